@@ -118,7 +118,9 @@ def test_a_reload_is_a_remark_with_its_reason() -> None:
     reason = IncompatibleSchema("main.a", 3, ["'v' is gone"])
     assert remarks(FIRST, reseeded=reason, published_before=True) == [f"reloaded from a snapshot. {reason.problem}"]
     (line,) = remarks(FIRST, published_before=True)
-    assert line.startswith("reloaded from a snapshot, because its folder was deleted from the landing zone.")
+    assert line.startswith(
+        "loaded from a snapshot: the ledger has earlier publications, but this landing zone has none."
+    )
 
 
 def test_without_a_terminal_each_step_is_a_line() -> None:

@@ -88,7 +88,10 @@ def test_a_folder_that_was_deleted_is_loaded_anew_and_a_log_that_was_deleted_sto
     orders.sql("DELETE FROM {} WHERE id = 1")
     loaded = project.run(*told)
     assert "snapshot to 2" in loaded
-    assert "sales.orders: reloaded from a snapshot, because its folder was deleted from the landing zone." in loaded
+    assert (
+        "sales.orders: loaded from a snapshot: the ledger has earlier publications, but this landing zone has none."
+        in loaded
+    )
     assert project.mirrors(orders, "sales/orders")
 
     shutil.rmtree(project.landing / "sales.schema/orders/_mirrorfeed")

@@ -20,9 +20,8 @@ from fixtures.shared_faults import NoRenames
 from mirrorfeed.cli import main
 from mirrorfeed.config import load
 from mirrorfeed.mirror.fabric.database import TableState
-from mirrorfeed.monitor.facts import Collector, TableFacts, database_facts
+from mirrorfeed.monitor.facts import Collector, TableFacts, database_facts, longest_text
 from mirrorfeed.monitor.rules import NOTHING, database_findings, table_findings
-from mirrorfeed.monitor.text_lengths import longest_text
 from tests.delta import DeltaTable, Zone
 
 
@@ -113,7 +112,7 @@ def test_a_text_that_is_longer_than_its_column_is_measured_in_a_small_table(pati
     facts = patient.facts()
     assert facts.log_facts
     assert facts.source_facts
-    assert (facts.log_facts.begun, facts.source_facts.longest_text) == (early, ("v", 9000))
+    assert (facts.log_facts.log_created, facts.source_facts.longest_text) == (early, ("v", 9000))
     assert names(facts) == ["TEXT_TOO_LONG"]
 
 

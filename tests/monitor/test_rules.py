@@ -59,11 +59,11 @@ def source(**facts: Any) -> TableFacts:
 def fabric(status: str | None = None, error: str | None = None, age: float = 2 * HOUR, files: int = 1) -> TableFacts:
     state = None if status is None else TableState("s.t", status, error=error)
     files_there = LogFacts(published=7, data_files=files, newest_file_age=age)
-    return table(service=state, asked_service=True, log_facts=files_there)
+    return table(service=state, read_service=True, log_facts=files_there)
 
 
 def text(length: int, begun: datetime | None = None) -> TableFacts:
-    return replace(log(begun=begun), source_facts=SourceFacts("on", longest_text=("v", length)))
+    return replace(log(log_created=begun), source_facts=SourceFacts("on", longest_text=("v", length)))
 
 
 def waiting(step: Step, minutes: float, limit: float | None = 1800.0) -> TableFacts:
@@ -120,7 +120,7 @@ CASES: dict[str, tuple[list[TableFacts], list[TableFacts]]] = {
     "STUCK_SNAPSHOTTING": ([fabric("Snapshotting")], [fabric("Snapshotting", age=60), fabric("Replicating"), table()]),
     "NEVER_SYNCS": (
         [fabric()],
-        [fabric(age=60), fabric(files=0), fabric("Replicating"), replace(fabric(), asked_service=False)],
+        [fabric(age=60), fabric(files=0), fabric("Replicating"), replace(fabric(), read_service=False)],
     ),
     **{
         f"LAG_{step.name}": ([waiting(step, 31)], [waiting(step, 30), waiting(step, 999, None), table()])
@@ -237,7 +237,7 @@ def test_the_text_of_a_finding(facts: TableFacts, what: str, severity: Severity)
 
 def test_a_fix_takes_hostile_names_as_arguments() -> None:
     names = TableFacts("s.`x;touch PWNED`", "delta.`/lake/$(id)`", "/lake/$(id)", zone="a b")
-    facts = replace(names, log_facts=LogFacts(), service=TableState("s.t", "Failed"), asked_service=True)
+    facts = replace(names, log_facts=LogFacts(), service=TableState("s.t", "Failed"), read_service=True)
     assert [each.fix for each in table_findings(facts)] == [
         "mirrorfeed publish 's.`x;touch PWNED`'",
         "mirrorfeed lint 'a b'",

@@ -86,7 +86,7 @@ def test_many_tables_are_counted_by_their_state() -> None:
 def test_a_remaining_file_counts_as_consumed_only_if_something_shows_it(
     known: dict[str, Any], files: int, shown: object
 ) -> None:
-    log = LogFacts(published=3, data_files=files, begun=NOW, **known.pop("log_facts", {}))
+    log = LogFacts(published=3, data_files=files, log_created=NOW, **known.pop("log_facts", {}))
     found = status_of(facts("done", log, SourceFacts("on", newest_version=3), **known))
     assert found.cells()["not consumed"].value == shown
 

@@ -30,16 +30,23 @@ from mirrorfeed.monitor.freshness import (
 from mirrorfeed.runtime.parallel import each_of
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
     from mirrorfeed.landing.record import Record
+    from mirrorfeed.landing.selection import Selection
     from mirrorfeed.mirror.fabric.database import TableState
     from mirrorfeed.publish.errors import FilesLost, LastFileMissing
     from mirrorfeed.publish.log.table_log import TableLog
     from mirrorfeed.publish.log.view import View
     from mirrorfeed.publish.up_to_date_check import UpToDateCheck
     from mirrorfeed.source.catalog import Workspace
+    from mirrorfeed.source.identifier import Source
     from mirrorfeed.storage import Store
+
+
+LARGEST_MEASURED = 64 * 2**20
+"""Bytes of the files of a table in which texts are measured, because measuring reads all rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +61,8 @@ class LogFacts:
     """Data files of 0 bytes that Fabric has not consumed."""
     newest_file_age: float | None = None
     """Seconds since the newest data file was written."""
-    begun: datetime | None = None
-    """When the log was created, so no later than the table in Fabric."""
+    log_created: datetime | None = None
+    """When the log was created, which is before Fabric created the table."""
     published: int | None = None
     """The published version; None if nothing is published."""
     unfinished: int = 0
@@ -68,7 +75,7 @@ class LogFacts:
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
     feed: str
-    """Which change data feed the source has, in words."""
+    """Which change data feed the source has, as text."""
     newest_version: int | None = None
     """None for a source without versions."""
     lag_seconds: float | None = None
@@ -103,8 +110,8 @@ class TableFacts:
     fresh: Freshness | None = None
     service: TableState | None = None
     """The table in Fabric."""
-    asked_service: bool = False
-    """Whether Fabric was asked, so that `service` None means that Fabric does not have the table."""
+    read_service: bool = False
+    """Whether Fabric was read, so that `service` None means that Fabric does not have the table."""
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
     limits: Mapping[Step, float | None] = field(default_factory=dict)
     """Seconds for which changes may wait for a step before an alert is sent; None: forever."""
@@ -118,7 +125,7 @@ class TableFacts:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all was read, so that a problem that does not show is over."""
+        """Whether everything was read, so that a problem that was not found is resolved."""
         is_read = self.log_facts is not None and self.source_facts is not None
         return is_read and not any(isinstance(error, Transient | Unexpected) for error in self.errors)
 
@@ -129,7 +136,7 @@ class DatabaseFacts:
 
     zone: str = "the landing zone"
     status: str | None = None
-    """In the words of Fabric; None if the landing zone is not in Fabric, or Fabric could not be asked."""
+    """As Fabric spells it; None if the landing zone is not in Fabric, or Fabric could not be read."""
     error: MirrorfeedError | None = None
     states: Sequence[TableState] | None = None
     published_tables: int = 0
@@ -161,7 +168,7 @@ class Collector:
     deep: bool = False
     """Whether to check everything that the next publication checks, which reads more of the source."""
     states: Sequence[TableState] | None = None
-    """The tables in Fabric; None if it was not asked."""
+    """The tables in Fabric; None if it was not read."""
     times_of: Callable[[Table], MirrorTimes] = lambda _: NOT_READ
     workspace: Callable[[], Workspace] | None = None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -190,7 +197,7 @@ class Collector:
             zone=self.config.landing_zone,
             paused=str(pause) if pause else None,
             service=next((each for each in self.states or () if each.is_of(table.target)), None),
-            asked_service=self.states is not None,
+            read_service=self.states is not None,
             at=now,
             limits={step: each and each * 60 for step, each in minutes.items()},
         )
@@ -282,17 +289,15 @@ class Collector:
         return replace(facts, source_facts=source, fresh=fresh(commits[-1].timestamp, since))
 
     def _longest_text(self, spark: SparkSession, table: Table) -> tuple[str, int] | None:
-        from mirrorfeed.monitor.text_lengths import CHEAP, longest_text
         from mirrorfeed.source.table_info import read_table_info
 
         with suppress(Exception):  # the checks of the next publication report what cannot be read
-            if self.deep and read_table_info(spark, table.source, counted=True).bytes <= CHEAP:
+            if self.deep and read_table_info(spark, table.source, counted=True).bytes <= LARGEST_MEASURED:
                 return longest_text(spark, table.source, table.selection)
         return None
 
     def _without_spark(self, idle: UpToDateCheck, table: Table) -> TableFacts | None:
         """The facts about a table in a local folder with nothing to publish; None if Spark is needed."""
-        from mirrorfeed.monitor.text_lengths import longest_text_here
         from mirrorfeed.publish.log.table_log import TableLog
         from mirrorfeed.publish.up_to_date_check import committed, is_up_to_date, newest_of
         from mirrorfeed.source.change_feed import FeedKind
@@ -330,7 +335,7 @@ class Collector:
                 longest_wait=longest_wait(records, {each: at for each in firsts if (at := committed(path, each))}),
                 retention=retention_seconds(detail.properties, FILES),
                 log_retention=retention_seconds(detail.properties, LOG),
-                longest_text=longest_text_here(delta) if self.deep else None,
+                longest_text=longest_local_text(delta) if self.deep else None,
             )
             facts = replace(facts, log_facts=log_facts, source_facts=source)
             return replace(
@@ -359,7 +364,7 @@ def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
     logs = [entry.name for entry in below if entry.is_folder and is_log_id(entry.name)]
     return replace(
         facts,
-        begun=next((entry.modified for entry in below if f"{LOGS}/{entry.name}" == LOG_ID), None),
+        log_created=next((entry.modified for entry in below if f"{LOGS}/{entry.name}" == LOG_ID), None),
         published=view.newest.to_version_inclusive if view.newest else None,
         unfinished=len(view.unfinished),
         has_consumed=is_processed or (view.next_file_number > 1 and is_consumption_visible(view.numbers)),
@@ -404,3 +409,47 @@ def _freshness(
 
 def _seconds(since: datetime | None, now: datetime) -> float:
     return 0.0 if since is None else max(0.0, (now - since).total_seconds())
+
+
+def longest_text(spark: SparkSession, source: Source, selection: Selection | None = None) -> tuple[str, int] | None:
+    """The selected column with the longest text and its bytes in UTF-8, nested values as JSON; None without a text."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, MapType, StringType, StructType
+
+    from mirrorfeed.source.identifier import quote
+    from mirrorfeed.source.reader import apply_selection
+
+    frame = apply_selection(str(source), spark.read.table(source.sql), selection)
+    lengths = {}
+    for each in frame.schema:
+        column = F.col(quote(each.name))
+        if isinstance(each.dataType, StringType):
+            lengths[each.name] = F.max(F.octet_length(column))
+        elif isinstance(each.dataType, ArrayType | MapType | StructType):
+            lengths[each.name] = F.max(F.octet_length(F.to_json(column)))
+    row = frame.agg(*lengths.values()).first() if lengths else None
+    found = [(name, length) for name, length in zip(lengths, row or (), strict=True) if length is not None]
+    return max(found, key=lambda each: each[1], default=None)
+
+
+def longest_local_text(table: DeltaTable) -> tuple[str, int] | None:
+    """As `longest_text`, without Spark; None also if the table is too large. Raises if there are nested values, which
+    Spark measures as JSON, or files that delta-rs cannot read."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from mirrorfeed.source.table_info import count_files
+
+    if count_files(table)[1] > LARGEST_MEASURED:
+        return None
+    rows = table.to_pyarrow_dataset()
+    if any(pa.types.is_nested(each.type) for each in rows.schema):
+        raise ValueError("nested")
+    texts = [each.name for each in rows.schema if pa.types.is_string(each.type) or pa.types.is_large_string(each.type)]
+    longest: dict[str, int] = {}
+    for batch in rows.to_batches(columns=texts) if texts else ():
+        for name in texts:
+            length = pc.max(pc.binary_length(batch.column(name))).as_py()
+            if length is not None:
+                longest[name] = max(length, longest.get(name, 0))
+    return max(longest.items(), key=lambda each: each[1], default=None)

@@ -67,8 +67,11 @@ def database_findings(facts: DatabaseFacts) -> list[Finding]:
 
 
 def seconds_left(retention: float, lag: float, before: tuple[float, float] | None) -> float | None:
-    """Seconds until the lag reaches the retention at the rate at which it grew; None if it does not grow. Without an
-    earlier figure nothing is being published, so the lag grows as time passes."""
+    """Seconds until the lag reaches the retention if it grows as before; None if it does not grow.
+
+    `before` is how many seconds ago the last publication was, and the lag at that time. Without it nothing is being
+    published, so the lag grows as time passes.
+    """
     ago, lag_then = before or (lag, 0.0)
     if lag <= 0 or ago <= 0 or (rate := (lag - lag_then) / ago) <= 0:
         return None
@@ -76,13 +79,13 @@ def seconds_left(retention: float, lag: float, before: tuple[float, float] | Non
 
 
 _HANGS_AFTER = 3600.0
-"""Seconds after which a table that waits for Fabric hangs."""
+"""Seconds after which a table that waits for Fabric is a problem."""
 _SOON = 7 * 86_400.0
 _TEXT, _OLD_TEXT = 16 * 2**20, 8_000
 """Bytes in a text column, and in one of a table that Fabric created before `_LONGER_SINCE`."""
 _LONGER_SINCE = datetime(2025, 11, 18, tzinfo=UTC)
 _NO_LAG = 0.05
-"""A lag below this share of the retention is none."""
+"""A lag below this share of the retention is ignored."""
 _WORDS = {
     "EMPTY_FILE": r"zero.?byte|empty file|not a parquet file|magic bytes",
     "EMPTY_TABLE": r"no (data )?files?\b.*(found|landing)|folder is empty",
@@ -90,7 +93,7 @@ _WORDS = {
     "OWNER_LEFT": r"owner|disabled (user|account)|user.*(not found|deleted)",
     "TEXT_TOO_LONG": r"truncat|string.*too long|exceeds.*(8000|8 ?kb|16 ?mb|length)|maximum length",
 }
-"""Words in the errors of Fabric, as far as they are known. None of them is documented."""
+"""Known words in the errors of Fabric. None of them is documented."""
 
 
 def _of_log(test: Callable[[LogFacts], Values | None]) -> Callable[[TableFacts], Values | None]:
@@ -102,7 +105,7 @@ def _of_source(test: Callable[[SourceFacts], Values | None]) -> Callable[[TableF
 
 
 def _fabric_error(name: str) -> Callable[[TableFacts], Values | None]:
-    """The error that Fabric reports for a table, if it is about this rule, which is the first whose words it has."""
+    """The error that Fabric reports for a table, if this rule is the first of `_WORDS` that matches it."""
 
     def test(facts: TableFacts) -> Values | None:
         reason = facts.service.error if facts.service else None
@@ -122,10 +125,6 @@ def _empty_table(log: LogFacts) -> Values | None:
     return {} if log.exists and log.published is None and not log.data_files else None
 
 
-def _unfinished(log: LogFacts) -> Values | None:
-    return {"files": counted(log.unfinished, "file")} if log.unfinished else None
-
-
 def _too_long(facts: TableFacts) -> Values | None:
     name, length = (facts.source_facts and facts.source_facts.longest_text) or ("", 0)
     return {"column": name, "bytes": f"{length:,}", "most": f"{_TEXT:,}"} if length > _TEXT else None
@@ -133,7 +132,7 @@ def _too_long(facts: TableFacts) -> Values | None:
 
 def _too_long_in_old_table(facts: TableFacts) -> Values | None:
     name, length = (facts.source_facts and facts.source_facts.longest_text) or ("", 0)
-    begun = facts.log_facts.begun if facts.log_facts else None
+    begun = facts.log_facts.log_created if facts.log_facts else None
     if not begun or begun >= _LONGER_SINCE or not _OLD_TEXT < length <= _TEXT:
         return None
     return {"column": name, "bytes": f"{length:,}", "most": f"{_OLD_TEXT:,}", "begun": begun, "change": _LONGER_SINCE}
@@ -173,7 +172,7 @@ def _waits_for_fabric(status: str | None) -> Callable[[TableFacts], Values | Non
 
     def test(facts: TableFacts) -> Values | None:
         log, service = facts.log_facts, facts.service
-        if not facts.asked_service or not log or (log.newest_file_age or 0.0) < _HANGS_AFTER:
+        if not facts.read_service or not log or (log.newest_file_age or 0.0) < _HANGS_AFTER:
             return None
         if (service.status if service else None) != status or (service and service.error):
             return None
@@ -184,11 +183,8 @@ def _waits_for_fabric(status: str | None) -> Callable[[TableFacts], Values | Non
 
 def _stopped(facts: TableFacts) -> Values | None:
     service = facts.service
-    return (
-        {"status": service.status}
-        if service and not service.error and service.status in ("Failed", "Stopped")
-        else None
-    )
+    is_stopped = service and not service.error and service.status in ("Failed", "Stopped")
+    return {"status": service.status} if service and is_stopped else None
 
 
 def _lags(step: Step) -> Callable[[TableFacts], Values | None]:
@@ -237,7 +233,7 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
     Rule(
         "MF807",
         "UNFINISHED",
-        _of_log(_unfinished),
+        _of_log(lambda log: {"files": counted(log.unfinished, "file")} if log.unfinished else None),
         "A run ended after it recorded a publication: {files} of the newest record must still be renamed. The next run"
         " does that.",
         _FIX,

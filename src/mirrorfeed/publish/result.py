@@ -188,8 +188,8 @@ class TableResult(Row):
             lines.append(f"reloaded from a snapshot. {self.reseeded.problem}")
         elif self.published_before:
             lines.append(
-                "reloaded from a snapshot, because its folder was deleted from the landing zone. Fabric drops the table"
-                " and loads it again."
+                "loaded from a snapshot: the ledger has earlier publications, but this landing zone has none. If the"
+                " folder was deleted here, Fabric drops the table and loads it again."
             )
         if self.error:
             lines.append(described(self.error))
