@@ -218,8 +218,7 @@ def test_lost_files_are_found_once() -> None:
         ),
         (
             source(**{**KEEPS, "lag_seconds": 6 * DAY}),
-            "Publication is 6.0 d behind. At the present rate, in 24.0 hours changes are older than the feed keeps them"
-            " (7.0 d).",
+            "The lag is 6.0 d. At the present rate, it reaches the retention of the feed (7.0 d) in 24.0 hours.",
             Severity.SOON,
         ),
         (

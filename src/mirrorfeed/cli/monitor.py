@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def status(tables: tuple[str, ...], behind: bool, fabric: bool, mirror: str | None, path: str) -> Result[Status]:
     """Show published versions, lag, unconsumed files, and the time since each step of the newest changes.
 
-    The most urgent tables come first. Spark reads the sources, except local folders with nothing new. --fabric needs a
-    mirrored database, and makes its SQL endpoint load new changes. Exits with 1 if a table has an error.
+    The most urgent tables come first. --fabric needs a mirrored database, and makes its SQL endpoint load new changes.
+    Exits with 1 if a table has an error.
     """
     return feed(path).status(*tables, behind=behind, fabric=fabric, mirror=mirror)
 
@@ -34,8 +34,8 @@ def watch(mirror: str | None, path: str) -> Result[Alert]:
     """Check all tables and send an alert for each new problem and each resolved one.
 
     Alerts go to the webhooks and addresses in `alerts`, and to the output. A problem that lasts is sent again once a
-    day. Run this on a schedule of its own. Exits with 1 if it printed a problem, if a channel could not be reached, or
-    if the file with the alerts sent so far is damaged or cannot be written.
+    day. Run this on a separate schedule. Exits with 1 if it printed a problem, or if a channel or the file of sent
+    alerts failed.
     """
     return feed(path).watch(mirror)
 

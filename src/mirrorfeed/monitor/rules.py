@@ -201,7 +201,7 @@ _REBUILD, _PUBLISH, _FIX = "mirrorfeed rebuild {table}", "mirrorfeed publish {ta
 _LONGER = f"ALTER TABLE {{source}} SET TBLPROPERTIES ({FILES} = 'interval 30 days')"
 _LOG_LONGER = f"ALTER TABLE {{source}} SET TBLPROPERTIES ({LOG} = 'interval 90 days')"
 _REPORTED = "Fabric reports: {reason}"
-_LOST = " is {kept}, and publication is {lag} behind: changes may be lost already."
+_LOST = " is {kept}, but the lag is {lag}: changes may already be lost."
 _MAY_LOSE = " is {kept}, and a change waited {waited} until it was published: one failed run may lose changes."
 _SINCE = " since {since:%Y-%m-%d %H:%M:%S} UTC. Waiting for {waited}."
 
@@ -307,8 +307,7 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         "MF805",
         "FALLS_BEHIND",
         _of_source(_falls_behind),
-        "Publication is {lag} behind. At the present rate, in {hours} hours changes are older than the feed keeps them"
-        " ({kept}).",
+        "The lag is {lag}. At the present rate, it reaches the retention of the feed ({kept}) in {hours} hours.",
         "mirrorfeed publish {table} --follow",
         Severity.SOON,
     ),
