@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.tiers import make_old
 from mirrorfeed.archive import interval as intervals
-from mirrorfeed.archive.file_index.columnar_log import Columns
+from mirrorfeed.archive.file_index.columnar_log import ColumnarLog
 from mirrorfeed.archive.file_index.data_skipping import Rules
 from mirrorfeed.archive.file_index.log_file import LogFile
 from mirrorfeed.archive.file_index.spark_log import DeltaLog, parts_at
@@ -81,8 +81,8 @@ class Orders(SparkTable):
         """Those of the newest version, all or of these days."""
         folder = self.path / "_delta_log"
         parts = parts_at(str(self.path), [each.name for each in folder.iterdir()], self.latest)
-        log = Columns(f"file:{self.path}", parts, lambda name: folder / name)
-        found = sorted(log.files(log.described(), Rules((), ()), _EVER)[1], key=lambda file: file.uri)
+        log = ColumnarLog(f"file:{self.path}", parts, lambda name: folder / name)
+        found = sorted(log.files(log.metadata(), Rules((), ()), _EVER)[1], key=lambda file: file.uri)
         return [file for file in found if not of or (file.partition or {}).get("day") in of]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mirrorfeed.archive import restore_plan as planning
-from mirrorfeed.archive.errors import BadPlan, NoPlaceForPlan, PlanInTheWay
+from mirrorfeed.archive.errors import BadPlan, PlanExists, PlanNotWritten
 from mirrorfeed.archive.file_index.log_file import LogFile
 from mirrorfeed.archive.guard.archived_files_needed import NeededFiles
 from mirrorfeed.archive.restore_plan import Plan, PlannedFile, PlannedTable, check_place
@@ -69,7 +69,7 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
     plan = made(where="v = 'é'", rates=RATES)
     plan.save(path)
     assert Plan.load(path) == plan
-    with pytest.raises(PlanInTheWay) as caught:
+    with pytest.raises(PlanExists) as caught:
         plan.save(path)
     assert caught.value.path == path
 
@@ -88,7 +88,6 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str, reason: st
     with pytest.raises(BadPlan) as caught:
         Plan.load(str(path))
     assert reason in str(caught.value)
-    assert str(caught.value).endswith("Make a new one with `mirrorfeed archive plan`.")
 
 
 @pytest.mark.parametrize(
@@ -135,12 +134,12 @@ def test_a_plan_for_a_statement_holds_the_files_of_all_its_tables(tmp_path: Path
 
 def test_where_a_plan_cannot_be_written_that_is_said_before_it_is_made(tmp_path: Path) -> None:
     path = str(tmp_path / "no" / "plan.json")
-    with pytest.raises(NoPlaceForPlan) as caught:
+    with pytest.raises(PlanNotWritten) as caught:
         check_place(path)
     assert caught.value.reason == f"the folder {tmp_path / 'no'} does not exist"
-    with pytest.raises(NoPlaceForPlan, match="No such file or directory"):
+    with pytest.raises(PlanNotWritten, match="No such file or directory"):
         made().save(path)
     check_place(str(tmp_path / "plan"))
     made().save(str(tmp_path / "plan"))
-    with pytest.raises(PlanInTheWay):
+    with pytest.raises(PlanExists):
         check_place(str(tmp_path / "plan"))

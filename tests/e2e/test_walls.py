@@ -100,10 +100,10 @@ def test_the_walls_hold_and_the_engine_judges_before_anything_runs(
         "less": f"came through: {500 * 2**20}",
         "child": "PermissionError",
         "id = 1": 1,
-        "id = (SELECT 1)": "holds a subquery",
-        "rand() < 1": "holds a function that gives another value each time",
+        "id = (SELECT 1)": "contains a subquery",
+        "rand() < 1": "contains a nondeterministic function",
         "id = = 1": "cannot be parsed",
-        "id": "is no condition on a row (DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN)",
+        "id": "is not a condition on a row (DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN)",
     }
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.faults import Crash
 from fixtures.mirror import canonical
-from mirrorfeed.archive.errors import TargetThere
+from mirrorfeed.archive.errors import TargetExists
 from mirrorfeed.history import history_table as table
 from mirrorfeed.history.append import Keeping, Kept, keep
 from mirrorfeed.history.errors import (
@@ -26,7 +26,7 @@ from mirrorfeed.history.errors import (
     NamesTaken,
     NotAHistory,
     NotKept,
-    NotTaken,
+    RestoreRejected,
 )
 from mirrorfeed.history.history_table import HistoryTable
 from mirrorfeed.history.record import Record, disorder, parse
@@ -226,7 +226,7 @@ def test_a_history_that_someone_changed_is_named_and_nothing_is_appended_or_read
     assert history.equals_time_travel(2)
     history.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.appendOnly = false)")
     history.sql("RESTORE TABLE {} TO VERSION AS OF 1")
-    with pytest.raises(NotTaken, match="record 2 cannot be appended"):
+    with pytest.raises(RestoreRejected, match="record 2 cannot be appended"):
         history.keep()
 
 
@@ -298,5 +298,5 @@ def test_a_record_is_said_again_before_it_goes_to_the_archive_and_a_replay_leave
     assert replay(spark, history.how.history, into, 1).created
     assert not replay(spark, history.how.history, into, "1").created
     assert spark.sql(f"DESCRIBE DETAIL {into.sql}").select("partitionColumns").first() == (["day"],)
-    with pytest.raises(TargetThere, match="is there already, and is no replay of this version"):
+    with pytest.raises(TargetExists, match="exists and is not a replay of this version"):
         replay(spark, history.how.history, history.source.source, 1)

@@ -11,8 +11,8 @@ from mirrorfeed.errors import Terminal, Transient
 
 class BadNumber(Terminal):
     code = "MF5004"
-    what = "The {named} for {table} is {value}, less than zero."
-    fix = "Give a whole number from zero on."
+    what = "The {named} for {table} is {value}, which is negative."
+    fix = "Use a whole number that is not negative."
 
 
 class NoSuchColumn(Terminal):
@@ -23,167 +23,160 @@ class NoSuchColumn(Terminal):
 
 class BadPredicate(Terminal):
     code = "MF5006"
-    what = "The predicate {predicate!r} for {table} {reason}."
+    what = "The condition {predicate!r} for {table} {reason}."
     fix = (
-        "Write a condition as after WHERE, on the table's own columns, without subqueries and without functions"
-        " such as rand() or uuid()."
+        "Write a condition as after WHERE, on columns of the table, without subqueries and without functions such as"
+        " rand() or uuid()."
     )
 
 
 class NoSuchVersion(Terminal):
     code = "MF5009"
-    what = "{table} cannot be read at version {version}: its newest is {newest}."
-    fix = "Name a version that DESCRIBE HISTORY still shows; very old ones lose their log."
+    what = "{table} cannot be read at version {version}. Its newest version is {newest}."
+    fix = "Choose a version that DESCRIBE HISTORY shows."
 
 
 class OnlyNewestVersion(Terminal):
     code = "MF5010"
     what = (
-        "Databricks names the archived files of the newest version of {table} only, which is {newest}, and"
-        " {version} was asked for."
+        "Databricks returns the archived files of {table} only for its newest version {newest}, not for version"
+        " {version}."
     )
-    fix = "Ask for the newest version, or read the older one with a plain query: Databricks guards it itself."
+    fix = "Use the newest version, or read the older version with a normal query, which Databricks guards itself."
 
 
 class TableByTable(Terminal):
     code = "MF5011"
-    what = "Databricks tells the archived files that a question needs of one table at a time."
-    fix = "Plan each table that the query reads with `mirrorfeed archive plan TABLE`, with --where for its condition."
+    what = "On Databricks, a restore can be planned for only one table at a time."
+    fix = "Run `mirrorfeed archive plan TABLE` for each table of the query, with --where for its condition."
 
 
 class OnlyOnOneMachine(Terminal):
     code = "MF5012"
-    what = "The hot part of {table} cannot be cut out here: that takes Databricks, or Spark on one machine."
-    fix = "Write a predicate that needs no archived file, for example on a partition column."
+    what = "The active rows of {table} cannot be selected on this cluster."
+    fix = "Use Databricks or local Spark, or a condition that needs no archived file, such as on a partition column."
 
 
 class SubqueryInStatement(Terminal):
     code = "MF5013"
-    what = "The {kind} of {table} holds a subquery, which Delta does not take there: {text!r}."
-    fix = "Join what it asks for to the rows of a merge, whose source may be any query."
+    what = "The {kind} of {table} contains a subquery, which Delta does not support there: {text!r}."
+    fix = "Join the data of the subquery to the source rows of a merge."
 
 
-class CannotBeJudged(Terminal):
+class UnknownFiles(Terminal):
     code = "MF5101"
-    what = "Which files the query needs cannot be told, for it reads {reads}. Nothing was read."
-    fix = (
-        "Ask the tables themselves, by name or path, in one query; rows from elsewhere can be written to a table"
-        " first, or checkpointed."
-    )
+    what = "The files that the query needs are unknown, because it reads {reads}. Nothing was read."
+    fix = "Query the tables by name or path in one query. Write other rows to a table first, or checkpoint them."
 
 
 class CannotBePlanned(Terminal):
     code = "MF5102"
     what = "The query cannot be planned: {reason:phrase}. Nothing was read."
-    fix = "Correct what it names."
+    fix = "Correct the reason and run the query again."
 
 
-class NoPlanToLookAt(Terminal):
+class NoPlan(Terminal):
     code = "MF5103"
-    what = "Over Spark Connect the plan of a query on open source Delta cannot be looked at, so nothing was read."
-    fix = "Use classic Spark, as on this machine; or Databricks, which guards archived files itself."
+    what = "Spark Connect does not show the plan of a query on open source Delta. Nothing was read."
+    fix = "Use classic Spark, or Databricks, which guards archived files itself."
 
 
 class FileOfNoTable(Terminal):
     code = "MF5104"
     what = (
-        "{table} has a file that lies in no table's folder, {uri}: whether it counts as archived cannot be told."
-        " Nothing was read."
+        "{table} has the file {uri}, which is in no table's folder, so it is unknown whether it is archived. Nothing"
+        " was read."
     )
-    fix = "Bring back the table of which this one is a shallow clone, or ask a table that has files of its own."
+    fix = "Restore the table from which this shallow clone was created, or query a table that has its own files."
 
 
 class CommitsElsewhere(Terminal):
     code = "MF5105"
-    what = (
-        "{table} has the table feature {feature}: its newest commits may be known to its catalog alone, so what"
-        " stands in its _delta_log is perhaps not all."
-    )
-    fix = "Ask on Databricks, where the engine itself names the archived files of such a table."
+    what = "{table} has the table feature {feature}, with which its _delta_log may not contain the newest commits."
+    fix = "Query it on Databricks, which returns the archived files of such a table itself."
 
 
 class FeedOnDatabricks(Terminal):
     code = "MF5201"
-    what = "Databricks does not tell which archived files the change feed of {table} needs."
-    fix = "Plan with open source Spark on the table's path, or publish before files reach the archive."
+    what = "Databricks does not return the archived files that the change data feed of {table} needs."
+    fix = "Plan with open source Spark on the path of the table, or publish before files are archived."
 
 
 class RelativeWord(Terminal):
     code = "MF5204"
-    what = "A plan cannot keep {word} in {text!r}, which may mean another time when it is carried out."
-    fix = "Write the day or the time itself, such as DATE '2026-01-31'."
+    what = "A plan cannot contain {word} in {text!r}, because it may have another value when the plan is carried out."
+    fix = "Write the date or time itself, such as DATE '2026-01-31'."
 
 
 class BadPlan(Terminal):
     code = "MF5205"
-    what = "{path} is no plan that can be carried out: {reason}."
-    fix = "Make a new one with `mirrorfeed archive plan`."
+    what = "{path} is not a valid restore plan: {reason}."
+    fix = "Create a new plan with `mirrorfeed archive plan`."
 
 
-class PlanInTheWay(Terminal):
+class PlanExists(Terminal):
     code = "MF5206"
-    what = "{path} is there already and is left as it is."
-    fix = "Carry it out with `mirrorfeed archive restore`, remove it, or name another file."
+    what = "{path} exists and was not overwritten."
+    fix = "Carry out that plan with `mirrorfeed archive restore`, delete the file, or choose another file."
 
 
-class NoPlaceForPlan(Terminal):
+class PlanNotWritten(Terminal):
     code = "MF5207"
     what = "The plan cannot be written to {path}: {reason}."
-    fix = "Make the folder, or name a file in one that is there."
+    fix = "Create the folder, or choose a file in an existing folder."
 
 
 class PlanOfAnotherTable(Terminal):
     code = "MF5208"
-    what = "The plan is of another table than {table} is now: its id was {planned} and is {found}."
-    fix = "Make a new plan with `mirrorfeed archive plan`."
+    what = "The plan is for another table than {table} is now: its id was {planned} and is {found}."
+    fix = "Create a new plan with `mirrorfeed archive plan`."
 
 
 class FilesGone(Terminal):
     code = "MF5209"
-    what = "Files of {table} that the plan names are not there any more: {uris:few}."
-    fix = "VACUUM may have removed them since: make a new plan, for a newer version."
+    what = "Files of {table} in the plan do not exist any more: {uris:few}."
+    fix = "VACUUM may have deleted them. Create a new plan for a newer version."
 
 
-class KeptByARule(Terminal):
+class CannotKeep(Terminal):
     code = "MF5210"
     what = (
-        "Files of {table} cannot be kept for {days:count day} by bringing them back: in Azure a file that is back"
-        " keeps its creation time, so the rule archives it again at one of its next runs, which are daily."
+        "Restored files of {table} cannot be kept for {days:count day}: in Azure they keep their creation time, so the"
+        " lifecycle rule archives them again within about a day."
     )
     fix = (
-        "Pause the rule meanwhile (`mirrorfeed archive rule {table:argument} --merge EXPORTED --paused`; a change"
-        " can take a day to hold) and restore without --keep, or copy the rows with --into."
+        "Pause the rule (`mirrorfeed archive rule {table:argument} --merge EXPORTED --paused`; this can take a day) and"
+        " restore without --keep, or copy the rows with --into."
     )
 
 
 class OnlyHot(Terminal):
     code = "MF5211"
-    what = "Files of {table} cannot be brought back to {to.value}: S3 lays a copy into its standard class."
-    fix = "Leave --tier out, and say with --keep for how many days the copies are wanted."
+    what = "Files of {table} cannot be restored to {to.value}: S3 creates copies in its standard class."
+    fix = "Omit --tier. Use --keep for the number of days to keep the copies."
 
 
-class TargetThere(Terminal):
+class TargetExists(Terminal):
     code = "MF5213"
-    what = "{table} is there already, and is no {expected}: it is left as it is."
-    fix = "Name another table with --into, or drop that one."
+    what = "{table} exists and is not a {expected}. It was not changed."
+    fix = "Choose another table for --into, or drop this one."
 
 
 class OnlyRows(Terminal):
     code = "MF5214"
-    what = (
-        "The plan for {table} is for a range of its change feed, which is not copied, or for files alone: --into"
-        " takes rows."
-    )
-    fix = "Restore without --into and publish, or plan with --where."
+    what = "The plan for {table} has no rows to copy: it is for a range of the change data feed, or for files alone."
+    fix = "Restore without --into, or plan with --where."
 
 
 class LongerInterval(Terminal):
     code = "MF5302"
     what = (
-        "{table} counts files as archived from {now:count day}. To say {asked:count day} at once would make hot"
-        " files of those that the cloud has moved already, for it brings none back."
+        "{table} counts files as archived after {now:count day}. With {asked:count day}, files that the cloud has"
+        " already moved would count as active."
     )
-    fix = "Change the cloud's rule, then run `mirrorfeed archive change-interval {table:argument} --to '{asked} days'`."
+    fix = (
+        "Change the lifecycle rule, then run `mirrorfeed archive change-interval {table:argument} --to '{asked} days'`."
+    )
 
 
 class StillArchived(Terminal):
@@ -218,73 +211,73 @@ class NoJson(Terminal):
 
 class NoLifecycle(Terminal):
     code = "MF5401"
-    what = "{table} is at {location}, which is neither in Azure storage nor in S3: there is no lifecycle rule for it."
+    what = "{table} is at {location}, which is neither in Azure storage nor in S3, so it has no lifecycle rules."
     fix = (
-        "Name a table whose folder has an address such as abfss://container@account.dfs.core.windows.net/folder or"
+        "Choose a table whose folder has an address such as abfss://container@account.dfs.core.windows.net/folder or"
         " s3://bucket/folder."
     )
 
 
 class NoRules(Terminal):
     code = "MF5402"
-    what = "This is no lifecycle policy of an Azure storage account: {reason}."
+    what = "The file is not a lifecycle policy of an Azure storage account: {reason}."
     fix = "Export it with `az storage account management-policy show`, or copy the code view of the portal."
 
 
 class NoBucketRules(Terminal):
     code = "MF5405"
-    what = "This is no lifecycle configuration of an S3 bucket: it holds no list `Rules` of rules."
+    what = "The file is not a lifecycle configuration of an S3 bucket: it has no valid list `Rules`."
     fix = "Export it with `aws s3api get-bucket-lifecycle-configuration --bucket BUCKET`."
 
 
-class CannotLook(Terminal):
+class CannotCheckFiles(Terminal):
     code = "MF5501"
-    what = "Whether the files of {table} are there cannot be told from here: {uri}."
-    fix = "Use a table in Azure storage, on this machine, or on Databricks."
+    what = "The files of {table} cannot be checked from here, for example {uri}."
+    fix = "Check a table in Azure storage, in S3, on this machine or on Databricks."
 
 
 class CannotSimulate(Terminal):
     code = "MF5502"
-    what = "An interval for {table} cannot be tried out here: {reason}."
+    what = "An interval for {table} cannot be simulated here: {reason}."
     fix = (
-        "It takes Spark that shows which files a query reads (not Connect, not serverless) and the right to read"
-        " the table's _delta_log: name the table by its path, on a cluster that may read there."
+        "Use Spark that shows which files a query reads (not Connect or serverless compute), with the right to read the"
+        " _delta_log of the table. Name the table by its path."
     )
 
 
 class NoConditions(Terminal):
     code = "MF5503"
-    what = "{path} is no list of conditions ({reason})."
-    fix = "Write a condition a line, as after WHERE, in UTF-8."
+    what = "{path} is not a list of conditions ({reason})."
+    fix = "Write one condition per line, as after WHERE, in UTF-8."
 
 
 class NoHistory(Terminal):
     code = "MF5504"
-    what = "The query history (system.query.history) does not tell what {table} was asked: {reason}."
+    what = "The query history (system.query.history) does not contain the queries of {table}: {reason}."
     fix = (
-        "On Databricks, name the table as in the catalog, and let an administrator give the right to read that"
-        " system table; elsewhere give conditions with --where or --predicates."
+        "On Databricks, use the catalog name of the table, and ask an administrator for the right to read this system"
+        " table. Elsewhere, use --where or --predicates."
     )
 
 
 class NotEnoughFiles(Terminal):
     code = "MF5003"
     what = (
-        "Not enough files to satisfy LIMIT: the files of {table} that are not in the archive hold {found:,} of"
-        " {asked:,} rows; {missing} more would be needed."
+        "Not enough files to satisfy LIMIT: the active files of {table} contain {found:,} of {asked:,} rows. {missing}"
+        " more would be needed."
     )
     fix = "Reduce the LIMIT, or restore the files."
     files: Sequence[LogFile]
 
     @property
     def missing(self) -> str:
-        return total(self.files)
+        return total(self.files, "archived file")
 
 
 class BadStatement(Terminal):
     code = "MF5007"
-    what = "{query!r} cannot be asked: {reason}."
-    fix = "Write a query as for spark.sql, over tables and views that this session sees."
+    what = "{query!r} is not a valid query: {reason}."
+    fix = "Write a query as for spark.sql, on tables and views of this session."
     statement: str
 
     @property
@@ -294,7 +287,7 @@ class BadStatement(Terminal):
 
 class NoQuery(Terminal):
     code = "MF5008"
-    what = "The statement is not a query ({kind}), so it did not run: {query}."
+    what = "The statement is not a query ({kind}) and did not run: {query}."
     fix = (
         "Change tables with archived files through the methods of mirrorfeed.ArchiveAwareTable, and maintain them with"
         " `mirrorfeed archive maintain`. Run statements on tables without an archive with spark.sql."
@@ -308,19 +301,19 @@ class NoQuery(Terminal):
 
 class NoSuchRange(Terminal):
     code = "MF5202"
-    what = "The log of {table} has no range from version {first} to {end}: its newest is {newest}."
-    fix = "Name versions that DESCRIBE HISTORY still shows, the first before the last."
+    what = "{table} has no versions {first} to {end}. Its newest version is {newest}."
+    fix = "Choose versions that DESCRIBE HISTORY shows, the first before the last."
     last: int | None
 
     @property
     def end(self) -> str:
-        return "the newest version" if self.last is None else f"version {self.last}"
+        return "the newest" if self.last is None else str(self.last)
 
 
-class NothingToBringBack(Terminal):
+class NothingToRestore(Terminal):
     code = "MF5203"
-    what = "No file that {query!r} needs counts as archived, so there is nothing to plan."
-    fix = "Run it as it is."
+    what = "The query {query!r} needs no archived file, so there is nothing to plan."
+    fix = "Run the query."
     statement: str
 
     @property
@@ -328,7 +321,7 @@ class NothingToBringBack(Terminal):
         return " ".join(self.statement.split())
 
 
-class NotTaken(Transient):
+class RestoreRejected(Transient):
     code = "MF5212"
     what = "The storage rejected the restore of {files} of {table}: {first}."
     fix = "Run the same command again later. Files that are being restored are not requested twice."
@@ -343,17 +336,17 @@ class NotTaken(Transient):
         return ": ".join(next(iter(self.refused.items())))
 
 
-class NoPolicy(Terminal):
+class NoInterval(Terminal):
     code = "MF5301"
-    what = "{table} has no archive: delta.timeUntilArchived is not set."
-    fix = "Run `mirrorfeed archive set {table:argument} 'X days'` with the days of the cloud's lifecycle rule."
+    what = "{table} has no archive interval: delta.timeUntilArchived is not set."
+    fix = "Run `mirrorfeed archive set {table:argument} 'X days'` with the days of the lifecycle rule."
 
 
-class NotUnderstood(Terminal):
+class InvalidInterval(Terminal):
     code = "MF5303"
     what = "The archive properties of {table} are invalid: {listed}."
     fix = (
-        "Run `mirrorfeed archive set {table:argument} 'X days'` with the days of the cloud's rule. If no file is"
+        "Run `mirrorfeed archive set {table:argument} 'X days'` with the days of the lifecycle rule. If no file is"
         " archived, run `mirrorfeed archive unset {table:argument} --nothing-archived`."
     )
     properties: Mapping[str, str]

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.errors import LongerInterval, NoPolicy, NotUnderstood
+from mirrorfeed.archive.errors import InvalidInterval, LongerInterval, NoInterval
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.display.rows import Row, row, shown
@@ -181,12 +181,12 @@ def from_properties(properties: Mapping[str, str]) -> Policy | None:
 
 
 def understood(table: str, properties: Mapping[str, str]) -> Policy | None:
-    """The policy in the properties of a table. Raises `NotUnderstood` for invalid values."""
+    """The policy in the properties of a table. Raises `InvalidInterval` for invalid values."""
     try:
         return from_properties(properties)
     except (BadInterval, KeyError, ValueError) as error:
         ours = {name: properties[name] for name in ALL if name in properties}
-        raise NotUnderstood(table=table, properties=ours) from error
+        raise InvalidInterval(table=table, properties=ours) from error
 
 
 def read(spark: SparkSession, source: Source) -> Policy | None:
@@ -196,14 +196,14 @@ def read(spark: SparkSession, source: Source) -> Policy | None:
 def required(spark: SparkSession, source: Source) -> Policy:
     if policy := read(spark, source):
         return policy
-    raise NoPolicy(table=str(source))
+    raise NoInterval(table=str(source))
 
 
 def set_first(spark: SparkSession, source: Source, days: int, now: datetime) -> Policy:
     """Set the first interval, or a shorter one. Replaces invalid properties. Raises `LongerInterval`."""
     try:
         found = read(spark, source)
-    except NotUnderstood:
+    except InvalidInterval:
         policy = Policy(days)
         _write(spark, source, policy)
         _unset(spark, source, ALL[1:])
@@ -232,7 +232,7 @@ def step(spark: SparkSession, source: Source, now: datetime) -> Policy:
 
 def unset(spark: SparkSession, source: Source) -> None:
     """All files count as active afterwards: only for a table of which nothing is in the archive tier."""
-    with suppress(NotUnderstood):
+    with suppress(InvalidInterval):
         required(spark, source)
     _unset(spark, source, ALL)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import interval
-from mirrorfeed.archive.errors import CannotLook
+from mirrorfeed.archive.errors import CannotCheckFiles
 from mirrorfeed.archive.file_index.archived_files import archived_of
 from mirrorfeed.archive.file_index.log_file import LogFile
 from mirrorfeed.archive.guard.local_engine import LocalEngine
@@ -165,5 +165,5 @@ def missing_files(spark: SparkSession, source: Source, now: datetime, tiers: Tie
     if tiers is not None:
         return [uri for uri, tier in tiers.read_tiers(uris).items() if tier is Tier.MISSING]
     if elsewhere := [uri for uri in uris if not uri.startswith("file:")]:
-        raise CannotLook(table=str(source), uri=elsewhere[0])
+        raise CannotCheckFiles(table=str(source), uri=elsewhere[0])
     return [uri for uri in uris if not Path(uri.removeprefix("file:")).exists()]

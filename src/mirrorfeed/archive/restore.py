@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.archive.errors import FilesGone, KeptByARule, NotTaken, OnlyHot, TargetThere
+from mirrorfeed.archive.errors import CannotKeep, FilesGone, OnlyHot, RestoreRejected, TargetExists
 from mirrorfeed.archive.restore_plan import Plan, cost_of_restore, describe_costs
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.printable import shell_argument
@@ -117,7 +117,7 @@ def progress(plan: Plan, tiers: TierStore) -> Restoring:
 def request(plan: Plan, tiers: TierStore, terms: Terms = Terms(), now: datetime | None = None) -> Restoring:
     """Request the files that are archived and not pending, and copies that would expire too early.
 
-    Rejected files are requested again a few times. Raises `NotTaken`, `KeptByARule` or `OnlyHot`.
+    Rejected files are requested again a few times. Raises `RestoreRejected`, `CannotKeep` or `OnlyHot`.
     """
     from mirrorfeed.storage.azure_tiers import BATCH_SIZE  # imports cloud clients
 
@@ -133,12 +133,12 @@ def request(plan: Plan, tiers: TierStore, terms: Terms = Terms(), now: datetime 
             refused |= tiers.restore(batch, Priority[plan.priority], terms.to, terms.keep_days)
         if not refused:
             return progress(plan, tiers)
-    raise NotTaken(table=plan.table, refused=refused)
+    raise RestoreRejected(table=plan.table, refused=refused)
 
 
 def check_terms(table: str, tiers: TierStore, terms: Terms) -> None:
     if terms.keep_days is not None and not tiers.restores_copies:
-        raise KeptByARule(table=table, days=terms.keep_days)
+        raise CannotKeep(table=table, days=terms.keep_days)
     if terms.to is not Tier.HOT and tiers.restores_copies:
         raise OnlyHot(table=table, to=terms.to)
 
@@ -189,7 +189,7 @@ def next_steps(table: str, tiers: TierStore, terms: Terms) -> str:
 
 
 def copy(spark: SparkSession, rows: DataFrame, plan: Plan, into: Source) -> bool:
-    """Create the table `into` in one commit. False if an earlier run created it. Raises `TargetThere`."""
+    """Create the table `into` in one commit. False if an earlier run created it. Raises `TargetExists`."""
     if is_copied(spark, plan, into):
         return False
     rows.writeTo(into.sql).using("delta").tableProperty(_COPY_OF, _fingerprint(plan)).create()
@@ -201,15 +201,15 @@ def is_copied(spark: SparkSession, plan: Plan, into: Source) -> bool:
 
 
 def made_before(spark: SparkSession, into: Source, property_: str, value: str, expected: str) -> bool:
-    """Whether the table exists and has this value of a property. Raises `TargetThere` if it has another value."""
+    """Whether the table exists and has this value of a property. Raises `TargetExists` if it has another value."""
     try:
         found = read_table_info(spark, into)
     except (SourceMissing, NoTableAtPath):
         return False
     except NotDelta as error:
-        raise TargetThere(table=str(into), expected=expected) from error
+        raise TargetExists(table=str(into), expected=expected) from error
     if found.properties.get(property_) != value:
-        raise TargetThere(table=str(into), expected=expected)
+        raise TargetExists(table=str(into), expected=expected)
     return True
 
 

@@ -17,7 +17,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, TypeAdapter
 
-from mirrorfeed.archive.errors import BadPlan, NoPlaceForPlan, PlanInTheWay
+from mirrorfeed.archive.errors import BadPlan, PlanExists, PlanNotWritten
 from mirrorfeed.archive.guard.archived_files_needed import NeededFiles
 from mirrorfeed.display.humanize import counted, size
 from mirrorfeed.display.printable import shell_argument
@@ -106,9 +106,9 @@ class Plan:
             with Path(path).open("x", encoding="utf-8") as file:
                 json.dump(asdict(self), file, indent=1, ensure_ascii=False)
         except FileExistsError as error:
-            raise PlanInTheWay(path=path) from error
+            raise PlanExists(path=path) from error
         except OSError as error:
-            raise NoPlaceForPlan(path=path, reason=error.strerror or type(error).__name__) from error
+            raise PlanNotWritten(path=path, reason=error.strerror or type(error).__name__) from error
 
     @classmethod
     def load(cls, path: str) -> Plan:
@@ -169,9 +169,9 @@ def check_place(path: str) -> None:
     """Raises an error if a plan cannot be saved there, before it is made."""
     place = Path(path)
     if place.exists():
-        raise PlanInTheWay(path=path)
+        raise PlanExists(path=path)
     if not place.parent.is_dir():
-        raise NoPlaceForPlan(path=path, reason=f"the folder {place.parent} does not exist")
+        raise PlanNotWritten(path=path, reason=f"the folder {place.parent} does not exist")
 
 
 def make(

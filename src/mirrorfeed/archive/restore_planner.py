@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from mirrorfeed.archive import restore_plan
 from mirrorfeed.archive.errors import (
     FeedOnDatabricks,
-    NoPolicy,
+    NoInterval,
     NoSuchRange,
-    NothingToBringBack,
+    NothingToRestore,
     PlanOfAnotherTable,
     RelativeWord,
 )
@@ -128,7 +128,7 @@ def make_plan(
     engine = engine_of(spark)
     facts = engine.facts(source)
     if facts.policy is None:
-        raise NoPolicy(table=str(source))
+        raise NoInterval(table=str(source))
     at = moment(spark, now)
     if feed_from is None:
         asked = None if where is None else fix_relative_times(where, at, facts.columns)
@@ -175,7 +175,7 @@ def make_statement_plan(
     asked = fix_relative_times(statement, at)
     tables = Guarded(spark, now=lambda: now).needed(asked)
     if not tables:
-        raise NothingToBringBack(statement=statement)
+        raise NothingToRestore(statement=statement)
     return restore_plan.make(tables, priority, rates=rates, sql=asked, zone=at.zone)
 
 

@@ -11,16 +11,16 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.archive.errors import NoPlanToLookAt
+from mirrorfeed.archive.errors import NoPlan
 from mirrorfeed.archive.file_index.data_skipping import Comparison, Doubt, Sign
 
 DELTA = "org.apache.spark.sql.delta."
 CATALYST = "org.apache.spark.sql.catalyst."
 FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
-_PLANNED_WITH = {
+_SETTINGS = {
     "spark.databricks.delta.generatedColumn.partitionFilterOptimization.enabled": "false",
     "spark.databricks.delta.stats.skipping": "true",
-    # What prunes while a query runs is put into the plan when it runs; Spark takes no plan that has it already.
+    # Runtime filters are added when a query runs. Spark does not accept a plan that already has them.
     "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
     "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
     "spark.sql.optimizer.runtimeFilter.semiJoinReduction.enabled": "false",
@@ -31,7 +31,7 @@ def session_of(frame: DataFrame) -> SparkSession:
     from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
     if not isinstance(frame, ClassicFrame):
-        raise NoPlanToLookAt()
+        raise NoPlan()
     return frame.sparkSession
 
 
@@ -42,9 +42,9 @@ def optimized(spark: SparkSession, frame: DataFrame) -> Any:
 
 @contextmanager
 def planning(spark: SparkSession) -> Iterator[Any]:
-    """A session as the user's is now, with settings of our own, for as long as the planning takes."""
+    """A copy of the session, with settings under which the plan shows all files."""
     session = spark._jsparkSession.cloneSession()
-    for name, value in _PLANNED_WITH.items():
+    for name, value in _SETTINGS.items():
         session.conf().set(name, value)
     with active(spark, session):
         yield session
@@ -52,7 +52,7 @@ def planning(spark: SparkSession) -> Iterator[Any]:
 
 @contextmanager
 def active(spark: SparkSession, session: Any) -> Iterator[None]:
-    """What asks for the session of its thread gets this one meanwhile."""
+    """Makes this the active session of the thread meanwhile."""
     sessions = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
     before = sessions.getActiveSession()
     sessions.setActiveSession(session)
@@ -103,7 +103,7 @@ _TURNED: Mapping[Sign, Sign] = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": 
 
 
 def frame_of_schema(spark: SparkSession, schema: str) -> DataFrame:
-    """No rows, of columns as a log spells them; or `Doubt`."""
+    """An empty frame with the schema of a log. Raises `Doubt`."""
     try:
         types = spark._jvm.org.apache.spark.sql.types.DataType.fromJson(schema)  # type: ignore[union-attr]
         none = spark.sparkContext._jsc.emptyRDD()
@@ -113,8 +113,8 @@ def frame_of_schema(spark: SparkSession, schema: str) -> DataFrame:
 
 
 def comparisons_in(frame: DataFrame) -> list[Comparison]:
-    """What a condition on the rows of a frame comes to, once Spark has worked out its types and constants; or `Doubt`
-    where that is more than comparisons that must all hold."""
+    """The comparisons of the condition of a frame, after Spark has resolved types and constants. Raises `Doubt` if it
+    is more than comparisons joined by AND."""
     plan = optimized(session_of(frame), frame)
     if kind_of(plan) == "LogicalRDD":
         return []

@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.archive.errors import CannotBeJudged, CannotBePlanned
+from mirrorfeed.archive.errors import CannotBePlanned, UnknownFiles
 from mirrorfeed.archive.file_index.archived_files import TableFolders
 from mirrorfeed.archive.file_index.log_file import ELSEWHERE, LogFile, column_names, file_of, plain
 from mirrorfeed.archive.spark_plan_tree import (
@@ -49,11 +49,11 @@ class Scan:
     """The files that a plan reads of one table at one version."""
 
     name: str
-    """As the catalog has it, or the path."""
+    """The name in the catalog, or the path."""
     _spark: SparkSession
     snapshot: Any
     _files: Any
-    """Delta's; None for all of the version."""
+    """A Scala sequence of files. None: all files of the version."""
 
     @property
     def version(self) -> int:
@@ -78,13 +78,13 @@ class Scan:
         return int(self.snapshot.numOfFiles() if self._files is None else self._files.size())
 
     def files(self, until: int | None = None) -> list[LogFile]:
-        """Those that were made by then, in milliseconds, and those that may lie in another table's folder; all without
-        a time. No other comes into Python."""
+        """The files created until a time in milliseconds, and those that may be in another table's folder. All files
+        without a time. Only these are collected."""
         found = self._every() if self._files is None else self._planned()
         if until is not None:
             found = found.where((F.col("modificationTime") <= until) | F.col("path").rlike(ELSEWHERE))
-        if self._files is not None:  # a plan leaves out what the log says of a file's content
-            if found.isEmpty():  # as mostly: the log need not be read for that
+        if self._files is not None:  # a plan has no statistics
+            if found.isEmpty():  # mostly: the log is not read
                 return []
             found = found.drop("stats").join(self._every().select("path", "stats"), "path", "left")
         columns = found.select(
@@ -99,26 +99,26 @@ class Scan:
         return [file_of(self.location, row, names) for row in columns.toArrow().to_pylist()]
 
     def partitions(self) -> list[dict[str, str | None]]:
-        """The values of the partition columns that there are in the whole version, as the log spells them."""
+        """The values of the partition columns in the version, as in the log."""
         entries = F.array_sort(F.map_entries("partitionValues")).alias("partition")
         names = column_names(self.snapshot.metadata().schemaString())
         rows = self._every().select(entries).distinct().toArrow()["partition"].to_pylist()
         return [{names.get(each["key"], each["key"]): each["value"] for each in row} for row in rows]
 
     def _every(self) -> DataFrame:
-        """The log's entries of all files of the version."""
+        """The log entries of all files of the version."""
         return DataFrame(self.snapshot.allFiles().toDF(), self._spark)
 
     def _planned(self) -> DataFrame:
-        """The entries that the plan has."""
+        """The log entries of the files in the plan."""
         java: Any = self._spark._jvm
         encoder = java.org.apache.spark.sql.delta.implicits.package.addFileEncoder()
         return DataFrame(self._spark._jsparkSession.createDataset(self._files, encoder).toDF(), self._spark)
 
 
 def whole(frame: DataFrame) -> Scan | None:
-    """All files of the table that a DataFrame reads, at its version, with nothing planned; None where it is a view, or
-    none of Delta's."""
+    """All files of the table version that a DataFrame reads, without planning. None for a view, or if it is not a Delta
+    table."""
     spark = session_of(frame)
     node = frame._jdf.queryExecution().analyzed()
     while node.children().size() == 1 and not class_of(node).endswith(".View"):
@@ -130,7 +130,7 @@ def whole(frame: DataFrame) -> Scan | None:
 
 
 def name_of(leaf: Any) -> str:
-    """As a command takes it."""
+    """The name or path to use in a command."""
     catalog = leaf.catalogTable()
     if catalog.isDefined():
         identifier = catalog.get().identifier()
@@ -143,14 +143,14 @@ def name_of(leaf: Any) -> str:
 _PREPARED = f"{DELTA}stats.PreparedDeltaFileIndex"
 _FILE_TABLE = "org.apache.spark.sql.execution.datasources.v2.FileTable"
 _ROWS_OF_THEIR_OWN = ("ParallelCollectionRDD", "ReliableCheckpointRDD", "LocalCheckpointRDD", "EmptyRDD")
-"""Where the lineage of an RDD may end without a file of a table."""
+"""RDDs that read no file, at which a lineage may end."""
 
 
 def planned(frame: DataFrame) -> tuple[DataFrame, tuple[Scan, ...]]:
-    """The plan of a DataFrame, or `CannotBeJudged`."""
+    """The plan of a DataFrame, or `UnknownFiles`."""
     spark = session_of(frame)
     if frame.isStreaming:
-        raise CannotBeJudged(reads="a stream")
+        raise UnknownFiles(reads="a stream")
     try:
         with unlogged():
             plan = optimized(spark, frame)
@@ -170,11 +170,11 @@ def _scans(spark: SparkSession, plan: Any) -> Iterator[Scan]:
             elif kind.endswith(".LogicalRDD"):
                 _refuse_files(leaf.rdd())
             elif "InMemoryRelation" in kind:
-                raise CannotBeJudged(reads="rows that are cached, whose files it does not show")
+                raise UnknownFiles(reads="rows that are cached, whose files it does not show")
             elif "DataSourceV2" in kind:
                 table = (leaf.relation() if kind.endswith("ScanRelation") else leaf).table()
                 if class_of(table).startswith(DELTA):
-                    raise CannotBeJudged(reads=f"a Delta table in a form that is not known here ({kind_of(leaf)})")
+                    raise UnknownFiles(reads=f"a Delta table in a form that is not known here ({kind_of(leaf)})")
                 if is_a(table, _FILE_TABLE):
                     _refuse_tables(spark, table.fileIndex())
 
@@ -183,28 +183,28 @@ def _scan(spark: SparkSession, leaf: Any) -> Iterator[Scan]:
     relation = leaf.relation()
     if not is_a(relation, FILES):
         if class_of(relation).startswith(DELTA):
-            raise CannotBeJudged(reads="the change feed of a table")
+            raise UnknownFiles(reads="the change feed of a table")
         return
     index = relation.location()
     if class_of(index) == _PREPARED:
         prepared = index.preparedScan()
         yield Scan(name_of(leaf), spark, prepared.scannedSnapshot(), prepared.files())
     elif class_of(index).startswith(DELTA):
-        raise CannotBeJudged(reads=f"files of {name_of(leaf)} that Delta does not plan ({kind_of(index)})")
+        raise UnknownFiles(reads=f"files of {name_of(leaf)} that Delta does not plan ({kind_of(index)})")
     else:
         _refuse_tables(spark, index)
 
 
 def _refuse_tables(spark: SparkSession, index: Any) -> None:
-    """Files that are read as such may be those of a table, of which a part is there and a part is archived."""
+    """Raises an error if files that are read directly belong to a Delta table, of which some may be archived."""
     tables = TableFolders(spark)
     for path in (plain(str(root.toString())) for root in items(index.rootPaths())):
         if "_delta_log" not in path.split("/") and (table := tables.folder_of(path)) is not None:
-            raise CannotBeJudged(reads=f"files of the Delta table {table} as if they were none of a table's")
+            raise UnknownFiles(reads=f"files of the Delta table {table} directly, not as a table")
 
 
 def _refuse_files(rdd: Any) -> None:
-    """An RDD shows no plan: it may hold rows of its own, or read files when it runs."""
+    """Raises an error unless the RDD contains its own rows, because an RDD shows no plan."""
     left = [rdd]
     while left:
         found = left.pop()
@@ -212,7 +212,7 @@ def _refuse_files(rdd: Any) -> None:
             continue
         parents = [each.rdd() for each in items(found.dependencies())]
         if not parents and not class_of(found).endswith(_ROWS_OF_THEIR_OWN):
-            raise CannotBeJudged(reads="rows of an RDD, whose files it does not show")
+            raise UnknownFiles(reads="rows of an RDD, whose files it does not show")
         left += parents
 
 
@@ -224,22 +224,22 @@ _NO_ROWS = re.compile(
     r"|UnsetTableProperties|AddColumns|RenameTable|CloneTable)"
 )
 _RUNS = re.compile(r"(Statement|Command)$|ExecuteImmediate|Compound")
-"""What is carried out, and for Spark is no command: statements of Delta's own, texts and scripts."""
+"""Statements that Spark does not treat as commands: those of Delta, EXECUTE IMMEDIATE and scripts."""
 
 
 def command_kind(spark: SparkSession, statement: str) -> str | None:
-    """The kind of a statement that is no query."""
+    """The kind of a statement, or None for a query."""
     root = parsed(spark, statement)
     return next((kind_of(node) for node in nodes(root) if is_a(node, *_COMMANDS) or _RUNS.search(kind_of(node))), None)
 
 
 def reads_no_rows(kind: str) -> bool:
-    """Of a kind of command: whether it is known to read no data file."""
+    """Whether commands of this kind are known to read no data file."""
     return _NO_ROWS.match(kind) is not None
 
 
 def merge_has_subqueries(spark: SparkSession, statement: str) -> bool:
-    """As the parser has it, whatever spaces and comments stand between the words."""
+    """Judged by the parser."""
     root = parsed(spark, statement)
     kinds = (root.matchedActions(), root.notMatchedActions(), root.notMatchedBySourceActions())
     trees = [root.mergeCondition(), *(each for actions in kinds for each in items(actions))]
@@ -247,9 +247,8 @@ def merge_has_subqueries(spark: SparkSession, statement: str) -> bool:
 
 
 def candidates(spark: SparkSession, statement: str, table: Scan) -> Scan:
-    """The files of a table in which a DELETE, UPDATE or MERGE of it looks for rows, found as the command itself finds
-    them when it runs in this session: by the conditions that it is given, where a query goes by all that follows from
-    its conditions."""
+    """The files of a table in which a DELETE, UPDATE or MERGE searches for rows, found as by the command itself: by its
+    own conditions, while a query also uses conditions that follow from them."""
     session = spark._jsparkSession
     not_run = spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()  # type: ignore[union-attr]
     with unlogged(), active(spark, session):
@@ -266,5 +265,5 @@ def candidates(spark: SparkSession, statement: str, table: Scan) -> Scan:
             parts = helper.splitMetadataAndDataPredicates(command.condition().get(), partitions, session)
             asked = parts._1().concat(parts._2())
         else:
-            raise CannotBeJudged(reads=f"by a statement of a kind that is not known here ({kind_of(command)})")
+            raise UnknownFiles(reads=f"by a statement of a kind that is not known here ({kind_of(command)})")
         return Scan(table.name, spark, table.snapshot, table.snapshot.filesForScan(asked, False).files())

@@ -20,7 +20,7 @@ from mirrorfeed.archive import interval
 from mirrorfeed.archive.guard import change_feed as archive
 from mirrorfeed.errors import Terminal
 from mirrorfeed.history.columns import DROP, RENAME, drops, first_columns, follow, lost, renames, same_columns
-from mirrorfeed.history.errors import AnotherSource, CannotGoOn, ColumnsBroken, NotTaken, OtherRun
+from mirrorfeed.history.errors import AnotherSource, CannotGoOn, ColumnsBroken, OtherRun, RestoreRejected
 from mirrorfeed.history.history_table import HistoryTable, Seen, as_inserts, kept_rows, maps_columns, refuse_names
 from mirrorfeed.history.record import KeptColumn, Record
 from mirrorfeed.runtime.session_settings import faithful
@@ -110,7 +110,7 @@ def keep(
             kept.began_again += [step.instead_of] if step.instead_of else []
             on_step(kept)
         elif taken and (newest is None or newest.number < record.number):
-            raise NotTaken(history=str(how.history), number=record.number)
+            raise RestoreRejected(history=str(how.history), number=record.number)
         elif (lost := lost + 1) == _TRIES:
             raise OtherRun(history=str(how.history), conflicts=_TRIES)
 

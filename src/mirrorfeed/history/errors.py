@@ -48,7 +48,7 @@ class AnotherSource(Finding):
         return self.kept_id == self.found_id
 
 
-class NotTaken(Terminal):
+class RestoreRejected(Terminal):
     code = "MF6004"
     what = (
         "{history} was restored to an earlier version, so record {number} cannot be appended: Delta has already"

@@ -41,7 +41,7 @@ class Replay(Row):
 def replay(spark: SparkSession, history: Source, into: Source, asked: str | int) -> Replay:
     """Create the table as it was at a version, or at a time in the session's time zone, in one commit.
 
-    Raises `NotKept`, `HistoryChanged` or `TargetThere`.
+    Raises `NotKept`, `HistoryChanged` or `TargetExists`.
     """
     table = HistoryTable(spark, history)
     seen = table.look()

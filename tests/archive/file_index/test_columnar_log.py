@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorfeed.archive.file_index import columnar_log, data_skipping
-from mirrorfeed.archive.file_index.columnar_log import Columns
+from mirrorfeed.archive.file_index.columnar_log import ColumnarLog
 from mirrorfeed.archive.file_index.data_skipping import Comparison, Doubt
 from mirrorfeed.archive.file_index.spark_log import parts_at
 
@@ -62,14 +62,14 @@ def commit(folder: Path, version: int, *actions: dict[str, Any]) -> None:
     (folder / f"{version:020d}.json").write_text("\n".join(lines) + "\n")
 
 
-def log(folder: Path, version: int) -> Columns:
-    return Columns(
+def log(folder: Path, version: int) -> ColumnarLog:
+    return ColumnarLog(
         "file:/t", parts_at("t", [path.name for path in folder.iterdir()], version), lambda name: folder / name
     )
 
 
-def found(there: Columns, *asked: Comparison, until: int | None = 2**60) -> tuple[int, list[str]]:
-    table = there.described()
+def found(there: ColumnarLog, *asked: Comparison, until: int | None = 2**60) -> tuple[int, list[str]]:
+    table = there.metadata()
     rules = data_skipping.rules(asked, table.schema, table.partitions, table.properties)
     count, files = there.files(table, rules, until)
     return count, sorted(each.uri for each in files)
@@ -90,7 +90,7 @@ def test_the_newest_word_of_each_file_counts(tmp_path: Path) -> None:
 def test_what_a_file_is_comes_with_it(tmp_path: Path) -> None:
     commit(tmp_path, 0, *OPENING, add("a.parquet", 5, deletionVector=vector("x")))
     there = log(tmp_path, 0)
-    table = there.described()
+    table = there.metadata()
     assert (table.table_id, table.partitions, table.properties) == (
         "t-1",
         ("day",),
@@ -174,7 +174,7 @@ def test_what_is_not_known_here_is_left_to_delta(tmp_path: Path) -> None:
     for features in ({"readerFeatures": ["catalogManaged"]}, {"writerFeatures": ["coordinatedCommits-preview"]}):
         commit(tmp_path, 0, {"protocol": {"minReaderVersion": 3, **features}}, OPENING[1])
         with pytest.raises(Doubt, match="newer"):
-            log(tmp_path, 0).described()
+            log(tmp_path, 0).metadata()
     checkpoint(tmp_path / f"{5:020d}.checkpoint.parquet", [file("a", 1, stats=None)], stats_parsed=pa.int64())
     with pytest.raises(Doubt, match="statistics"):
         found(log(tmp_path, 5))

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import restore_planner
 from mirrorfeed.archive.file_index import columnar_log
-from mirrorfeed.archive.file_index.columnar_log import Columns
+from mirrorfeed.archive.file_index.columnar_log import ColumnarLog
 from mirrorfeed.archive.file_index.data_skipping import Doubt
 from mirrorfeed.archive.guard.local_engine import LocalEngine
 from mirrorfeed.archive.guard.table import GuardedTable
@@ -72,8 +72,8 @@ def test_a_log_elsewhere_is_brought_here_as_far_as_it_is_needed(
 ) -> None:
     folder = spark._jvm.org.apache.hadoop.fs.Path(str(orders.path / "_delta_log"))  # type: ignore[union-attr]
     with columnar_log.columns(spark, orders.source, None) as (_, here):
-        away = Columns(here.location, here.parts, lambda name: columnar_log.copied(spark, folder, name, tmp_path))
-        assert away.described() == here.described()
+        away = ColumnarLog(here.location, here.parts, lambda name: columnar_log.copied(spark, folder, name, tmp_path))
+        assert away.metadata() == here.metadata()
     assert {path.name for path in tmp_path.iterdir()} == {f"{version:020d}.json" for version in range(3)}
     with pytest.raises(Doubt, match="gone"):
         columnar_log.copied(spark, folder, "_sidecars/gone.parquet", tmp_path)

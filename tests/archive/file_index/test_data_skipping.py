@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mirrorfeed.archive.file_index.data_skipping import Comparison, Doubt, left, rules
+from mirrorfeed.archive.file_index.data_skipping import Comparison, Doubt, kept, rules
 
 FIELDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "id": ("integer", {}),
@@ -78,14 +78,14 @@ def test_a_file_stays_unless_a_match_is_ruled_out(asked: list[Any], said: str | 
     # Beside one whose statistics say nothing, in a part of an array that does not begin with it.
     texts = pa.array([stats(), said, None]).slice(1)
     days = pa.array(["2026-01-01", "2026-01-01"])
-    assert left(found, lambda _: days, texts)[0].as_py() is stays
+    assert kept(found, lambda _: days, texts)[0].as_py() is stays
 
 
 def test_a_file_without_a_value_for_its_partition_matches_no_comparison() -> None:
     days = pa.array([None, "2026-01-01"], pa.string())
     for asked in (Comparison("day", "<=", date(2026, 1, 1)), Comparison("day", "is there")):
         found = rules([asked], SCHEMA, ["day"], {})
-        assert left(found, lambda _: days, pa.array([None, None], pa.string())).to_pylist() == [False, True]
+        assert kept(found, lambda _: days, pa.array([None, None], pa.string())).to_pylist() == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_what_is_not_plain_is_left_to_delta(column: str, properties: dict[str, s
 @pytest.mark.parametrize("spelled", ["", "x"])
 def test_an_odd_value_of_a_partition_is_left_to_delta(spelled: str) -> None:
     with pytest.raises((Doubt, pa.ArrowInvalid)):
-        left(
+        kept(
             rules([Comparison("day", "is there")], SCHEMA, ["day"], {}), lambda _: pa.array([spelled]), pa.array([None])
         )
 
@@ -118,4 +118,4 @@ def test_an_odd_value_of_a_partition_is_left_to_delta(spelled: str) -> None:
 def test_odd_statistics_are_left_to_delta(said: str) -> None:
     found = rules([Comparison("id", "=", 5)], SCHEMA, [], {})
     with pytest.raises((Doubt, pa.ArrowInvalid)):
-        left(found, lambda _: pa.array([None]), pa.array([said]))
+        kept(found, lambda _: pa.array([None]), pa.array([said]))

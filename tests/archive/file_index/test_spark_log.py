@@ -80,11 +80,7 @@ def test_a_log_whose_newest_commits_are_known_to_the_catalog_alone_is_refused_by
     spark, orders = engine("appendOnly", feature), Source.parse("main.sales.orders")
     with pytest.raises(CommitsElsewhere) as refused:
         log_of(spark, orders, read_table_info(spark, orders))
-    assert str(refused.value) == (
-        f"main.sales.orders has the table feature {feature}: its newest commits may be known to its catalog alone, so"
-        " what stands in its _delta_log is perhaps not all. Ask on Databricks, where the engine itself names the"
-        " archived files of such a table."
-    )
+    assert (refused.value.table, refused.value.feature) == ("main.sales.orders", feature)
     with pytest.raises(CommitsElsewhere):
         LocalEngine(spark).log(orders)
     with pytest.raises(CommitsElsewhere):

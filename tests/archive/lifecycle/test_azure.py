@@ -116,7 +116,7 @@ def test_a_rule_for_another_kind_of_blobs_archives_no_file_of_the_table() -> Non
 def test_a_rule_of_another_form_is_refused_by_its_name(part: dict[str, Any]) -> None:
     with pytest.raises(NoRules) as caught:
         check({"rules": [{"name": "odd", **part}]}, PLACE, EXPECTED, 60)
-    assert str(caught.value).startswith("This is no lifecycle policy of an Azure storage account: its rule 'odd' has")
+    assert caught.value.reason.startswith("its rule 'odd' has")
 
 
 def test_a_rule_by_modification_time_is_said_to_be_none_that_the_log_knows() -> None:
@@ -177,7 +177,4 @@ def test_files_that_a_rule_leaves_out_are_flagged() -> None:
 def test_what_is_no_policy_is_refused(given: Any) -> None:
     with pytest.raises(NoRules) as caught:
         check(given, PLACE, EXPECTED, 60)
-    assert str(caught.value) == (
-        "This is no lifecycle policy of an Azure storage account: it holds no list `rules`. Export it with `az storage"
-        " account management-policy show`, or copy the code view of the portal."
-    )
+    assert caught.value.reason == "it holds no list `rules`"

@@ -145,10 +145,7 @@ def test_files_may_go_on_to_a_deeper_archive_and_small_ones_may_stay() -> None:
 def test_what_is_no_configuration_is_refused(given: Any) -> None:
     with pytest.raises(NoBucketRules) as caught:
         check(given, FOLDER, EXPECTED, 60)
-    assert str(caught.value) == (
-        "This is no lifecycle configuration of an S3 bucket: it holds no list `Rules` of rules. Export it with `aws"
-        " s3api get-bucket-lifecycle-configuration --bucket BUCKET`."
-    )
+    assert "no valid list `Rules`" in str(caught.value)
 
 
 def test_small_files_go_on_moving_as_the_bucket_says() -> None:
@@ -172,8 +169,4 @@ def test_the_address_of_a_table_chooses_the_cloud() -> None:
     assert "`az storage account management-policy delete`" in azure.apply(azure.policy(60, Wanted.GONE))
     assert "`aws s3api delete-bucket-lifecycle`" in bucket.apply(bucket.policy(60, Wanted.GONE))
     assert rules_at("file:/tmp/t", (), False) is None
-    assert str(NoLifecycle(table="t", location="file:/tmp/t")) == (
-        "t is at file:/tmp/t, which is neither in Azure storage nor in S3: there is no lifecycle rule for it. Name a"
-        " table whose folder has an address such as abfss://container@account.dfs.core.windows.net/folder or"
-        " s3://bucket/folder."
-    )
+    assert "neither in Azure storage nor in S3" in str(NoLifecycle(table="t", location="file:/tmp/t"))

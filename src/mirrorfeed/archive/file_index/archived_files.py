@@ -41,14 +41,14 @@ class TableFolders:
 
 
 def archived_among(files: Iterable[LogFile], policy: Policy | None, now: datetime) -> list[LogFile]:
-    """Without a policy, none."""
+    """No files without a policy."""
     if policy is None:
         return []
     return [file for file in files if file.created is None or counts_as_archived(file.created, policy.days, now)]
 
 
 def created_until(policy: Policy, now: datetime) -> int:
-    """Files that were made later cannot count as archived. In milliseconds, which is as far as the log tells."""
+    """Files that were created later cannot count as archived. In milliseconds, the precision of the log."""
     return int((now - timedelta(days=policy.days)).timestamp() * 1000) + 1
 
 

@@ -23,7 +23,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.file_index.data_skipping import Doubt, Rules, in_one, left
+from mirrorfeed.archive.file_index.data_skipping import Doubt, Rules, in_one, kept
 from mirrorfeed.archive.file_index.log_file import ELSEWHERE, LogFile, column_names, file_of, plain
 from mirrorfeed.archive.file_index.spark_log import Parts, parts_at
 from mirrorfeed.source.delta_protocol import commit_version, external_commit_features
@@ -43,8 +43,8 @@ _FACTS = [*_KEY, ("size", pa.int64()), ("modificationTime", pa.int64()), ("stats
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    """The table, as its log has it at a version."""
+class TableMetadata:
+    """The metadata of a table at a version of its log."""
 
     table_id: str
     schema: str
@@ -53,17 +53,17 @@ class Described:
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnarLog:
     """The log of a table at a version."""
 
     location: str
-    """Of the table, as its files are named."""
+    """The folder of the table, as in the URIs of its files."""
     parts: Parts
     here: Callable[[str], Path]
-    """A file of the log, on this machine."""
+    """Returns the local path of a file of the log."""
 
-    def described(self) -> Described:
-        """From the newest that is said of it, or `Doubt` for a table of a kind that is not known here."""
+    def metadata(self) -> TableMetadata:
+        """The newest metadata. Raises `Doubt` for a table with unknown features."""
         metadata: dict[str, Any] = {}
         protocol: dict[str, Any] = {}
         for name in (*reversed(self.parts.commits), *self.parts.checkpoint):
@@ -78,16 +78,16 @@ class Columns:
         if protocol["minReaderVersion"] > 3 or not set(reading) <= _FEATURES or external_commit_features(writing):
             raise Doubt("a table of a newer kind")
         properties = dict(metadata.get("configuration") or {})
-        return Described(metadata["id"], metadata["schemaString"], tuple(metadata["partitionColumns"]), properties)
+        return TableMetadata(metadata["id"], metadata["schemaString"], tuple(metadata["partitionColumns"]), properties)
 
-    def files(self, described: Described, rules: Rules, until: int | None) -> tuple[int, tuple[LogFile, ...]]:
-        """Those that the rules leave, and that were made by then, in milliseconds; without a time, none is wanted."""
+    def files(self, described: TableMetadata, rules: Rules, until: int | None) -> tuple[int, tuple[LogFile, ...]]:
+        """The number of files that the rules keep, and those created until a time in milliseconds (none without it)."""
         names = column_names(described.schema)
         spelled = {name: physical for physical, name in names.items()}
         partitions = [spelled[name] for name in described.partitions]
         count, found = 0, []
-        for said, later in self._said(partitions):
-            files = said.filter(left(rules, partial(_partition, said), said["stats"].chunk(0))).combine_chunks()
+        for said, later in self._added_files(partitions):
+            files = said.filter(kept(rules, partial(_partition, said), said["stats"].chunk(0))).combine_chunks()
             files = _without(files, later)
             if len(files) and pc.any(pc.match_substring_regex(files["path"], ELSEWHERE)).as_py():
                 raise Doubt("files that may lie in another table's folder")
@@ -97,9 +97,9 @@ class Columns:
                 found += [file_of(self.location, _row(each, partitions), names) for each in wanted.to_pylist()]
         return count, tuple(found)
 
-    def _said(self, partitions: Sequence[str]) -> Iterator[tuple[pa.Table, list[pa.Array]]]:
-        """The files that each part of the log adds, the newest part first, and those that later parts speak of, whose
-        word counts. A commit speaks of a file once."""
+    def _added_files(self, partitions: Sequence[str]) -> Iterator[tuple[pa.Table, list[pa.Array]]]:
+        """The files that each part of the log adds, the newest part first, with the keys of files in later parts, which
+        override them. A commit contains a file once."""
         later: list[pa.Array] = []
         for name in reversed(self.parts.commits):
             own = []
@@ -134,7 +134,7 @@ class Columns:
 
 
 def _of_the_table(path: Path) -> Iterator[Mapping[str, Any]]:
-    """What a file of the log says of the table itself, and not of its files."""
+    """The `metaData` and `protocol` actions in a file of the log."""
     if path.suffix == ".json":
         for chunk in _chunks(path):
             if b'"metaData"' in chunk or b'"protocol"' in chunk:
@@ -156,7 +156,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def _lines(path: Path, partitions: Sequence[str]) -> Iterator[pa.Table]:
-    """The actions of a file of JSON, by their kinds."""
+    """The actions in a JSON file by kind."""
     values = pa.struct([(name, pa.string()) for name in partitions])
     kinds = {"add": [*_FACTS, ("partitionValues", values)], "remove": _KEY, "sidecar": [("path", pa.string())]}
     schema = pa.schema([(kind, pa.struct(fields)) for kind, fields in kinds.items()])
@@ -167,7 +167,7 @@ def _lines(path: Path, partitions: Sequence[str]) -> Iterator[pa.Table]:
 
 
 def _rows(file: pq.ParquetFile) -> Iterator[pa.Table]:
-    """The files that a checkpoint, or a part of one, names."""
+    """The files in a checkpoint or a part of one."""
     if "add" not in file.schema_arrow.names:
         return
     there = {field.name for field in file.schema_arrow.field("add").type}
@@ -184,7 +184,7 @@ def _rows(file: pq.ParquetFile) -> Iterator[pa.Table]:
 
 
 def _facts(actions: pa.ChunkedArray) -> pa.Table:
-    """A table of what is said of files, each column in one piece."""
+    """The file actions as a table with one chunk per column."""
     names = [field.name for field in actions.type]
     table = pa.table({name: pc.struct_field(actions, name) for name in names})
     table = table.filter(pc.is_valid(table["path"])).combine_chunks()
@@ -194,7 +194,7 @@ def _facts(actions: pa.ChunkedArray) -> pa.Table:
 
 
 def _keys(files: pa.Table) -> pa.Array:
-    """What tells a file from another: its path, and what of it is deleted."""
+    """The key of each file: its path and deletion vector."""
     path, vector = in_one(files["path"]), in_one(files["deletionVector"])
     if vector.null_count == len(vector):
         return path
@@ -220,7 +220,7 @@ def _partition(files: pa.Table, name: str) -> pa.Array:
 
 
 def _row(file: Mapping[str, Any], partitions: Sequence[str]) -> dict[str, Any]:
-    """As `file_of` takes it."""
+    """The row for `file_of`."""
     values = dict(file["partitionValues"] or {})
     return {
         "path": file["path"],
@@ -236,8 +236,8 @@ _NAMES = re.compile(r"/_delta_log/([^/;,\s}]+)[;,}\]]")
 
 
 @contextmanager
-def columns(spark: SparkSession, source: Source, version: int | None) -> Iterator[tuple[int, Columns]]:
-    """The log at a version, or the newest; `Doubt` where it is not found or not whole."""
+def columns(spark: SparkSession, source: Source, version: int | None) -> Iterator[tuple[int, ColumnarLog]]:
+    """The log at a version, or the newest. Raises `Doubt` if it is not found or incomplete."""
     try:
         folder = _folder(spark, source)
         system = folder.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
@@ -259,10 +259,10 @@ def columns(spark: SparkSession, source: Source, version: int | None) -> Iterato
     try:
         if location.startswith("file:"):
             on_disk = Path(str(folder.toUri().getPath()), "_delta_log")
-            yield at, Columns(plain(location), parts, lambda name: on_disk / name)
+            yield at, ColumnarLog(plain(location), parts, lambda name: on_disk / name)
         else:
             with tempfile.TemporaryDirectory(prefix="mirrorfeed-log-") as copies:
-                yield at, Columns(plain(location), parts, lambda name: copied(spark, log, name, Path(copies)))
+                yield at, ColumnarLog(plain(location), parts, lambda name: copied(spark, log, name, Path(copies)))
     except (pa.ArrowException, OSError) as error:
         raise Doubt("a log that is not as expected") from error
 
@@ -282,7 +282,7 @@ def _folder(spark: SparkSession, source: Source) -> Any:
 
 
 def copied(spark: SparkSession, log: Any, name: str, folder: Path) -> Path:
-    """A file of a log in this folder, where it is put once."""
+    """A local copy of a file of the log, which is copied once."""
     target = folder / name
     if not target.exists():
         target.parent.mkdir(exist_ok=True)

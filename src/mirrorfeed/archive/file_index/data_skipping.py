@@ -23,25 +23,25 @@ TYPES: Mapping[str, pa.DataType] = {
     "date": pa.date32(),
     "string": pa.string(),
 }
-"""As the log spells types: those whose values compare here as they do for Delta."""
+"""Types by their names in the log, for which values compare as in Delta."""
 _UNDERSTOOD = {"comment", "delta.columnMapping.id", "delta.columnMapping.physicalName", "delta.generationExpression"}
-"""What may be said of a column without changing how it compares: not a collation, a padded text, a type that grew."""
+"""Column metadata that does not change comparisons, unlike collations, padded text and widened types."""
 _INDEXED = 32
-"""Delta takes statistics of so many leading columns, unless the table says another number or names them."""
+"""Leading columns for which Delta collects statistics, unless a table property sets other ones."""
 _OTHERS = ("delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns")
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     column: str
-    """As the query names it."""
+    """The name in the query."""
     sign: Sign
     value: int | str | date | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A comparison, of a column as the log has it."""
+    """A comparison with the column name and type of the log."""
 
     name: str
     type: pa.DataType
@@ -56,11 +56,11 @@ class Rules:
 
 
 class Doubt(Exception):
-    """What is asked or written is not decided here; Delta decides it."""
+    """The result might differ from Delta's, so Delta decides."""
 
 
 def rules(asked: Sequence[Comparison], schema: str, partitions: Sequence[str], properties: Mapping[str, str]) -> Rules:
-    """For a table as its log describes it, or `Doubt`."""
+    """The rules for comparisons on a table. Raises `Doubt`."""
     before, fields = 0, {}
     for field in json.loads(schema)["fields"]:
         fields[field["name"].lower()] = (field, before)
@@ -81,14 +81,14 @@ def rules(asked: Sequence[Comparison], schema: str, partitions: Sequence[str], p
 
 
 def _leaves(type_: Any) -> int:
-    """In how many columns the values of a type are kept."""
+    """The number of leaf columns of a type."""
     if isinstance(type_, dict) and type_["type"] == "struct":
         return sum(_leaves(field["type"]) for field in type_["fields"])
     return 1
 
 
-def left(asked: Rules, partition: Callable[[str], pa.Array], stats: pa.Array) -> pa.Array:
-    """Of files, whether they stay. `partition` gives the values of a partition column, as the log spells them."""
+def kept(asked: Rules, partition: Callable[[str], pa.Array], stats: pa.Array) -> pa.Array:
+    """Whether each file is kept. `partition` returns the values of a partition column as in the log."""
     found = [pc.fill_null(_holds(rule, _of(partition(rule.name), rule)), False) for rule in asked.partitions]
     if asked.statistics:
         found.append(_by_statistics(asked.statistics, stats))
@@ -111,7 +111,7 @@ def _holds(rule: Rule, values: pa.Array) -> pa.Array:
 
 
 def _by_statistics(asked: Sequence[Rule], stats: pa.Array) -> pa.Array:
-    """True unless what the statistics say rules a match out, in SQL's logic; where one is missing, it does not."""
+    """False if the statistics rule out a match, by three-valued logic. A missing statistic keeps the file."""
     table = _parsed(asked, stats)
     holds, known = [], []
     number = table["numRecords"]
@@ -137,7 +137,7 @@ def _by_statistics(asked: Sequence[Rule], stats: pa.Array) -> pa.Array:
 
 
 def _parsed(asked: Sequence[Rule], stats: pa.Array) -> Mapping[str, Any]:
-    """The statistics of the columns that are asked for, and no others."""
+    """The statistics of the compared columns."""
     types = {rule.name: rule.type for rule in asked}
     ends = pa.struct([(name, pa.string() if type_ == pa.date32() else type_) for name, type_ in types.items()])
     counts = pa.struct([(name, pa.int64()) for name in types])
@@ -162,12 +162,12 @@ def _parsed(asked: Sequence[Rule], stats: pa.Array) -> Mapping[str, Any]:
 
 
 def in_one(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece, copied only where it has several."""
+    """A column as one array, copied only if it has several chunks."""
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.nulls(0, column.type), *column.chunks])
 
 
 def _bytes_of(texts: pa.Array) -> pa.Buffer:
-    """All texts in one, as they lie in memory."""
+    """The concatenated texts, without a copy."""
     width = pa.int64() if pa.types.is_large_string(texts.type) else pa.int32()
     _, offsets, data = texts.buffers()
     ends = pa.Array.from_buffers(width, len(texts) + 1, [None, offsets], offset=texts.offset)

@@ -14,14 +14,14 @@ from urllib.parse import unquote
 from mirrorfeed.display.humanize import counted, size
 
 ELSEWHERE = r"^[A-Za-z][A-Za-z0-9+.-]*:/"
-"""How a path in the log begins that is not relative to the table: a clone's, in the folder of its original."""
+"""Start of an absolute path in the log, as in a clone whose files are in the folder of its original."""
 _SCHEME = re.compile(ELSEWHERE)
 _BASE85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A file as the log describes it. `uri` is decoded, as Spark spells the files that it reads."""
+    """A file in the log. `uri` is decoded, as in the files that Spark reads."""
 
     uri: str
     size: int | None = None
@@ -29,7 +29,7 @@ class LogFile:
     created: datetime | None = None
     partition: Mapping[str, str | None] | None = None
     vector: str | None = None
-    """The file of its deletion vector, if it has one outside the log."""
+    """The file of its deletion vector, if it is stored outside the log."""
     folder: str | None = field(default=None, repr=False, compare=False)
     """The folder of the table in which it is, if known: a clone has files in the folder of its original."""
 
@@ -50,7 +50,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def file_of(location: str, row: Mapping[str, Any], names: Mapping[str, str] | None = None) -> LogFile:
-    """From what the log says of it, with the names of columns by those that the log has."""
+    """A file from its log entry. `names` maps the column names of the log to those of the table."""
     return LogFile(
         uri=uri_of(location, row["path"]),
         size=row["size"],
@@ -62,7 +62,7 @@ def file_of(location: str, row: Mapping[str, Any], names: Mapping[str, str] | No
 
 
 def column_names(schema: str) -> dict[str, str]:
-    """Under column mapping, the log has names of its own for the columns: theirs to those of the table."""
+    """Maps the column names of the log, which differ with column mapping, to those of the table."""
     fields = json.loads(schema)["fields"]
     return {str(f["metadata"].get("delta.columnMapping.physicalName", f["name"])): str(f["name"]) for f in fields}
 
@@ -79,17 +79,17 @@ def uri_of(location: str, path: str) -> str:
 
 
 def no_pattern(path: str) -> str:
-    """Spark takes paths as patterns; a folder may be called `{2026}` or `[old]` all the same."""
+    """Escapes a path, because Spark reads paths as patterns and a folder may be called `{2026}` or `[old]`."""
     return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
 
 
 def plain(uri: str) -> str:
-    """One spelling: Java writes local files with one slash or three."""
+    """Normalizes local URIs, which Java writes with one slash or three."""
     return re.sub(r"^file:///*", "file:/", uri)
 
 
 def vector_file(location: str, vector: Mapping[str, Any] | None) -> str | None:
-    """Where a deletion vector is stored; those of kind `i` stand in the log itself."""
+    """The file of a deletion vector. Vectors of kind `i` are stored in the log itself."""
     if vector is None or vector["storageType"] == "i":
         return None
     if vector["storageType"] == "p":
@@ -100,7 +100,7 @@ def vector_file(location: str, vector: Mapping[str, Any] | None) -> str | None:
 
 
 def _base85(text: str) -> bytes:
-    """The alphabet is that of ZeroMQ, which Python's own module does not have."""
+    """With the alphabet of ZeroMQ, which Python's own module does not support."""
     found = b""
     for start in range(0, len(text), 5):
         value = 0

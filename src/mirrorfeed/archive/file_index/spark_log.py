@@ -34,7 +34,7 @@ _NAME = re.compile(r"(\d{20})\.(json|checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The files of the log that give the state at a version: a checkpoint, whole, and the commits after it."""
+    """The files of the log from which to read a version: a complete checkpoint, and the commits after it."""
 
     checkpoint_version: int
     checkpoint: tuple[str, ...]
@@ -42,7 +42,7 @@ class Parts:
 
 
 def parts_at(table: str, names: Iterable[str], version: int) -> Parts:
-    """Chosen from the names in the log's folder, or `LogDamaged` where commits are missing."""
+    """The parts among the file names of the log. Raises `LogDamaged` if commits are missing."""
     commits: dict[int, str] = {}
     checkpoints: dict[int, list[tuple[str, int]]] = {}
     for name in names:
@@ -64,7 +64,7 @@ def parts_at(table: str, names: Iterable[str], version: int) -> Parts:
 
 
 def _whole(found: Sequence[tuple[str, int]]) -> tuple[str, ...]:
-    """The files of one checkpoint of a version. One in parts counts when all its parts are there."""
+    """The files of a complete checkpoint of a version."""
     for name, parts in sorted(found):
         if not parts:
             return (name,)
@@ -74,7 +74,7 @@ def _whole(found: Sequence[tuple[str, int]]) -> tuple[str, ...]:
 
 
 def log_of(spark: SparkSession, source: Source, found: TableInfo) -> DeltaLog:
-    """Or `CommitsElsewhere`, where the files of the log may not be all of it."""
+    """Raises `CommitsElsewhere` if the catalog may have further commits."""
     if features := external_commit_features(found.features):
         raise CommitsElsewhere(table=str(source), feature=features[0])
     return DeltaLog(spark, str(source), found.location)
@@ -87,7 +87,7 @@ class DeltaLog:
     location: str
 
     def files(self, version: int) -> dict[str, LogFile]:
-        """The table's files at a version, by their URIs."""
+        """The files of the table at a version, by URI."""
         parts = parts_at(self.table, self._names(), version)
         actions, names = self._actions(parts)
         key = F.concat_ws(":", "vector.storageType", "vector.pathOrInlineDv", "vector.offset")
@@ -102,9 +102,9 @@ class DeltaLog:
         return {file.uri: file for file in found}
 
     def changed_files(self, first: int, last: int) -> list[LogFile]:
-        """What a read of the change feed of these versions opens: for each commit its `_change_data` files, or where
-        it has none, the files that it added and removed; those of deletion vectors too. `_change_data` files are as
-        old as their commit. The time of a removed file is unknown where the log does not tell it any more."""
+        """The files that the change data feed of these versions reads: the `_change_data` files of each commit, or the
+        files that it added and removed, with their deletion vectors. `_change_data` files are as old as their commit.
+        The age of a removed file is unknown if the log does not contain it any more."""
         try:
             before = self.files(first - 1) if first > 0 else {}
         except LogDamaged:
@@ -140,7 +140,7 @@ class DeltaLog:
         return [str(path).rpartition("/")[2] for path in rows]
 
     def _actions(self, parts: Parts) -> tuple[DataFrame, dict[str, str]]:
-        """Those that add and remove files, and the names of columns by those that the log has."""
+        """The actions that add and remove files, and the column names of the table by those of the log."""
         frames, schemas = [], []
         if parts.checkpoint:
             at = F.lit(parts.checkpoint_version)
@@ -175,7 +175,7 @@ def _version() -> Column:
 
 
 def _narrow(frame: DataFrame, kind: str, version: Column) -> DataFrame:
-    """The actions of one kind, of what is needed of them."""
+    """The needed columns of the actions of one kind."""
     is_add = kind == "add"
     rows = F.coalesce(F.get_json_object("add.stats", "$.numRecords").cast("bigint"), "add.stats_parsed.numRecords")
     return frame.select(

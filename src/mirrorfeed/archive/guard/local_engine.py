@@ -123,7 +123,7 @@ class LocalEngine:
     def facts(self, source: Source) -> TableFacts:
         try:
             with columnar_log.columns(self.spark, source, None) as (_, log):
-                found = log.described()
+                found = log.metadata()
                 id_, location, properties = found.table_id, log.location, found.properties
             columns = tuple(column_names(found.schema).values())
         except Doubt:
@@ -147,7 +147,7 @@ class LocalEngine:
         other files."""
         policy = facts.policy
         with columnar_log.columns(self.spark, source, version) as (at, log):
-            table = log.described()
+            table = log.metadata()
             asked = []
             if where is not None:
                 try:

@@ -20,7 +20,7 @@ def check_columns(spark: SparkSession, source: Source, names: Sequence[str]) -> 
 
 
 def named(what: str, there: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Columns as they are spelled where they are, or `NoSuchColumn`."""
+    """The columns with their exact names. Raises `NoSuchColumn`."""
     known = {name.lower(): name for name in there}
     if unknown := [name for name in names if name.lower() not in known]:
         raise NoSuchColumn(table=what, column=unknown[0], columns=there)
@@ -28,9 +28,9 @@ def named(what: str, there: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def filtered(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:
-    """The rows that a predicate takes, or `BadPredicate`. Nothing is read.
+    """The rows that match a condition. Reads nothing, and raises `BadPredicate`.
 
-    Spark judges: a lambda takes no subquery, and an aggregate nothing that gives another value each time.
+    Spark judges the condition: a lambda accepts no subquery, and an aggregate no nondeterministic function.
     """
     if predicate is None:
         return frame
@@ -46,11 +46,11 @@ def filtered(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:
 
 def _reason(error: AnalysisException) -> str:
     if first_of(error, ("UNRESOLVED_COLUMN",)):
-        return f"names {parameter(error, 'objectName')}, which is no column of the table"
+        return f"names {parameter(error, 'objectName')}, which is not a column of the table"
     if first_of(error, ("UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY",)):
-        return "holds a subquery"
+        return "contains a subquery"
     if first_of(error, ("AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION",)):
-        return "holds a function that gives another value each time"
+        return "contains a nondeterministic function"
     if first_of(error, ("PARSE_", "UNCLOSED_BRACKETED_COMMENT")):
         return "cannot be parsed"
-    return f"is no condition on a row ({first_of(error, ('',)) or 'Spark does not say why'})"
+    return f"is not a condition on a row ({first_of(error, ('',)) or 'Spark does not say why'})"

@@ -27,7 +27,7 @@ _WHOLE = (ByteType, ShortType, IntegerType, LongType)
 
 
 class GuardedWriter:
-    """Statements are atomic, so that somebody else's change between guard and statement can make it fail, no more."""
+    """Statements are atomic: a concurrent change after the check can only make a statement fail."""
 
     def __init__(self, spark: SparkSession, table: GuardedTable) -> None:
         self._spark, self._table, self._source = spark, table, table.source
@@ -37,7 +37,7 @@ class GuardedWriter:
         self._table.change("The DELETE", f"DELETE FROM {self._source.sql} WHERE {_closed(where)}")
 
     def update(self, assignments: Mapping[str, str], where: str | None = None) -> None:
-        """Assignments are SQL expressions, by column."""
+        """Assignments are SQL expressions by column."""
         found = self._filtered(self._rows, where)
         for value in assignments.values():
             self._check_assigned(found, value)
@@ -61,9 +61,9 @@ class GuardedWriter:
         if not engine_of(self._spark).guards_itself:
             if merge_has_subqueries(self._spark, self._merge(view, [*equal, *own], clauses)):
                 raise SubqueryInStatement(kind="MERGE", table=str(self._source), text=clauses)
-            # What changed between two reads would be merged with files that nobody looked at.
+            # Rows that change between two reads could need other files than were checked.
             rows = self._table.rows_of(rows).localCheckpoint()
-            # What bounds the keys follows from their being equal, so it changes nothing but which files Delta reads.
+            # The bounds follow from equal keys, so they only reduce the files that Delta reads.
             own += self._bounds(rows, keys)
         rows.createOrReplaceTempView(view)
         try:
@@ -92,19 +92,19 @@ class GuardedWriter:
         return self._spark.table(self._source.sql)
 
     def _check_assigned(self, rows: DataFrame, value: str) -> None:
-        """What a column is set to says of each row, by its own columns alone, what it becomes."""
+        """Raises an error if an assigned expression contains a subquery."""
         if "SUBQUERY" in _refusal(rows, value):
             raise SubqueryInStatement(kind="UPDATE", table=str(self._source), text=value)
 
     def _bounds(self, rows: DataFrame, keys: Sequence[str]) -> list[str]:
-        """Conditions that follow from equal keys, for types whose order is the same on both sides of the join."""
+        """Conditions that follow from equal keys, for types with the same order on both sides of the join."""
         ours, theirs = self._rows.schema, dict(zip(keys, named("The source", rows.columns, keys), strict=True))
         plain = [key for key in keys if _in_one_order(ours[key].dataType, rows.schema[theirs[key]].dataType)]
         if not plain:
             return []
         ends = [end(quote(key)).alias(f"{end.__name__}{i}") for i, key in enumerate(plain) for end in (F.min, F.max)]
         row = rows.agg(*ends).collect()[0]
-        if None in tuple(row):  # of a key that is NULL in all rows, if there are any
+        if None in tuple(row):  # a key is NULL in all rows, or there are no rows
             return ["false"]
         found = []
         for i, key in enumerate(plain):
@@ -115,7 +115,7 @@ class GuardedWriter:
 
 
 def _refusal(rows: DataFrame, value: str) -> str:
-    """Spark judges: a lambda takes no subquery."""
+    """The error condition of an expression: a lambda accepts no subquery."""
     try:
         with unlogged():
             looked_at(rows.select(F.transform(F.array(F.lit(1)), lambda _: F.expr(value))))
@@ -131,7 +131,7 @@ def _in_one_order(ours: DataType, theirs: DataType) -> bool:
 
 
 def _literal(value: Any) -> str | None:
-    """A value as SQL writes it, where that is beyond doubt: Spark takes `${…}` for a variable, in texts too."""
+    """A value as a SQL literal, or None if uncertain: Spark replaces variables `${…}` also in text."""
     if isinstance(value, date):
         return f"DATE '{value.isoformat()}'"
     if isinstance(value, str):
@@ -140,6 +140,6 @@ def _literal(value: Any) -> str | None:
 
 
 def _closed(condition: str) -> str:
-    """The line break ends a comment that it may end with. Twice, for `WHERE (flag)` after a table's name is to Spark an
-    alias called WHERE with a column."""
+    """The line break ends a comment at the end. Two parentheses, because Spark parses `WHERE (flag)` after a table name
+    as an alias called WHERE with a column."""
     return f"(({condition}\n))"
