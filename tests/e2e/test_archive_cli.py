@@ -100,7 +100,7 @@ def test_the_rules_of_a_table_are_put_into_the_policy_of_its_account(
     logs["definition"] = {"actions": {"baseBlob": {"delete": {"daysAfterCreationGreaterThan": 9}}}}
     exported.write_text(json.dumps({"rules": [logs]}))
     refused = said(["archive", "rule", str(table), "--merge", str(exported)], 1)
-    assert "logs: deletes files of the table (daysAfterCreationGreaterThan 9): only VACUUM may do that" in refused
+    assert "logs: deletes files of the table (daysAfterCreationGreaterThan 9): only VACUUM may delete them" in refused
     exported.write_text("no JSON")
     assert f"{exported} is not valid JSON" in said(["archive", "lifecycle-check", str(exported), "--table", "t"], 1)
 

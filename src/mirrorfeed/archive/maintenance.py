@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -17,13 +16,14 @@ from mirrorfeed.archive import interval
 from mirrorfeed.archive.errors import CannotCheckFiles
 from mirrorfeed.archive.file_index.archived_files import archived_of
 from mirrorfeed.archive.file_index.log_file import LogFile
+from mirrorfeed.archive.guard.change_feed import missing_among
 from mirrorfeed.archive.guard.local_engine import LocalEngine
 from mirrorfeed.archive.guard.predicate import check_columns
 from mirrorfeed.display.rows import Row, row
 from mirrorfeed.runtime.engine import is_databricks
 from mirrorfeed.source import versions
 from mirrorfeed.source.identifier import Source, quote
-from mirrorfeed.storage.tiers import Tier, TierStore
+from mirrorfeed.storage.tiers import TierStore
 
 EARLY_DELETION = "VACUUM deletes files. Files that were archived for less than 180 days cost an early deletion fee."
 Partition = tuple[tuple[str, str | None], ...]
@@ -161,9 +161,7 @@ def missing_files(spark: SparkSession, source: Source, now: datetime, tiers: Tie
         return [str(row[0]) for row in spark.sql(f"FSCK REPAIR TABLE {source.sql} DRY RUN").collect()]
     files, archived = _files(spark, source, now)
     away = {file.uri for file in archived}
-    uris = sorted({uri for file in files if file.uri not in away for uri in file.uris})
-    if tiers is not None:
-        return [uri for uri, tier in tiers.read_tiers(uris).items() if tier is Tier.MISSING]
-    if elsewhere := [uri for uri in uris if not uri.startswith("file:")]:
+    active = [file for file in files if file.uri not in away]
+    if tiers is None and (elsewhere := [file.uri for file in active if not file.uri.startswith("file:")]):
         raise CannotCheckFiles(table=str(source), uri=elsewhere[0])
-    return [uri for uri in uris if not Path(uri.removeprefix("file:")).exists()]
+    return missing_among(active, tiers)

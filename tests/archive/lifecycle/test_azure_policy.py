@@ -132,7 +132,7 @@ def test_what_others_do_to_the_table_is_found_in_the_merged_policy() -> None:
     }
     found = check(put(ORDERS, into=theirs), ORDERS, LISTED[ORDERS], 60)
     assert found == [
-        Finding("logs", "deletes files of the table (daysAfterCreationGreaterThan 9): only VACUUM may do that")
+        Finding("logs", "deletes files of the table (daysAfterCreationGreaterThan 9): only VACUUM may delete them")
     ]
 
 

@@ -168,7 +168,7 @@ class StatementNeedsArchivedFiles(ArchivedFilesNeeded):
 
     def plan(self, priority: Priority | None = None, rates: Prices | None = None) -> Plan:
         """The plan that restores all of these files. Without a statement it restores files and shows no rows."""
-        from mirrorfeed.archive import restore_plan  # imports cloud clients
+        from mirrorfeed.archive import restore_plan  # it imports this module
 
         return restore_plan.make(
             self.tables, priority, rates=rates, sql=self.statement, files_alone=self.statement is None

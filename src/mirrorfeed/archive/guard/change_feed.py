@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
@@ -24,10 +23,7 @@ from mirrorfeed.source.errors import Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import Range
 from mirrorfeed.source.table_info import TableInfo, read_table_info
-from mirrorfeed.storage.tiers import tiers_at
-
-if TYPE_CHECKING:
-    from mirrorfeed.storage.tiers import TierStore
+from mirrorfeed.storage.tiers import Tier, TierStore, tiers_at
 
 
 def check(
@@ -48,7 +44,7 @@ def check(
     files = needed(spark, source, found, what)
     last = what if isinstance(what, int) else what.to_version_inclusive
     archived = archived_of(spark, str(source), found.location, files, interval, now or datetime.now(UTC))
-    if gone := _missing([file for file in files if tiers or file not in archived], tiers):
+    if gone := missing_among([file for file in files if tiers or file not in archived], tiers):
         if isinstance(what, int):
             raise SnapshotGone(table=str(source), version=what, uris=gone)
         raise Gap(
@@ -70,11 +66,10 @@ def needed(spark: SparkSession, source: Source, found: TableInfo, what: Range | 
     return log.changed_files(what.from_version_exclusive + 1, what.to_version_inclusive)
 
 
-def _missing(files: Sequence[LogFile], tiers: TierStore | None) -> list[str]:
+def missing_among(files: Sequence[LogFile], tiers: TierStore | None) -> list[str]:
+    """The files that do not exist in the storage, or without `tiers` on this machine."""
     uris = sorted({uri for file in files for uri in file.uris})
     if tiers is not None:
-        from mirrorfeed.storage.tiers import Tier
-
         return [uri for uri, tier in tiers.read_tiers(uris).items() if tier is Tier.MISSING]
     local = [uri for uri in uris if uri.startswith("file:")]
     return [uri for uri in local if not Path(uri.removeprefix("file:")).exists()]

@@ -236,7 +236,7 @@ def files_of(frame: DataFrame) -> list[str]:
 def _clone_without(
     spark: SparkSession, source: Source, table_id: str, version: int, left_out: Collection[str]
 ) -> DataFrame:
-    """The rows of a table at a version that are not in these files."""
+    """The rows of a table version that are not in these files, read from a clone."""
     if not (spark.conf.get("spark.master", "") or "").startswith("local"):
         raise OnlyOnOneMachine(table=str(source))
     files = frozenset(left_out)
@@ -260,9 +260,9 @@ def _cut_out(spark: SparkSession, source: Source, version: int, left_out: frozen
 
 
 class Clones:
-    """The clones that this process made last, as folders in a folder of its own.
+    """The newest clones of this process, in a folder of its own.
 
-    The folder is removed when the process ends. If it was killed, the next process that makes a clone removes it.
+    The folder is deleted when the process ends. If the process was killed, the next process that clones deletes it.
     """
 
     def __init__(self, most: int = 64) -> None:
@@ -278,7 +278,7 @@ class Clones:
             if path is None:
                 path = self._own[0] / uuid.uuid4().hex
                 make(path)
-            self._made[key] = path  # the one that was used last comes last
+            self._made[key] = path  # the most recently used clone is last
             while len(self._made) > self._most:
                 shutil.rmtree(self._made.pop(next(iter(self._made))), ignore_errors=True)
         return Source(path=str(path))
@@ -288,7 +288,7 @@ _clones = Clones()
 
 
 def _own_folder() -> tuple[Path, IO[str]]:
-    """A new folder, and a file beside it that this process keeps locked."""
+    """A new folder, and a file next to it that this process keeps locked."""
     temporary = Path(tempfile.gettempdir())
     _remove_abandoned(temporary)
     folder = temporary / f"{_PREFIX}{uuid.uuid4().hex}"
@@ -301,11 +301,11 @@ def _own_folder() -> tuple[Path, IO[str]]:
 
 
 def _remove_abandoned(temporary: Path) -> None:
-    """Removes the folders of processes that were killed."""
+    """Deletes the folders of killed processes."""
     for path in temporary.glob(f"{_PREFIX}*.lock"):
         if not _LOCK.fullmatch(path.name):
             continue
-        with suppress(OSError, UnreadableFile), open_regular(path) as lock:  # it may be another user's
+        with suppress(OSError, UnreadableFile), open_regular(path) as lock:  # it may belong to another user
             if _try_lock(lock):
                 shutil.rmtree(path.with_suffix(""), ignore_errors=True)
                 path.unlink()

@@ -27,7 +27,7 @@ _ADDRESS = re.compile(r"(?:abfss?|wasbs?)://([^@/]+)@[^/]+/(.*)|https://[^/]+/([
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a table is, as the rules of an account name it: the container, and the folder in it."""
+    """The container and folder of a table, as in lifecycle rules."""
 
     container: str
     folder: str
@@ -38,14 +38,14 @@ class Place:
 
 
 def place_of(location: str) -> Place | None:
-    """None for a place that is not in Azure storage."""
+    """None outside Azure storage."""
     found = _ADDRESS.fullmatch(location.rstrip("/"))
     return Place(found[1] or found[3], (found[2] or found[4]).strip("/")) if found else None
 
 
 def check(policy: Any, place: Place, expected: Sequence[str], days: int) -> list[Finding]:
-    """What in an exported policy does not fit a table whose property says so many days; empty if it fits.
-    `expected` is what its files' names begin with, from the container on."""
+    """The problems of an exported policy for a table with this interval. `expected` are the prefixes of its files, with
+    the container."""
     found: list[Finding] = []
     covered: set[str] = set()
     log = f"{place.prefix}_delta_log/"
@@ -59,13 +59,13 @@ def check(policy: Any, place: Place, expected: Sequence[str], days: int) -> list
         if not rule.get("enabled", True) or not touching or not _takes_blocks(filters):
             continue
         if deletes := _part(actions, "delete", name):
-            found.append(Finding(name, f"deletes files of the table ({_spelled(deletes)}): only VACUUM may do that"))
+            found.append(Finding(name, f"deletes files of the table ({_listed(deletes)}): only VACUUM may delete them"))
         if "tierToArchive" not in actions:
             continue
         if any(meet(prefix, log) for prefix in touching):
-            found.append(Finding(name, "reaches the table's _delta_log: the table could not be read at all any more"))
+            found.append(Finding(name, "archives the table's _delta_log, so that the table can no longer be read"))
         if filters.get("blobIndexMatch"):
-            found.append(Finding(name, "chooses files by tag: the log does not know which files that are"))
+            found.append(Finding(name, "selects files by tag, which the log does not contain"))
             continue
         if problem := _misfit(_part(actions, "tierToArchive", name), days):
             found.append(Finding(name, problem))
@@ -76,19 +76,19 @@ def check(policy: Any, place: Place, expected: Sequence[str], days: int) -> list
 
 
 def _misfit(archive: Mapping[str, Any], days: int) -> str | None:
-    """What is wrong with the conditions on which a rule archives."""
+    """The problem with the conditions on which a rule archives."""
     given = [name for name in (BY_CREATION, _BY_CHANGE, _BY_ACCESS, _BY_TIER) if name in archive]
     if len(given) > 1 and given != [_BY_CHANGE, _BY_TIER]:
-        return f"joins {' and '.join(given)}, which Azure does not take"
+        return f"combines {' and '.join(given)}, which Azure does not support"
     if _BY_ACCESS in archive:
-        return "goes by access time: the log does not know which files that are"
+        return "uses the access time, which the log does not contain"
     if _BY_CHANGE in archive:
         return (
-            "goes by modification time, which any change to a blob sets anew, as of its metadata: the log does not know"
-            " of it. Go by creation time"
+            "uses the modification time, which any change to a blob or its metadata resets and which the log does not"
+            " contain. Use the creation time"
         )
     if BY_CREATION not in archive:
-        return "names no days after creation"
+        return "has no days after creation"
     said = archive[BY_CREATION]
     if said == days:
         return None
@@ -96,20 +96,20 @@ def _misfit(archive: Mapping[str, Any], days: int) -> str | None:
 
 
 def rules_in(policy: Any) -> list[dict[str, Any]]:
-    """Of a policy as the portal shows it, or as templates, the command line (unused fields are `null` there) and
-    PowerShell (names begin with capitals there) export it; or `NoRules`. What is `null` is left out."""
+    """The rules of a policy as exported by the portal, templates, the command line (which writes `null` for unused
+    fields) or PowerShell (which capitalizes names). Raises `NoRules`. Fields that are `null` are left out."""
     policy = _plain(policy)
     for key in ("properties", "policy"):
         if isinstance(policy, dict) and key in policy:
             policy = policy[key]
     rules = policy.get("rules") if isinstance(policy, dict) else None
     if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
-        raise NoRules(reason="it holds no list `rules`")
+        raise NoRules(reason="it has no list `rules`")
     return rules
 
 
 def _plain(value: Any) -> Any:
-    """With whole numbers as such: the command line writes days as 60.0."""
+    """With integers instead of floats, because the command line writes days as 60.0."""
     if isinstance(value, Mapping):
         return {name[:1].lower() + name[1:]: _plain(each) for name, each in value.items() if each is not None}
     if isinstance(value, list):
@@ -120,16 +120,16 @@ def _plain(value: Any) -> Any:
 def _part(whole: Mapping[str, Any], name: str, rule: str) -> Mapping[str, Any]:
     found = whole.get(name, {})
     if not isinstance(found, Mapping):
-        raise NoRules(reason=f"its rule {rule!r} has a {name} that is no object")
+        raise NoRules(reason=f"its rule {rule!r} has a {name} that is not an object")
     return found
 
 
 def _takes_blocks(filters: Mapping[str, Any]) -> bool:
-    """A table's files are block blobs."""
+    """Whether the rule applies to block blobs, as the files of a table are."""
     return "blockblob" in [str(kind).lower() for kind in filters.get("blobTypes") or ["blockBlob"]]
 
 
-def _spelled(condition: Mapping[str, Any]) -> str:
+def _listed(condition: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in condition.items())
 
 
@@ -146,9 +146,8 @@ def policy(
     exported: Any = None,
     take_over: bool = False,
 ) -> Any:
-    """The account's policy with what a table needs; or `TooManyRules`. `listed` is what its files' names begin with,
-    from the container on. Without an exported policy, one for this table alone. To take over is to leave out what
-    `of_others` names."""
+    """The policy of the account with the rules of a table, or only these without an exported policy. `listed` are the
+    prefixes of its files. With `take_over`, rules in `of_others` are left out. Raises `TooManyRules`."""
     theirs = of_others(place, exported) if take_over else []
     kept: list[dict[str, Any]] = []
     ours: dict[tuple[int, bool], set[str]] = defaultdict(set)
@@ -173,7 +172,7 @@ def policy(
 
 
 def of_others(place: Place, exported: Any) -> list[str]:
-    """The rules that others wrote and that do what ours do, to files of this table alone."""
+    """The rules that others wrote and that archive only files of this table."""
     return [
         str(rule.get("name"))
         for rule in rules_in(exported or {"rules": []})
@@ -204,7 +203,7 @@ def _rules(days: int, on: bool, listed: Sequence[str], taken: set[str]) -> list[
 
 
 def _archived_by(rule: Mapping[str, Any]) -> list[str] | None:
-    """The prefixes of a rule that archives block blobs by creation time and does nothing else, as ours do."""
+    """The prefixes of a rule that only archives block blobs by creation time, as ours do."""
     match rule.get("definition"):
         case {
             "filters": {"blobTypes": ["blockBlob"], "prefixMatch": [*listed], **more},
@@ -223,7 +222,7 @@ def _days(rule: Mapping[str, Any]) -> int:
 class AzureRules:
     place: Place
     listed: Sequence[str]
-    """What the names of the table's files begin with, from the container on."""
+    """The prefixes of the files, with the container."""
 
     def apply(self, policy: Any, exported: Any = None) -> str:
         if not policy["rules"]:

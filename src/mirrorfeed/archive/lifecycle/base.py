@@ -19,7 +19,7 @@ from mirrorfeed.landing.strict_json import parse_json
 class Wanted(Enum):
     ON = "on"
     PAUSED = "paused"
-    """The rules are there and do nothing, so that restored files stay where they are."""
+    """The rules are disabled, so that restored files stay."""
     GONE = "gone"
 
 
@@ -33,15 +33,15 @@ class Finding:
 
 
 def starts(partition_columns: Sequence[str], random_names: bool) -> list[str]:
-    """What the names of all files of a table begin with in its folder, but those of its log. With random names (column
-    mapping, or Delta's own setting) a file's folder begins with any letter or digit."""
+    """The prefixes of all files of a table in its folder, except its log. With random names (column mapping, or a Delta
+    setting) they start with any letter or digit."""
     if random_names:
         return [*string.ascii_letters, *string.digits, "_change_data/"]
     return [f"{partition_columns[0]}=" if partition_columns else "part-", "deletion_vector_", "_change_data/"]
 
 
 def meet(prefix: str, folder: str) -> bool:
-    """Whether something in this folder may begin so."""
+    """Whether files in this folder may have this prefix."""
     return folder.startswith(prefix) or prefix.startswith(folder)
 
 
@@ -78,21 +78,20 @@ def read_policy(path: str) -> Any:
 
 
 class Rules(Protocol):
-    """Those of one table, in a policy that it shares with all others of its account or bucket."""
+    """The rules of one table, in the policy of its account or bucket."""
 
     def apply(self, policy: Any, exported: Any = None) -> str:
-        """How a policy is applied, for people; one without rules is taken by no cloud."""
+        """How to apply a policy. No cloud accepts one without rules."""
         ...
 
     def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
-        """What is to be applied: what was exported, with this table's rules in it; what others wrote is kept, or those
-        of it are taken over that `of_others` names."""
+        """The exported policy with the rules of this table. Rules in `of_others` are kept or replaced."""
         ...
 
     def of_others(self, exported: Any) -> list[str]:
-        """The rules in it that others wrote and that archive this table's files alone, as ours do."""
+        """The rules that others wrote and that archive only files of this table."""
         ...
 
     def check(self, policy: Any, days: int) -> list[Finding]:
-        """What in it does not fit this table; empty if it fits."""
+        """The problems of a policy for this table."""
         ...

@@ -23,7 +23,7 @@ _ADDRESS = re.compile(r"s3[an]?://([^/]+)/(.*)", re.DOTALL)
 
 
 def place_of(location: str) -> tuple[str, str] | None:
-    """Bucket and folder; None for a place that is not in S3."""
+    """Bucket and folder. None outside S3."""
     found = _ADDRESS.fullmatch(location.rstrip("/"))
     return (found[1], found[2].strip("/")) if found else None
 
@@ -31,8 +31,8 @@ def place_of(location: str) -> tuple[str, str] | None:
 def policy(
     folder: str, listed: Sequence[str], days: int, wanted: Wanted, exported: Any = None, take_over: bool = False
 ) -> Any:
-    """The bucket's configuration with what a table needs, beside what others need; or `TooManyRules`. The table's files
-    go into the class into which rules moved them so far. To take over is to leave out what `of_others` names."""
+    """The configuration of the bucket with the rules of a table. They keep the storage class of existing rules for it.
+    With `take_over`, rules in `of_others` are left out. Raises `TooManyRules`."""
     there = rules_in(exported or {"Rules": []})
     alike = [rule for rule in there if _archives_only(rule, f"{folder}/")]
     kept = [rule for rule in there if rule not in alike or not (take_over or _is_ours(rule))]
@@ -56,7 +56,7 @@ def policy(
 
 
 def _in_the_form_of_today(rule: dict[str, Any]) -> dict[str, Any]:
-    """With its prefix in a filter: S3 takes no configuration in which one rule has it there and another beside."""
+    """With its prefix in a filter, because S3 rejects configurations that mix both forms."""
     if "Prefix" not in rule or rule.get("Filter") is not None:
         return rule
     others = {name: value for name, value in rule.items() if name not in ("Prefix", "Filter")}
@@ -64,8 +64,8 @@ def _in_the_form_of_today(rule: dict[str, Any]) -> dict[str, Any]:
 
 
 def option(exported: Any) -> str:
-    """What keeps small files moving as the bucket's export says; S3 takes it beside the configuration, and without it
-    goes back to its default, by which files below 128 KiB stay."""
+    """The command option that keeps archiving small files as before. It is not part of the configuration, and without
+    it S3 stops archiving files below 128 KiB."""
     varies = "varies_by_storage_class"
     if isinstance(exported, Mapping) and exported.get("TransitionDefaultMinimumObjectSize") == varies:
         return f" --transition-default-minimum-object-size {varies}"
@@ -73,7 +73,7 @@ def option(exported: Any) -> str:
 
 
 def of_others(folder: str, exported: Any) -> list[str]:
-    """The rules that others wrote and that do what ours do, to files of this table alone."""
+    """The rules that others wrote and that archive only files of this table."""
     there = rules_in(exported or {"Rules": []})
     alike = (rule for rule in there if _archives_only(rule, f"{folder}/") and not _is_ours(rule))
     return [str(rule.get("ID") or "a rule without a name") for rule in alike]
@@ -90,7 +90,7 @@ def check(exported: Any, folder: str, expected: Sequence[str], days: int) -> lis
             continue
         expiration = rule.get("Expiration") or {}
         if expiration.keys() & {"Days", "Date"}:
-            found.append(Finding(name, "deletes files of the table: only VACUUM may do that"))
+            found.append(Finding(name, "deletes files of the table: only VACUUM may delete them"))
         moves = rule.get("Transitions") or []
         if any(move.get("StorageClass") == "INTELLIGENT_TIERING" for move in moves):
             problem = "moves files to Intelligent-Tiering, which may archive them by access time: the log does not know"
@@ -99,9 +99,9 @@ def check(exported: Any, folder: str, expected: Sequence[str], days: int) -> lis
         if not archives:
             continue
         if meet(prefix, log):
-            found.append(Finding(name, "reaches the table's _delta_log: the table could not be read at all any more"))
+            found.append(Finding(name, "archives the table's _delta_log, so that the table can no longer be read"))
         if _tags(rule):
-            found.append(Finding(name, "chooses files by tag: the log does not know which files that are"))
+            found.append(Finding(name, "selects files by tag, which the log does not contain"))
             continue
         if any("Days" not in move for move in archives):
             found.append(Finding(name, "archives on a date, and not by the age of files"))
@@ -164,7 +164,7 @@ def _archives_only(rule: Mapping[str, Any], place: str) -> bool:
 class S3Rules:
     folder: str
     listed: Sequence[str]
-    """What the keys of the table's files begin with."""
+    """The prefixes of the keys of its files."""
 
     def apply(self, policy: Any, exported: Any = None) -> str:
         if not policy["Rules"]:
