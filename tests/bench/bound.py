@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from mirrorfeed.publish.files import small_batch
+from mirrorfeed.publish.files import staging
 from mirrorfeed.runtime.spark_session import get_session
 from tests.bench import tables
 from tests.bench.race import Case, race
@@ -39,11 +39,11 @@ def main() -> None:
 
 def _with(publish: Callable[[], None], bound: int) -> Callable[[], None]:
     def side() -> None:
-        before, small_batch.ROWS = small_batch.ROWS, bound
+        before, staging.SMALL_BATCH_ROWS = staging.SMALL_BATCH_ROWS, bound
         try:
             publish()
         finally:
-            small_batch.ROWS = before
+            staging.SMALL_BATCH_ROWS = before
 
     return side
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.publish.files import duplicate_keys, small_batch
+from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.files.staging_area import StagingArea
-from mirrorfeed.publish.files.upload import send
+from mirrorfeed.publish.files.upload import upload_files
 from mirrorfeed.publish.log import metadata_files
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
@@ -26,10 +26,10 @@ _PHASES: Mapping[str, Callable[..., object]] = {
     "metadata": metadata_files.ensure,
     "plan of a range": DeltaFeed._changed_rows,
     "all of staging": DeltaFeed.stage,
-    "few rows taken": small_batch.taken,
-    "files named": StagingArea.in_order,
-    "keys compared": duplicate_keys.repeat,
-    "files sent": send,
+    "few rows taken": staging.collect_small_batch,
+    "files named": StagingArea.file_names,
+    "keys compared": staging.has_duplicates,
+    "files sent": upload_files,
     "identity again": DeltaFeed.is_as,
     "record": TableLog.add_record,
     "look after it, rename": TableLog.finish_publication,

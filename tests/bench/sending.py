@@ -22,7 +22,7 @@ from fixtures.onelake import SECRET, OneLake
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
-from mirrorfeed.publish.files.upload import send_one
+from mirrorfeed.publish.files.upload import upload_file
 from mirrorfeed.storage.onelake import OneLakeStore
 from mirrorfeed.storage.retry_budget import RetryLimits
 
@@ -44,7 +44,7 @@ def main() -> None:
         size, found = file.stat().st_size, list[tuple[float, float]]()
         for _ in range(given.rounds + 1):
             cpu, begun = time.process_time(), time.perf_counter()
-            (receipt,) = send_one(job, StagingArea(place), str(file))
+            (receipt,) = upload_file(job, StagingArea(place), str(file))
             found.append((time.perf_counter() - begun, time.process_time() - cpu))
             assert (receipt.bytes, receipt.differed) == (size, "")
     wall, busy = (statistics.median(each) for each in zip(*found[1:], strict=True))

@@ -6,7 +6,7 @@ import pstats
 import pyarrow as pa
 import pytest
 
-from mirrorfeed.publish.files import duplicate_keys
+from mirrorfeed.publish.files import staging
 from tests.bench.profile import mib, phases
 
 
@@ -25,7 +25,7 @@ def test_what_spark_shows_of_a_size_is_the_sum_of_all_tasks(shown: str, expected
 
 def test_only_phases_that_there_were_are_told() -> None:
     watched = cProfile.Profile()
-    watched.runcall(duplicate_keys.repeat, pa.chunked_array([], pa.int64()))
+    watched.runcall(staging.has_duplicates, pa.chunked_array([], pa.int64()))
     (found,) = phases(pstats.Stats(watched)).items()
     assert found[0] == "keys compared"
     assert found[1] >= 0

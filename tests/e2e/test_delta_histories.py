@@ -20,7 +20,7 @@ from fixtures.histories import History
 from fixtures.journeys import PLAN, Journey, newest_version
 from fixtures.selections import drawn
 from mirrorfeed.publish.errors import RowsRefused
-from mirrorfeed.publish.files import small_batch
+from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.sources.full_compare import FullCompare
 from mirrorfeed.publish.sources.row_hashes import RowHashTable
 from mirrorfeed.publish.table_publisher import Progress, publish
@@ -134,14 +134,14 @@ def live_through(spark: SparkSession, place: Path, seed: int) -> int:
         max_versions_per_publication=choose.choice((1, 500, 500) if shares_keys else (1, 2, 500)),
         log_retention_records=choose.choice((1, 10)),
     )
-    few_rows = choose.choice((0, small_batch.ROWS))
+    few_rows = choose.choice((0, staging.SMALL_BATCH_ROWS))
     journey = Journey(spark, place / "source", place, history.key_names, plan)
     if seed % 3:  # of two in three a part is published
         selection, wanted = drawn(random.Random(seed), history.columns, history.key_names)
         keys = tuple(map(selection.name_of, history.key_names))
         journey = replace(journey, keys=keys, plan=replace(plan, selection=selection), wanted=wanted)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(small_batch, "ROWS", few_rows)
+        patch.setattr(staging, "SMALL_BATCH_ROWS", few_rows)
         return _publish_along(journey, history, choose, f"seed {seed}, {journey.plan}, {few_rows} rows are few")
 
 

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.cli import main
 from mirrorfeed.landing.names import data_name, staged_name
-from mirrorfeed.publish.files import small_batch
+from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.files.staging_area import IN_ZONE
 from mirrorfeed.storage import folder
 from tests.delta import DeltaTable
@@ -170,9 +170,9 @@ def left_in_staging(project: Project) -> Path:
 def test_no_command_changes_what_is_not_ours(
     orders: DeltaTable, project: Project, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(small_batch, "ROWS", 0)
-    staging = project.landing / IN_ZONE
-    world.put(staging, ".ssh", "+a", "00000000000000000000", f"{'0' * 20}-notes")
+    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 0)
+    area = project.landing / IN_ZONE
+    world.put(area, ".ssh", "+a", "00000000000000000000", f"{'0' * 20}-notes")
     before, landing = world.state(), project.content()
     for command in READING:
         run(project, command)
@@ -212,10 +212,10 @@ def test_a_linked_staging_area_is_neither_written_nor_cleared(
     project, world = Project(tmp_path), World(tmp_path)
     world.link(project.landing / IN_ZONE)
     before = world.state()
-    monkeypatch.setattr(small_batch, "ROWS", 0)
+    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 0)
     assert "MF4006" in run(project, "publish")
     assert world.state() == before
-    monkeypatch.setattr(small_batch, "ROWS", 20_000)
+    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 20_000)
     assert "snapshot to 1" in run(project, "publish")
     run(project, "rebuild sales.orders --yes")
     assert world.state() == before

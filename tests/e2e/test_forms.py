@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.forms import COLUMNS, play
 from mirrorfeed.cli import main
-from mirrorfeed.publish.files import small_batch
+from mirrorfeed.publish.files import staging
 from tests.delta import DeltaTable
 
 
@@ -18,7 +18,7 @@ from tests.delta import DeltaTable
     "few_rows",
     [
         # The forms of a small batch are in `tests/files`, and those that Spark writes take the same upload.
-        pytest.param(small_batch.ROWS, id="few rows", marks=pytest.mark.soak),
+        pytest.param(staging.SMALL_BATCH_ROWS, id="few rows", marks=pytest.mark.soak),
         pytest.param(0, id="Spark's files"),
     ],
 )
@@ -26,7 +26,7 @@ from tests.delta import DeltaTable
 def test_a_table_in_each_form_is_mirrored_value_for_value(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_rows: int
 ) -> None:
-    monkeypatch.setattr(small_batch, "ROWS", few_rows)
+    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", few_rows)
 
     def run(*arguments: str, code: int = 0) -> str:
         config = ["--config", str(tmp_path / "mirrorfeed.yml")]

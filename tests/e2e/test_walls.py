@@ -206,9 +206,9 @@ def test_a_fleet_is_published_into_onelake_by_the_driver_though_one_was_killed(
     calls = len(onelake.calls)
     others = "publish shop.notes shop.doubled shop.well shop.silent shop.part --config fleet.yml"
     said = driver.run("publish", "publish shop.orders --config executors.yml", others, code=1)
-    assert "there is no folder that Spark and this process share. Set `staging_path` to a volume" in said
-    assert f"may not read what Spark wrote into the staging area {tmp_path}/staging: Permission denied." in said
-    assert "Leave out `upload_from: executors`" in said
+    assert "Spark and this process share no folder for the files. Set `staging_path` to a Unity Catalog volume" in said
+    assert f"cannot read the files that Spark wrote to {tmp_path}/staging: Permission denied." in said
+    assert "Remove `upload_from: executors`" in said
     assert "snapshot to 1 " in said
     assert "is off at version 0" in said
     assert "a key is not unique" in said
@@ -291,8 +291,8 @@ def test_a_full_handover_publishes_nothing_says_so_and_harms_no_later_run(
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "none", str(full)], check=True)
     try:
         said = shop.publish(code=1)
-        assert f"The staging area {full}/" in said
-        assert "did not keep what Spark wrote: " in said
+        assert f"Files that Spark wrote to {full}/" in said
+        assert " before they were uploaded: " in said
         assert "No space left on device" in said
     finally:
         subprocess.run(["umount", "--lazy", str(full)], check=True)

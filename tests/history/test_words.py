@@ -14,7 +14,7 @@ from mirrorfeed.history.append import Kept
 from mirrorfeed.history.errors import ColumnsBroken, NoHistory, NotKept, OtherRun
 from mirrorfeed.history.replay import place_of, resolve
 from mirrorfeed.orchestration.histories import History, appended, chosen
-from mirrorfeed.publish.sources.history_source import breaks
+from mirrorfeed.publish.sources.gap_sources import _schema_breaks as breaks
 from mirrorfeed.source.errors import Gap
 from tests.history.test_record import BOTH, at
 

@@ -19,8 +19,8 @@ from mirrorfeed.config import Config, load
 from mirrorfeed.config import Table as Configured
 from mirrorfeed.config.expansion import expanded
 from mirrorfeed.errors import MirrorfeedError, SessionLost
-from mirrorfeed.orchestration.batching import State
 from mirrorfeed.orchestration.follow_run import SparkRuns, follow
+from mirrorfeed.orchestration.scheduler import FollowState
 from mirrorfeed.publish.errors import NothingPublished
 from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.publish.table_publisher import publish
@@ -82,10 +82,10 @@ class World:
         self.runs.append((self.now, progress.published))
         return [TableResult(name, progress, 0.0)]
 
-    def tell(self, outcomes: Sequence[TableResult]) -> None:
+    def write(self, outcomes: Sequence[TableResult]) -> None:
         self.told.append((self.now, len(outcomes)))
 
-    def follow(self, **limits: object) -> State:
+    def follow(self, **limits: object) -> FollowState:
         given = {"source": "main.sales.orders", "target": "sales.orders", "keys": ["id"], "follow": limits or {}}
         table = Configured.model_validate(given)
         return follow([table], self, stop=self.stop, clock=self.clock, wait=self.wait)["sales.orders"]
@@ -205,9 +205,9 @@ class Fleet:
             self.now = self.ends
         return [TableResult(name, Progress(published=1), 0.0)]
 
-    def tell(self, outcomes: Sequence[TableResult]) -> None: ...
+    def write(self, outcomes: Sequence[TableResult]) -> None: ...
 
-    def follow(self, max_parallel_tables: int = 2) -> dict[str, State]:
+    def follow(self, max_parallel_tables: int = 2) -> dict[str, FollowState]:
         tables = self.tables()
         return follow(
             tables, self, stop=self.stop, max_parallel_tables=max_parallel_tables, clock=self.clock, wait=self.wait

@@ -34,7 +34,6 @@ from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
 from mirrorfeed.publish.errors import LedgerNotWritten
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import Progress, Publication
-from mirrorfeed.publish.up_to_date_check import known_here
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source import versions
 from mirrorfeed.source.errors import FeedOff
@@ -205,7 +204,7 @@ def test_a_table_that_is_well_again_and_has_nothing_new_does_not_count_as_stoppe
     assert [row["state"] for row in states if row["table"] == "a"] == [WELL]
     asked = ledger.known(spark, config.ledger, ["a", "silent"], 10, datetime.now(UTC))
     monkeypatch.delenv("SPARK_REMOTE", raising=False)  # over Connect folders are another machine's
-    assert known_here(config.ledger, 10) == asked  # and is told so without Spark
+    assert ledger.known_without_spark(config.ledger, 10) == asked  # and is told so without Spark
 
 
 def test_losing_the_ledger_is_said_with_what_it_means() -> None:

@@ -17,7 +17,7 @@ from mirrorfeed.config import Table as Configured
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.ledger import FAILED, PUBLISHED, WELL, Known, PublicationKey, Row
-from mirrorfeed.orchestration.ledger_writer import BatchedWriter, LedgerWriter, PendingRows, is_whole
+from mirrorfeed.orchestration.ledger_writer import BatchedWriter, LedgerWriter, PendingRows, is_complete
 from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
 from mirrorfeed.publish.errors import LedgerNotWritten
 from mirrorfeed.publish.log.table_log import TableLog
@@ -57,7 +57,7 @@ def told(*spans: tuple[int | None, int]) -> list[PublicationKey]:
 def test_a_gap_in_what_the_ledger_tells_is_seen(
     there: list[tuple[int | None, int]], made: list[tuple[int | None, int]], published: int | None, whole: bool
 ) -> None:
-    assert is_whole(told(*there), told(*made), published) is whole
+    assert is_complete(told(*there), told(*made), published) is whole
 
 
 def test_outcomes_are_told_once_a_minute_and_again_when_that_fails() -> None:
@@ -69,7 +69,7 @@ def test_outcomes_are_told_once_a_minute_and_again_when_that_fails() -> None:
 
     book = BatchedWriter(tell, lambda: now[0])
     for now[0], tables in ((10.0, ["a"]), (59.0, ["b"]), (61.0, []), (100.0, ["c"])):
-        book.hear(TableResult(table, Progress(), 0.0) for table in tables)
+        book.add(TableResult(table, Progress(), 0.0) for table in tables)
     assert heard == [["a", "b"]]
     fails[0] = False
     assert book.flush() is None
@@ -99,7 +99,7 @@ class World:
     def __post_init__(self) -> None:
         def known(_spark: object, _place: Source, tables: set[str], most: int, _since: datetime) -> dict[str, Known]:
             stands = [row for row in self.rows if row.outcome in ledger.STANDS]
-            published = sorted(row.told for row in stands if row.outcome == PUBLISHED)
+            published = sorted(row.key for row in stands if row.outcome == PUBLISHED)
             return {name: Known(stands[-1].outcome in ledger.STOPPED, published[-most:]) for name in tables if stands}
 
         def keep(_spark: object, _place: Source, new: Sequence[Row]) -> None:
@@ -146,51 +146,51 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def test_a_gap_in_the_ledger_is_closed_as_far_as_the_log_goes_back_and_then_left_alone(world: World) -> None:
-    world.teller().tell([world.publish()])
+    world.teller().write([world.publish()])
     for _ in range(3):
         world.publish()  # by a run that is killed before it tells
     teller = world.teller()
-    teller.tell([world.publish()])
+    teller.write([world.publish()])
     assert world.told == [(None, 1), (2, 3), (3, 4), (4, 5)]
-    world.teller().tell([world.publish()])
+    world.teller().write([world.publish()])
     assert world.looks == 1  # three records are kept, and of these none is missing any more
 
 
 def test_what_others_publish_meanwhile_is_left_for_them_to_tell(world: World) -> None:
-    world.teller().tell([world.publish()])
+    world.teller().write([world.publish()])
     teller = world.teller()
     others = world.publish()
-    teller.tell([world.publish()])
+    teller.write([world.publish()])
     assert world.told == [(None, 1), (2, 3)]
-    world.teller().tell([others])
+    world.teller().write([others])
     assert world.told == [(None, 1), (2, 3), (1, 2)]
 
 
 def test_what_is_told_again_is_in_the_ledger_once(world: World) -> None:
     outcomes = [world.publish(), world.publish()]
-    world.teller().tell(outcomes)
+    world.teller().write(outcomes)
     assert world.looks == 0
-    world.teller().tell(outcomes)  # for the answer to the first time was lost
+    world.teller().write(outcomes)  # for the answer to the first time was lost
     assert world.told == [(None, 1), (1, 2)]
 
 
 def test_a_table_that_is_loaded_again_after_its_folder_was_deleted_is_known(world: World) -> None:
-    world.teller().tell([world.publish()])
+    world.teller().write([world.publish()])
     world.zone = MemoryStore()
     teller = world.teller()
-    teller.tell([world.publish()])
-    assert teller.news.loaded_again == {"sales.orders"}
+    teller.write([world.publish()])
+    assert teller.pending.loaded_again == {"sales.orders"}
     assert world.told == [(None, 1), (None, 2)]
 
 
 def test_a_table_that_was_to_end_before_it_was_looked_at_is_not_told_to_be_well(world: World) -> None:
-    world.teller().tell([world.publish()])
+    world.teller().write([world.publish()])
     world.rows.append(Row(NOON, "sales.orders", FAILED))
     stopped = world.publish(stop=lambda: True)
-    world.teller().tell([stopped])
+    world.teller().write([stopped])
     assert [row.outcome for row in world.rows] == [PUBLISHED, FAILED]
     assert ledger.rows([stopped], NOON) == []
-    world.teller().tell([replace(stopped, stopped=False)] * 2)
+    world.teller().write([replace(stopped, stopped=False)] * 2)
     assert [row.outcome for row in world.rows] == [PUBLISHED, FAILED, WELL]
 
 
@@ -200,7 +200,7 @@ def test_a_landing_zone_that_cannot_be_asked_stands_in_nobodys_way(
     world.publish()
     outcome = world.publish()
     monkeypatch.setattr(TableLog, "read_view", lambda _: 1 / 0)
-    assert world.teller().tell([outcome]) is None
+    assert world.teller().write([outcome]) is None
     assert world.told == [(1, 2)]
 
 

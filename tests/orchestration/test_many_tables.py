@@ -47,7 +47,7 @@ class World:
 
     def fleet(self, config: Config, stop: Stop = lambda: False) -> RunContext:
         way = RunMode(self.work)
-        return RunContext(NO_SPARK, config, sleep=self.sleep, clock=lambda: self.now, way=way, stop=stop)
+        return RunContext(NO_SPARK, config, sleep=self.sleep, clock=lambda: self.now, mode=way, stop=stop)
 
 
 Configured = Callable[..., Config]
@@ -135,7 +135,7 @@ def test_a_paused_table_is_left_alone_until_its_end_but_by_who_asks_for_it(confi
     world = World()
     outcomes = publish_each(world.fleet(replaced(config, *tables, c)))
     assert [each.table for each in outcomes] == ["b", "c"]
-    asked_for = replace(world.fleet(replaced(config, *tables)), way=RunMode(world.work, heeds_pauses=False))
+    asked_for = replace(world.fleet(replaced(config, *tables)), mode=RunMode(world.work, skips_paused=False))
     assert [each.table for each in publish_each(asked_for)] == ["a", "b"]
 
 

@@ -53,21 +53,21 @@ def rules(*, kept: bool = False, again: bool = False, most_tries: int = 4) -> Re
         ([GAP], rules(), RetryState(0, 1, error=GAP)),
         ([GAP], rules(kept=True), RetryState(4, 1, gap=GAP)),
         ([GAP], rules(kept=True, again=True), RetryState(4, 1, gap=GAP)),
-        ([GAP], rules(again=True), RetryState(4, 1, trouble=GAP)),
-        ([BUSY, BUSY, BUSY, GAP], rules(again=True), RetryState(4, 4, trouble=GAP)),
+        ([GAP], rules(again=True), RetryState(4, 1, reload=GAP)),
+        ([BUSY, BUSY, BUSY, GAP], rules(again=True), RetryState(4, 4, reload=GAP)),
         ([GAP, BUSY], rules(kept=True), RetryState(3, 2, 4.0, gap=GAP, error=BUSY)),
         ([GAP, None], rules(kept=True), RetryState(0, 2, gap=GAP)),
         ([GAP, OTHER_GAP], rules(kept=True), RetryState(0, 2, gap=GAP, error=OTHER_GAP)),
-        ([GAP, OTHER_GAP], rules(kept=True, again=True), RetryState(4, 2, gap=GAP, trouble=OTHER_GAP)),
+        ([GAP, OTHER_GAP], rules(kept=True, again=True), RetryState(4, 2, gap=GAP, reload=OTHER_GAP)),
         ([LOST], rules(), RetryState(0, 1, error=LOST)),
-        ([GAP, OTHER_GAP], rules(again=True), RetryState(0, 2, trouble=GAP, error=OTHER_GAP)),
-        ([GAP, BROKEN], rules(again=True), RetryState(0, 2, trouble=GAP, error=BROKEN)),
+        ([GAP, OTHER_GAP], rules(again=True), RetryState(0, 2, reload=GAP, error=OTHER_GAP)),
+        ([GAP, BROKEN], rules(again=True), RetryState(0, 2, reload=GAP, error=BROKEN)),
     ],
 )
 def test_what_comes_next_follows_from_what_the_tries_came_to(
     came: list[MirrorfeedError | None], decided_by: RetryPolicy, then: RetryState
 ) -> None:
-    course = RetryState(decided_by.most_tries)
+    course = RetryState(decided_by.attempts)
     for error in came:
         assert course.left, "no try is made after the last one"
         course = after(course, error, decided_by)
@@ -88,10 +88,10 @@ def test_the_history_is_asked_across_the_first_gap_alone() -> None:
 
 
 def test_a_table_is_reseeded_once_its_folder_is_deleted() -> None:
-    course = RetryState(4, trouble=GAP)
-    assert (course.clears, course.reseeded) == (True, None)
-    cleared = RetryState(4, trouble=GAP, cleared=True)
-    assert (cleared.clears, cleared.reseeded) == (False, GAP)
+    course = RetryState(4, reload=GAP)
+    assert (course.clears, course.reloaded) == (True, None)
+    cleared = RetryState(4, reload=GAP, cleared=True)
+    assert (cleared.clears, cleared.reloaded) == (False, GAP)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ from tests.told import told
         ),
         (DifferingKeys(3, doubled=0), True, None, 3, True, ""),
         (
-            DifferingKeys(1, nameless=1),
+            DifferingKeys(1, null_keys=1),
             False,
             None,
             1,

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.landing.output_format import Delimited, Output
 from mirrorfeed.publish.errors import RowsRefused
-from mirrorfeed.publish.files import small_batch
+from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.sources.full_compare import FullCompare
 from mirrorfeed.publish.sources.row_hashes import RowHashTable
 from mirrorfeed.publish.table_publisher import publish
@@ -21,7 +21,7 @@ from tests.delta import SparkTable, Zone
 COLUMNS = "id int, k string, v string, nested struct<list: array<string>, by_name: map<string, string>, raw: binary>"
 BAD = "CAST(X'61FF62' AS STRING)"
 TEXT = Output(delimited=Delimited())
-SMALL, SPARK = small_batch.ROWS, 0
+SMALL, SPARK = staging.SMALL_BATCH_ROWS, 0
 """The most rows of a small batch: with none, Spark writes all files."""
 LONG = pytest.mark.soak
 
@@ -61,7 +61,7 @@ def table(spark: SparkSession, tmp_path: Path) -> SparkTable:
 def test_it_is_refused_by_key_and_column_wherever_it_is(
     table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, values: dict[str, str], named: str
 ) -> None:
-    monkeypatch.setattr(small_batch, "ROWS", most)
+    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", most)
     zone = Zone(tmp_path / "zone", table, ("id", "k"))
     zone.publish()
     assert json.loads(zone.last[0]["nested"]) == {
@@ -92,7 +92,7 @@ def test_it_is_refused_by_key_and_column_wherever_it_is(
 def test_it_is_refused_in_every_form(
     table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, options: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(small_batch, "ROWS", most)
+    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", most)
     zone, late = (Zone(tmp_path / name, table, **options) for name in ("zone", "late"))
     zone.publish()
     table.sql(f"INSERT INTO {{}} VALUES {row(3, v=BAD)}")
@@ -105,7 +105,7 @@ def test_it_is_refused_in_every_form(
 def test_it_is_refused_where_sources_are_compared(
     spark: SparkSession, table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(small_batch, "ROWS", most)
+    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", most)
     zone = Zone(tmp_path / "zone", table, changes="compare")
     hashes = RowHashTable(spark, Source(path=str(tmp_path / "hashes")), str(table.source))
 

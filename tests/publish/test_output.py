@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,10 +25,11 @@ from mirrorfeed.landing.output_format import Delimited, Output, UpsertsWithoutKe
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.mirror.replica import Replica
 from mirrorfeed.publish.errors import EqualFileTimes
-from mirrorfeed.publish.files.staging_job import BadRow, StagedFile, StagingJob
+from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.plan import Plan
+from mirrorfeed.publish.sources.base import Repair
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.source.ranges import Range
+from mirrorfeed.source.ranges import Facts, Range
 from mirrorfeed.storage import Entry
 from tests.publish.scenes import FOLDER, one_commit, orders, plan, three_commits, two_orders
 
@@ -124,9 +125,10 @@ def test_files_of_the_same_time_as_those_before_are_not_published() -> None:
 class Correcting(TableFeed):
     """Whose last file corrects those before it."""
 
-    def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[StagedFile], Sequence[BadRow]]:
-        receipts, bad = super().stage(what, plan, job)
-        return [*receipts[:-1], replace(receipts[-1], corrects=isinstance(what, Range))], bad
+    def stage(self, what: Range | int | Repair, facts: Facts, plan: Plan, job: StagingJob) -> Staged:
+        staged = super().stage(what, facts, plan, job)
+        *others, last = staged.files
+        return staged._replace(files=[*others, replace(last, corrects=isinstance(what, Range))])
 
 
 @pytest.mark.parametrize("later", [0, 1])

@@ -19,7 +19,7 @@ from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import IncompatibleSchema
 from mirrorfeed.mirror.verify import compare, mirror_of
-from mirrorfeed.publish.reload import clear
+from mirrorfeed.publish.republish import clear
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.source.errors import FeedUnreadable, PartitionsChanged
 from mirrorfeed.source.identifier import Source

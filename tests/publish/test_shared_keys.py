@@ -12,7 +12,7 @@ from mirrorfeed.landing.output_format import Output
 from mirrorfeed.landing.row_markers import Problem
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.publish.errors import RowsRefused
-from mirrorfeed.publish.files import small_batch
+from mirrorfeed.publish.files import staging
 from tests.delta import DeltaTable, SparkTable, Zone
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -25,7 +25,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def all_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small_batch, "ROWS", 0)
+    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 0)
 
 
 @pytest.mark.parametrize(

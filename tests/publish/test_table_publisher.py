@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,8 +10,9 @@ from fixtures.mirror import Mirror
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.errors import RowsRefused
-from mirrorfeed.publish.files.staging_job import BadRow, StagedFile, StagingJob
+from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
 from mirrorfeed.publish.plan import Plan
+from mirrorfeed.publish.sources.base import Repair
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import SourceRecreated
 from mirrorfeed.source.ranges import Facts, Range
@@ -32,34 +32,30 @@ class Exchanged:
     def is_as(self, facts: Facts) -> bool:
         return self.table.id == facts.table_id
 
-    def columns(self, version: int) -> tuple[Column, ...]:
+    def columns(self, version: int, facts: Facts) -> tuple[Column, ...]:
         return self.table.versions[version].columns
 
-    def source_columns(self, version: int) -> dict[str, str]:
+    def source_columns(self, version: int, facts: Facts) -> dict[str, str]:
         return {}
 
     def bad_keys(self, version: int, plan: Plan) -> list[BadRow]:
         return []
 
-    def rows_read(self) -> None:
-        return None
-
-    def look_up_seconds(self) -> float:
-        return 0.0
-
     def check(self, what: Range | int, facts: Facts) -> None: ...
 
-    def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[StagedFile], Sequence[BadRow]]:
+    def stage(self, what: Range | int | Repair, facts: Facts, plan: Plan, job: StagingJob) -> Staged:
         self.table = self.other
-        return TableFeed(self.table).stage(what, plan, job)
+        return TableFeed(self.table).stage(what, facts, plan, job)
 
 
 class Repeating(TableFeed):
     """Executors that repeat a call to the store for each file of a range, and three for one of a snapshot."""
 
-    def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[StagedFile], Sequence[BadRow]]:
-        receipts, bad = super().stage(what, plan, job)
-        return [replace(receipt, retries=3 if isinstance(what, int) else 1) for receipt in receipts], bad
+    def stage(self, what: Range | int | Repair, facts: Facts, plan: Plan, job: StagingJob) -> Staged:
+        staged = super().stage(what, facts, plan, job)
+        return staged._replace(
+            files=[replace(each, retries=3 if isinstance(what, int) else 1) for each in staged.files]
+        )
 
 
 def another() -> Table:

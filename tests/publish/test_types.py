@@ -17,7 +17,7 @@ from fixtures.values import ROWS, any_type, create, insert
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.mirror.verify import Comparison, compare, compare_rows, mirror_of
-from mirrorfeed.publish.files import small_batch
+from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.translate.landing_rows import PROBLEM, snapshot_rows
 from mirrorfeed.source.identifier import Source
 from tests.delta import SPARK_4_0, DeltaTable
@@ -28,13 +28,13 @@ def test_every_value_is_the_same_in_the_mirror(
 ) -> None:
     """In files that are written here, for the rows are few, and in Spark's."""
     source = tmp_path / "source"
-    journeys = {most: Journey(spark, source, tmp_path / str(most), ("id",)) for most in (small_batch.ROWS, 0)}
+    journeys = {most: Journey(spark, source, tmp_path / str(most), ("id",)) for most in (staging.SMALL_BATCH_ROWS, 0)}
     with any_type(spark):
         create(spark, journeys[0].sql)
         for first in (0, ROWS):  # a snapshot, and a range
             insert(spark, journeys[0].sql, first)
             for most, journey in journeys.items():
-                monkeypatch.setattr(small_batch, "ROWS", most)
+                monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", most)
                 differed = journey.publish().differed
                 # Spark 4.0 writes its own form whatever the options of a write say, and all is made anew.
                 assert (differed != "") is (SPARK_4_0 and not most)

@@ -6,7 +6,7 @@ import pytest
 
 from mirrorfeed.errors import Unexpected
 from mirrorfeed.landing.selection import BadCondition, Selection
-from mirrorfeed.publish.unexpected import operations_in, unknown_faults
+from mirrorfeed.publish.result import named_errors, operations_in
 from mirrorfeed.source.ranges import Commit, Range
 from mirrorfeed.storage import NotThere
 
@@ -25,7 +25,7 @@ def test_the_operations_of_a_range_are_told_in_their_order(range_: Range, operat
 
 
 def test_a_failure_without_a_name_says_of_which_versions_and_operations_it_is_and_what_helps() -> None:
-    with pytest.raises(Unexpected) as caught, unknown_faults("main.sales.orders", Range(0, 4), COMMITS):
+    with pytest.raises(Unexpected) as caught, named_errors("main.sales.orders", Range(0, 4), COMMITS):
         raise ZeroDivisionError("[ODD] no one knows it")
     assert caught.value.problem == (
         "Publishing versions 1 to 4 of main.sales.orders (2 WRITE, MERGE, RESTORE) failed with ZeroDivisionError:"
@@ -37,14 +37,14 @@ def test_a_failure_without_a_name_says_of_which_versions_and_operations_it_is_an
 
 
 def test_of_a_snapshot_it_says_the_version() -> None:
-    with pytest.raises(Unexpected) as caught, unknown_faults("main.sales.orders", 7, COMMITS):
+    with pytest.raises(Unexpected) as caught, named_errors("main.sales.orders", 7, COMMITS):
         raise ZeroDivisionError("odd")
     assert caught.value.problem == "Publishing version 7 of main.sales.orders failed with ZeroDivisionError: odd"
     assert "rebuild" not in str(caught.value)
 
 
 def test_errors_of_ours_stay_as_they_are() -> None:
-    with pytest.raises(NotThere), unknown_faults("main.sales.orders", 7, COMMITS):
+    with pytest.raises(NotThere), named_errors("main.sales.orders", 7, COMMITS):
         raise NotThere(address="zone/a")
 
 
@@ -52,7 +52,7 @@ def test_a_value_that_a_condition_cannot_take_is_told_of_the_condition() -> None
     met = "An error in o1.x.\n: [CAST_INVALID_INPUT] The value 'b' is malformed. Correct it. SQLSTATE: 22018\n\tat java"
     with (
         pytest.raises(BadCondition) as caught,
-        unknown_faults("main.sales.orders", 7, COMMITS, Selection(where="customer > 2")),
+        named_errors("main.sales.orders", 7, COMMITS, Selection(where="customer > 2")),
     ):
         raise RuntimeError(met)
     assert str(caught.value) == (
@@ -60,5 +60,5 @@ def test_a_value_that_a_condition_cannot_take_is_told_of_the_condition() -> None
         " 'b' is malformed. Correct it. Correct the table's `where` in the configuration: it is what stands after WHERE"
         " in SQL."
     )
-    with pytest.raises(Unexpected), unknown_faults("main.sales.orders", 7, COMMITS):
+    with pytest.raises(Unexpected), named_errors("main.sales.orders", 7, COMMITS):
         raise RuntimeError(met)

@@ -25,9 +25,9 @@ from fixtures.onelake import CLIENT, SECRET, TENANT, OneLake
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish.files.executor_upload import sending
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
+from mirrorfeed.publish.files.upload import upload_task
 from mirrorfeed.runtime.addresses import BadProxy
 from mirrorfeed.runtime.credentials import (
     CredentialRefused,
@@ -394,7 +394,7 @@ def test_no_secret_and_no_token_is_in_what_leaves_the_process(
     left: list[Any] = [repr(store), str(store), pickle.dumps(store)]
     store.create("t/a", b"content")
     job = StagingJob(store, "t", 1, "ab", (Column("id", "long"),), ("id",), False, "zstd", 2**20)
-    left += [pickle.dumps(store), cloudpickle.dumps(sending(job, StagingArea("/a"), ["/a/b"])), repr(job)]  # type: ignore[no-untyped-call]
+    left += [pickle.dumps(store), cloudpickle.dumps(upload_task(job, StagingArea("/a"), ["/a/b"])), repr(job)]  # type: ignore[no-untyped-call]
     onelake.authority.audience = "https://elsewhere"
     left += _errors(onelake.store(part_bytes=1))
     onelake.authority.expired = True

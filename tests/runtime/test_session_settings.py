@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.history.append import Keeping, keep
-from mirrorfeed.publish.files import small_batch
+from mirrorfeed.publish.files import staging
 from mirrorfeed.runtime.errors import SettingFixed
 from mirrorfeed.runtime.session_settings import ALL_DAYS, all_days_are_read, faithful
 from mirrorfeed.source.change_preview import changes_between
@@ -158,12 +158,12 @@ def old_habits(spark: SparkSession) -> Iterator[None]:
                 spark.conf.set(name, old)
 
 
-@pytest.mark.parametrize("most", [0, pytest.param(small_batch.ROWS, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("most", [0, pytest.param(staging.SMALL_BATCH_ROWS, marks=pytest.mark.soak)])
 def test_old_dates_and_times_are_published_as_they_are_whatever_the_session_makes_of_them(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """In files that are written here, for the rows are few, and in Spark's."""
-    monkeypatch.setattr(small_batch, "ROWS", most)
+    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", most)
     table = DeltaTable(spark, tmp_path / "t", "id int, day date, at timestamp, m map<date, timestamp>")
     zone = Zone(tmp_path / "zone", table)
     day, at = f"date'{GONE}'", "timestamp'1000-01-01 00:00:00Z'"
@@ -177,11 +177,11 @@ def test_old_dates_and_times_are_published_as_they_are_whatever_the_session_make
     ]
 
 
-@pytest.mark.parametrize("most", [small_batch.ROWS, pytest.param(0, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("most", [staging.SMALL_BATCH_ROWS, pytest.param(0, marks=pytest.mark.soak)])
 def test_dates_of_other_writers_and_padded_texts_are_published_as_they_are_in_one_file(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(small_batch, "ROWS", most)
+    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", most)
     dates = DeltaTable(spark, tmp_path / "dates", "id int, day date")
     texts = SparkTable(spark, tmp_path / "texts", "id int, c char(3), s struct<c: char(2)>")
     zones = [Zone(tmp_path / f"zone of {table.path.name}", table) for table in (dates, texts)]

@@ -23,10 +23,10 @@ from fixtures.onelake.faults import Fault, How
 from mirrorfeed.config import Config
 from mirrorfeed.config.landing_zone import DatabaseNotNamed, zone_of
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish.files.executor_upload import sending
 from mirrorfeed.publish.files.rolling_writer import write_files
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
+from mirrorfeed.publish.files.upload import upload_task
 from mirrorfeed.storage import AlreadyThere, FolderStore, NotThere, PathOutside, Store, StoreUnavailable, UnreadableFile
 from mirrorfeed.storage.base import READ_LIMIT
 from mirrorfeed.storage.errors import (
@@ -243,7 +243,7 @@ def test_a_creation_that_fails_once_is_repeated(onelake: OneLake, how: How) -> N
     assert store.read("a") == WHOLE
 
 
-def test_a_creation_whose_answer_was_lost_comes_back_as_refused_and_is_whole(onelake: OneLake) -> None:
+def test_a_creation_whose_answer_was_lost_comes_back_as_refused_and_is_complete(onelake: OneLake) -> None:
     store = onelake.store()
     fail(onelake, "put blob", How.DROP_AFTER)
     with pytest.raises(AlreadyThere):
@@ -657,7 +657,7 @@ def test_tasks_upload_without_the_package_with_one_login_a_process_and_count_wha
     store = onelake.store_elsewhere(part_bytes=100)
     job = StagingJob(store, "zone/_mirrorfeed/a", 1, "ab", (Column("id", "long"),), ("id",), False, "zstd", 2**20)
     made = [f"{tmp_path}/made.parquet"]
-    task = cloudpickle.dumps(sending(job, StagingArea(str(tmp_path)), made))  # type: ignore[no-untyped-call]
+    task = cloudpickle.dumps(upload_task(job, StagingArea(str(tmp_path)), made))  # type: ignore[no-untyped-call]
     fail(onelake, "append", How.ANSWER, 2, status=429, code="TooManyRequests", retry_after="0")
     ended = subprocess.run([sys.executable, "-c", EXECUTOR], input=task, capture_output=True, check=False)
 

@@ -333,8 +333,7 @@ class Feed:
         table in time.
         """
         from mirrorfeed.config.landing_zone import zone_of
-        from mirrorfeed.orchestration.publish_run import rebuild_table
-        from mirrorfeed.publish.reload import dropping_by
+        from mirrorfeed.orchestration.publish_run import dropping_by, rebuild_table
 
         config, problems = self._config, list[MirrorfeedError]()
         chosen = config.select([table])
@@ -541,12 +540,12 @@ class Feed:
         """
         from mirrorfeed.config.landing_zone import zone_of
         from mirrorfeed.landing.partner_events import PARTNER_EVENTS
-        from mirrorfeed.publish.log.partner_events import introduce
+        from mirrorfeed.publish.log.metadata_files import write_partner_events
 
         if self._written.partner is None:
             return Result((), summary="The configuration has no `partner`.")
         zone = zone_of(self._written)
-        written = introduce(zone, self._written, force=force)
+        written = write_partner_events(zone, self._written, force=force)
         return Result((PartnerFile(zone.address(PARTNER_EVENTS), written),))
 
     def drop(self, table: str, confirm: Callable[..., None] | None = None) -> Result[DroppedTable]:

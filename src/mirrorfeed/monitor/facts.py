@@ -207,8 +207,8 @@ class Collector:
     ) -> TableFacts:
         from mirrorfeed.publish.log.table_log import TableLog
         from mirrorfeed.publish.plan import plan_of
-        from mirrorfeed.publish.sources.history_source import source_for
-        from mirrorfeed.publish.table_publisher import decide_next, preflight
+        from mirrorfeed.publish.sources.factory import source_for
+        from mirrorfeed.publish.table_publisher import check_decision, decide_next
         from mirrorfeed.source.errors import Finding
 
         facts, log = self._begin(table, self.now()), TableLog(store, table.target.folder)
@@ -227,7 +227,7 @@ class Collector:
                 if isinstance(decision, Finding):
                     raise decision
                 if is_log_read:
-                    preflight(feed, store, plan, view, ahead, decision)
+                    check_decision(feed, store, plan, view, ahead, decision)
         except Exception as error:
             facts = replace(facts, errors=(*facts.errors, named(f"Checking {table.target}", error)))
         return facts
@@ -235,7 +235,7 @@ class Collector:
     def _read_source(
         self, spark: SparkSession, table: Table, facts: TableFacts, log: TableLog, view: View | None
     ) -> TableFacts:
-        from mirrorfeed.publish.columns import no_longer_selected
+        from mirrorfeed.publish.plan import deselected_columns
         from mirrorfeed.publish.sources.full_compare import COMPARED
         from mirrorfeed.source import versions
         from mirrorfeed.source.change_feed import feed_kind
@@ -265,7 +265,7 @@ class Collector:
             if found := recreated(str(table.source), before, detail.table_id, commits[-1].version):
                 return replace(facts, source_facts=SourceFacts(feed), errors=(found,))
             try:
-                no_longer_selected(str(table.source), newest, table.selection)
+                deselected_columns(str(table.source), newest, table.selection)
             except MirrorfeedError as error:
                 return replace(facts, source_facts=SourceFacts(feed), errors=(error,))
         new = [each for each in commits if published is not None and each.version > published]
@@ -315,7 +315,7 @@ class Collector:
                 return None  # only the engine knows whether it computes changes
             log = TableLog(idle.zone, table.target.folder)
             if self.deep:
-                up_to_date = idle.at_rest(table)
+                up_to_date = idle.published_view(table)
                 if up_to_date is None:
                     return None
                 view: View | None = up_to_date[0]

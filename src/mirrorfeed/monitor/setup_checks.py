@@ -27,8 +27,7 @@ from mirrorfeed.monitor.facts import Collector, TableFacts
 from mirrorfeed.monitor.findings import Finding, failed, failed_with, not_checked, passed
 from mirrorfeed.monitor.setup_access import check_host, check_rights, hosts, needed
 from mirrorfeed.orchestration import ledger
-from mirrorfeed.publish.files.schema_check import look
-from mirrorfeed.publish.files.spark_writer import made
+from mirrorfeed.publish.files.spark_writer import check_file, write_with_spark
 from mirrorfeed.publish.files.staging_area import StagingArea, staging_area_for
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.publish.translate.landing_rows import PROBLEM
@@ -174,10 +173,10 @@ def _write_sample(spark: SparkSession, place: StagingArea, store: Store) -> str:
     folder, batch = f"{uuid.uuid4().hex}/{LOG}/{uuid.uuid4().hex}", uuid.uuid4().hex
     job = StagingJob(store, folder, 1, batch, columns, ("id",), False, "zstd", 2**20)
     values = ", ".join(f"CAST({value} AS {type_}) AS {name}" for name, (type_, value) in _SAMPLE.items())
-    with made(spark.sql(f"SELECT {values}, CAST(NULL AS int) AS {PROBLEM}"), place, job) as files:
+    with write_with_spark(spark.sql(f"SELECT {values}, CAST(NULL AS int) AS {PROBLEM}"), place, job) as files:
         for name in files.names:
             with place.open(f"{files.folder}/{name}") as file:
-                return look(file, job).differs
+                return check_file(file, job).differs
     return "no file"
 
 

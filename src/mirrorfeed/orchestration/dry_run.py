@@ -1,4 +1,4 @@
-"""The next step of each table, as `publish --dry-run` shows it. Changes nothing."""
+"""Find the next step of each table, for `publish --dry-run`. Changes nothing."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.plan import plan_of
-from mirrorfeed.publish.sources.history_source import can_bridge_gap, source_for
-from mirrorfeed.publish.sources.snapshot_diff import SnapshotDiff, spanning
-from mirrorfeed.publish.table_publisher import decide_next, preflight
+from mirrorfeed.publish.sources.factory import can_bridge_gap, plan_for, source_for
+from mirrorfeed.publish.sources.gap_sources import SnapshotDiff
+from mirrorfeed.publish.table_publisher import check_decision, decide_next
 from mirrorfeed.publish.up_to_date_check import UpToDateCheck
 from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.runtime.parallel import each_of
@@ -67,11 +67,11 @@ def plan_next_steps(
             gap = decision if isinstance(decision, Gap) and can_bridge_gap(spark, table, decision) else None
             if gap:
                 source = source_for(spark, config, table, gap)
-                plan = spanning(plan, source)
+                plan = plan_for(plan, source)
                 facts, decision = decide_next(source, plan, view)
             if isinstance(decision, MirrorfeedError):
                 return Decision(name, BLOCKED, decision)
-            preflight(source, store, plan, view, facts, decision)
+            check_decision(source, store, plan, view, facts, decision)
             waiting = len(view.unfinished) if view else 0
             compares = table.changes == "compare" or isinstance(source, SnapshotDiff)
             notes = [", by comparison"] * compares + [", from its history"] * (bool(gap) and not compares)

@@ -1,14 +1,16 @@
-"""The ledger: a Delta table with a row for every publication, every failure, every verification and every look at how
-much of a table is archived. For people and dashboards.
+"""The ledger: a Delta table with a row per publication, failure, verification and check, for people and dashboards.
 
-It is written after the fact, and nothing is decided by it: losing it, or failing to write it, harms nothing.
+It is written after the fact, and nothing is decided by it. Losing it, or failing to write it, does no harm.
 """
+
+# `_column` returns a field:
+# ruff: noqa: RUF009
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, astuple, dataclass, field, replace
+from dataclasses import MISSING, asdict, astuple, dataclass, field, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +24,7 @@ from mirrorfeed.publish.result import Publication, TableResult
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source.errors import Finding
 from mirrorfeed.source.identifier import Source, quote
+from mirrorfeed.source.table_info import open_local_table
 
 if TYPE_CHECKING:
     from mirrorfeed.archive.archived_share import Share
@@ -34,173 +37,136 @@ ARCHIVE, WATCHED = "archive", "watched"
 
 STOPPED = (FINDING, FAILED)
 STANDS = (PUBLISHED, WELL, *STOPPED)
-"""The newest of these says whether a table is being published, or what stopped it."""
+"""The newest row with one of these outcomes says whether a table is published, or what stopped it."""
 COMPARED = (VERIFIED, DIFFERENT)
-"""The newest of these says whether its mirror was right: no publication in between takes a difference back."""
+"""The newest row with one of these outcomes says whether its mirror was right, whatever was published since."""
 WRONG = (FINDING, FAILED, RESEEDED, DIFFERENT, UNVERIFIED)
 
-COLUMNS = (
-    ("time", "timestamp", "When it was recorded, or when it failed"),
-    ("table", "string", "The target; for archive the table itself"),
-    (
-        "outcome",
-        "string",
-        "published, well (nothing stands in its way any more, and nothing is new), finding (the history forbids to go"
-        " on), failed, reseeded (started again from a snapshot), verified (the mirror is equal), different (it is not),"
-        " unverified (it cannot be compared), archive or watched (how far what was committed has come)",
-    ),
-    (
-        "from_version",
-        "bigint",
-        "The range is after this version of the source; NULL for a snapshot, to_version for a repair",
-    ),
-    ("to_version", "bigint", "The last version of the range, or the one that was compared"),
-    ("inserts", "bigint", "Rows by marker"),
-    ("updates", "bigint", "Rows by marker"),
-    ("upserts", "bigint", "Rows by marker"),
-    ("deletes", "bigint", "Rows by marker"),
-    ("files", "bigint", "Data files"),
-    ("bytes", "bigint", "Of these files"),
-    ("stage_seconds", "double", "For reading the feed and writing the files"),
-    ("record_seconds", "double", "For the record that commits them"),
-    ("rename_seconds", "double", "For giving them their final names; NULL if the run ended before"),
-    ("lag_versions", "bigint", "Versions of the source that were not published then"),
-    ("lag_seconds", "double", "From the commit of the first published version to the record"),
-    ("tries", "bigint", "How often the run had to try"),
-    ("retries", "bigint", "How often calls to the landing zone were repeated for its files"),
-    ("archived_share", "double", "Of its bytes, or of its files where bytes are not told"),
-    ("archived_files", "bigint", "Its files that count as archived"),
-    ("archived_bytes", "bigint", "Of these files; NULL where they are not told"),
-    ("restored_bytes", "bigint", "Of those among them that were brought back; NULL where no storage was asked"),
-    ("hot_bytes", "bigint", "Of its other files, and of those that were brought back"),
-    ("bytes_by_age", "map<string, bigint>", "Its bytes by the age of their files; NULL on Databricks"),
-    ("month_cost", "double", "For a month of storing them, by the prices in the configuration"),
-    ("month_saving", "double", "Of what a month would cost if all were hot"),
-    ("currency", "string", "Of these prices"),
-    ("committed_at", "timestamp", "When the newest version of the source was committed"),
-    ("published_at", "timestamp", "When the newest files were published"),
-    ("consumed_at", "timestamp", "When the newest files that Fabric has consumed were published"),
-    ("mirrored_at", "timestamp", "When the mirror was last written"),
-    ("queryable_at", "timestamp", "When the SQL endpoint last loaded new changes"),
-    (
-        "published_lag_seconds",
-        "double",
-        "Seconds for which changes waited for this step: 0 if none did, NULL if unknown",
-    ),
-    ("consumed_lag_seconds", "double", "As published_lag_seconds"),
-    ("mirrored_lag_seconds", "double", "As published_lag_seconds"),
-    ("queryable_lag_seconds", "double", "As published_lag_seconds"),
-    (
-        "freshness_target_minutes",
-        "double",
-        "Minutes in which a commit was to be visible, as the table says; NULL where it does not",
-    ),
-    ("error", "string", "The kind of the failure"),
-    ("message", "string", "What happened, and what to do next"),
-    ("build", "string", "The mirrorfeed that wrote the row"),
-)
 _WHICH_END = {"from_version": "from_version_exclusive", "to_version": "to_version_inclusive"}
 _ALWAYS = ("time", "table", "outcome")
-"""Every ledger has these."""
-
-
-def _ddl(columns: Iterable[tuple[str, str, str]] = COLUMNS) -> str:
-    return ", ".join(f"{quote(name)} {type_} COMMENT '{comment}'" for name, type_, comment in columns)
+"""Every ledger has these columns."""
 
 
 class PublicationKey(NamedTuple):
-    """By which a publication is known in the ledger, beside its table."""
+    """Identifies a publication of a table in the ledger."""
 
     time: datetime
     from_version: int | None
     to_version: int | None
 
 
+def _column(type_: str, comment: str, default: Any = None) -> Any:
+    return field(default=default, metadata={"type": type_, "comment": comment})
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
-    """As the columns above, in their order."""
+    """A row; its fields are the columns of the ledger."""
 
-    time: datetime
-    table: str
-    outcome: str
-    from_version: int | None = None
-    to_version: int | None = None
-    inserts: int = 0
-    updates: int = 0
-    upserts: int = 0
-    deletes: int = 0
-    files: int = 0
-    bytes: int = 0
-    stage_seconds: float | None = None
-    record_seconds: float | None = None
-    rename_seconds: float | None = None
-    lag_versions: int | None = None
-    lag_seconds: float | None = None
-    tries: int = 1
-    retries: int = 0
-    archived_share: float | None = None
-    archived_files: int | None = None
-    archived_bytes: int | None = None
-    restored_bytes: int | None = None
-    hot_bytes: int | None = None
-    bytes_by_age: Mapping[str, int] | None = None
-    month_cost: float | None = None
-    month_saving: float | None = None
-    currency: str | None = None
-    committed_at: datetime | None = None
-    published_at: datetime | None = None
-    consumed_at: datetime | None = None
-    mirrored_at: datetime | None = None
-    queryable_at: datetime | None = None
-    published_lag_seconds: float | None = None
-    consumed_lag_seconds: float | None = None
-    mirrored_lag_seconds: float | None = None
-    queryable_lag_seconds: float | None = None
-    freshness_target_minutes: float | None = None
-    error: str | None = None
-    message: str | None = None
-    build: str | None = None
+    time: datetime = _column("timestamp", "When it was recorded, or when it failed", MISSING)
+    table: str = _column("string", "The target; for archive the table itself", MISSING)
+    outcome: str = _column(
+        "string",
+        "published, well (no problem any more, and nothing new), finding (the history prevents publishing), failed,"
+        " reseeded (reloaded from a snapshot), verified (the mirror is equal), different (it is not), unverified (it"
+        " cannot be compared), archive or watched (how far commits have come)",
+        MISSING,
+    )
+    from_version: int | None = _column(
+        "bigint", "The range starts after this source version; NULL for a snapshot, to_version for a repair"
+    )
+    to_version: int | None = _column("bigint", "The last version of the range, or the compared one")
+    inserts: int = _column("bigint", "Rows by marker", 0)
+    updates: int = _column("bigint", "Rows by marker", 0)
+    upserts: int = _column("bigint", "Rows by marker", 0)
+    deletes: int = _column("bigint", "Rows by marker", 0)
+    files: int = _column("bigint", "Data files", 0)
+    bytes: int = _column("bigint", "Size of these files", 0)
+    stage_seconds: float | None = _column("double", "Time for reading the feed and writing the files")
+    record_seconds: float | None = _column("double", "Time for the record that commits them")
+    rename_seconds: float | None = _column("double", "Time for the renames; NULL if the run ended before")
+    lag_versions: int | None = _column("bigint", "Source versions that were not published at that time")
+    lag_seconds: float | None = _column("double", "Time from the commit of the first published version to the record")
+    tries: int = _column("bigint", "Attempts of the run", 1)
+    retries: int = _column("bigint", "Repeated calls to the landing zone for its files", 0)
+    archived_share: float | None = _column("double", "Share of bytes, or of files if bytes are unknown")
+    archived_files: int | None = _column("bigint", "Files that count as archived")
+    archived_bytes: int | None = _column("bigint", "Size of these files; NULL if unknown")
+    restored_bytes: int | None = _column("bigint", "Size of restored files among them; NULL if no storage was asked")
+    hot_bytes: int | None = _column("bigint", "Size of all other files and of restored files")
+    bytes_by_age: Mapping[str, int] | None = _column(
+        "map<string, bigint>", "Bytes by the age of the files; NULL on Databricks"
+    )
+    month_cost: float | None = _column("double", "Storage cost of a month, by the configured prices")
+    month_saving: float | None = _column("double", "Saving compared with a month without archived files")
+    currency: str | None = _column("string", "Currency of these prices")
+    committed_at: datetime | None = _column("timestamp", "Commit time of the newest source version")
+    published_at: datetime | None = _column("timestamp", "When the newest files were published")
+    consumed_at: datetime | None = _column("timestamp", "When the newest files that Fabric has consumed were published")
+    mirrored_at: datetime | None = _column("timestamp", "When the mirror was last written")
+    queryable_at: datetime | None = _column("timestamp", "When the SQL endpoint last loaded new changes")
+    published_lag_seconds: float | None = _column(
+        "double", "Seconds that the oldest change waited for this step; 0 if none waits, NULL if unknown"
+    )
+    consumed_lag_seconds: float | None = _column("double", "As published_lag_seconds")
+    mirrored_lag_seconds: float | None = _column("double", "As published_lag_seconds")
+    queryable_lag_seconds: float | None = _column("double", "As published_lag_seconds")
+    freshness_target_minutes: float | None = _column(
+        "double", "Freshness target of the table in minutes; NULL if it has none"
+    )
+    error: str | None = _column("string", "Class of the error")
+    message: str | None = _column("string", "What happened, and what to do next")
+    build: str | None = _column("string", "Version of mirrorfeed that wrote the row")
 
     @property
-    def told(self) -> PublicationKey:
+    def key(self) -> PublicationKey:
         return PublicationKey(self.time, self.from_version, self.to_version)
+
+
+COLUMNS = tuple((each.name, each.metadata["type"], each.metadata["comment"]) for each in fields(Row))
+
+
+def _ddl(columns: Iterable[tuple[str, str, str]] = COLUMNS) -> str:
+    return ", ".join(f"{quote(name)} {type_} COMMENT '{comment}'" for name, type_, comment in columns)
 
 
 @dataclass
 class Known:
-    """What the ledger tells of a table."""
+    """The rows of a table in the ledger."""
 
     stopped: bool = False
     publications: list[PublicationKey] = field(default_factory=list)
-    """The newest, the oldest first."""
+    """The newest ones, in ascending order."""
 
 
-def rows(outcomes: Iterable[TableResult], now: datetime) -> list[Row]:
-    """What a run did, table by table: its publications, then what stopped it. Nothing new is no row."""
+def rows(results: Iterable[TableResult], now: datetime) -> list[Row]:
+    """Return the rows of a run: per table its publications, then what stopped it. Without news there is no row."""
     found: list[Row] = []
-    for outcome in outcomes:
-        found += [_published(outcome, publication) for publication in outcome.progress.made]
-        if outcome.reseeded:
-            found.append(_trouble(outcome, RESEEDED, outcome.reseeded, now))
-        if outcome.error:
-            kind = FINDING if isinstance(outcome.error, Finding) else FAILED
-            found.append(_trouble(outcome, kind, outcome.error, now))
+    for result in results:
+        found += [_published(result, publication) for publication in result.progress.made]
+        if result.reseeded:
+            found.append(_failure(result, RESEEDED, result.reseeded, now))
+        if result.error:
+            kind = FINDING if isinstance(result.error, Finding) else FAILED
+            found.append(_failure(result, kind, result.error, now))
     return found
 
 
-def told(row: Row, error: MirrorfeedError | None = None) -> dict[str, Any]:
-    """A row of this build, with its error whole."""
+def row_to_dict(row: Row, error: MirrorfeedError | None = None) -> dict[str, Any]:
+    """Return a row of this build, with its complete error."""
     return {**named(replace(row, build=this_build())), "error": error}
 
 
 def named(row: Row) -> dict[str, Any]:
-    """Under the names of the columns, but that those of the versions say which end is included."""
+    """Return the values by column, with names of versions that say which end is included."""
     return {_WHICH_END.get(name, name): value for name, value in asdict(row).items()}
 
 
 def verified(table: str, found: Comparison | MirrorfeedError, now: datetime) -> Row:
-    """What a comparison with the mirror found, or why there was none. Counts alone: whoever may read the ledger may not
-    be one who may read the rows."""
+    """Return the row of a comparison with the mirror, or of its failure.
+
+    It contains only counts, because readers of the ledger may not have access to the rows.
+    """
     if isinstance(found, MirrorfeedError):
         return Row(now, table, UNVERIFIED, error=type(found).__name__, message=str(found))
     if found.equal:
@@ -231,20 +197,20 @@ def archived(table: str, found: Share, now: datetime, rates: Prices | None = Non
     )
 
 
-def _trouble(outcome: TableResult, kind: str, error: MirrorfeedError, now: datetime) -> Row:
+def _failure(result: TableResult, kind: str, error: MirrorfeedError, now: datetime) -> Row:
     return Row(
         time=now,
-        table=outcome.table,
+        table=result.table,
         outcome=kind,
-        from_version=outcome.progress.published,
-        lag_versions=outcome.lag_versions,
-        tries=outcome.tries,
+        from_version=result.progress.published,
+        lag_versions=result.lag_versions,
+        tries=result.tries,
         error=type(error).__name__,
         message=str(error),
     )
 
 
-def _published(outcome: TableResult, publication: Publication) -> Row:
+def _published(result: TableResult, publication: Publication) -> Row:
     record, seconds, oldest = publication.record, publication.seconds, publication.oldest
 
     def count(marker: str) -> int:
@@ -252,7 +218,7 @@ def _published(outcome: TableResult, publication: Publication) -> Row:
 
     return Row(
         time=record.at,
-        table=outcome.table,
+        table=result.table,
         outcome=PUBLISHED,
         from_version=record.from_version_exclusive,
         to_version=record.to_version_inclusive,
@@ -267,19 +233,18 @@ def _published(outcome: TableResult, publication: Publication) -> Row:
         rename_seconds=seconds.get("rename"),
         lag_versions=None if publication.latest is None else publication.latest - record.to_version_inclusive,
         lag_seconds=None if oldest is None else max(0.0, (record.at - oldest).total_seconds()),
-        tries=outcome.tries,
+        tries=result.tries,
         retries=publication.retries,
-        freshness_target_minutes=outcome.freshness_target_minutes,
+        freshness_target_minutes=result.freshness_target_minutes,
     )
 
 
 def prepare(spark: SparkSession, ledger: Source) -> None:
-    """Makes the table, or the columns that the ledger of an older release lacks, so that all that is asked of it has an
-    answer; or `LedgerNotWritten`."""
+    """Create the table, or add columns that the ledger of an older release lacks. Raises `LedgerNotWritten`."""
     try:
         spark.sql(f"CREATE TABLE IF NOT EXISTS {ledger.sql} ({_ddl()}) USING DELTA")
         there = spark.read.table(ledger.sql).columns
-        _check(there)  # or any table that is named by mistake would be given columns
+        _check(there)  # else columns would be added to any table that is configured by mistake
         if lacking := [column for column in COLUMNS if column[0] not in there]:
             spark.sql(f"ALTER TABLE {ledger.sql} ADD COLUMNS ({_ddl(lacking)})")
     except Exception as error:
@@ -287,19 +252,19 @@ def prepare(spark: SparkSession, ledger: Source) -> None:
 
 
 def begin(spark: SparkSession, ledger: Source | None) -> None:
-    """Before a run, for who looks meanwhile. What stands in its way is told of the rows that are lost by it."""
+    """Prepare the ledger before a run, for readers. The rows that are written later report a failure."""
     if ledger is not None:
         with suppress(MirrorfeedError):
             prepare(spark, ledger)
 
 
 def append(spark: SparkSession, ledger: Source, new: Sequence[Row]) -> None:
-    """Adds the rows in one commit, as those of this build; or `LedgerNotWritten`."""
+    """Append the rows in one commit, as rows of this build. Raises `LedgerNotWritten`."""
     if not new:
         return
     prepare(spark, ledger)
     try:
-        # By name, for the ledger of a later release may have more columns.
+        # By name, because the ledger of a later release may have more columns.
         frame = spark.createDataFrame([astuple(replace(row, build=this_build())) for row in new], _ddl())
         frame.writeTo(ledger.sql).append()
     except Exception as error:
@@ -308,7 +273,7 @@ def append(spark: SparkSession, ledger: Source, new: Sequence[Row]) -> None:
 
 def _check(columns: Sequence[str]) -> None:
     if lacking := [name for name in _ALWAYS if name not in columns]:
-        raise ValueError(f"it is no ledger, for it has no column {lacking[0]!r}")
+        raise ValueError(f"it is not a ledger, because it has no column {lacking[0]!r}")
 
 
 def as_of_this_release(spark: SparkSession, ledger: Source) -> str:
@@ -321,7 +286,7 @@ def as_of_this_release(spark: SparkSession, ledger: Source) -> str:
 
 
 def known(spark: SparkSession, ledger: Source, tables: Iterable[str], most: int, since: datetime) -> dict[str, Known]:
-    """What the ledger tells of each of the tables that it knows: of publications so many, and all since then."""
+    """Read the newest `most` publications of each table, all since `since`, and whether it is stopped."""
     stands = spark.read.table(ledger.sql).where(col("table").isin(*tables) & col("outcome").isin(*STANDS))
     of_a_kind = Window.partitionBy("table", col("outcome") == PUBLISHED).orderBy(col("time").desc())
     newest = stands.withColumn("nth", row_number().over(of_a_kind)).where((col("nth") <= most) | (col("time") >= since))
@@ -329,7 +294,7 @@ def known(spark: SparkSession, ledger: Source, tables: Iterable[str], most: int,
 
 
 def known_in(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
-    """By rows of their publications and of what stopped them, the oldest first."""
+    """Collect rows, in ascending order, by table."""
     found: dict[str, Known] = {}
     for row in rows:
         there = found.setdefault(row.pop("table"), Known())
@@ -339,27 +304,53 @@ def known_in(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
     return found
 
 
+def known_without_spark(place: Source, most: int) -> dict[str, Known] | None:
+    """Read a ledger in a local folder, as `known`. None if that needs Spark, or if `prepare` would change it."""
+    names, stands = ", ".join(PublicationKey._fields), ", ".join(f"'{each}'" for each in STANDS)
+    try:
+        if (table := open_local_table(place)) is None:
+            return None
+        if not {name for name, _, _ in COLUMNS} <= {field.name for field in table.schema().fields}:
+            return None
+        import pyarrow as pa
+        from deltalake import QueryBuilder
+
+        rows = (
+            QueryBuilder()
+            .register("ledger", table)
+            .execute(f"""
+            SELECT "table", outcome, {names} FROM (
+                SELECT *, row_number() OVER (PARTITION BY "table", outcome = '{PUBLISHED}' ORDER BY time DESC) AS nth
+                FROM ledger WHERE outcome IN ({stands}))
+            WHERE nth <= {most} ORDER BY time""")
+            .read_all()
+        )
+        return known_in(pa.table(rows).to_pylist())
+    except Exception:  # Spark reports it
+        return None
+
+
 def changed_since(spark: SparkSession, ledger: Source, tables: Iterable[str], since: datetime) -> int:
-    """The bytes of the files that were published of these tables since then, without those of snapshots."""
+    """Return the bytes that were published of these tables since then, without snapshots."""
     of_changes = (col("outcome") == PUBLISHED) & col("from_version").isNotNull() & (col("time") >= since)
     row = spark.read.table(ledger.sql).where(of_changes & col("table").isin(*tables)).agg(expr("sum(bytes)")).first()
     return int(row[0] or 0) if row else 0
 
 
-def well(outcome: TableResult, now: datetime) -> Row:
+def recovered_row(result: TableResult, now: datetime) -> Row:
     return Row(
         time=now,
-        table=outcome.table,
+        table=result.table,
         outcome=WELL,
-        from_version=outcome.progress.published,
-        lag_versions=outcome.lag_versions,
-        tries=outcome.tries,
-        message="Nothing stands in its way, and nothing is new.",
+        from_version=result.progress.published,
+        lag_versions=result.lag_versions,
+        tries=result.tries,
+        message="The problem is solved, and nothing is new.",
     )
 
 
 def keep(spark: SparkSession, ledger: Source | None, new: Sequence[Row]) -> MirrorfeedError | None:
-    """Adds the rows, where a ledger is named. What went wrong is told, never raised."""
+    """Append the rows, if there is a ledger. Returns an error instead of raising it."""
     if ledger is None:
         return None
     try:

@@ -1,5 +1,4 @@
-"""What runs tell the ledger: what they did, once a minute, and what the landing zone's logs show of earlier runs that
-did not live to tell."""
+"""Write the ledger: the results of runs, once a minute, and publications of earlier runs that could not write them."""
 
 from __future__ import annotations
 
@@ -21,45 +20,45 @@ from mirrorfeed.publish.result import Progress, Publication, TableResult
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import Store
 
-_EVERY = 60.0
-"""Seconds between two commits to the ledger: one for each publication would be as many as there are files."""
+_INTERVAL = 60.0
+"""Seconds between two commits to the ledger. One per publication would be as many as there are files."""
 
 
 class BatchedWriter:
-    """Outcomes on their way to the ledger. What it could not be told is told with what comes next."""
+    """Collects results for the ledger. Results that could not be written are written with the next ones."""
 
     def __init__(
         self,
-        tell: Callable[[Sequence[TableResult]], MirrorfeedError | None],
+        write: Callable[[Sequence[TableResult]], MirrorfeedError | None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._tell, self._clock, self._at = tell, clock, clock()
-        self._untold: list[TableResult] = []
+        self._write, self._clock, self._at = write, clock, clock()
+        self._pending: list[TableResult] = []
 
-    def hear(self, outcomes: Iterable[TableResult]) -> None:
-        self._untold += outcomes
-        if self._clock() - self._at >= _EVERY:
+    def add(self, results: Iterable[TableResult]) -> None:
+        self._pending += results
+        if self._clock() - self._at >= _INTERVAL:
             self.flush()
 
     def flush(self) -> MirrorfeedError | None:
-        """Tells all that is left; what went wrong is told, never raised."""
-        lost = self._tell(self._untold) if self._untold else None
+        """Write everything that is left. Returns an error instead of raising it."""
+        error = self._write(self._pending) if self._pending else None
         self._at = self._clock()
-        if lost is None:
-            self._untold = []
-        return lost
+        if error is None:
+            self._pending = []
+        return error
 
 
 @dataclass
 class PendingRows:
-    """What is to be told of runs over some tables that began at a moment: what others publish after it, they tell."""
+    """Finds rows that the ledger lacks, for runs that began at `begun`. Other runs write what they publish later."""
 
     tables: Sequence[Table]
     store: Store | None
-    """Where the tables' logs are; None where it cannot be asked."""
+    """The landing zone with the tables' logs. None if it cannot be read."""
     begun: datetime
     loaded_again: set[str] = field(default_factory=set, init=False)
-    """First loads of tables of which the ledger told publications before."""
+    """Tables with an initial load for which the ledger had publications before."""
 
     @cached_property
     def _by_name(self) -> dict[str, Table]:
@@ -67,76 +66,77 @@ class PendingRows:
 
     @property
     def most(self) -> int:
-        """So many publications of a table its log may still have."""
+        """Publications of a table that its log may still have."""
         return max(table.log_retention_records for table in self.tables)
 
-    def rows(self, outcomes: Sequence[TableResult], known: dict[str, Known], now: datetime) -> list[Row]:
-        """What these outcomes did, what earlier runs did for their tables and the ledger does not have, and of each
-        table that is stopped in it and well in this run that it is, for nothing new is no row."""
+    def rows(self, results: Sequence[TableResult], known: dict[str, Known], now: datetime) -> list[Row]:
+        """Return the rows of these results and missing rows of earlier runs for their tables.
+
+        A table that was stopped and recovered without news has a row too.
+        """
         found: list[Row] = []
-        for outcome in outcomes:  # of a table that is followed there may be several
-            there = known.setdefault(outcome.table, Known())
-            rows = [row for row in ledger.rows([outcome], now) if row.told not in there.publications]
-            made = [row.told for row in rows if row.outcome == PUBLISHED]
-            if made and outcome.progress.first_load and there.publications:
-                self.loaded_again.add(outcome.table)
-            left = self._left(outcome, there.publications, made)
-            found += [*left, *rows]
-            there.publications += [*(row.told for row in left), *made]
-            if there.stopped and outcome.is_idle:
-                found.append(ledger.well(outcome, now))
+        for result in results:  # a followed table may have several
+            there = known.setdefault(result.table, Known())
+            rows = [row for row in ledger.rows([result], now) if row.key not in there.publications]
+            made = [row.key for row in rows if row.outcome == PUBLISHED]
+            if made and result.progress.first_load and there.publications:
+                self.loaded_again.add(result.table)
+            missing = self._missing(result, there.publications, made)
+            found += [*missing, *rows]
+            there.publications += [*(row.key for row in missing), *made]
+            if there.stopped and result.is_idle:
+                found.append(ledger.recovered_row(result, now))
                 there.stopped = False
         return found
 
-    def _left(self, outcome: TableResult, told: Sequence[PublicationKey], made: Sequence[PublicationKey]) -> list[Row]:
-        """What earlier runs published and did not tell, as far as the table's log still has it. The log is asked only
-        where what is told has a gap."""
-        table = self._by_name[outcome.table]
-        if self.store is None or is_whole(told[-table.log_retention_records :], made, outcome.progress.published):
+    def _missing(
+        self, result: TableResult, known: Sequence[PublicationKey], made: Sequence[PublicationKey]
+    ) -> list[Row]:
+        """Return publications of earlier runs that the ledger lacks and the table's log still has.
+
+        Reads the log only if the known publications have a gap.
+        """
+        table = self._by_name[result.table]
+        if self.store is None or is_complete(known[-table.log_retention_records :], made, result.progress.published):
             return []
         log = TableLog(self.store, table.target.folder)
         try:
             view = log.read_view()
-            begun = self.begun.replace(microsecond=self.begun.microsecond // 1_000 * 1_000)  # as records tell times
+            begun = self.begun.replace(microsecond=self.begun.microsecond // 1_000 * 1_000)  # precision of records
             records = [each for each in log.records(view) if each.at < begun] if view else []
-        except Exception as error:  # it harms nothing, and whoever publishes is told of it
-            named(f"Looking for what the ledger lacks of {outcome.table}", error)
+        except Exception as error:  # it does no harm, and the next publication reports it
+            named(f"Reading publications of {result.table} that the ledger lacks", error)
             return []
         progress = Progress(made=[Publication(each, None, None, {}) for each in reversed(records)])
-        before = TableResult(outcome.table, progress, 0.0, freshness_target_minutes=table.freshness_target_minutes)
-        rows = ledger.rows([before], self.begun)
-        return [row for row in rows if row.told not in (*told, *made)]
+        before = TableResult(result.table, progress, 0.0, freshness_target_minutes=table.freshness_target_minutes)
+        return [row for row in ledger.rows([before], self.begun) if row.key not in (*known, *made)]
 
 
 @dataclass
 class LedgerWriter:
-    """Tells the ledger the news."""
-
     spark: SparkSession
     place: Source | None
-    news: PendingRows
+    pending: PendingRows
 
-    def tell(self, outcomes: Sequence[TableResult]) -> MirrorfeedError | None:
-        """What went wrong is told, never raised."""
+    def write(self, results: Sequence[TableResult]) -> MirrorfeedError | None:
+        """Write results and missing rows. Returns an error instead of raising it."""
         if self.place is None:
             return None
         now = datetime.now(UTC)
-        new = ledger.rows(outcomes, now)
+        new = ledger.rows(results, now)
         try:
-            names, since = {each.table for each in outcomes}, min((row.time for row in new), default=now)
-            known = ledger.known(self.spark, self.place, names, self.news.most, since)
+            names, since = {each.table for each in results}, min((row.time for row in new), default=now)
+            known = ledger.known(self.spark, self.place, names, self.pending.most, since)
         except Exception as error:
-            return ledger.keep(self.spark, self.place, new) or LedgerNotWritten(
-                ledger=str(self.place), reason=first_line(str(error))
-            )
-        return ledger.keep(self.spark, self.place, self.news.rows(outcomes, known, now))
+            reason = first_line(str(error))
+            return ledger.keep(self.spark, self.place, new) or LedgerNotWritten(ledger=str(self.place), reason=reason)
+        return ledger.keep(self.spark, self.place, self.pending.rows(results, known, now))
 
 
-def is_whole(told: Sequence[PublicationKey], made: Sequence[PublicationKey], published: int | None) -> bool:
-    """Whether each publication begins where the one before ended, up to what is published: those that the ledger tells
-    of, as many as the table's log still has, and those that are new to it."""
-    ends = [each.to_version for each in (*told, *made)]
-    begins = [*(each.from_version for each in (*told, *made)), published]
-    # Nothing is said of what was before the first of those that are told.
-    before = zip(ends, begins[1:], strict=True) if told else zip([None, *ends], begins, strict=True)
+def is_complete(known: Sequence[PublicationKey], made: Sequence[PublicationKey], published: int | None) -> bool:
+    """Whether each publication begins where the one before ended, up to the published version."""
+    ends = [each.to_version for each in (*known, *made)]
+    begins = [*(each.from_version for each in (*known, *made)), published]
+    # Publications before the first known one may be missing.
+    before = zip(ends, begins[1:], strict=True) if known else zip([None, *ends], begins, strict=True)
     return all(begin in (None, end) for end, begin in before)

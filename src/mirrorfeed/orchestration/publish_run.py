@@ -1,12 +1,13 @@
-"""Many tables at once: each on its own, so that the failure of one never stops the others."""
+"""Publish many tables in one run. A table that fails does not stop the others."""
 
 from __future__ import annotations
 
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -20,35 +21,42 @@ from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.ledger_writer import BatchedWriter, LedgerWriter, PendingRows
 from mirrorfeed.orchestration.orphans import find_pattern_orphans
-from mirrorfeed.orchestration.retry import TRIES, RetryPolicy, RetryState, after, needs_reload
+from mirrorfeed.orchestration.retry import ATTEMPTS, RetryPolicy, RetryState, after, needs_reload
 from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler
 from mirrorfeed.publish.errors import FilesRewritten, LeftoversNotDeleted, TableTimeout
 from mirrorfeed.publish.files.staging_area import clear_staging
-from mirrorfeed.publish.log.partner_events import partner_events_problem
+from mirrorfeed.publish.log.metadata_files import partner_events_problem
 from mirrorfeed.publish.plan import Plan, plan_of
-from mirrorfeed.publish.reload import Dropping, clear, dropping_by
+from mirrorfeed.publish.republish import clear
 from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.publish.sources.base import ChangeSource
-from mirrorfeed.publish.sources.history_source import across, can_bridge_gap, source_for
-from mirrorfeed.publish.sources.snapshot_diff import spanning
+from mirrorfeed.publish.sources.factory import can_bridge_gap, gap_note, plan_for, source_for
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.publish.up_to_date_check import UpToDateCheck, known_here, waits_since
+from mirrorfeed.publish.up_to_date_check import UpToDateCheck, waits_since
 from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.runtime.parallel import bearable, each_of
 from mirrorfeed.source.catalog import Workspace
 from mirrorfeed.storage import Store
 
-_NOW_AND_THEN = 0.5
-"""Seconds between two looks at whether the run is to end."""
+_STOP_CHECK_INTERVAL = 0.5
+"""Seconds."""
+_DROP_TIMEOUT = 600.0
 Stop = Callable[[], bool]
 Work = Callable[[ChangeSource, Store, Plan, Progress, Callable[[Progress], None], Stop], object]
-"""What is done for a table, which is told of as it goes on, and may be asked to stop."""
+"""What a run does for a table. It reports its progress, and may be asked to stop."""
+Dropping = Callable[[Table], AbstractContextManager[None]]
+"""A context in which a table's folder is deleted. It ends when Fabric has dropped the table."""
 
 
 def _publish(
-    feed: ChangeSource, store: Store, plan: Plan, progress: Progress, on_step: Callable[[Progress], None], stop: Stop
+    source: ChangeSource,
+    store: Store,
+    plan: Plan,
+    progress: Progress,
+    on_step: Callable[[Progress], None],
+    stop: Stop,
 ) -> object:
-    return publish(feed, store, plan, progress, on_step, stop=stop)
+    return publish(source, store, plan, progress, on_step, stop=stop)
 
 
 def _warn(error: MirrorfeedError) -> None:
@@ -57,34 +65,34 @@ def _warn(error: MirrorfeedError) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RunMode:
-    """How a run goes about each of its tables."""
-
     work: Work = _publish
-    starts_again: bool = True
-    """Whether `reseed` in the configuration is heeded."""
-    most_tries: int = TRIES
-    heeds_pauses: bool = True
-    """Whether tables that the configuration has paused are left alone."""
+    reloads: bool = True
+    """Whether to follow `reseed` in the configuration."""
+    attempts: int = ATTEMPTS
+    skips_paused: bool = True
 
 
 @dataclass(frozen=True)
 class RunContext:
-    """What the tables of a run share. What goes wrong beside them, in saying who publishes or in the ledger, is told to
-    `on_trouble` and stops nothing. Asked to stop, a run begins no table, and ends those in hand between two records."""
+    """What the tables of a run share.
+
+    Problems of the ledger and of `_partnerEvents.json` are reported to `on_trouble` and stop nothing. If asked to stop,
+    a run starts no table, and ends the running ones between two records.
+    """
 
     spark: SparkSession
     config: Config
     on_step: Callable[[str, Progress], None] = lambda _table, _progress: None
     on_trouble: Callable[[MirrorfeedError], None] = _warn
     dropped_by: Dropping | None = None
-    """Who is asked whether the service has dropped a table; None: as the configuration says."""
+    """How to wait until Fabric has dropped a table. None: as configured."""
     workspace: Callable[[], Workspace] = default_workspace
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     stop: Stop = lambda: False
-    way: RunMode = RunMode()
+    mode: RunMode = RunMode()
     store: Store | None = None
-    """The landing zone, where runs share one; None: the configuration's."""
+    """The landing zone, if runs share one. None: the configured one."""
     on_done: Callable[[TableResult], None] = lambda _: None
 
     @cached_property
@@ -93,7 +101,7 @@ class RunContext:
 
     @cached_property
     def client(self) -> Workspace:
-        """One for all tables: to open it takes calls of its own. ValueError where none is configured."""
+        """One workspace client for all tables. ValueError if none is configured."""
         return self.workspace()
 
     @property
@@ -101,233 +109,252 @@ class RunContext:
         return self.dropped_by or dropping_by(self.config)
 
 
-def publish_tables(fleet: RunContext, names: Sequence[str] = ()) -> list[TableResult]:
-    """Publishes all tables of the configuration, or those named, in its order, says who publishes, and tells the
-    ledger. The outcomes are those of the tables that were begun."""
-    spark, config, begun = fleet.spark, fleet.config, datetime.now(UTC)
-    if trouble := partner_events_problem(fleet.zone, config):
-        fleet.on_trouble(trouble)
-    if not names and (left := find_pattern_orphans(fleet.zone, config)):
-        fleet.on_trouble(left)
-    news = PendingRows(config.select(names), fleet.zone, begun)
-    book = BatchedWriter(LedgerWriter(spark, config.ledger, news).tell)
+def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[TableResult]:
+    """Publish all configured tables, or only `names`, and write the ledger and `_partnerEvents.json`.
+
+    Returns the results of the tables that were started, in the order of the configuration.
+    """
+    spark, config, begun = context.spark, context.config, datetime.now(UTC)
+    if problem := partner_events_problem(context.zone, config):
+        context.on_trouble(problem)
+    if not names and (orphans := find_pattern_orphans(context.zone, config)):
+        context.on_trouble(orphans)
+    pending = PendingRows(config.select(names), context.zone, begun)
+    writer = BatchedWriter(LedgerWriter(spark, config.ledger, pending).write)
     ledger.begin(spark, config.ledger)
-    outcomes = publish_each(fleet, names, book.hear)
-    lost = book.flush()
-    if lost:
-        fleet.on_trouble(lost)
-    return [replace(each, published_before=each.table in news.loaded_again) for each in outcomes]
+    results = publish_each(context, names, writer.add)
+    if lost := writer.flush():
+        context.on_trouble(lost)
+    return [replace(each, published_before=each.table in pending.loaded_again) for each in results]
 
 
 def all_up_to_date(config: Config, names: Sequence[str] = ()) -> list[TableResult] | None:
-    """What publishing comes to where there is nothing to publish in any table, nor anything that the ledger lacks, and
-    Spark need not be started; None where it has to be. Who publishes is said as ever."""
+    """Return the results of publishing if nothing is new in any table and nothing is missing in the ledger.
+
+    Returns None if Spark is needed to find out or to publish. `_partnerEvents.json` is written in any case.
+    """
     zone, now = zone_of(config), datetime.now(UTC)
     tables = [table for table in config.select(names) if not table.pause_at(now)]
-    idle, some_new = UpToDateCheck(config, zone), Event()
+    check, some_new = UpToDateCheck(config, zone), Event()
 
-    def outcome(table: Table) -> TableResult | None:
-        found = None if some_new.is_set() else idle.outcome(table)
+    def result(table: Table) -> TableResult | None:
+        found = None if some_new.is_set() else check.outcome(table)
         if found is None:
-            some_new.set()  # the others need not be asked
+            some_new.set()  # no other table needs to be checked
         return found
 
-    outcomes = [each for each in each_of(outcome, tables) if each]
+    results = [each for each in each_of(result, tables) if each]
     if some_new.is_set():
         return None
     if tables and config.ledger is not None:
-        news = PendingRows(tables, zone, now)
-        known = known_here(config.ledger, news.most)
-        if known is None or news.rows(outcomes, known, now):
+        pending = PendingRows(tables, zone, now)
+        known = ledger.known_without_spark(config.ledger, pending.most)
+        if known is None or pending.rows(results, known, now):
             return None
-    return None if partner_events_problem(zone, config) else outcomes
+    return None if partner_events_problem(zone, config) else results
 
 
 def publish_each(
-    fleet: RunContext, names: Sequence[str] = (), hear: Callable[[Sequence[TableResult]], None] = lambda _: None
+    context: RunContext, names: Sequence[str] = (), report: Callable[[Sequence[TableResult]], None] = lambda _: None
 ) -> list[TableResult]:
-    """The same for runs of one process, who say themselves what is to be said of them. What has come of the tables is
-    heard now and then. Those that nothing is new in are told first, and none waits for another that takes long or is to
-    be tried again."""
-    _ = fleet.zone  # once, and not in each of the threads
+    """As `publish_tables`, without the ledger and `_partnerEvents.json`, for callers that write these themselves.
+
+    `report` receives results from time to time, those of up-to-date tables first.
+    """
+    _ = context.zone  # once, and not in each of the threads
     now = datetime.now(UTC)
-    chosen = [each for each in fleet.config.select(names) if not (fleet.way.heeds_pauses and each.pause_at(now))]
-    tasks = {str(table.target): TableTask(fleet, table) for table in chosen}
+    chosen = [each for each in context.config.select(names) if not (context.mode.skips_paused and each.pause_at(now))]
+    tasks = {str(table.target): TableTask(context, table) for table in chosen}
     found: dict[str, TableResult] = {}
 
-    def come(outcomes: Iterable[TableResult | None]) -> None:
-        new = [each for each in outcomes if each]
+    def add(results: Iterable[TableResult | None]) -> None:
+        new = [each for each in results if each]
         found.update((each.table, each) for each in new)
         for each in new:
-            fleet.on_done(each)
-        hear(new)
+            context.on_done(each)
+        report(new)
 
-    looks = fleet.way.work is _publish
-    if looks:
-        each_of(TableTask.at_rest, list(tasks.values()), come)
+    publishes = context.mode.work is _publish
+    if publishes:
+        each_of(TableTask.up_to_date, list(tasks.values()), add)
     left = {name: task for name, task in tasks.items() if name not in found}
-    max_parallel_tables = fleet.config.max_parallel_tables or bearable()
-    # The order is nothing to those that all begin at once.
-    dues = (
-        each_of(TableTask.due, list(left.values()))
-        if looks and len(left) > max_parallel_tables
-        else [math.inf] * len(left)
-    )
-    _in_turns(
-        fleet,
-        left,
-        Scheduler(max_parallel_tables, [task.turn(due) for task, due in zip(left.values(), dues, strict=True)]),
-        come,
-    )
-    outcomes = [found[name] for name in tasks if name in found]
-    for outcome in outcomes:
-        if outcome.progress.short:
-            fleet.on_trouble(outcome.progress.short)
-        if outcome.progress.last_gone:
-            fleet.on_trouble(outcome.progress.last_gone)
-        if outcome.progress.untidy:
-            fleet.on_trouble(LeftoversNotDeleted(table=outcome.table, cause=outcome.progress.untidy))
-    if differed := [outcome for outcome in outcomes if outcome.progress.differed]:
-        fleet.on_trouble(
-            FilesRewritten(tables=[outcome.table for outcome in differed], differed=differed[0].progress.differed)
-        )
-    return outcomes
+    max_parallel_tables = context.config.max_parallel_tables or bearable()
+    # The order does not matter if all tables start at once.
+    ordered = publishes and len(left) > max_parallel_tables
+    dues = each_of(TableTask.due, list(left.values())) if ordered else [math.inf] * len(left)
+    queue = [task.queued(due) for task, due in zip(left.values(), dues, strict=True)]
+    _run_tasks(context, left, Scheduler(max_parallel_tables, queue), add)
+    results = [found[name] for name in tasks if name in found]
+    for result in results:
+        progress = result.progress
+        for warning in (progress.short, progress.last_gone):
+            if warning:
+                context.on_trouble(warning)
+        if progress.untidy:
+            context.on_trouble(LeftoversNotDeleted(table=result.table, cause=progress.untidy))
+    if rewritten := [result for result in results if result.progress.differed]:
+        names_ = [result.table for result in rewritten]
+        context.on_trouble(FilesRewritten(tables=names_, differed=rewritten[0].progress.differed))
+    return results
 
 
-def _in_turns(
-    fleet: RunContext, tasks: Mapping[str, TableTask], turns: Scheduler, come: Callable[[Sequence[TableResult]], None]
+def _run_tasks(
+    context: RunContext,
+    tasks: dict[str, TableTask],
+    scheduler: Scheduler,
+    add: Callable[[Sequence[TableResult]], None],
 ) -> None:
-    """Has each try made when its turn comes, and hears of tables that are done. A table that is to be tried again gives
-    its place back until then."""
-    waits = {turn.name: turn for turn in turns.waiting}
-    trying: dict[Future[RetryState], str] = {}
+    """Make attempts until every table is done. A table that waits for another attempt releases its place."""
+    queued = {table.name: table for table in scheduler.waiting}
+    running: dict[Future[RetryState], str] = {}
     floor = -math.inf
-    with ThreadPoolExecutor(max(1, len(tasks))) as pool:  # as many threads as there are places, and tables over time
-        while trying or (turns.waiting and not fleet.stop()):
-            now = max(floor, fleet.clock())
-            for turn in [] if fleet.stop() else turns.begin(now):
-                trying[pool.submit(tasks[turn.name].tried)] = turn.name
-            pause = turns.until(now)
-            if not trying:
-                fleet.sleep(pause)
+    with ThreadPoolExecutor(max(1, len(tasks))) as pool:  # as many as there are places and tables over their limits
+        while running or (scheduler.waiting and not context.stop()):
+            now = max(floor, context.clock())
+            for table in [] if context.stop() else scheduler.begin(now):
+                running[pool.submit(tasks[table.name].attempt)] = table.name
+            pause = scheduler.until(now)
+            if not running:
+                context.sleep(pause)
                 floor = now + pause
                 continue
-            ended, _ = wait(trying, min(_NOW_AND_THEN, pause), FIRST_COMPLETED)
+            ended, _ = wait(running, min(_STOP_CHECK_INTERVAL, pause), FIRST_COMPLETED)
             done = []
-            for name, course in [(trying.pop(each), each.result()) for each in ended]:
-                then = replace(waits[name], again=fleet.clock() + course.pause, limit=tasks[name].limit)
-                again = then if course.left else None
-                turns.ended(name, again)
-                done += [] if again else [tasks[name].outcome()]
-            come(done)
-    come([tasks[turn.name].outcome() for turn in turns.waiting if tasks[turn.name].course.tries])
+            for name, state in [(running.pop(each), each.result()) for each in ended]:
+                then = replace(queued[name], again=context.clock() + state.pause, limit=tasks[name].limit)
+                scheduler.ended(name, then if state.left else None)
+                done += [] if state.left else [tasks[name].result()]
+            add(done)
+    add([tasks[table.name].result() for table in scheduler.waiting if tasks[table.name].state.tries])
 
 
 @dataclass
 class TableTask:
-    """What is made of one table in a run: as many tries as its course has, each in a turn of its own."""
+    """The attempts for one table in a run."""
 
-    fleet: RunContext
+    context: RunContext
     table: Table
     progress: Progress = field(default_factory=Progress)
     seconds: float = 0.0
-    """Its own, without those in which it waited for its turn."""
+    """Its own time, without waiting for its place."""
 
     def __post_init__(self) -> None:
-        fleet, table = self.fleet, self.table
-        self._rules = RetryPolicy(
-            is_kept=lambda gap: can_bridge_gap(fleet.spark, table, gap, fleet.on_trouble),
-            starts_again=lambda error: fleet.way.starts_again and needs_reload(table, error),
-            most_tries=fleet.way.most_tries,
+        context, table = self.context, self.table
+        self._policy = RetryPolicy(
+            bridges=lambda gap: can_bridge_gap(context.spark, table, gap, context.on_trouble),
+            reloads=lambda error: context.mode.reloads and needs_reload(table, error),
+            attempts=context.mode.attempts,
         )
-        self.course = RetryState(left=self._rules.most_tries)
+        self.state = RetryState(left=self._policy.attempts)
 
     @property
     def limit(self) -> float:
-        """Seconds that are left to it."""
+        """Seconds that are left."""
         return (
             math.inf
             if self.table.table_timeout_minutes is None
             else self.table.table_timeout_minutes * 60 - self.seconds
         )
 
-    def at_rest(self) -> TableResult | None:
-        return None if self.fleet.stop() else UpToDateCheck(self.fleet.config, self.fleet.zone).outcome(self.table)
-
-    def due(self) -> float:
-        """By when what waits is to be published, as far as that is told without Spark."""
-        within = self.table.freshness_target_minutes or self.fleet.config.alerts.max_lag_minutes.published or math.inf
-        since = None if self.fleet.stop() else waits_since(self.fleet.zone, self.table)
-        return math.inf if since is None else since.timestamp() + within * 60
-
-    def turn(self, due: float) -> QueuedTable:
-        return QueuedTable(str(self.table.target), self.table.priority, due, limit=self.limit)
-
-    def tried(self) -> RetryState:
-        begun, limit = self.fleet.clock(), self.limit
-
-        def stop() -> bool:
-            return self.fleet.stop() or self.fleet.clock() - begun >= limit
-
-        self.course = _tried(self.fleet, self.table, self.progress, self.course, self._rules, stop)
-        self.seconds += self.fleet.clock() - begun
-        if self.limit <= 0 and self.lags:
-            error = TableTimeout(
-                table=str(self.table.target),
-                minutes=self.table.table_timeout_minutes or 0.0,
-                published=self.progress.published,
-                latest=self.progress.latest,
-                cause=self.course.error,
-            )
-            self.course = replace(self.course, left=0, error=error)
-        return self.course
-
-    @property
-    def lags(self) -> bool:
+    def up_to_date(self) -> TableResult | None:
         return (
-            self.course.error is not None
-            or self.progress.published is None
-            or self.progress.published != self.progress.latest
+            None if self.context.stop() else UpToDateCheck(self.context.config, self.context.zone).outcome(self.table)
         )
 
-    def outcome(self) -> TableResult:
-        course, table, progress, fleet = self.course, self.table, self.progress, self.fleet
+    def due(self) -> float:
+        """When the waiting versions are to be published, as far as that is known without Spark."""
+        within = self.table.freshness_target_minutes or self.context.config.alerts.max_lag_minutes.published or math.inf
+        since = None if self.context.stop() else waits_since(self.context.zone, self.table)
+        return math.inf if since is None else since.timestamp() + within * 60
+
+    def queued(self, due: float) -> QueuedTable:
+        return QueuedTable(str(self.table.target), self.table.priority, due, limit=self.limit)
+
+    def attempt(self) -> RetryState:
+        context, table, progress = self.context, self.table, self.progress
+        begun, limit, error = context.clock(), self.limit, None
+        try:
+            self._publish(lambda: context.stop() or context.clock() - begun >= limit)
+        except Exception as caught:
+            error = named(f"Publishing {table.target}", caught)
+        self.state = after(self.state, error, self._policy)
+        self.seconds += context.clock() - begun
+        lags = self.state.error or progress.published is None or progress.published != progress.latest
+        if self.limit <= 0 and lags:
+            timeout = TableTimeout(
+                table=str(table.target),
+                minutes=table.table_timeout_minutes or 0.0,
+                published=progress.published,
+                latest=progress.latest,
+                cause=self.state.error,
+            )
+            self.state = replace(self.state, left=0, error=timeout)
+        return self.state
+
+    def _publish(self, stop: Stop) -> None:
+        context, table, progress = self.context, self.table, self.progress
+        source = source_for(context.spark, context.config, table, self.state.gap, progress.took_another_way)
+        plan = plan_of(table, lambda: context.client)
+        if self.state.gap:
+            plan, progress.across = plan_for(plan, source), gap_note(source, self.state.gap)
+        if self.state.clears:
+            _clear(context, table, source, plan)
+            self.state = replace(self.state, cleared=True)
+        context.mode.work(source, context.zone, plan, progress, partial(context.on_step, str(table.target)), stop)
+
+    def result(self) -> TableResult:
+        state, table, progress, context = self.state, self.table, self.progress, self.context
         if progress.across and progress.made:
-            fleet.on_trouble(progress.across)
-        name, error = str(table.target), course.error
-        checked = table.validate_keys != "none"
-        found = TableResult(name, progress, self.seconds, checked, course.tries, error, course.reseeded)
-        stopped = error is None and fleet.stop() and found.lag_versions != 0
-        return replace(found, stopped=stopped, freshness_target_minutes=table.freshness_target_minutes)
+            context.on_trouble(progress.across)
+        result = TableResult(
+            str(table.target),
+            progress,
+            self.seconds,
+            table.validate_keys != "none",
+            state.tries,
+            state.error,
+            state.reloaded,
+            freshness_target_minutes=table.freshness_target_minutes,
+        )
+        return replace(result, stopped=state.error is None and context.stop() and result.lag_versions != 0)
 
 
-def _tried(
-    fleet: RunContext, table: Table, progress: Progress, course: RetryState, rules: RetryPolicy, stop: Stop
-) -> RetryState:
-    """The course after one try."""
-    name, error = str(table.target), None
-    try:
-        feed = source_for(fleet.spark, fleet.config, table, course.gap, progress.took_another_way)
-        plan = plan_of(table, lambda: fleet.client)
-        if course.gap:
-            plan, progress.across = spanning(plan, feed), across(feed, course.gap)
-        if course.clears:
-            with fleet.dropping(table):
-                clear(feed, fleet.zone, plan)
-                clear_staging(fleet.config.staging_path, fleet.zone, fleet.zone.address(plan.folder))
-            course = replace(course, cleared=True)
-        fleet.way.work(feed, fleet.zone, plan, progress, partial(fleet.on_step, name), stop)
-    except Exception as caught:
-        error = named(f"Publishing {name}", caught)
-    return after(course, error, rules)
+def rebuild_table(context: RunContext, table: Table) -> TableResult:
+    """Delete the table's folder, wait for Fabric, and publish, also if the table is paused.
+
+    Raises what fails before the publication.
+    """
+    source = source_for(context.spark, context.config, table)
+    _clear(context, table, source, plan_of(table, lambda: context.client))
+    mode = replace(context.mode, skips_paused=False)
+    (result,) = publish_tables(replace(context, mode=mode, store=context.zone), [str(table.target)])
+    return result
 
 
-def rebuild_table(fleet: RunContext, table: Table) -> TableResult:
-    """Deletes the table's folder, waits for the service, and publishes, also where the table is paused: a person asks
-    for it. What goes wrong before that is raised."""
-    with fleet.dropping(table):
-        clear(source_for(fleet.spark, fleet.config, table), fleet.zone, plan_of(table, lambda: fleet.client))
-        clear_staging(fleet.config.staging_path, fleet.zone, fleet.zone.address(table.target.folder))
-    way = replace(fleet.way, heeds_pauses=False)
-    (outcome,) = publish_tables(replace(fleet, way=way, store=fleet.zone), [str(table.target)])
-    return outcome
+def _clear(context: RunContext, table: Table, source: ChangeSource, plan: Plan) -> None:
+    with context.dropping(table):
+        clear(source, context.zone, plan)
+        clear_staging(context.config.staging_path, context.zone, context.zone.address(plan.folder))
+
+
+def dropping_by(
+    config: Config, on_step: Callable[[str, str], None] = lambda *_: None, seconds: float = _DROP_TIMEOUT
+) -> Dropping:
+    """Wait until Fabric has dropped a table, if the landing zone is in OneLake."""
+
+    @contextmanager
+    def dropping(table: Table) -> Iterator[None]:
+        if config.onelake is None:
+            yield
+            return
+        from mirrorfeed.mirror.fabric.database import database_of  # slow to import, and not needed for folders
+
+        def on_wait(state: str) -> None:
+            on_step(str(table.target), f"waiting until Fabric has dropped it; now {state}")
+
+        database = database_of(config)
+        database.status()  # report a failure before anything is deleted
+        yield
+        database.wait_until_dropped(table.target, on_wait, seconds)
+
+    return dropping

@@ -1,7 +1,4 @@
-"""Publish from a stream: `foreachBatch` says that a table may have changed, and publication reads its own exact range.
-
-The checkpoint of the stream decides nothing.
-"""
+"""Use a Structured Streaming query as a trigger. Publication reads its own exact range, not the batch."""
 
 from __future__ import annotations
 
@@ -15,15 +12,15 @@ from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
 
 
 def publisher(config: Config, *names: str) -> Callable[[DataFrame, int], None]:
-    """Return a function for `foreachBatch` of any stream that publishes all configured tables, or those named.
+    """Return a function for `foreachBatch` that publishes all configured tables, or only `names`.
 
-    The rows of the batch are not read. A failure fails the batch, which Spark then repeats.
+    It does not read the rows of the batch. A failure fails the batch, which Spark then repeats.
     """
 
     def publish(rows: DataFrame, _: int) -> None:
         spark = rows.sparkSession
-        for outcome in publish_tables(RunContext(spark, expanded(config, lambda: spark).config), names):
-            if outcome.error:
-                raise outcome.error
+        for result in publish_tables(RunContext(spark, expanded(config, lambda: spark).config), names):
+            if result.error:
+                raise result.error
 
     return publish

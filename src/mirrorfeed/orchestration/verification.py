@@ -192,7 +192,7 @@ class DifferingKeys:
     """Keys without a NULL."""
     doubled: int = 0
     """Keys among them that the mirror has more than once. They are deleted first."""
-    nameless: int = 0
+    null_keys: int = 0
     """Rows with a NULL in their key, which no delete and no upsert can address."""
 
 
@@ -220,8 +220,8 @@ def decide(
             f"the mirror has duplicates of {counted(wrong.doubled, 'key')}, and the order of its files does not put a"
             " delete first"
         )
-    if wrong.nameless:
-        reasons.append(f"{counted(wrong.nameless, 'row')} of the mirror cannot be addressed: the key contains NULL")
+    if wrong.null_keys:
+        reasons.append(f"{counted(wrong.null_keys, 'row')} of the mirror cannot be addressed: the key contains NULL")
     if max_keys is not None and keys > max_keys:
         return TooManyToRepair(table=table, keys=keys, at_most=max_keys)
     return RepairPlan(keys, not left, RebuildRequired(table=table, reason="; ".join(reasons)) if reasons else None)
@@ -234,7 +234,7 @@ def repair_table(
     source or in the mirror. Without a folder the mirror is not read, and rows that only the mirror has stay there."""
     spark, name = context.spark, str(table.target)
     if table.changes == "compare":
-        raise FeedRequired(table=str(table.source), asked="to repair its mirror")
+        raise FeedRequired(table=str(table.source), asked="Repairing a mirror")
     ((_, position),) = mirror_positions(context.config, [name])
     newest = position.newest
     if newest is None:
@@ -263,12 +263,12 @@ def repair_table(
     chosen = _named(keys, newest.keys)
     if not plan.doubled:
         chosen = chosen.where(f"NOT {DELETE_FIRST}")
-    way = RunMode(
+    mode = RunMode(
         lambda source, store, plan, progress, on_step, _: repair(source, store, plan, chosen, progress, on_step),
-        starts_again=False,
-        heeds_pauses=False,
+        reloads=False,
+        skips_paused=False,
     )
-    (done,) = publish_tables(replace(context, way=way), [name])
+    (done,) = publish_tables(replace(context, mode=mode), [name])
     rows = [counted(count, noun) for count, noun in ((done.upserts, "upsert"), (done.deletes, "delete")) if count]
     what = f"published again at version {done.published_version}: {', '.join((*rows, counted(done.files, 'file')))}"
     return Repair(
@@ -311,20 +311,20 @@ def _of_source(spark: SparkSession, table: Table, newest: Record, where: str | N
 
 
 def _counted(keys: DataFrame, names: tuple[str, ...]) -> DifferingKeys:
-    nameless = _nameless(names)
+    null_keys = _has_null(names)
     counts = keys.agg(
-        F.count_if(~nameless),
-        F.count_if(~nameless & (F.col(IN_MIRROR) > 1)),
-        F.sum(F.when(nameless, F.greatest(IN_SOURCE, IN_MIRROR)).otherwise(0)),
+        F.count_if(~null_keys),
+        F.count_if(~null_keys & (F.col(IN_MIRROR) > 1)),
+        F.sum(F.when(null_keys, F.greatest(IN_SOURCE, IN_MIRROR)).otherwise(0)),
     ).first()
     assert counts is not None
     return DifferingKeys(*(int(value or 0) for value in counts))
 
 
 def _named(keys: DataFrame, names: tuple[str, ...]) -> DataFrame:
-    chosen = keys.where(~_nameless(names))
+    chosen = keys.where(~_has_null(names))
     return chosen.select(*(F.col(quote(name)) for name in names), (F.col(IN_MIRROR) > 1).alias(DELETE_FIRST))
 
 
-def _nameless(names: tuple[str, ...]) -> Column:
+def _has_null(names: tuple[str, ...]) -> Column:
     return reduce(or_, (F.col(quote(name)).isNull() for name in names))

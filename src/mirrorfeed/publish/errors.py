@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mirrorfeed.publish.files.staging_job import BadRow
     from mirrorfeed.source.ranges import Range
 
+_SET_STAGING_PATH = "Set `staging_path` to a Unity Catalog volume, /Volumes/catalog/schema/volume"
 _REBUILD = "publish a new snapshot with `mirrorfeed rebuild`"
 
 
@@ -227,6 +228,66 @@ class TooManyFiles(Terminal):
     code = "MF3218"
     what = "The record of {files:,} files for {address} is larger than {mib} MiB."
     fix = "Set a larger `target_file_size` and publish again. Nothing was published."
+
+
+class StagingPathRequired(Terminal):
+    code = "MF3301"
+    what = (
+        "{table} has more rows to publish than fit in the result of a query, and Spark and this process share no"
+        " folder for the files."
+    )
+    fix = f"{_SET_STAGING_PATH}, and publish again. Nothing was published."
+
+
+class StagingNotInVolume(Terminal):
+    code = "MF3302"
+    what = "{path} is not a volume. On Databricks, only volumes are visible to all of Spark and to this process."
+    fix = f"{_SET_STAGING_PATH}. Nothing was published."
+
+
+class StagingNotVisible(Terminal):
+    code = "MF3303"
+    what = "Spark wrote files to {root}, and this process does not see that folder."
+    fix = f"{_SET_STAGING_PATH}, which is visible from every machine. Nothing was published."
+
+
+class StagingUnusable(Terminal):
+    code = "MF3304"
+    what = "Spark cannot write files to {root}: {reason}."
+    fix = (
+        "Check `staging_path`: a volume (/Volumes/catalog/schema/volume) on which the publisher has the privileges READ"
+        " VOLUME and WRITE VOLUME. Nothing was published."
+    )
+
+
+class StagingUnreadable(Terminal):
+    code = "MF3305"
+    what = "This process cannot read the files that Spark wrote to {root}: {reason}."
+    fix = "Grant the publisher READ VOLUME on it, in addition to WRITE VOLUME. Nothing was published."
+
+
+class StagingFilesLost(Transient):
+    code = "MF3306"
+    what = "Files that Spark wrote to {place} changed or disappeared before they were uploaded: {reason}."
+    fix = (
+        "Check that the disk has enough space and that nobody else changes the folder, then publish again. Nothing was"
+        " published."
+    )
+
+
+class ExecutorUploadFailed(Transient):
+    code = "MF3307"
+    what = "The upload from executors to {address} failed: {reason}"
+    fix = "Publish again. If it fails again, remove `upload_from: executors`."
+
+
+class ExecutorUploadImpossible(Terminal):
+    code = "MF3308"
+    what = "Executors cannot upload files to {address}: {reason}"
+    fix = (
+        "Remove `upload_from: executors`, so that the driver uploads them, or use a dedicated cluster: on serverless"
+        " compute and in standard access mode, executors have no network access of their own."
+    )
 
 
 class StillConfigured(Terminal):

@@ -1,32 +1,39 @@
-"""How a table is published, as the configuration says; keys that are left out are asked of Unity Catalog."""
+"""How a table is published: its options, its keys, and the columns of the next publication."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mirrorfeed.config import Table
 from mirrorfeed.landing.metadata_files import spell
-from mirrorfeed.landing.output_format import AS_PARQUET, COMPRESSION, Output
-from mirrorfeed.landing.schema import Column
-from mirrorfeed.landing.selection import Selection, keys_of
+from mirrorfeed.landing.output_format import AS_PARQUET, COMPRESSION, Output, check_output
+from mirrorfeed.landing.record import Record
+from mirrorfeed.landing.schema import Column, ColumnsDropped, check_keys, evolve
+from mirrorfeed.landing.selection import Selection, goes_on, keys_of, left_out
+from mirrorfeed.landing.selection import check as check_names
 from mirrorfeed.publish.errors import KeysRequired
+from mirrorfeed.publish.sources.base import COMPARISON, ChangeSource
 from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.source.catalog import Workspace, check_policies, is_in_unity_catalog, primary_key, read_catalog_table
 from mirrorfeed.source.errors import KeysNotReadable, KeysUnavailable
+from mirrorfeed.source.ranges import Facts
+
+_DROPS = ("DROP COLUMNS", COMPARISON)
+"""After these operations, a missing column was dropped and not renamed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a table is published; `source` and `target` are for records and messages."""
+    """The options of a table, with resolved keys. `source` and `target` are for records and messages."""
 
     source: str
     target: str
     folder: str
     keys: tuple[str, ...]
-    """By the target's names."""
+    """Names in the target."""
     changes: str = "net"
     row_markers: str = "upsert"
     validate_keys: str = "source"
@@ -36,17 +43,16 @@ class Plan:
     max_versions_per_publication: int = 500
     log_retention_records: int = 10
     keep_dropped: bool = True
-    """Whether columns that were dropped are published on, as NULL."""
+    """Whether dropped columns are still published, as NULL."""
     selection: Selection | None = None
-    """What of the source is published; None: all."""
 
     def metadata(self, columns: Sequence[Column]) -> dict[str, Any]:
-        """What `_metadata.json` has to say."""
+        """The content of `_metadata.json`."""
         return spell(self.keys, self.output.settings(columns))
 
 
 def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace) -> Plan:
-    """How a table of the configuration is published; keys left out are asked of Unity Catalog."""
+    """Return the plan of a configured table. Keys that are not configured are read from Unity Catalog."""
     keys = table.keys
     if is_in_unity_catalog(table.source):
         try:
@@ -54,7 +60,7 @@ def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace
         except (KeysNotReadable, KeysUnavailable, ValueError):
             if keys is None:
                 raise
-            # What a person wrote does without a workspace. Of a row filter or a mask the engine tells then.
+            # With configured keys, no workspace is needed. Then the engine reports a row filter or a mask.
         else:
             if table.changes != "compare":
                 check_policies(table.source, found)
@@ -80,3 +86,43 @@ def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace
         keep_dropped=table.on_dropped_column == "keep",
         selection=table.selection,
     )
+
+
+def next_columns(
+    source: ChangeSource, plan: Plan, newest: Record | None, facts: Facts, version: int
+) -> tuple[Column, ...]:
+    """Return the columns of a publication up to a version. Raises if they do not fit the published ones."""
+    selection = plan.selection
+    if selection and (newest is None or newest.selection != selection):
+        check_names(plan.source, selection, source.source_columns(facts.latest, facts))
+    columns = source.columns(version, facts)
+    if newest is not None:
+        before = newest.columns
+        deselected = deselected_columns(plan.source, newest, selection)
+        # A change that breaks the schema is a range of its own.
+        drops = facts.commits[0].operation in _DROPS
+        if newest.source_columns and selection:
+            now = source.source_columns(version, facts)
+            goes_on(plan.source, version, selection, newest.source_columns, now, drops=drops)
+        if (drops or deselected) and not plan.keep_dropped:
+            there = {column.name for column in columns}
+            if gone := [each.name for each in before if not (each.dropped or each.name in there)]:
+                raise ColumnsDropped(plan.source, version, gone)
+        may_drop = [column.name for column in before if column.name not in plan.keys] if drops else deselected
+        columns = evolve(plan.source, version, before, columns, may_drop=may_drop, fixed=plan.output.fixes_columns)
+    check_keys(plan.source, plan.keys, [column for column in columns if not column.dropped])
+    check_output(plan.source, plan.output, columns, plan.keys)
+    return columns
+
+
+def repair_columns(plan: Plan, newest: Record, version: int) -> tuple[Column, ...]:
+    """Return the columns of the newest record, of which deselected ones count as dropped."""
+    gone = deselected_columns(plan.source, newest, plan.selection)
+    if gone and not plan.keep_dropped:
+        raise ColumnsDropped(plan.source, version, gone)
+    return tuple(replace(each, dropped=each.dropped or each.name in gone) for each in newest.columns)
+
+
+def deselected_columns(table: str, newest: Record, selection: Selection | None) -> list[str]:
+    """Return published columns that are not selected any more. Raises `SelectionChanged`."""
+    return left_out(table, newest.selection, newest.source_columns, newest.columns, selection)

@@ -1,49 +1,58 @@
-"""Rows of a mirror that went wrong, published once more: an ordinary record at the version that is published.
+"""Publish the rows of given keys again, and delete a table's folder before it is reloaded.
 
-Which keys is not for this module to find. Whatever they are, each is published as it is in the source at that version,
-so that a key too many changes nothing, and one that changes meanwhile is right by the publication after.
+A repair is an ordinary record at the published version. Each key is published as it is in the source at that version,
+so a key too many changes nothing, and a key that changes meanwhile is corrected by the next publication.
+
+The progress of a reload is not stored, because each step reads the state. Until the folder is deleted, publication can
+simply continue. With the folder its log is gone, so every later run starts with a snapshot. That is correct even before
+Fabric sees the deletion: a new folder has another ETag, so Fabric drops the table and reads it from the start. Waiting
+for Fabric is what its documentation recommends, and shows that it worked.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from mirrorfeed.publish.errors import NothingPublished
+from mirrorfeed.errors import Terminal
+from mirrorfeed.publish.errors import ConcurrentChanges, NothingPublished
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.result import Progress
+from mirrorfeed.publish.result import Progress, named_errors
 from mirrorfeed.publish.sources.base import ChangeSource, Repair
-from mirrorfeed.publish.table_publisher import TablePublisher
-from mirrorfeed.publish.unexpected import unknown_faults
+from mirrorfeed.publish.table_publisher import TablePublisher, check_snapshot
 from mirrorfeed.source.ranges import NothingNew, Published, recreated
-from mirrorfeed.storage import Store
+from mirrorfeed.storage import Store, StoreUnavailable
+
+_DELETE_ATTEMPTS, _DELETE_PAUSE = 12, 10.0
 
 
 def repair(
-    feed: ChangeSource,
+    source: ChangeSource,
     store: Store,
     plan: Plan,
     keys: Any,
     progress: Progress | None = None,
     on_step: Callable[[Progress], None] = lambda _: None,
 ) -> Progress:
-    """Publishes the rows of these keys, as the feed has keys, once more; no record where there is none of them."""
-    run = TablePublisher(feed, TableLog(store, plan.folder), plan, progress or Progress(), on_step)
+    """Publish the rows of these keys, in the source's form, again. Without keys there is no record."""
+    run = TablePublisher(source, TableLog(store, plan.folder), plan, progress or Progress(), on_step)
     log, progress = run.log, run.progress
     view: View | None = None
     while True:
         view = run.finish(view or log.read_view())
         if view is None or view.newest is None:
             raise NothingPublished(table=plan.target)
-        if _repaired(progress):
+        # A repair that this run found and finished was another run's.
+        if any(each.record.repairs and each.latest is not None for each in progress.made):
             return progress
         version = view.newest.to_version_inclusive
-        facts = feed.facts(version, 0)
+        facts = source.facts(version, 0)
         progress.latest = facts.latest
-        published = Published(view.newest.source_id, version)
-        if finding := recreated(plan.source, published, facts.table_id, facts.latest):
+        if finding := recreated(plan.source, Published(view.newest.source_id, version), facts.table_id, facts.latest):
             raise finding
         run.check_unchanged(view)
         view = log.confirm(view)
@@ -53,13 +62,29 @@ def repair(
         what = Repair(version, keys)
         progress.decision = str(what)
         on_step(progress)
-        with unknown_faults(plan.source, version, facts.commits, plan.selection):
+        with named_errors(plan.source, version, facts.commits, plan.selection):
             staged = run.stage(view, facts, what)
         if isinstance(staged, NothingNew) or (staged and not staged[1].record.files):
             return progress
-        view = run.send(*staged) if staged else None
+        view = run.commit(*staged) if staged else None
 
 
-def _repaired(progress: Progress) -> bool:
-    """Whether a repair that this run sent is in the log; one that it found and finished was another's."""
-    return any(each.record.repairs and each.latest is not None for each in progress.made)
+def clear(source: ChangeSource, store: Store, plan: Plan, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Finish what is recorded, and delete the table's folder. Raises before that if no snapshot could follow."""
+    check_snapshot(source, plan)
+    with suppress(Terminal):  # what cannot be finished is deleted too, and is a frequent reason for a reload
+        TableLog(store, plan.folder).finish_publication()
+    parent, _, name = plan.folder.rpartition("/")
+    error: StoreUnavailable | None = None
+    for attempt in range(_DELETE_ATTEMPTS + 1):
+        if all(entry.name != name for entry in store.list(parent)):
+            return
+        if attempt == _DELETE_ATTEMPTS:
+            break
+        if attempt:
+            sleep(_DELETE_PAUSE)
+        try:
+            store.remove_folder(plan.folder)
+        except StoreUnavailable as caught:  # for example while Fabric reads it
+            error = caught
+    raise error or ConcurrentChanges(address=store.address(plan.folder))

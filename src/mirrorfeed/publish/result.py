@@ -1,65 +1,70 @@
-"""What a run did for a table: for people, and for what tells them. Nothing is decided by it."""
+"""Progress and result of publishing a table, for display only: nothing is decided by them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from mirrorfeed.display.humanize import MARKERS, by_marker, counted, duration, size
 from mirrorfeed.display.rows import Row, described, nonzero, row, shown
-from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.landing.record import Record
+from mirrorfeed.landing.selection import BadCondition, Selection
+from mirrorfeed.source.ranges import Commit, Range
 
-_LONG = 5.0
+_LONG_LOOK_UP = 5.0
 """Seconds."""
+_VALUE_ERROR = re.compile(r"\[(?:CAST_INVALID_INPUT|CAST_OVERFLOW|DIVIDE_BY_ZERO|ARITHMETIC_OVERFLOW)\b.*")
+"""Errors of a condition for the values of a row. All other expressions of a publication work for every value."""
 
 
 @dataclass(slots=True)
 class Publication:
-    """One record that a run made, or found made and finished, and what only the run knows of it."""
+    """A record that a run added or finished, with facts that only the run knows."""
 
     record: Record
     oldest: datetime | None
-    """When the first of its versions was committed; None where an earlier run made the record."""
+    """The time of its first commit. None if an earlier run added the record."""
     latest: int | None
-    """The newest version of the source as it was made; None likewise."""
+    """The newest version of the source at that time. None if an earlier run added the record."""
     seconds: dict[str, float]
-    """By phase: stage, record and rename, as far as it came."""
+    """By phase: stage, look_up, record and rename."""
     retries: int = 0
-    """How often calls to the landing zone were repeated for its files."""
+    """Number of repeated calls to the landing zone for its files."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """What one run did for one table, as far as it came."""
-
     decision: str = ""
-    """What comes next, until a look shows it as done."""
+    """The next step. Empty once a view shows that it is done."""
     from_version_exclusive: int | None = None
     to_version_inclusive: int | None = None
     published: int | None = None
-    """The version that is published, by this run or one before."""
+    """The published version, of this run or an earlier one."""
     latest: int | None = None
     publications: int = 0
     rows: dict[str, int] = field(default_factory=dict)
     files: int = 0
     bytes: int = 0
     retries: int = 0
-    """How often calls to the landing zone were repeated for files, published or not."""
+    """Number of repeated calls to the landing zone for files, published or not."""
     differed: str = ""
-    """What Spark wrote otherwise than files are to be, so that they were made anew."""
+    """How Spark's files differed from other files of the table, so that they were rewritten."""
     made: list[Publication] = field(default_factory=list)
     sent: dict[str, tuple[str, Publication]] = field(default_factory=dict)
-    """By their batches, with the log: records that were sent, until a look shows what became of them."""
+    """Log id and publication by batch: records that were sent, until a view shows what happened to them."""
     short: MirrorfeedError | None = None
-    """What warns before loss: that the source keeps changes for too short a time."""
+    """A warning that the source keeps changes for too short a time."""
     last_gone: MirrorfeedError | None = None
-    """A warning that the last data file was removed, perhaps before Fabric consumed it."""
+    """A warning that the last data file was removed, possibly before Fabric consumed it."""
     across: MirrorfeedError | None = None
-    """The note on what was published by another way than the feed, such as across a gap in it."""
+    """A note that changes were read in another way than from the feed, for example across a gap."""
     untidy: MirrorfeedError | None = None
-    """Why leftovers could not be removed. They do no harm."""
+    """Why leftovers were not deleted. They do no harm."""
 
     @property
     def step(self) -> str:
@@ -86,7 +91,7 @@ class Progress:
         found = 0.0
         for publication in self.made:
             looked_up = publication.seconds.get("look_up", 0.0)
-            if looked_up >= _LONG and looked_up > (sum(publication.seconds.values()) - looked_up) / 2:
+            if looked_up >= _LONG_LOOK_UP and looked_up > (sum(publication.seconds.values()) - looked_up) / 2:
                 found += looked_up
         return found
 
@@ -203,3 +208,30 @@ class TableResult(Row):
                 " unique, set `validate_keys: range`."
             )
         return [f"{self.table}: {line}" for line in lines]
+
+
+@contextmanager
+def named_errors(
+    table: str, what: Range | int, commits: Sequence[Commit], selection: Selection | None = None
+) -> Iterator[None]:
+    """Turn unexpected errors into a `MirrorfeedError` that names the range, its operations and what helps."""
+    try:
+        yield
+    except MirrorfeedError:
+        raise
+    except Exception as error:
+        where = selection.where if selection else None
+        if where is not None and (met := _VALUE_ERROR.search(str(error))):
+            raise BadCondition(table, where, met.group().partition(" SQLSTATE")[0].rstrip(".")) from error
+        if isinstance(what, int):
+            raise named(f"Publishing version {what} of {table}", error) from error
+        doing = f"Publishing {what} of {table} ({operations_in(what, commits)})"
+        helps = "`mirrorfeed rebuild` starts the table again from a snapshot, which reads none of these changes."
+        raise named(doing, error, helps) from error
+
+
+def operations_in(range_: Range, commits: Sequence[Commit]) -> str:
+    """The operations in the order of their first commit, with counts above 1."""
+    inside = range(range_.from_version_exclusive + 1, range_.to_version_inclusive + 1)
+    counts = Counter(commit.operation for commit in commits if commit.version in inside)
+    return ", ".join(f"{count} {operation}" if count > 1 else operation for operation, count in counts.items())

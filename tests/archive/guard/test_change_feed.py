@@ -18,8 +18,8 @@ from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded
 from mirrorfeed.config import Config, Table
 from mirrorfeed.landing.names import Target
 from mirrorfeed.orchestration.dry_run import plan_next_steps
-from mirrorfeed.publish.files import small_batch
-from mirrorfeed.publish.reload import clear
+from mirrorfeed.publish.files import staging
+from mirrorfeed.publish.republish import clear
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed, LookUpNeedsArchive
 from mirrorfeed.source.errors import Gap, SnapshotGone, VersionExpired
 from mirrorfeed.source.ranges import Range
@@ -148,7 +148,7 @@ def test_many_deleted_keys_are_not_looked_up_in_a_table_with_archived_files(
 
 @pytest.fixture
 def all_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small_batch, "ROWS", 0)
+    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 0)
 
 
 def test_what_a_dry_run_says_takes_the_archive_into_account(table: Orders, tmp_path: Path) -> None:

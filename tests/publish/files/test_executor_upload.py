@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +15,11 @@ from pyspark.sql import SparkSession
 
 import mirrorfeed
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish.files import small_batch
-from mirrorfeed.publish.files.executor_upload import ExecutorUploadFailed, ExecutorUploadImpossible, sending
+from mirrorfeed.publish.errors import ExecutorUploadFailed, ExecutorUploadImpossible
+from mirrorfeed.publish.files import staging, upload
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
+from mirrorfeed.publish.files.upload import upload_task
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import FolderStore
@@ -41,13 +43,14 @@ def test_a_task_runs_where_the_package_cannot_be_imported(tmp_path: Path) -> Non
     job = StagingJob(store, "t/_mirrorfeed/log", 1, "ab", (Column("id", "long"),), ("id",), False, "zstd", 2**20)
     cloudpickle.register_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]
     paths = [f"{tmp_path}/made.parquet", f"{tmp_path}/gone.parquet"]
-    task = cloudpickle.dumps(sending(job, StagingArea(str(tmp_path)), paths))  # type: ignore[no-untyped-call]
+    task = cloudpickle.dumps(upload_task(job, StagingArea(str(tmp_path)), paths))  # type: ignore[no-untyped-call]
     ended = subprocess.run([sys.executable, "-c", EXECUTOR], input=task, capture_output=True, check=False)
     assert ended.stderr.decode() == ""
     sent, trouble = ended.stdout.decode().splitlines()
     assert '"rows": {"insert": 2}' in sent
     assert (
-        f"The staging area {tmp_path}/gone.parquet did not keep what Spark wrote: No such file or directory." in trouble
+        f"{tmp_path}/gone.parquet changed or disappeared before they were uploaded: No such file or directory."
+        in trouble
     )
     (staged,) = (tmp_path / "zone/t/_mirrorfeed/log").iterdir()
     assert staged.read_bytes() == (tmp_path / "made.parquet").read_bytes()
@@ -56,30 +59,27 @@ def test_a_task_runs_where_the_package_cannot_be_imported(tmp_path: Path) -> Non
 def test_executors_send_where_they_are_asked_to(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(small_batch, "ROWS", 0)
+    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 0)
     table = DeltaTable(spark, tmp_path / "orders")
     table.sql("INSERT INTO {} SELECT cast(id AS int), 'v' || id FROM range(0, 3000, 1, 3)")
     zone = Zone(tmp_path / "zone", table, target_file_size=4096)
-    progress = publish(DeltaFeed(spark, table.source, sender="executors"), zone.store, zone.plan)
+    progress = publish(DeltaFeed(spark, table.source, upload_from="executors"), zone.store, zone.plan)
     assert progress.rows == {"insert": 3000}
     assert progress.files > 2
     assert zone.mirrors_the_table()
 
 
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (
-            ExecutorUploadImpossible("/zone", "The client secret cannot be read. Set it."),
-            "Executors cannot send files to /zone: The client secret cannot be read. Set it. Leave out `send:"
-            " executors`, so that the driver sends them: on serverless compute and in standard access mode executors"
-            " have no network of their own. Or use a dedicated cluster.",
-        ),
-        (
-            ExecutorUploadFailed("/zone", "Cannot write a: busy. Look."),
-            "The landing zone did not take what executors sent to /zone. Cannot write a: busy. Look.",
-        ),
-    ],
-)
-def test_what_executors_met_is_told(error: Exception, words: str) -> None:
-    assert str(error) == words
+@pytest.mark.parametrize(("transient", "expected"), [(False, ExecutorUploadImpossible), (True, ExecutorUploadFailed)])
+def test_errors_of_executors_are_raised_on_the_driver(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transient: bool, expected: type[Exception]
+) -> None:
+    result = pa.RecordBatch.from_pydict({"result": [json.dumps({"error": "It is busy.", "transient": transient})]})
+    monkeypatch.setattr(upload, "upload_task", lambda *_: lambda batches: (result for _ in batches))
+    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 0)
+    table = DeltaTable(spark, tmp_path / "orders")
+    table.insert(1)
+    zone = Zone(tmp_path / "zone", table)
+    with pytest.raises(expected) as refused:
+        publish(DeltaFeed(spark, table.source, upload_from="executors"), zone.store, zone.plan)
+    assert refused.value.reason == "It is busy."
+    assert zone.files == []

@@ -18,7 +18,7 @@ from mirrorfeed.landing.names import staged_record_number
 from mirrorfeed.landing.output_format import AS_PARQUET, Delimited, Output
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.files.rolling_writer import write_empty, write_files
-from mirrorfeed.publish.files.staging import stage_few
+from mirrorfeed.publish.files.staging import stage_small_batch
 from mirrorfeed.publish.files.staging_job import BadRow, StagedFile, StagingJob
 from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.storage import StoreUnavailable
@@ -189,7 +189,7 @@ def test_rows_with_a_problem_are_reported_by_key_and_no_more_than_five() -> None
     store = MemoryStore()
     rows = [batch([1, None], problems=[None, 1]), batch([2, *range(3, 20)], problems=[2] * 18)]
 
-    receipts, bad = stage_few(pa.Table.from_batches(rows), job(store))
+    receipts, bad, *_ = stage_small_batch(pa.Table.from_batches(rows), job(store))
 
     assert bad[:2] == [BadRow(1, "id = NULL"), BadRow(2, "id = 2")]
     assert len(bad) == 5
@@ -200,7 +200,7 @@ def test_rows_with_a_problem_are_reported_by_key_and_no_more_than_five() -> None
 def test_the_problem_column_is_not_written() -> None:
     store = MemoryStore()
 
-    (receipt,), _ = stage_few(pa.Table.from_batches([batch([1], problems=[None])]), job(store))
+    (receipt,), *_ = stage_small_batch(pa.Table.from_batches([batch([1], problems=[None])]), job(store))
 
     assert content(store, receipt).column_names == ["id", "text", "__rowMarker__"]
 
@@ -211,7 +211,9 @@ def test_keys_that_are_to_be_unique_are_compared_whatever_their_names() -> None:
     names = [".id", "a.b", PROBLEM]
     rows = pa.table([[1, 2, 1, 1], ["a", "a", "b", "a"], pa.nulls(4, pa.int32())], names)
 
-    receipts, bad = stage_few(rows, job(store, columns=columns, keys=(".id", "a.b"), with_marker=False), (".id", "a.b"))
+    receipts, bad, *_ = stage_small_batch(
+        rows, job(store, columns=columns, keys=(".id", "a.b"), with_marker=False), (".id", "a.b")
+    )
 
     assert (receipts, bad) == ((), [BadRow(2, ".id = 1, a.b = 'a'")])
 

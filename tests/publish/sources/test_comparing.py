@@ -3,7 +3,7 @@ a source that changes whenever it likes, the states that are kept of it, and kil
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,12 +24,12 @@ from mirrorfeed.monitor.facts import Collector
 from mirrorfeed.publish.errors import KeysRequired, LedgerRequired, RowHashesLost
 from mirrorfeed.publish.files.arrow_types import arrow_schema
 from mirrorfeed.publish.files.rolling_writer import write_empty
-from mirrorfeed.publish.files.staging import stage_few
-from mirrorfeed.publish.files.staging_job import BadRow, StagedFile, StagingJob
+from mirrorfeed.publish.files.staging import stage_small_batch
+from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
 from mirrorfeed.publish.plan import Plan, plan_of
 from mirrorfeed.publish.sources.base import COMPARISON, Repair
-from mirrorfeed.publish.sources.full_compare import FullCompare, states_of
-from mirrorfeed.publish.sources.row_hashes import RowHashTable, Seen
+from mirrorfeed.publish.sources.full_compare import FullCompare, hash_table_of
+from mirrorfeed.publish.sources.row_hashes import HashTableVersion, RowHashTable
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.publish.up_to_date_check import UpToDateCheck
@@ -45,7 +45,7 @@ def a_table(**options: Any) -> Table:
 def test_hashes_are_beside_the_ledger_and_no_two_targets_share_them() -> None:
     def place(ledger: Source, target: str) -> str:
         table = a_table().model_copy(update={"target": Target.parse(target)})
-        return str(states_of(Config(landing_zone="zone", tables=(), ledger=ledger), table))
+        return str(hash_table_of(Config(landing_zone="zone", tables=(), ledger=ledger), table))
 
     assert place(Source(("main", "ops", "ledger")), "sales.orders") == "main.ops.hashes_sales_orders_74609b97"
     assert place(Source(path="/data/ledger"), "sales.orders") == "/data/hashes_sales_orders_74609b97"
@@ -56,7 +56,7 @@ def test_hashes_are_beside_the_ledger_and_no_two_targets_share_them() -> None:
 
 def test_without_a_ledger_nothing_is_compared() -> None:
     with pytest.raises(LedgerRequired) as refused:
-        states_of(Config(landing_zone="zone", tables=()), a_table())
+        hash_table_of(Config(landing_zone="zone", tables=()), a_table())
     assert refused.value.table == "sales.v"
 
 
@@ -65,8 +65,8 @@ def test_hashes_that_went_back_behind_what_is_published_are_lost(now: int) -> No
     """By one version as well, of which the next comparison would seem to be published."""
 
     class WentBack(RowHashTable):
-        def look(self) -> Seen:
-            return Seen("the table of hashes", now)
+        def newest(self) -> HashTableVersion:
+            return HashTableVersion("the table of hashes", now)
 
     feed = FullCompare(None, Source(("v",)), WentBack(None, Source(("hashes",)), "v"))  # type: ignore[arg-type]
     with pytest.raises(RowHashesLost, match="The row hashes of v for version 5 are missing in hashes"):
@@ -127,53 +127,45 @@ class ModelSource:
         self.source, self.kept, self.moment = source, kept, moment
 
     def facts(self, after: int | None, limit: int) -> Facts:
-        self.new = len(self.kept.versions)
-        assert after is None or after < self.new, "a record names a state that was kept before"
-        first = self.new if after is None else after + 1
-        commits = tuple(Commit(n, datetime(2026, 1, 1, tzinfo=UTC), COMPARISON) for n in range(first, self.new + 1))
-        return Facts("the table of hashes", self.new, commits)
+        new = len(self.kept.versions)
+        assert after is None or after < new, "a record names a state that was kept before"
+        first = new if after is None else after + 1
+        commits = tuple(Commit(n, datetime(2026, 1, 1, tzinfo=UTC), COMPARISON) for n in range(first, new + 1))
+        return Facts("the table of hashes", new, commits)
 
     def is_as(self, facts: Facts) -> bool:
         return True
 
-    def columns(self, version: int) -> tuple[Column, ...]:
+    def columns(self, version: int, facts: Facts) -> tuple[Column, ...]:
         return COLUMNS
 
     def check(self, what: Range | int, facts: Facts) -> None: ...
 
-    def stage(
-        self, what: Range | int, plan: Plan, job: StagingJob
-    ) -> tuple[Sequence[StagedFile], Sequence[BadRow]] | None:
+    def stage(self, what: Range | int | Repair, facts: Facts, plan: Plan, job: StagingJob) -> Staged | None:
+        new = facts.latest
         before = self.kept.versions[what.from_version_exclusive][0] if isinstance(what, Range) else {}
         self.moment("before the commit")
         now = dict(self.source)
         rows = [{"id": key, "v": now.get(key), MARKER: 4 if key in now else 2, PROBLEM: None}
                 for key in sorted(now.keys() | before.keys())
                 if key not in before or key not in now or now[key] != before[key]]  # fmt: skip
-        goes_on = isinstance(what, Range) and what.from_version_exclusive == self.new - 1
+        goes_on = isinstance(what, Range) and what.from_version_exclusive == new - 1
         if rows or not goes_on:
             self.kept.versions.append((now, rows))
-        if len(self.kept.versions) - 1 != self.new - (goes_on and not rows):
+        if len(self.kept.versions) - 1 != new - (goes_on and not rows):
             raise Moved
         self.moment("after the commit")
         if goes_on and not rows:
             return None
         schema = arrow_schema(job.columns, with_marker=job.with_marker).append(pa.field(PROBLEM, pa.int32()))
-        receipts, bad = stage_few(pa.Table.from_pylist(self.kept.versions[self.new][1], schema), job)
+        staged = stage_small_batch(pa.Table.from_pylist(self.kept.versions[new][1], schema), job)
         self.moment("after the files")
-        return receipts if receipts or isinstance(what, Range) else [write_empty(job)], bad
+        if not (staged.files or isinstance(what, Range)):
+            staged = Staged([write_empty(job)])
+        return staged._replace(rows_read=len(self.source))
 
     def bad_keys(self, version: int, plan: Plan) -> list[BadRow]:
         return []
-
-    def look_up_seconds(self) -> float:
-        return 0.0
-
-    def rows_read(self) -> int:
-        return len(self.source)
-
-    def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> tuple[Sequence[StagedFile], Sequence[BadRow]]:
-        raise NotImplementedError
 
 
 class Moved(Transient):

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.landing.schema import BadKey, ReservedColumn
 from mirrorfeed.publish.errors import RowsRefused
-from mirrorfeed.publish.files import duplicate_keys
+from mirrorfeed.publish.files import staging
 from mirrorfeed.runtime.engine import setting
 from mirrorfeed.source.identifier import quote
 from tests.conftest import ADAPTIVE
@@ -280,8 +280,8 @@ def test_a_snapshot_whose_keys_have_no_right_place_is_refused_and_leaves_nothing
     table = DeltaTable(spark, tmp_path / "t")
     table.sql(f"INSERT INTO {{}} VALUES {values}")
     zone = Zone(tmp_path / "zone", table, keys=("id", "v"))
-    for most in (duplicate_keys.MOST, 1):  # compared by hashes, and by Spark
-        monkeypatch.setattr(duplicate_keys, "MOST", most)
+    for most in (staging.MAX_DRIVER_KEYS, 1):  # compared by hashes, and by Spark
+        monkeypatch.setattr(staging, "MAX_DRIVER_KEYS", most)
         with pytest.raises(RowsRefused, match=re.escape(f"at version 1 {words}")):
             zone.publish()
         assert list(zone.folder.rglob("*.parquet")) == []
@@ -290,7 +290,7 @@ def test_a_snapshot_whose_keys_have_no_right_place_is_refused_and_leaves_nothing
 def test_hashes_that_are_equal_for_other_keys_refuse_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(duplicate_keys, "repeat", lambda _: True)
+    monkeypatch.setattr(staging, "has_duplicates", lambda _: True)
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1, 2)
     zone = Zone(tmp_path / "zone", table)

@@ -249,7 +249,7 @@ def dying(feed: FullCompare, where: str) -> FullCompare:
                 raise Killed
             return found
 
-    return Dying(feed.spark, feed.source, feed.states)
+    return Dying(feed.spark, feed.source, feed.hashes)
 
 
 @pytest.mark.soak  # a refusal leaves the hashes as this does, in two tests above; `test_comparing` kills at all moments
@@ -323,7 +323,7 @@ def test_two_runs_at_once_agree(published: Compared) -> None:
             return found
 
     overtaken: list[Progress] = []
-    publish(Overtaken(slow.spark, slow.source, slow.states), view.store, view.plan)
+    publish(Overtaken(slow.spark, slow.source, slow.hashes), view.store, view.plan)
     assert len(overtaken) == 1
     view.mirror.take()
     assert canonical(view.mirror.rows) == canonical(there)
@@ -348,7 +348,7 @@ def test_a_commit_of_somebody_else_is_seen_and_the_next_run_is_right(published: 
             return super()._compare(*arguments)
 
     with pytest.raises(RowHashesChanged) as moved:
-        publish(Disturbed(feed.spark, feed.source, feed.states), view.store, view.plan)
+        publish(Disturbed(feed.spark, feed.source, feed.hashes), view.store, view.plan)
     assert (moved.value.states, moved.value.table) == (str(view.states), str(view.source))
     assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 1}, True)
 
@@ -430,7 +430,7 @@ def test_columns_that_change_within_a_run_are_told(view: Compared) -> None:
             view.holds((1, 2))
 
     with pytest.raises(ColumnsChanged) as moved:
-        publish(Changed(feed.spark, feed.source, feed.states), view.store, view.plan)
+        publish(Changed(feed.spark, feed.source, feed.hashes), view.store, view.plan)
     assert str(moved.value) == (
         f"The columns of {view.source} changed during the comparison. Nothing was published. Publish again."
     )

@@ -1,4 +1,4 @@
-"""Landing rows into staged files near their target size, in bounded memory, in a plain process."""
+"""Write landing rows to staged files near the target size, in bounded memory."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.publish.files.arrow_types import arrow_schema, told
 from mirrorfeed.publish.files.delimited_text import UnwritableValue
 from mirrorfeed.publish.files.file_formats import Form, ParquetForm, TextForm
-from mirrorfeed.publish.files.staging_job import BadRow, StagedFile, StagingJob, markers_in
+from mirrorfeed.publish.files.staging_job import BadRow, StagedFile, StagingJob, count_markers
 from mirrorfeed.storage.create_once import NewFile
 from mirrorfeed.storage.process_cache import retry_counter
 
 ROW_GROUP_BYTES = 32 * 2**20
 _LEAST_CUT = 2**10
-"""In bytes of memory: batches are not cut into smaller pieces."""
+"""Bytes in memory. Batches are not cut into smaller pieces."""
 _NEARLY_FULL = 0.9
-"""A file ends once it has this share of the target size, for the rest would make a small row group."""
+"""A file ends at this share of the target size, because the rest would be a small row group."""
 
 
 class UnwritableRow(Exception):
-    """Not for people: a publication is refused with its row."""
+    """Internal: the publication is refused with this row."""
 
     def __init__(self, row: BadRow) -> None:
         super().__init__(row)
@@ -35,8 +35,7 @@ class UnwritableRow(Exception):
 
 
 def write_files(job: StagingJob, batches: Iterable[pa.RecordBatch]) -> list[StagedFile]:
-    """Stages these rows, which are in the form of the landing zone, in their order; or `UnwritableRow`. Without rows
-    there is no file."""
+    """Stage landing rows in their order. Without rows there is no file. Raises `UnwritableRow`."""
     files = _Files(job)
     try:
         for batch in batches:
@@ -49,7 +48,7 @@ def write_files(job: StagingJob, batches: Iterable[pa.RecordBatch]) -> list[Stag
 
 
 def write_empty(job: StagingJob) -> StagedFile:
-    """One file with a schema and no rows."""
+    """Stage one file with a schema and no rows."""
     files = _Files(job)
     files.open()
     files.close()
@@ -57,7 +56,7 @@ def write_empty(job: StagingJob) -> StagedFile:
 
 
 class _Files:
-    """One open at a time; batches are cut and gathered into groups that fill it."""
+    """Keeps one file open. Batches are cut and collected into row groups that fill it."""
 
     def __init__(self, job: StagingJob) -> None:
         self._job = job
@@ -65,16 +64,15 @@ class _Files:
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
         self._file: NewFile | None = None
-        self._sink: Counting | None = None
+        self._sink: HashingSink | None = None
         self._form: Form | None = None
         self._marked = job.with_marker
         self._taken, self._shrinks = 0, 1.0
-        """Bytes in memory that went into the open file, and how many of them make one byte of a file."""
+        """Bytes in memory that were written to the open file, and how many of them make one byte of the file."""
         self._rows: dict[str, int] = {}
         self.receipts: list[StagedFile] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Or `UnwritableRow`."""
         batch = batch.cast(self._schema) if batch.num_rows else batch
         while batch.num_rows:
             room = self._room()
@@ -90,7 +88,7 @@ class _Files:
         output, compression = self._job.output, self._job.compression
         self._retries_before = retry_counter().of_thread
         self._file = self._job.open()
-        self._sink = Counting(self._file)
+        self._sink = HashingSink(self._file)
         schema = arrow_schema(self._job.columns, with_marker=self._marked)
         if output.delimited is None:
             self._form = ParquetForm(self._sink, schema, compression)
@@ -99,7 +97,6 @@ class _Files:
         self._taken, self._rows = 0, {}
 
     def close(self) -> None:
-        """Or `UnwritableRow`."""
         self._write_group()
         self._close_file()
 
@@ -109,7 +106,7 @@ class _Files:
             self._sink.close()
 
     def _room(self) -> int:
-        """How many bytes in memory the next group still takes, so that the file comes near its target size."""
+        """Bytes in memory that the next group can still take, so that the file comes near its target size."""
         left = self._job.target_file_size - (self._sink.bytes if self._sink else 0)
         return max(1, min(ROW_GROUP_BYTES, int(left * self._shrinks)) - self._gathered_bytes)
 
@@ -131,7 +128,7 @@ class _Files:
             self._form.write(group)
         except UnwritableValue as error:
             raise UnwritableRow(self._bad_row(group, error)) from error
-        for name, count in self._job.by_marker(markers_in(group)).items():
+        for name, count in self._job.by_marker(count_markers(group)).items():
             self._rows[name] = self._rows.get(name, 0) + count
         self._taken += self._gathered_bytes
         self._shrinks = self._taken / max(1, self._sink.bytes)
@@ -140,7 +137,7 @@ class _Files:
             self._close_file()
 
     def _needs_marker(self, group: pa.Table) -> bool:
-        """Where rows without a marker are upserts, a file of upserts alone leaves it out."""
+        """If rows without a marker are upserts, a file with only upserts has no marker column."""
         if not (self._job.with_marker and self._job.output.upserts_by_default):
             return self._job.with_marker
         return not pc.all(pc.equal(group.column(MARKER), Marker.UPSERT.value)).as_py()
@@ -160,8 +157,8 @@ class _Files:
         self._form = self._sink = self._file = None
 
 
-class Counting:
-    """A sink that counts and hashes what goes through it."""
+class HashingSink:
+    """A sink that counts and hashes the bytes that are written to it."""
 
     closed = False
 

@@ -1,11 +1,16 @@
-"""Spark makes the files: landing rows, finished in SQL, through its own Parquet writer, with no function of ours."""
+"""Write landing rows as Parquet with Spark, and check each file that an engine wrote."""
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, BinaryIO
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
@@ -13,85 +18,93 @@ from pyspark.sql import functions as F
 from mirrorfeed.errors import innermost_cause
 from mirrorfeed.landing.row_markers import Marker, Problem
 from mirrorfeed.landing.schema import MARKER
+from mirrorfeed.publish.errors import StagingFilesLost
+from mirrorfeed.publish.files.arrow_types import arrow_schema
 from mirrorfeed.publish.files.rolling_writer import ROW_GROUP_BYTES
-from mirrorfeed.publish.files.staging_area import StagingArea, StagingFilesLost
-from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, StagingJob, bad_rows
+from mirrorfeed.publish.files.staging_area import StagingArea
+from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, StagingJob, bad_rows, count_markers
 from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.runtime.spark_errors import SOURCE_FAULTS, first_of
 from mirrorfeed.source.identifier import quote
 
-_FORM = {
+_OPTIONS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.parquet.writeLegacyFormat": "true",  # decimals as bytes of a fixed length, whatever their width
+    "spark.sql.parquet.writeLegacyFormat": "true",  # decimals of any width as bytes of a fixed length
     "parquet.block.size": str(ROW_GROUP_BYTES),
-    "parquet.summary.metadata.level": "NONE",  # or there are files besides those with rows
+    "parquet.summary.metadata.level": "NONE",  # no files besides those with rows
     "maxRecordsPerFile": "0",  # no limit
 }
-"""As files that are written here; what an engine makes of these options is looked at, file by file. Spark 4.0 takes the
-first two from the session alone. That one is the user's, and in a new one what was set in it would be missing."""
+"""An engine may ignore these options, so each file is checked. Spark 4.0 reads the first two only from the session,
+which belongs to the user, and a new session would lack the user's settings."""
+_BATCH_ROWS = 2**14
+_SPELLING = ("is_from_converted_type", "force_set_converted_type")
+"""Properties of how a file stores a logical type, not of the type."""
 
 
 @dataclass(frozen=True)
 class SparkFiles:
-    """What stands in the folder of a publication."""
+    """The files of a publication in the staging area."""
 
-    place: StagingArea
+    area: StagingArea
     folder: str
     written: DataFrame
-    """The files as Spark reads them."""
+    """Reads the files."""
     names: Sequence[str]
-    """Of the files that count, in the order in which they are to be applied."""
+    """In the order in which the files are applied."""
     rows: dict[str, int]
-    """By marker, as observed when they were written."""
+    """By marker, as observed during the write."""
     replaced: int = 0
-    """How many rows have a text in which the change feed may have replaced invalid bytes."""
+    """Rows with a text in which the change feed may have replaced invalid bytes."""
     bad: Sequence[BadRow] = ()
-    """Where there are any, the files are worth nothing."""
+    """If there is one, the files are worth nothing."""
+
+    @property
+    def paths(self) -> list[str]:
+        return [f"{self.folder}/{name}" for name in self.names]
 
 
 @contextmanager
-def made(
-    rows: DataFrame, place: StagingArea, job: StagingJob, rows_per_file: int | None = None, part: str = ""
+def write_with_spark(
+    rows: DataFrame, area: StagingArea, job: StagingJob, rows_per_file: int | None = None, part: str = ""
 ) -> Iterator[SparkFiles]:
-    """Writes landing rows, whose last column is their problem, into a folder that is gone afterwards."""
-    folder, seen = place.folder(job) + part, Observation()
-    finished = rows.observe(seen, *_counts(job)).selectExpr(*_optional(rows))
-    text = job.output.delimited is not None
-    options = _FORM | {"compression": "zstd" if text else job.compression}
+    """Write landing rows, whose last column is their problem, to a folder that is deleted afterwards."""
+    folder, seen = area.folder(job) + part, Observation()
+    finished = rows.observe(seen, *_counts(job)).selectExpr(*_nullable_columns(rows))
+    options = _OPTIONS | {"compression": "zstd" if job.output.delimited else job.compression}
     if rows_per_file is not None:
         options["maxRecordsPerFile"] = str(rows_per_file)
-    place.check(folder)
+    area.check(folder)
     try:
         try:
             finished.write.options(**options).parquet(folder)
         except Exception as error:
-            # What the source is to blame for has names of its own, which whoever reads it knows.
-            if first_of(error, SOURCE_FAULTS) or place.root not in str(error):
+            # The reader of the source handles its own faults.
+            if first_of(error, SOURCE_FAULTS) or area.root not in str(error):
                 raise
-            raise place.trouble(rows.sparkSession, folder, error) from error
-        yield _found(rows, finished, place, folder, job, dict(seen.get))
+            raise area.write_error(rows.sparkSession, folder, error) from error
+        yield _written_files(rows, finished, area, folder, job, dict(seen.get))
     except BaseException:
-        place.remove(folder)
+        area.remove(folder)
         raise
-    place.clear(job)
+    area.clear(job)
 
 
-def _found(
-    rows: DataFrame, finished: DataFrame, place: StagingArea, folder: str, job: StagingJob, counts: dict[str, int]
+def _written_files(
+    rows: DataFrame, finished: DataFrame, area: StagingArea, folder: str, job: StagingJob, counts: dict[str, int]
 ) -> SparkFiles:
     if counts.pop("bad"):
         wrong = rows.where(f"{PROBLEM} <> {Problem.REPLACED_TEXT.value}").limit(PROBLEMS_SHOWN)
-        return SparkFiles(place, folder, finished, (), {}, bad=bad_rows(wrong.toArrow(), PROBLEM, job.keys))
+        return SparkFiles(area, folder, finished, (), {}, bad=bad_rows(wrong.toArrow(), PROBLEM, job.keys))
     replaced = counts.pop("replaced")
     try:
-        written = place.read(rows.sparkSession, folder, finished.schema)
-        names = place.in_order(folder, written)
+        written = area.read(rows.sparkSession, folder, finished.schema)
+        names = area.file_names(folder, written)
     except StagingFilesLost:
         raise
     except Exception as error:
-        raise StagingFilesLost(folder, innermost_cause(error)) from error
+        raise StagingFilesLost(place=folder, reason=innermost_cause(error)) from error
     by_marker = {None if name == "rows" else int(name): count for name, count in counts.items() if count}
-    return SparkFiles(place, folder, written, names, job.by_marker(by_marker), replaced)
+    return SparkFiles(area, folder, written, names, job.by_marker(by_marker), replaced)
 
 
 def _counts(job: StagingJob) -> Iterator[SparkColumn]:
@@ -104,11 +117,81 @@ def _counts(job: StagingJob) -> Iterator[SparkColumn]:
         yield F.expr(f"count_if({MARKER} = {marker.value}) AS `{marker.value}`")
 
 
-def _optional(rows: DataFrame) -> Iterator[str]:
-    """All columns but the problem, none of them such that Spark writes it as one that is never NULL: a delete leaves
-    all but the keys empty, so files of one table would differ. What Spark knows of a condition it takes for granted, so
-    this is one that it cannot know."""
+def _nullable_columns(rows: DataFrame) -> Iterator[str]:
+    """All columns except the problem, each nullable in the files.
+
+    A delete leaves all columns except the keys NULL, so files of one table would have different schemas otherwise.
+    Spark simplifies a condition whose result it knows, so the condition is one that it cannot know.
+    """
     for field in rows.schema.fields:
         name = quote(field.name)
         if field.name != PROBLEM:
             yield name if field.nullable else f"CASE WHEN monotonically_increasing_id() >= 0 THEN {name} END AS {name}"
+
+
+@dataclass(frozen=True)
+class FileCheck:
+    file: pq.ParquetFile
+    rows: dict[int | None, int]
+    """By marker, from the footer and the marker column of the file."""
+    differs: str
+    """The difference from other files of the table. Empty if there is none."""
+    needs_rewrite: bool
+
+    def batches(self) -> Any:
+        """Its rows in bounded memory, in the types of the landing zone."""
+        return self.file.iter_batches(batch_size=_BATCH_ROWS)
+
+
+def check_file(file: BinaryIO, job: StagingJob) -> FileCheck:
+    """Compare a file that Spark wrote with the schema of the table. Raises an error of pyarrow if it is damaged."""
+    # In nanoseconds, INT96 times before 1677 and after 2262 would overflow.
+    found = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+    rows = _count_markers(found) if job.with_marker else {None: found.metadata.num_rows}
+    rows = {marker: count for marker, count in rows.items() if count}
+    differs = _difference(found, arrow_schema(job.columns, with_marker=job.with_marker))
+    # If rows without a marker are upserts, a file with only upserts has no marker column.
+    drops_marker = job.with_marker and job.output.upserts_by_default and set(rows) <= {Marker.UPSERT.value}
+    return FileCheck(found, rows, differs, bool(differs) or drops_marker or job.output.delimited is not None)
+
+
+def _count_markers(file: pq.ParquetFile) -> dict[int | None, int]:
+    """Count from statistics where they suffice, else from the column."""
+    metadata, counts = file.metadata, dict[int | None, int]()
+    place = metadata.num_columns - 1
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        known = group.column(place).statistics
+        if known is not None and known.has_min_max and known.min == known.max and known.null_count == 0:
+            found: dict[int | None, int] = {known.min: group.num_rows}
+        else:
+            found = count_markers(file.read_row_group(number, columns=[MARKER]))
+        for marker, count in found.items():
+            counts[marker] = counts.get(marker, 0) + count
+    return counts
+
+
+def _difference(file: pq.ParquetFile, wanted: pa.Schema) -> str:
+    sample = io.BytesIO()
+    pq.ParquetWriter(sample, wanted).close()
+    found, expected = _columns(file), _columns(pq.ParquetFile(sample))
+    if [name for name, _ in found] != [name for name, _ in expected]:
+        return "the columns"
+    pairs = zip(found, expected, strict=True)
+    return next((f"column {name!r} as {has}" for (name, has), (_, should) in pairs if has != should), "")
+
+
+def _columns(file: pq.ParquetFile) -> Sequence[tuple[str, str]]:
+    """The name and the Parquet type of each column."""
+    found = []
+    for place in range(len(file.schema)):
+        column = file.schema.column(place)
+        rule = "OPTIONAL" if column.max_definition_level == 1 else "REQUIRED"
+        length = f"({column.length})" if column.length else ""
+        logical = json.loads(column.logical_type.to_json())
+        meant = {name: value for name, value in logical.items() if name not in _SPELLING}
+        named = meant.pop("Type")
+        facts = ", ".join(f"{name} {value}" for name, value in meant.items())
+        form = "" if named == "None" else f" {named}" + (f" ({facts})" if facts else "")
+        found.append((column.path, f"{rule} {column.physical_type}{length}{form}"))
+    return tuple(found)

@@ -1,14 +1,15 @@
-"""Which way the files of a publication are made, and that they stand in the landing zone under staged names."""
+"""Stage the files of a publication: choose between a small batch (Arrow) and Spark's writer, and check the rows."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -17,159 +18,220 @@ from pyspark.sql import DataFrame
 from mirrorfeed.errors import first_line
 from mirrorfeed.landing.row_markers import Marker, Problem
 from mirrorfeed.landing.schema import MARKER
-from mirrorfeed.publish.files import duplicate_keys, small_batch
+from mirrorfeed.publish.errors import StagingFilesLost, StagingPathRequired
 from mirrorfeed.publish.files.arrow_types import told
-from mirrorfeed.publish.files.executor_upload import send_by_executors
 from mirrorfeed.publish.files.rolling_writer import UnwritableRow, write_files
-from mirrorfeed.publish.files.spark_writer import SparkFiles, made
-from mirrorfeed.publish.files.staging_area import StagingArea, StagingFilesLost, StagingPathRequired
-from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, StagedFile, StagingJob, bad_rows
-from mirrorfeed.publish.files.upload import send
+from mirrorfeed.publish.files.spark_writer import SparkFiles, write_with_spark
+from mirrorfeed.publish.files.staging_area import StagingArea
+from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, Staged, StagedFile, StagingJob, bad_rows
+from mirrorfeed.publish.files.upload import upload_files, upload_from_executors
 from mirrorfeed.publish.translate import landing_rows
+from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.source.identifier import quote
 
-_WHOLE = ("byte", "short", "integer", "long")
-Staged = tuple[Sequence[StagedFile], Sequence[BadRow]]
-"""Files in the order in which they are to be applied; or, with bad rows, nothing that counts."""
+SMALL_BATCH_ROWS = 20_000
+"""Up to this many rows come to the driver. CPU seconds of a whole publication, as Arrow and with Spark's writer
+(`tests.bench.bound`, two cores, rows of about 60 bytes): 1.6 and 2.1 for 5,000 rows, 1.5 and 1.7 for 20,000, 1.4 and
+1.5 for 50,000, 1.9 and 1.6 for 100,000. More rows would need more memory of the driver for little gain."""
+MAX_DRIVER_KEYS = 2**23
+"""Keys whose 64-bit numbers (64 MiB) are compared on the driver. Spark compares more keys than that."""
+_WIDE_ROW_BYTES = 4096
+"""A row with longer texts is not collected, and neither are the other rows: together they may be large."""
+_IS_WIDE = "_commit_timestamp"
+"""A reserved name of the change feed, so that no column of a table has it."""
+_SAMPLE_ROWS = 5_000
+_RESULT_LIMIT = "spark.driver.maxResultSize"
+"""The setting that Spark names if a result is too large. This failure has no error condition."""
+_INTEGERS = ("byte", "short", "integer", "long")
+_TIME_STEP = 1.1
+"""Seconds. The times of a storage have a precision of one second or better."""
+_MAX_LOOKED_UP = 1_000
+"""Keys that are looked up. With more keys, all rows are."""
 LookUp = Callable[[pa.Table], list[BadRow]]
-"""Gives rows of the source whose texts are not valid UTF-8, among those with these keys; of a table without columns,
-among all."""
-StillThere = Callable[["pa.Table | DataFrame"], DataFrame | None]
-"""Gives the rows that the source has, at the end of the range, for some of these keys; None if it has none."""
-_SECOND = 1.1
-_LOOKED_UP = 1_000
-"""How many keys are looked up by themselves. With more, all rows are."""
+"""Finds source rows with these keys whose texts are not valid UTF-8. A table without columns stands for all keys."""
+ExistingRows = Callable[["pa.Table | DataFrame"], DataFrame | None]
+"""Returns the rows with these keys that the source has at the end of the range. None if it has none."""
 
 
 def stage(
     rows: DataFrame,
     job: StagingJob,
-    place: StagingArea | None,
-    sender: Literal["driver", "executors"] = "driver",
+    area: StagingArea | None,
+    upload_from: Literal["driver", "executors"] = "driver",
     *,
     expect_few: bool = True,
     rows_per_file: Callable[[], int | None] = lambda: None,
     unique_keys: Sequence[str] = (),
     look_up: LookUp | None = None,
-    still_there: StillThere | None = None,
+    existing_rows: ExistingRows | None = None,
 ) -> Staged:
-    """`expect_few` is a hint: if the rows turn out to be many, Spark computes them a second time. `rows_per_file` is
-    called only for many rows. Rows that share one of the `unique_keys` are bad, and so are texts that are not valid
-    UTF-8. `look_up` is for rows of a change feed, which may have replaced such bytes. What `still_there` gives for the
-    deleted keys follows in files of its own."""
+    """Stage landing rows as files.
+
+    `expect_few` is a hint: if there are many rows after all, Spark computes them a second time. `rows_per_file` is
+    called only for many rows. Rows that share one of the `unique_keys` are bad rows. `look_up` is for rows of a change
+    feed, which may have replaced invalid UTF-8. The result of `existing_rows` for the deleted keys is staged after the
+    other rows, in files of its own.
+    """
     with ExitStack() as folders:
 
-        def ready(rows: DataFrame, *, corrects: bool = False) -> Ready:
-            rows = landing_rows.check_text(rows, job.columns, from_feed=look_up is not None and not corrects)
-            if (expect_few or place is None or corrects) and (found := small_batch.taken(rows)) is not None:
-                if place is not None:
-                    folders.callback(place.clear, job, may_ask=False)
-                return _few(found, job, unique_keys, None if corrects else look_up)
-            if place is None:
-                raise StagingPathRequired(job.table)
-            files = folders.enter_context(made(rows, place, job, rows_per_file(), part="-2" if corrects else ""))
-            return _many(rows, files, job, unique_keys, sender, None if corrects else look_up)
+        def prepare(rows: DataFrame, *, corrects: bool = False) -> _Part:
+            look = None if corrects else look_up
+            rows = landing_rows.check_text(rows, job.columns, from_feed=look is not None)
+            if (expect_few or area is None or corrects) and (found := collect_small_batch(rows)) is not None:
+                if area is not None:
+                    folders.callback(area.clear, job, may_ask=False)
+                return _small_part(found, job, unique_keys, look)
+            if area is None:
+                raise StagingPathRequired(table=job.table)
+            files = folders.enter_context(
+                write_with_spark(rows, area, job, rows_per_file(), part="-2" if corrects else "")
+            )
+            return _spark_part(rows, files, job, unique_keys, upload_from, look)
 
-        parts = [ready(rows)]
-        if still_there and not parts[0].bad and (deleted := parts[0].deleted()) is not None:
-            corrections = still_there(deleted)
+        parts = [prepare(rows)]
+        if existing_rows and not parts[0].bad and (deleted := parts[0].deleted()) is not None:
+            corrections = existing_rows(deleted)
             if corrections is not None:
-                parts.append(ready(corrections, corrects=True))
+                parts.append(prepare(corrections, corrects=True))
         if bad := parts[-1].bad:
-            return (), bad
+            return Staged((), bad)
         try:
-            receipts = list(parts[0].send())
+            files = list(parts[0].write())
             for part in parts[1:]:
-                receipts += _later(part.send, job)
+                if job.output.by_time:
+                    time.sleep(_TIME_STEP)
+                files += [replace(file, corrects=True) for file in part.write()]
         except UnwritableRow as error:
-            return (), [error.row]
-        return receipts, ()
+            return Staged((), [error.row])
+        return Staged(files)
 
 
-def _later(send: Callable[[], Sequence[StagedFile]], job: StagingJob) -> list[StagedFile]:
-    """Storage times have a precision of a second at worst."""
-    if job.output.by_time:
-        time.sleep(_SECOND)
-    return [replace(receipt, corrects=True) for receipt in send()]
+def stage_small_batch(rows: pa.Table, job: StagingJob, unique_keys: Sequence[str] = ()) -> Staged:
+    """Stage landing rows that are in memory, in their order. Their last column is the problem of each row."""
+    part = _small_part(rows, job, unique_keys)
+    if part.bad:
+        return Staged((), part.bad)
+    try:
+        return Staged(part.write())
+    except UnwritableRow as error:
+        return Staged((), [error.row])
+
+
+def collect_small_batch(rows: DataFrame) -> pa.Table | None:
+    """Return the rows, or None if they are more than `SMALL_BATCH_ROWS` or too large.
+
+    Ordered rows keep their order, because Spark then takes the first ones, sorted.
+    """
+    texts = [field.name for field in rows.schema.fields if field.dataType.typeName() in ("string", "binary")]
+    narrow = rows.selectExpr(*_without_wide_texts(rows.columns, texts)) if texts else rows
+    try:
+        found = narrow.limit(SMALL_BATCH_ROWS + 1).toArrow()
+    except Exception as error:
+        if _RESULT_LIMIT in str(error):
+            return None
+        raise
+    if found.num_rows > SMALL_BATCH_ROWS:
+        return None
+    if texts:
+        if pc.any(found.column(_IS_WIDE)).as_py():
+            return None
+        found = found.drop_columns([_IS_WIDE])
+    return found
+
+
+def bytes_per_row(rows: DataFrame, compression: str) -> float | None:
+    """Estimate the size of a row in a file from a sample. None if there is no row, or if rows are large."""
+    found = collect_small_batch(rows.limit(_SAMPLE_ROWS))
+    if not found:
+        return None
+    file = pa.BufferOutputStream()
+    pq.write_table(found, file, compression=compression)
+    return float(file.tell() / found.num_rows)
+
+
+def has_duplicates(numbers: pa.ChunkedArray) -> bool:
+    """Whether a 64-bit number occurs more than once.
+
+    Sorts them, because a hash table would need about 100 bytes per number.
+    """
+    if not len(numbers):
+        return False
+    together = np.concatenate([chunk.to_numpy(zero_copy_only=True) for chunk in numbers.chunks])
+    together.sort()
+    return bool((together[1:] == together[:-1]).any())
+
+
+def _without_wide_texts(columns: Sequence[str], texts: Sequence[str]) -> Iterator[str]:
+    # An observation of the sizes would take a noticeable part of the time of a small publication.
+    sizes = (f"coalesce(octet_length({quote(name)}), 0)" for name in texts)
+    is_wide = f"{' + '.join(sizes)} > {_WIDE_ROW_BYTES}"
+    for name in columns:
+        yield f"IF({is_wide}, NULL, {quote(name)}) AS {quote(name)}" if name in texts else quote(name)
+    yield f"{is_wide} AS {_IS_WIDE}"
 
 
 @dataclass(frozen=True)
-class Ready:
-    """Landing rows that can be sent as files."""
+class _Part:
+    """Checked landing rows that can be written as files."""
 
     bad: Sequence[BadRow]
     deleted: Callable[[], pa.Table | DataFrame | None]
-    """The keys that may be absent once the rows are applied; None if there are none."""
-    send: Callable[[], Sequence[StagedFile]]
+    """The keys that may be absent once the rows are applied. None if there are none."""
+    write: Callable[[], Sequence[StagedFile]]
     """Raises `UnwritableRow`."""
 
 
-def _many(
+def _spark_part(
     rows: DataFrame,
     files: SparkFiles,
     job: StagingJob,
     unique_keys: Sequence[str],
-    sender: Literal["driver", "executors"],
+    upload_from: Literal["driver", "executors"],
     look_up: LookUp | None,
-) -> Ready:
-    bad = files.bad or _shared_in(files, job, unique_keys)
+) -> _Part:
+    keys = [quote(name) for name in job.keys]
+    bad = files.bad or _duplicates_in_files(files, job, unique_keys)
     if not bad and look_up and files.replaced:
-        bad = look_up(_replaced_in(rows, job))
+        replaced = rows.where(f"{PROBLEM} = {Problem.REPLACED_TEXT.value}").select(*keys).limit(_MAX_LOOKED_UP + 1)
+        bad = look_up(_if_few(replaced.toArrow()) if keys else pa.table({}))
 
     def deleted() -> DataFrame | None:
-        # Of every change to a key, the last one may be another: then its row is sent once more than needed.
+        # With `changes: full`, a later row may restore a deleted key. Then its row is published once more than needed.
         if not files.rows.get(Marker.DELETE.name.lower()):
             return None
-        return files.written.where(f"{MARKER} = {Marker.DELETE.value}").select(*map(quote, job.keys)).distinct()
+        return files.written.where(f"{MARKER} = {Marker.DELETE.value}").select(*keys).distinct()
 
-    return Ready(bad, deleted, partial(send if sender == "driver" else send_by_executors, job, files))
+    return _Part(bad, deleted, partial(upload_files if upload_from == "driver" else upload_from_executors, job, files))
 
 
-def _replaced_in(rows: DataFrame, job: StagingJob) -> pa.Table:
-    """The keys to look up."""
-    replaced = rows.where(f"{landing_rows.PROBLEM} = {Problem.REPLACED_TEXT.value}")
-    return _if_few(replaced.select(*map(quote, job.keys)).limit(_LOOKED_UP + 1).toArrow()) if job.keys else pa.table({})
+def _small_part(
+    found: pa.Table, job: StagingJob, unique_keys: Sequence[str] = (), look_up: LookUp | None = None
+) -> _Part:
+    bad = bad_rows(found, PROBLEM, job.keys) or _duplicates_in_rows(found, unique_keys)
+    if not bad and look_up:
+        replaced = found.filter(pc.equal(found.column(PROBLEM), Problem.REPLACED_TEXT.value))
+        if replaced.num_rows:
+            bad = look_up(_if_few(replaced.select(job.keys)))
+    rows = found.drop_columns([PROBLEM])
+    return _Part(bad, partial(_deleted_keys, found, job), lambda: write_files(job, rows.to_batches()))
 
 
 def _if_few(keys: pa.Table) -> pa.Table:
-    return keys if keys.num_rows <= _LOOKED_UP else pa.table({})
+    return keys if keys.num_rows <= _MAX_LOOKED_UP else pa.table({})
 
 
-def stage_few(found: pa.Table, job: StagingJob, unique_keys: Sequence[str] = ()) -> Staged:
-    """Landing rows, whose last column is their problem, in their order."""
-    ready = _few(found, job, unique_keys)
-    if ready.bad:
-        return (), ready.bad
-    try:
-        return ready.send(), ()
-    except UnwritableRow as error:
-        return (), [error.row]
-
-
-def _few(found: pa.Table, job: StagingJob, unique_keys: Sequence[str] = (), look_up: LookUp | None = None) -> Ready:
-    bad = bad_rows(found, landing_rows.PROBLEM, job.keys) or _shared(found, unique_keys)
-    if not bad and look_up:
-        replaced = found.filter(pc.equal(found.column(landing_rows.PROBLEM), Problem.REPLACED_TEXT.value))
-        if replaced.num_rows:
-            bad = look_up(_if_few(replaced.select(job.keys)))
-    rows = found.drop_columns([landing_rows.PROBLEM])
-    return Ready(bad, partial(_deleted, found, job), lambda: write_files(job, rows.to_batches()))
-
-
-def _deleted(found: pa.Table, job: StagingJob) -> pa.Table | None:
+def _deleted_keys(found: pa.Table, job: StagingJob) -> pa.Table | None:
     """The keys whose last row is a delete."""
     if MARKER not in found.column_names:
         return None
     places, at = [str(at) for at in range(len(job.keys))], pa.array(range(found.num_rows), pa.int64())
     keys = pa.table([*(found.column(name) for name in job.keys), at], [*places, "at"])
-    last = keys.group_by(places).aggregate([("at", "max")]).column("at_max")
-    rows = found.take(last)
+    rows = found.take(keys.group_by(places).aggregate([("at", "max")]).column("at_max"))
     rows = rows.filter(pc.equal(rows.column(MARKER), Marker.DELETE.value))
     return rows.select(job.keys) if rows.num_rows else None
 
 
-def _shared(found: pa.Table, keys: Sequence[str]) -> list[BadRow]:
-    """The first keys that stand in more than one row."""
+def _duplicates_in_rows(found: pa.Table, keys: Sequence[str]) -> list[BadRow]:
     if not keys:
         return []
     places = [str(at) for at in range(len(keys))]
@@ -178,32 +240,28 @@ def _shared(found: pa.Table, keys: Sequence[str]) -> list[BadRow]:
     return [BadRow(Problem.DUPLICATE_KEY, told(shared, at)) for at in range(shared.num_rows)]
 
 
-def _shared_in(files: SparkFiles, job: StagingJob, keys: Sequence[str]) -> list[BadRow]:
-    """The same of files that were just written, by numbers for the keys where these are not too many."""
+def _duplicates_in_files(files: SparkFiles, job: StagingJob, keys: Sequence[str]) -> list[BadRow]:
     if not (keys and files.names):
         return []
-    if sum(files.rows.values()) <= duplicate_keys.MOST:
-        numbers = _whole_numbers(files, job, keys)
+    if sum(files.rows.values()) <= MAX_DRIVER_KEYS:
+        numbers = _integer_keys(files, job, keys)
         if numbers is None:
             numbers = landing_rows.key_hashes(files.written, keys).toArrow().column(0)
-        if not duplicate_keys.repeat(numbers):
+        if not has_duplicates(numbers):
             return []
-    found = landing_rows.key_problems(files.written, keys, PROBLEMS_SHOWN).toArrow()
-    return bad_rows(found, landing_rows.PROBLEM, keys)
+    return bad_rows(landing_rows.key_problems(files.written, keys, PROBLEMS_SHOWN).toArrow(), PROBLEM, keys)
 
 
-def _whole_numbers(files: SparkFiles, job: StagingJob, keys: Sequence[str]) -> pa.ChunkedArray | None:
-    """The keys themselves where that is what they are, and the files are at hand: to read a column takes a tenth of
-    what a query does."""
-    if [column.type in _WHOLE for column in job.columns if column.name in keys] != [True] or not files.place.sees():
+def _integer_keys(files: SparkFiles, job: StagingJob, keys: Sequence[str]) -> pa.ChunkedArray | None:
+    """Read a single integer key from the files, which takes a tenth of the time of a query. None if there is none."""
+    if [column.type in _INTEGERS for column in job.columns if column.name in keys] != [True] or not files.area.sees():
         return None
     found: list[pa.Array] = []
-    for name in files.names:
-        path = f"{files.folder}/{name}"
-        with files.place.open(path) as file:
+    for path in files.paths:
+        with files.area.open(path) as file:
             try:
                 found += pq.ParquetFile(file).read([keys[0]]).column(keys[0]).cast(pa.int64()).chunks
             except (pa.ArrowException, OSError, KeyError) as error:
-                raise StagingFilesLost(path, first_line(str(error))) from error
+                raise StagingFilesLost(place=path, reason=first_line(str(error))) from error
     numbers = pa.chunked_array(found, pa.int64())
     return None if numbers.null_count else numbers

@@ -1,10 +1,11 @@
-"""What files are made of and for, and what is told of each that was sent."""
+"""Where and how the files of one publication are staged, and what is known of each staged file."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,31 +22,41 @@ PROBLEMS_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """One staged file, and what is in it."""
-
     staged: str
     rows: dict[str, int]
     bytes: int
     sha256: str
     retries: int = 0
-    """How often calls to the store were repeated for it."""
+    """Number of repeated calls to the store."""
     corrects: bool = False
-    """Whether its rows replace some of the files before it."""
+    """Whether its rows replace rows of earlier files."""
     differed: str = ""
-    """What Spark had written otherwise than files of this table are, so that it was made anew."""
+    """How the file from Spark differed from other files of the table. Empty if it was not rewritten."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that cannot be published, by its key."""
+    """A row that cannot be published, with its key."""
 
     problem: Problem
     key: str
 
 
+class Staged(NamedTuple):
+    """What was staged for one publication."""
+
+    files: Sequence[StagedFile]
+    """In the order in which they are applied. If there are bad rows, none of them counts."""
+    bad: Sequence[BadRow] = ()
+    rows_read: int | None = None
+    """Rows of the source, if all of them were read."""
+    look_up_seconds: float = 0.0
+    """Time for looking up deleted keys in the source."""
+
+
 @dataclass(frozen=True, slots=True)
 class StagingJob:
-    """Where and how files are written; may travel to executors by pickling."""
+    """Executors may receive it by pickling."""
 
     store: Sink
     folder: str
@@ -60,8 +71,7 @@ class StagingJob:
     output: Output = AS_PARQUET
 
     def new_path(self) -> str:
-        """A staged name that nobody has used: neither a task that is tried again nor a creation that takes effect late
-        meets a file of another try."""
+        """Return a new staged name. A repeated task or a late creation never reuses a name."""
         suffix = self.output.suffix(self.compression)
         return f"{self.folder}/{staged_name(self.record_number, self.batch, uuid.uuid4().hex, suffix)}"
 
@@ -74,26 +84,23 @@ class StagingJob:
 
     @property
     def table(self) -> str:
-        """The address of its folder in the landing zone."""
-        folder, _, _ = self.folder.rsplit("/", 2)  # what is above its log
-        return self.store.address(folder)
+        """The address of the table's folder in the landing zone."""
+        return self.store.address(self.folder.rsplit("/", 2)[0])
 
     def by_marker(self, counts: dict[int | None, int]) -> dict[str, int]:
-        """How many rows of each kind, by the numbers of their markers; None stands for rows without one."""
+        """Translate row counts per marker number to marker names. None stands for rows without a marker."""
         without = "upsert" if self.with_marker and self.output.upserts_by_default else "insert"
         return {without if marker is None else Marker(marker).name.lower(): count for marker, count in counts.items()}
 
 
-def markers_in(rows: pa.Table | pa.RecordBatch) -> dict[int | None, int]:
-    """How often each marker stands in rows."""
+def count_markers(rows: pa.Table | pa.RecordBatch) -> dict[int | None, int]:
     if MARKER not in rows.schema.names:
         return {None: rows.num_rows}
     return {entry["values"]: entry["counts"] for entry in pc.value_counts(rows.column(MARKER)).to_pylist()}
 
 
 def bad_rows(rows: pa.RecordBatch | pa.Table, problem: str, keys: Sequence[str]) -> list[BadRow]:
-    """The first rows that cannot be published. Of a text that is not valid the column is named as well, if the rows
-    have it."""
+    """Return the first rows that cannot be published. `problem` is the column with the problem of each row."""
     found = rows.column(problem)
     if found.null_count == len(found):
         return []

@@ -1,114 +1,162 @@
-"""The driver looks at each file that Spark made and sends it whole, hashing it as it passes: several at a time, in
-bounded memory. A file that is not as it is to be is made anew on its way."""
+"""Upload Spark's files to the landing zone under staged names, from the driver or from executors.
+
+A file is hashed while it is uploaded. A file that differs from other files of the table is rewritten on the way.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
+from pyspark import cloudpickle
 
+import mirrorfeed
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.errors import first_line
-from mirrorfeed.publish.files.rolling_writer import Counting, write_files
-from mirrorfeed.publish.files.schema_check import FileCheck, look
-from mirrorfeed.publish.files.spark_writer import SparkFiles
-from mirrorfeed.publish.files.staging_area import IN_ZONE, StagingArea, StagingFilesLost
-from mirrorfeed.publish.files.staging_job import StagedFile, StagingJob
+from mirrorfeed.errors import MirrorfeedError, Transient, first_line
+from mirrorfeed.landing.row_markers import Problem
+from mirrorfeed.publish.errors import ExecutorUploadFailed, ExecutorUploadImpossible, StagingFilesLost
+from mirrorfeed.publish.files.rolling_writer import HashingSink, UnwritableRow, write_files
+from mirrorfeed.publish.files.spark_writer import FileCheck, SparkFiles, check_file
+from mirrorfeed.publish.files.staging_area import IN_ZONE, StagingArea
+from mirrorfeed.publish.files.staging_job import BadRow, StagedFile, StagingJob
 from mirrorfeed.storage import NotThere, Store, StoreUnavailable
 from mirrorfeed.storage.process_cache import per_process, retry_counter
 
-_AT_ONCE = 4
-"""Files that a process sends at a time, whatever the number of tables; each has two parts of 8 MiB in memory."""
+_PARALLEL_FILES = 4
+"""Uploads of the process at a time, for any number of tables. Each has two parts of 8 MiB in memory."""
 _CHUNK = 2**20
-_TRIES = 2
-"""How often a file is begun under another name, where the landing zone did not take it."""
+_ATTEMPTS = 2
+"""Names under which a file is uploaded before the upload fails."""
+_Batches = Iterator[pa.RecordBatch]
+_RESULT = pa.schema([("result", pa.string())])
 
 
-def send(job: StagingJob, made: SparkFiles) -> list[StagedFile]:
-    """The receipts of all files, in their order; or `UnwritableRow`, for text."""
-    # One pool for the process: what a thread once took of memory it keeps for its next file.
-    pool = per_process("sending", lambda: ThreadPoolExecutor(_AT_ONCE))
-    sent = [pool.submit(send_one, job, made.place, f"{made.folder}/{name}") for name in made.names]
+def upload_files(job: StagingJob, files: SparkFiles) -> list[StagedFile]:
+    """Upload from the driver. Raises `UnwritableRow` for delimited text."""
+    # One pool for the process, because a thread keeps its memory for its next file.
+    pool = per_process("uploads", lambda: ThreadPoolExecutor(_PARALLEL_FILES))
+    uploads = [pool.submit(upload_file, job, files.area, path) for path in files.paths]
     try:
-        receipts = [receipt for file in sent for receipt in file.result()]
+        staged = [each for upload in uploads for each in upload.result()]
     finally:
-        wait([file for file in sent if not file.cancel()])
-    check(made, receipts)
-    return receipts
+        wait([upload for upload in uploads if not upload.cancel()])
+    _check_counts(files, staged)
+    return staged
 
 
-def check(made: SparkFiles, receipts: Sequence[StagedFile]) -> None:
-    """That what was sent is what was written."""
-    found: dict[str, int] = {}
-    for receipt in receipts:
-        for marker, count in receipt.rows.items():
-            found[marker] = found.get(marker, 0) + count
-    if found != made.rows:
-        raise StagingFilesLost(made.folder, f"{_rows(found)} are there of {_rows(made.rows)}")
+def upload_from_executors(job: StagingJob, files: SparkFiles) -> list[StagedFile]:
+    """Upload with one task per file, for initial loads that are too large for the driver."""
+    if not files.names:
+        return []
+    numbers = files.written.sparkSession.range(len(files.names), numPartitions=len(files.names))
+    # By value, because executors may not have this package, for example if a notebook imports the bundle's files.
+    cloudpickle.register_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]
+    results = numbers.mapInArrow(upload_task(job, files.area, files.paths), "result string").toArrow()
+    found: dict[int, list[StagedFile]] = {}
+    for each in map(json.loads, results.column("result").to_pylist()):
+        if "error" in each:
+            kind = ExecutorUploadFailed if each["transient"] else ExecutorUploadImpossible
+            raise kind(address=job.store.address(job.folder), reason=each["error"])
+        if "bad" in each:
+            problem, key = each["bad"]
+            raise UnwritableRow(BadRow(Problem(problem), key))
+        found[each["number"]] = [StagedFile(**file) for file in each["files"]]
+    staged = [file for _, some in sorted(found.items()) for file in some]
+    retry_counter().add(sum(file.retries for file in staged))
+    _check_counts(files, staged)
+    return staged
 
 
-def _rows(by_marker: dict[str, int]) -> str:
-    return counted(sum(by_marker.values()), "row")
+def upload_task(job: StagingJob, area: StagingArea, paths: list[str]) -> Callable[[_Batches], _Batches]:
+    """Return a function for `mapInArrow` over numbers of paths.
 
+    It returns errors as rows, because Spark reports only a text if a task fails.
+    """
 
-def send_one(job: StagingJob, place: StagingArea, path: str) -> list[StagedFile]:
-    """None for a file without rows, several where text of it is larger than a file should be."""
-    with place.open(path) as file:
+    def upload(number: int) -> dict[str, object]:
         try:
-            found = look(file, job)
-        except Exception as error:  # pyarrow's own, or the file system's
-            raise StagingFilesLost(path, first_line(str(error))) from error
+            return {"number": number, "files": [asdict(each) for each in upload_file(job, area, paths[number])]}
+        except UnwritableRow as error:
+            return {"bad": [int(error.row.problem), error.row.key]}
+        except MirrorfeedError as error:
+            return {"error": str(error), "transient": isinstance(error, Transient)}
+        except Exception as error:
+            return {"error": f"{type(error).__name__}: {first_line(str(error))}.", "transient": False}
+
+    def task(batches: _Batches) -> _Batches:
+        for batch in batches:
+            rows = [{"result": json.dumps(upload(number))} for number in batch.column(0).to_pylist()]
+            yield pa.RecordBatch.from_pylist(rows, _RESULT)
+
+    return task
+
+
+def upload_file(job: StagingJob, area: StagingArea, path: str) -> list[StagedFile]:
+    """Return no file if it has no rows, and several if its text is larger than the target size."""
+    with area.open(path) as file:
+        try:
+            found = check_file(file, job)
+        except Exception as error:  # from pyarrow or the file system
+            raise StagingFilesLost(place=path, reason=first_line(str(error))) from error
         if not found.rows:
             return []
-        if found.anew:
-            return _anew(job, path, found)
-        if place.in_zone:
-            return [_renamed(job, path, found, file)]
-        return [_streamed(job, found, file)]
+        if found.needs_rewrite:
+            return [replace(each, differed=found.differs) for each in write_files(job, _batches(path, found))]
+        if area.in_zone:
+            return [_move(job, path, found, file)]
+        return [_copy(job, found, file)]
 
 
-def _streamed(job: StagingJob, found: FileCheck, file: BinaryIO) -> StagedFile:
-    repeated = retry_counter().of_thread
-    for left in reversed(range(_TRIES)):
+def _copy(job: StagingJob, found: FileCheck, file: BinaryIO) -> StagedFile:
+    before = retry_counter().of_thread
+    for left in reversed(range(_ATTEMPTS)):
         file.seek(0)
         try:
-            with job.open() as sink:
-                sent = Counting(sink)
+            with job.open() as new:
+                sink = HashingSink(new)
                 while chunk := file.read(_CHUNK):
-                    sent.write(chunk)
-            digest, again = sent.hash.hexdigest(), retry_counter().of_thread - repeated
-            return StagedFile(sink.name, job.by_marker(found.rows), sent.bytes, digest, again)
+                    sink.write(chunk)
+            rows = job.by_marker(found.rows)
+            return StagedFile(new.name, rows, sink.bytes, sink.hash.hexdigest(), retry_counter().of_thread - before)
         except StoreUnavailable:
             if not left:
                 raise
     raise AssertionError("unreachable")
 
 
-def _renamed(job: StagingJob, path: str, found: FileCheck, file: BinaryIO) -> StagedFile:
-    """Not tried again: where the answer is lost, so is the file, or its name is taken."""
+def _move(job: StagingJob, path: str, found: FileCheck, file: BinaryIO) -> StagedFile:
+    """Rename a file within the landing zone. Not repeated: if the response is lost, the file may have moved."""
     file.seek(0)
     digest = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
     os.fsync(file.fileno())  # Spark does not
     staged = job.new_path()
-    below = f"{IN_ZONE}/{path.rsplit(f'/{IN_ZONE}/', 1)[1]}"
     try:
-        cast(Store, job.store).rename(below, staged)
+        cast(Store, job.store).rename(f"{IN_ZONE}/{path.rsplit(f'/{IN_ZONE}/', 1)[1]}", staged)
     except NotThere as error:
-        raise StagingFilesLost(path, "it was removed, perhaps by another publisher of the table") from error
+        reason = "it was deleted, possibly by another publisher of the table"
+        raise StagingFilesLost(place=path, reason=reason) from error
     return StagedFile(staged.rpartition("/")[2], job.by_marker(found.rows), file.tell(), digest)
 
 
-def _anew(job: StagingJob, path: str, found: FileCheck) -> list[StagedFile]:
-    return [replace(receipt, differed=found.differs) for receipt in write_files(job, _readable(path, found))]
-
-
-def _readable(path: str, found: FileCheck) -> Iterator[pa.RecordBatch]:
+def _batches(path: str, found: FileCheck) -> Iterator[pa.RecordBatch]:
     try:
         yield from found.batches()
     except (pa.ArrowException, OSError) as error:
-        raise StagingFilesLost(path, first_line(str(error))) from error
+        raise StagingFilesLost(place=path, reason=first_line(str(error))) from error
+
+
+def _check_counts(files: SparkFiles, staged: Sequence[StagedFile]) -> None:
+    """Raise if the uploaded rows are not the written ones."""
+    found: dict[str, int] = {}
+    for each in staged:
+        for marker, count in each.rows.items():
+            found[marker] = found.get(marker, 0) + count
+    if found != files.rows:
+        was, is_ = counted(sum(files.rows.values()), "row"), counted(sum(found.values()), "row")
+        raise StagingFilesLost(place=files.folder, reason=f"{is_} of {was} are left")

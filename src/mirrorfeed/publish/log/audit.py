@@ -1,4 +1,4 @@
-"""Whether the files of a table's newest publication are those that its record names. Changes nothing."""
+"""Compare the files of a table's newest publication with its record. Changes nothing."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _BLOCK = 2**20
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """Where a file of a record may stand, and what stands there."""
+    """An address at which a file of a record may be, and what is there."""
 
     address: str
     found: str | None
-    """In words; None if nothing is there."""
+    """The state in words. None if nothing is there."""
     is_the_file: bool = False
     consumed: bool = False
-    """Whether nothing is there because Fabric has consumed the file; of final names only."""
+    """Whether nothing is there because Fabric consumed the file. Only for final names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,13 @@ class LogAudit:
     log: str
     """The address of the log's folder."""
     records: tuple[Record, ...]
-    """Those that are kept, the newest first."""
+    """The stored records, in descending order."""
     follows_on: bool
-    """Whether the newest follows the one before it."""
+    """Whether the record before the newest exists."""
     places: tuple[FileState, ...]
-    """Of each file of the newest record, its staged name and its final one."""
+    """The staged and the final address of each file of the newest record."""
     lost: MirrorfeedError | None = None
-    """Published files that are gone, and that Fabric is not known to have consumed."""
+    """Published files that are gone and that Fabric is not known to have consumed."""
 
     @property
     def fault(self) -> MirrorfeedError | str | None:
@@ -124,7 +124,7 @@ def published(record: Record) -> str:
 
 
 def audit_log(store: Store, folder: str) -> LogAudit | None:
-    """Reads each file of the newest publication that is there; None of a folder without a log."""
+    """Read all files of the newest publication. None if the folder has no log."""
     log = TableLog(store, folder)
     view = log.read_view()
     if view is None:

@@ -1,42 +1,48 @@
-"""`_metadata.json` of a table's folder: written before its first data file, and never changed but to add keys."""
+"""Write `_metadata.json` of a table, before its first data file, and `_partnerEvents.json` of the landing zone."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
+from mirrorfeed.config import Config
+from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing import metadata_files
 from mirrorfeed.landing.names import METADATA
+from mirrorfeed.landing.partner_events import PARTNER_EVENTS, ForeignPartnerEvents, says, spell
 from mirrorfeed.publish.errors import ConcurrentChanges
 from mirrorfeed.publish.log.table_log import try_write
-from mirrorfeed.storage import NotThere, Store, StoreUnavailable
+from mirrorfeed.storage import AlreadyThere, NotThere, Store, StoreUnavailable
 
-_LOOKS = 20
+_ATTEMPTS = 20
 
 
 def ensure(store: Store, folder: str, wanted: Mapping[str, Any], *, first: bool = False) -> None:
-    """Writes it, or adds keys to one that has none. At first it is likely not to be there: then it is made without a
-    look, for that it is there is asked once more after the record."""
+    """Create `_metadata.json`, or add keys to one without keys. Nothing else in it is ever changed.
+
+    With `first`, it is probably missing, and is created without reading it: its presence is checked after the record.
+    """
     path = f"{folder}/{METADATA}"
-    trouble: Exception | None = None
+    error: Exception | None = None
     if first:
-        trouble = try_write(store.create, path, metadata_files.to_json(dict(wanted)))
-        if trouble is None:
+        error = try_write(store.create, path, metadata_files.to_json(dict(wanted)))
+        if error is None:
             return
-    for _ in range(_LOOKS):
+    for _ in range(_ATTEMPTS):
         found = _read(store, folder)
         if found is not None and metadata_files.goes_on_from(found, wanted, store.address(path)):
             return
-        if isinstance(trouble, StoreUnavailable):
-            raise trouble
-        # Replaced rather than removed and made again: a removal that takes effect late would take the new file away.
+        if isinstance(error, StoreUnavailable):
+            raise error
+        # Replace it instead of deleting and creating it: a late deletion would delete the new file.
         write = store.create if found is None else store.replace
-        trouble = try_write(write, path, metadata_files.to_json({**(found or {}), **wanted}))
+        error = try_write(write, path, metadata_files.to_json({**(found or {}), **wanted}))
     raise ConcurrentChanges(address=store.address(path))
 
 
 def check(store: Store, folder: str, wanted: Mapping[str, Any]) -> bool:
-    """Whether it says all that is wanted; refuses one that sets something else."""
+    """Whether `_metadata.json` has all wanted settings. Raises if one of them differs."""
     found = _read(store, folder)
     return found is not None and metadata_files.goes_on_from(found, wanted, store.address(f"{folder}/{METADATA}"))
 
@@ -47,3 +53,38 @@ def _read(store: Store, folder: str) -> dict[str, Any] | None:
         return metadata_files.parse(store.read(path), store.address(path))
     except NotThere:
         return None
+
+
+def write_partner_events(store: Store, config: Config, *, force: bool = False) -> bool:
+    """Write `_partnerEvents.json` as `partner` says. Returns whether it was written.
+
+    Does nothing without `partner`. Raises `ForeignPartnerEvents` if the file says something else, without `force`.
+    """
+    partner = config.partner
+    if partner is None:
+        return False
+    wanted = spell(partner.name, partner.source_type, partner.source_version, partner.information)
+    data = json.dumps(wanted, ensure_ascii=False, indent=1).encode()
+    try:
+        store.create(PARTNER_EVENTS, data)
+        return True
+    except AlreadyThere:
+        try:
+            found = store.read(PARTNER_EVENTS)
+        except NotThere:  # deleted in between: the next run creates it
+            found = b""
+    if says(found, wanted):
+        return False
+    if not force:
+        raise ForeignPartnerEvents(store.address(PARTNER_EVENTS), found)
+    store.replace(PARTNER_EVENTS, data)
+    return True
+
+
+def partner_events_problem(store: Store, config: Config) -> MirrorfeedError | None:
+    """Write `_partnerEvents.json`, and return an error instead of raising it: tables are published without it too."""
+    try:
+        write_partner_events(store, config)
+    except MirrorfeedError as error:
+        return error
+    return None

@@ -1,7 +1,7 @@
-"""The driver's side of publication: a table's log looks, finishes what its newest record says, and adds a record.
+"""The log of a table: read its state, finish the newest publication, and add a record.
 
-No answer of a changing call is believed, good or bad: the storage client repeats calls by itself, so a call that took
-effect may come back as refused, and a lost answer says nothing. What counts is what the next look shows.
+No response of a write is trusted. Clients repeat calls on their own, so a call that succeeded may be reported as
+failed, and a lost response says nothing. What counts is the next read.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ from mirrorfeed.storage.base import READ_LIMIT
 from mirrorfeed.storage.create_once import open_new, retry_new
 
 Arguments = ParamSpec("Arguments")
-_LOOKS = 20
-"""How often a look is begun again while others change the table, before it is left to a later run."""
+_ATTEMPTS = 20
+"""Reads while other publishers change the table. After that, the run fails and a later one continues."""
 
 
 @dataclass
@@ -66,11 +66,11 @@ class TableLog:
     """By log, number and ETag."""
 
     def read_latest(self) -> View | None:
-        """The first half of a look: the newest record and what is staged. None where there is no log.
+        """Read the newest record and the staged files. None if there is no log.
 
-        It is enough to find that nothing is to be done; whatever changes or refuses something takes `confirm` as well.
+        This is enough to find that nothing is to be done. Call `confirm` before anything is changed or refused.
         """
-        for _ in range(_LOOKS):
+        for _ in range(_ATTEMPTS):
             log_id = self._log_id()
             view = self._view(log_id) if log_id else None
             if view or log_id is None:
@@ -78,12 +78,14 @@ class TableLog:
         raise ConcurrentChanges(address=self._address())
 
     def confirm(self, view: View, *, data: bool = True) -> View | None:
-        """The second half: the view with what is staged and, where asked for, what is published now. None if the log
-        changed since the first half, however long ago that was, or if a staged file is empty and the published files
-        that could explain it were not asked for."""
+        """Read again, and return the view with what is staged and, with `data`, what is published now.
+
+        Returns None if the log changed since the first read, however long ago that was, or if a staged file is empty
+        and `data` is needed to explain it.
+        """
         entries = self.store.list(self.folder) if data else []
         seen = replace(view, data=data_in(entries), processed=() if view.newest else self._processed(entries))
-        # Of what is staged the second listing counts: only it is known to be of a moment at which the log was in force.
+        # The second listing of staged files counts: at its time, the log was certainly valid.
         names = self._log_entries(view.log_id)
         if _etags(names) != view.records or self._log_id() != view.log_id:
             return None
@@ -91,41 +93,41 @@ class TableLog:
         return None if seen.empty and not data else seen
 
     def read_view(self) -> View | None:
-        """Both halves; changes nothing. None where there is no log."""
-        for _ in range(_LOOKS):
+        """Read and confirm the state. Changes nothing. None if there is no log."""
+        for _ in range(_ATTEMPTS):
             view = self.read_latest()
             if view is None or (view := self.confirm(view)):
                 return view
         raise ConcurrentChanges(address=self._address())
 
     def begin(self) -> View:
-        """Makes the log, where a glance showed none and the folder is nobody else's; as a glance would show it.
+        """Create the log, after a read showed none, if no other publisher uses the folder.
 
-        One request asks for each id: one that was repeated might bring the id back after the folder was deleted, while
-        its publisher is about to send a record. A new try has a new id.
+        Each id has exactly one request: a repeated one might bring the id back after the folder was deleted, while its
+        publisher is about to add a record. A new attempt has a new id.
         """
-        for _ in range(_LOOKS):
+        for _ in range(_ATTEMPTS):
             if view := retry_new(self.store, self._make_log):
                 return view
         raise ConcurrentChanges(address=self._address())
 
     def _make_log(self) -> View | None:
-        """None where another's log came first, and is gone again."""
+        """Return None if another publisher created its log first, and it is gone again."""
         self.check_unclaimed()
         log_id = uuid.uuid4().hex
         new = json.dumps({"log_id": log_id}).encode()
         trouble = try_write(self.store.create_once, f"{self.folder}/{LOG_ID}", new)
         if trouble is None:
-            return View(log_id)  # if it is not so, the view is not confirmed
+            return View(log_id)  # if the response is wrong, the view is not confirmed
         view = self.read_latest()
         if view is None and isinstance(trouble, StoreUnavailable):
             raise trouble
         return view
 
     def check_unclaimed(self) -> None:
-        """Refuses a folder without a log that has data files: another publisher's, or those of a log that was lost."""
+        """Raise if a folder without a log has data files, of another publisher or of a lost log."""
         found = self._files()
-        # Another publisher of ours may have begun meanwhile: then its log was there before any of its files.
+        # If another publisher started meanwhile, its log existed before any of its files.
         if not found or self._log_id() is not None or self._files() != found:
             return
         if lost := self._lost_log():
@@ -136,7 +138,7 @@ class TableLog:
         check(View("", data=data, processed=tuple(name for name in names if "/" in name)), self._address())
 
     def finish_publication(self, view: View | None = None) -> View | None:
-        """Looks, and finishes the newest publication: until a look shows nothing of it staged. None without a log."""
+        """Rename the staged files of the newest record, until a view shows none of them staged. None without a log."""
         before: tuple[str, ...] = ()
         trouble: Exception | None = None
         while view := view or self.read_latest():
@@ -165,7 +167,7 @@ class TableLog:
     def lost(self, view: View) -> FilesLost | LastFileMissing | None:
         """Find published files that are gone and that Fabric is not known to have consumed.
 
-        Makes requests only if the confirmed view suggests it. A listing is not a snapshot, so a second look decides:
+        Makes requests only if the confirmed view suggests it. A listing is not a snapshot, so a second read decides:
         before it began, all files up to `view.last_renamed` had their final names. The files that Fabric has set aside
         are listed after it, so a file that is set aside in the meantime is found there.
         """
@@ -187,14 +189,17 @@ class TableLog:
         return (FilesLost if found.lost else LastFileMissing)(address=self._address(), numbers=found.numbers)
 
     def add_record(self, view: View, new: Record) -> View | None:
-        """The commit, and the look after it, which tells whose record is the newest; None if the log is gone. Raises if
-        its number is still free, for then nobody got on, and what was staged would be staged again and again."""
+        """Create the record, which is the commit, and read the state, which shows whose record is the newest.
+
+        Returns None if the log is gone. Raises if the number is still free: then no publisher made progress, and
+        staging again would repeat this forever.
+        """
         if len(new.to_json()) > READ_LIMIT:
             self.discard(view, new.batch)
             raise TooManyFiles(address=self._address(), files=len(new.files), mib=READ_LIMIT // 2**20)
         path = f"{self.folder}/{log_folder(view.log_id)}/{record_name(new.number)}"
         trouble = try_write(self._create_record, view.log_id, path, new)
-        # The id of the log was read before, and is read again at the end.
+        # The log id was read before, and is read again at the end.
         found = self._view(view.log_id)
         after = self.confirm(replace(found, data=view.data), data=False) if found else None
         if (after := after or self.read_view()) is None:
@@ -216,12 +221,12 @@ class TableLog:
         return path.rpartition("/")[2].partition(".")[0]
 
     def follows(self, view: View) -> Follows | None:
-        """What the next record has to say of the newest."""
+        """The reference to the newest record that the next one contains."""
         newest = view.newest
         return Follows(newest.number, newest.batch, view.records[newest.number]) if newest else None
 
     def holds(self, view: View, sent: Record) -> bool:
-        """Whether the log has this record, and not another publisher's under its number."""
+        """Whether the log has this record, and not one of another publisher with the same number."""
         newest = view.newest
         if newest is None or newest.number < sent.number:
             return False
@@ -230,10 +235,10 @@ class TableLog:
         for each in self.records(view):
             if each.number == sent.number + 1:
                 return each.follows is not None and each.follows.batch == sent.batch
-        return False  # what follows it was pruned, so a record of that number was created too late
+        return False  # its successor was pruned, so a record with this number was created too late
 
     def records(self, view: View) -> Iterator[Record]:
-        """The records that are kept, the newest first."""
+        """Read the stored records, in descending order."""
         for number, etag in reversed(list(view.records.items())):
             try:
                 yield self._record(view.log_id, number, etag)
@@ -241,8 +246,10 @@ class TableLog:
                 return
 
     def clean_up(self, view: View, log_retention_records: int, *, others: bool) -> MirrorfeedError | None:
-        """Removes what can never be published: leftovers up to the newest record, old records and, where asked for,
-        other logs. Stands in nobody's way: what went wrong first is told."""
+        """Delete files that can never be published and old records; with `others`, also other logs.
+
+        Returns the first error instead of raising it.
+        """
         mine = f"{self.folder}/{log_folder(view.log_id)}"
         names = [*view.leftovers(), *map(record_name, view.old_records(log_retention_records))]
         trouble = self._remove(mine, names)
@@ -254,16 +261,17 @@ class TableLog:
         return trouble
 
     def discard(self, view: View, batch: str) -> None:
-        """Removes what was staged for a record that was never sent, as far as possible."""
+        """Delete the staged files of a record that was never sent, as far as possible."""
         with suppress(MirrorfeedError):
             found = [entry.name for entry in self._log_entries(view.log_id)]
             names = [name for name in found if staged_batch(name) == batch or name == begun_name(batch)]
             self._remove(f"{self.folder}/{log_folder(view.log_id)}", names)
 
     def check_times(self, view: View, staged: Collection[str], corrections: Collection[str] = ()) -> None:
-        """Refuses staged files that are not younger, by the storage's own times, than all that the service may still
-        read, and corrections that are not younger than the other staged files. A rename keeps the time or makes it
-        later, so the files are read in this order.
+        """Raise unless the staged files are younger, by the times of the storage, than all files that Fabric may still
+        read, and corrections are younger than the other staged files.
+
+        A rename keeps the time or makes it later, so Fabric reads the files in this order.
         """
         entries = self.store.list(self.folder)
         there = [entry.modified for entry in entries if not entry.is_folder and not is_ignored(entry.name)]
@@ -274,7 +282,7 @@ class TableLog:
                 raise EqualFileTimes(address=self._address())
 
     def _view(self, log_id: str) -> View | None:
-        """What one listing of a log shows, or None if its newest records were removed meanwhile."""
+        """Return what one listing of a log shows. None if its newest records were deleted meanwhile."""
         entries = self._log_entries(log_id)
         etags = _etags(entries)
         if not etags:
@@ -288,7 +296,7 @@ class TableLog:
         return View(log_id, newest, etags, follows_on, _staged(entries), _begun(entries))
 
     def _create_record(self, log_id: str, path: str, new: Record) -> None:
-        """That it is there is for a listing to say. Where one shows it with this ETag, it need not be read."""
+        """Create the record. A listing decides whether it exists; with this ETag, it need not be read."""
         if etag := self.store.create(path, new.to_json()):
             self._known[log_id, new.number, etag] = new
 
@@ -311,7 +319,7 @@ class TableLog:
         return self._known[log_id, number, etag]
 
     def _rename_in_order(self, view: View) -> Exception | None:
-        """A later file never overtakes an earlier one: the first that does not move ends it."""
+        """Rename until the first failure, so that a later file never overtakes an earlier one."""
         for file in view.unfinished:
             staged = f"{self.folder}/{log_folder(view.log_id)}/{file.staged}"
             final = f"{self.folder}/{published_name(file.number, file.staged)}"
@@ -331,8 +339,8 @@ class TableLog:
     def _remove_other_logs(self, log_id: str) -> None:
         names = [entry.name for entry in self.store.list(f"{self.folder}/{LOG}") if entry.is_folder]
         others = [name for name in names if is_log_id(name) and name != log_id]
-        # If the table's folder was deleted and made again since the look, one of them is the log in force. A log that
-        # was there before `log.json` named this one never comes back.
+        # If the table's folder was deleted and created again since the read, one of them is the valid log. A log that
+        # existed before `log.json` named this one never becomes valid again.
         if others and self._log_id() == log_id:
             for name in others:
                 folder = f"{self.folder}/{log_folder(name)}"
@@ -340,17 +348,17 @@ class TableLog:
                     self.store.remove_folder(folder)
 
     def _lost_log(self) -> tuple[str, Record] | None:
-        """The log whose newest record is the youngest, of those that no file names."""
+        """Find the log with the youngest newest record, of those that `log.json` does not name."""
         found: list[tuple[str, Record]] = []
         for entry in self.store.list(f"{self.folder}/{LOG}"):
             if entry.is_folder and is_log_id(entry.name):
-                with suppress(Terminal):  # a record that cannot be read is no help
+                with suppress(Terminal):  # skip logs that cannot be read
                     if (view := self._view(entry.name)) and view.newest:
                         found.append((entry.name, view.newest))
         return max(found, key=lambda each: each[1].at, default=None)
 
     def _files(self) -> list[tuple[str, str]]:
-        """With their ETags, the files that the service reads or has put aside."""
+        """List the files that Fabric reads, with their ETags, and those that it has set aside."""
         entries = self.store.list(self.folder)
         data = [(entry.name, entry.etag) for entry in entries if not is_ignored(entry.name)]
         return [*data, *((path, "") for path in self._processed(entries))]
@@ -378,7 +386,7 @@ class TableLog:
             raise DamagedFile(address=self.store.address(path), reason=str(error)) from error
         log_id = value.get("log_id") if isinstance(value, dict) else None
         if not (isinstance(log_id, str) and is_log_id(log_id)):
-            raise DamagedFile(address=self.store.address(path), reason="it does not name a log")
+            raise DamagedFile(address=self.store.address(path), reason="it does not contain a log id")
         return log_id
 
     def _log_entries(self, log_id: str) -> list[Entry]:
@@ -401,7 +409,7 @@ def _begun(entries: list[Entry]) -> tuple[str, ...]:
 
 
 def try_write(call: Callable[Arguments, object], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Exception | None:
-    """Makes a call whose answer decides nothing, for the caller looks again; the answer is for messages alone."""
+    """Make a call and return its error. The response decides nothing, because the caller reads the state again."""
     try:
         call(*args, **kwargs)
     except (AlreadyThere, NotThere, StoreUnavailable) as error:

@@ -1,10 +1,10 @@
-"""What was published last of a source that is compared: a Delta table with a hash for every key.
+"""The row hashes of a compared source as of its last publication: a Delta table with one hash per key.
 
-A version of this table is a state of the source, and a record names the version that it publishes. One commit holds
-both the hashes of a state and the rows that differ from the one before, from one read of the source; the files of the
-publication are made of that commit. So there is no moment to crash at between the two: a version that no record names
-was never published, and the next comparison is with the version that the newest record does name, whatever came after.
-Where nothing differs there is no commit, and that version stays the state.
+A version of this table is a state of the source, and a record names the version that it publishes. One commit contains
+the hashes of a state and the rows that differ from the state before, from one read of the source. The files of the
+publication are made from that commit, so a crash between the two loses nothing: a version that no record names was not
+published, and the next comparison is with the version that the newest record names. If nothing differs, there is no
+commit.
 """
 
 from __future__ import annotations
@@ -29,31 +29,29 @@ from mirrorfeed.source.versions import commits, newest_version, read_history
 
 _ID = "mirrorfeed.states"
 _STATE = "_state"
-"""The version whose commit brought a row whole. NULL: of a row that was there before, only the hash is kept."""
-_MOST_WHOLE, _MOST_COMMITS = 0.5, 100
-"""Of all hashes, those that are kept with their rows; and commits. With more, the next one writes the hashes anew."""
-_UPKEEP = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES")
-"""The operations that leave the rows as they are."""
+"""The version whose commit added the complete row. NULL for an older row, of which only the hash is stored."""
+_MAX_COMPLETE, _MAX_COMMITS = 0.5, 100
+"""Share of hashes that are stored with complete rows, and number of commits. Beyond either, the next commit writes all
+hashes again."""
+_MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES")
+"""Operations that do not change rows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """The table as it is now."""
-
+class HashTableVersion:
     id: str
     version: int
     folder: str = ""
-    """The name of its folder, by which errors of its files are known."""
+    """The name of its folder, which identifies errors of its files."""
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """A commit, by the engine's own count."""
+class HashWrite:
+    """A commit, as counted by the engine."""
 
     rows: int
     bytes: int
-    anew: bool
-    """Whether all hashes were written."""
+    all_hashes: bool
 
 
 @dataclass(frozen=True)
@@ -63,43 +61,52 @@ class RowHashTable:
     table: str
     """The source, for messages."""
 
-    def look(self) -> Seen | None:
-        """None where there is none yet."""
+    def newest(self) -> HashTableVersion | None:
+        """Return None if the table does not exist."""
         if (found := self._detail()) is None:
             return None
         folder = found.location.rstrip("/").rpartition("/")[2]
-        return Seen(self._id(found), newest_version(self.spark, self.place), folder)
+        return HashTableVersion(self._id(found), newest_version(self.spark, self.place), folder)
 
     def id(self) -> str:
-        """Nothing where there is none yet."""
+        """Return an empty text if the table does not exist."""
         found = self._detail()
         return self._id(found) if found else ""
 
-    def holding(self, version: int, seen: Seen) -> int:
-        """The newest version, if it still holds the state of this one; else this one itself."""
+    def version_holding(self, version: int, seen: HashTableVersion) -> int:
+        """Return the newest version if it still holds the state of this one, else this one."""
         if seen.version == version:
             return version
-        upkeep = {each.version for each in commits(self.spark, self.place, version) if each.operation in _UPKEEP}
-        return seen.version if upkeep.issuperset(range(version + 1, seen.version + 1)) else version
+        later = commits(self.spark, self.place, version)
+        maintenance = {each.version for each in later if each.operation in _MAINTENANCE}
+        return seen.version if maintenance.issuperset(range(version + 1, seen.version + 1)) else version
 
-    def hashes(self, version: int, key: Sequence[str]) -> DataFrame:
-        """The keys that a state has, and the hash of each row."""
+    def hashes_at(self, version: int, key: Sequence[str]) -> DataFrame:
+        """Return the keys of a state and the hash of each row."""
         newest = Window.partitionBy(*key).orderBy(F.col(_STATE).desc_nulls_last())
-        rows = self._at(version).select(*key, HASH, F.row_number().over(newest).alias("__nth__"))
+        rows = self._read(version).select(*key, HASH, F.row_number().over(newest).alias("__nth__"))
         return rows.where(f"__nth__ = 1 AND {HASH} IS NOT NULL").select(*key, HASH)
 
-    def none(self, now: DataFrame, key: Sequence[str]) -> DataFrame:
-        """The hashes of a state without rows."""
+    def no_hashes(self, now: DataFrame, key: Sequence[str]) -> DataFrame:
+        """Return the hashes of an empty state."""
         return self.spark.createDataFrame([], now.select(*key, HASH).schema)
 
     def write(
-        self, found: DataFrame, seen: Seen | None, new: Seen, key: Sequence[str], *, all_hashes: bool
-    ) -> Written | None:
-        """One commit, which makes the new version out of what was seen: what differs, or, of what does not, the hashes
-        as well. None, and no commit, where these are not wanted and nothing differs. Or `RowHashesChanged`, if another
-        commit came before."""
-        batch, told = uuid.uuid4().hex, (*key, HASH, CHANGED, GAIN, PROBLEM)
-        payload = [name for name in found.columns if name not in told]
+        self,
+        found: DataFrame,
+        seen: HashTableVersion | None,
+        new: HashTableVersion,
+        key: Sequence[str],
+        *,
+        all_hashes: bool,
+    ) -> HashWrite | None:
+        """Write the new version in one commit: the rows that differ, with `all_hashes` also the other hashes.
+
+        Returns None, without a commit, if there is nothing to write. Raises `RowHashesChanged` if another commit came
+        first.
+        """
+        batch, known = uuid.uuid4().hex, (*key, HASH, CHANGED, GAIN, PROBLEM)
+        payload = [name for name in found.columns if name not in known]
         rows = found.where(f"{DIFFERS} OR {HASH} IS NOT NULL" if all_hashes else DIFFERS).selectExpr(
             *key,
             *(f"IF({DIFFERS}, {name}, NULL) AS {name}" for name in payload),
@@ -108,7 +115,7 @@ class RowHashTable:
             f"IF({HASH} IS NULL, 0, 1) AS {GAIN}" if all_hashes else GAIN,
             PROBLEM,
         )
-        if all_hashes:  # one row of nothing, for of no rows at all Delta makes no commit
+        if all_hashes:  # one empty row, because Delta commits nothing without rows
             rows = rows.unionByName(self.spark.range(1).selectExpr(f"CAST(NULL AS bigint) AS {_STATE}"), True)
         writer = rows.writeTo(self.place.sql).option("userMetadata", batch)
         try:
@@ -128,43 +135,43 @@ class RowHashTable:
             return None
         if [row["version"] for row in ours] != [new.version]:
             raise RowHashesChanged(states=str(self.place), table=self.table)
-        told = ours[0]["operationMetrics"]
-        return Written(int(told["numOutputRows"]) - all_hashes, int(told["numOutputBytes"]), all_hashes)
+        metrics = ours[0]["operationMetrics"]
+        return HashWrite(int(metrics["numOutputRows"]) - all_hashes, int(metrics["numOutputBytes"]), all_hashes)
 
-    def rows(self, version: int) -> int:
-        """How many rows the source had."""
-        found = self._at(version).agg(F.sum(GAIN)).first()
+    def count_rows(self, version: int) -> int:
+        """Return the number of rows of the source."""
+        found = self._read(version).agg(F.sum(GAIN)).first()
         return int(found[0] or 0) if found else 0
 
-    def is_heavy(self, version: int) -> bool:
-        """Whether so many rows are kept whole, or so many commits, that it is time to write the hashes alone."""
-        counts = self._at(version).agg(F.count(_STATE), F.count(HASH), F.size(F.collect_set(_STATE))).first()
+    def needs_compaction(self, version: int) -> bool:
+        """Whether too many rows are stored completely, or there are too many commits."""
+        counts = self._read(version).agg(F.count(_STATE), F.count(HASH), F.size(F.collect_set(_STATE))).first()
         assert counts is not None
-        whole, hashes, commits = counts
-        return bool(whole > _MOST_WHOLE * hashes or commits > _MOST_COMMITS)
+        complete, hashes, commits = counts
+        return bool(complete > _MAX_COMPLETE * hashes or commits > _MAX_COMMITS)
 
-    def changed(self, version: int, columns: Sequence[Column], *, with_marker: bool) -> DataFrame:
-        """The landing rows of a state: what differs from the one before."""
-        return differing_rows(self._at(version).where(F.col(_STATE) == version), columns, with_marker=with_marker)
+    def changed_rows(self, version: int, columns: Sequence[Column], *, with_marker: bool) -> DataFrame:
+        """Return the landing rows that differ from the state before."""
+        return differing_rows(self._read(version).where(F.col(_STATE) == version), columns, with_marker=with_marker)
 
     def vacuum(self) -> None:
-        """Removes the files that are not in the newest version, nor were for as long as the table looks back. That is
-        for where the newest record named the newest state a moment ago: no record needs one that was replaced before.
-        Whoever could not remove them goes on, for they do no harm."""
+        """Delete files that only old versions need. A failure does no harm.
+
+        Call it only if the newest record named the newest state: then no record needs a replaced one.
+        """
         try:
             self.spark.sql(f"VACUUM {self.place.sql}").collect()
         except Exception as error:
-            named(f"Removing what is not needed of {self.place}", error)
+            named(f"Running VACUUM on {self.place}", error)
 
     def check(self, version: int, at: int) -> None:
-        """Raise `RowHashesLost` if the version with this state is known to be missing, before anything is
-        read."""
-        with self.known_as(version):
-            _ = self._at(at).schema
+        """Raise `RowHashesLost` if the version that holds this state is known to be gone."""
+        with self.missing_as_lost(version):
+            _ = self._read(at).schema
 
     @contextmanager
-    def known_as(self, version: int, folder: str = "") -> Iterator[None]:
-        """Turns what says that a state is gone into `RowHashesLost`, where it is about this table."""
+    def missing_as_lost(self, version: int, folder: str = "") -> Iterator[None]:
+        """Raise `RowHashesLost` for errors which say that a state of this table is gone."""
         try:
             yield
         except Exception as error:
@@ -185,12 +192,12 @@ class RowHashTable:
             raise NotRowHashes(states=str(self.place), table=self.table)
         return found.properties[_ID]
 
-    def _at(self, version: int) -> DataFrame:
+    def _read(self, version: int) -> DataFrame:
         return self.spark.read.option("versionAsOf", version).table(self.place.sql)
 
 
 _NTZ = "delta.feature.timestampNtz", "supported"
-"""Or a column of that type could not come later."""
+"""Otherwise, a column of that type could not be added later."""
 _GONE = (*FILES_GONE, *LOG_GONE, EXPIRED)
 _CONFLICTS = (
     *("DELTA_CONCURRENT", "CONCURRENT", "DELTA_METADATA_CHANGED"),

@@ -16,11 +16,12 @@ import pytest
 from fixtures.memory import MemoryStore
 from mirrorfeed.landing.output_format import Delimited, Output
 from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.errors import StagingFilesLost
 from mirrorfeed.publish.files.arrow_types import arrow_schema
-from mirrorfeed.publish.files.schema_check import look
-from mirrorfeed.publish.files.staging_area import StagingArea, StagingFilesLost
+from mirrorfeed.publish.files.spark_writer import check_file
+from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
-from mirrorfeed.publish.files.upload import send_one
+from mirrorfeed.publish.files.upload import upload_file
 from mirrorfeed.storage import StoreUnavailable
 
 COLUMNS = (Column("id", "long"), Column("at", "timestamp"), Column("price", "decimal(9,2)"))
@@ -46,7 +47,7 @@ def written(path: Path, rows: list[dict[str, Any]] = ROWS, schema: pa.Schema = S
 
 def test_a_file_that_is_as_files_are_goes_byte_for_byte(tmp_path: Path) -> None:
     store, path = MemoryStore(), written(tmp_path, compression="zstd", version="2.6")
-    (receipt,) = send_one(job(store), StagingArea(str(tmp_path)), path)
+    (receipt,) = upload_file(job(store), StagingArea(str(tmp_path)), path)
     assert store.read(f"t/_mirrorfeed/log/{receipt.staged}") == Path(path).read_bytes()
     assert (receipt.rows, receipt.differed) == ({"upsert": 2, "delete": 1}, "")
     assert receipt.bytes == Path(path).stat().st_size
@@ -72,24 +73,24 @@ def test_one_that_is_not_is_made_anew_with_all_of_its_values_and_that_is_said(
     tmp_path: Path, rows: list[dict[str, Any]], schema: pa.Schema, options: dict[str, Any], differs: str
 ) -> None:
     store, path = MemoryStore(), written(tmp_path, rows, schema, row_group_size=1, **options)
-    (receipt,) = send_one(job(store), StagingArea(str(tmp_path)), path)
+    (receipt,) = upload_file(job(store), StagingArea(str(tmp_path)), path)
     sent = io.BytesIO(store.read(f"t/_mirrorfeed/log/{receipt.staged}"))
     assert receipt.differed == differs
     assert pq.read_table(sent).to_pylist() == rows
-    assert not look(sent, job(store)).anew
+    assert not check_file(sent, job(store)).needs_rewrite
 
 
 def test_rows_by_marker_are_told_by_statistics_or_by_the_column(tmp_path: Path) -> None:
     store = MemoryStore()
     for options in ({}, {"write_statistics": False}, {"row_group_size": 2}):
         with open(written(tmp_path, **options), "rb") as file:
-            assert look(file, job(store)).rows == {4: 2, 2: 1}
+            assert check_file(file, job(store)).rows == {4: 2, 2: 1}
 
 
 def test_text_is_made_of_it_and_bad_values_are_told(tmp_path: Path) -> None:
     store, path = MemoryStore(), written(tmp_path)
     text = job(store, output=Output(Delimited()), compression="none")
-    (receipt,) = send_one(text, StagingArea(str(tmp_path)), path)
+    (receipt,) = upload_file(text, StagingArea(str(tmp_path)), path)
     lines = store.read(f"t/_mirrorfeed/log/{receipt.staged}").decode().splitlines()
     assert lines[0] == "id,at,price,__rowMarker__"
     assert lines[3] == "3,,,2"
@@ -98,7 +99,7 @@ def test_text_is_made_of_it_and_bad_values_are_told(tmp_path: Path) -> None:
 
 def test_a_file_of_upserts_alone_leaves_the_marker_out_where_they_are_the_default(tmp_path: Path) -> None:
     store, path = MemoryStore(), written(tmp_path, ROWS[:2])
-    (receipt,) = send_one(job(store, output=Output(upserts_by_default=True)), StagingArea(str(tmp_path)), path)
+    (receipt,) = upload_file(job(store, output=Output(upserts_by_default=True)), StagingArea(str(tmp_path)), path)
     sent = pq.read_table(io.BytesIO(store.read(f"t/_mirrorfeed/log/{receipt.staged}")))
     assert sent.column_names == ["id", "at", "price"]
     assert (receipt.rows, receipt.differed) == ({"upsert": 2}, "")
@@ -106,7 +107,7 @@ def test_a_file_of_upserts_alone_leaves_the_marker_out_where_they_are_the_defaul
 
 def test_a_file_without_rows_is_not_sent(tmp_path: Path) -> None:
     store = MemoryStore()
-    assert send_one(job(store), StagingArea(str(tmp_path)), written(tmp_path, [])) == []
+    assert upload_file(job(store), StagingArea(str(tmp_path)), written(tmp_path, [])) == []
     assert store.list("t/_mirrorfeed/log") == []
 
 
@@ -114,8 +115,8 @@ def test_a_file_without_rows_is_not_sent(tmp_path: Path) -> None:
 def test_what_is_no_whole_file_is_told_as_lost(tmp_path: Path, end: int) -> None:
     path = Path(written(tmp_path))
     path.write_bytes(path.read_bytes()[:end])
-    with pytest.raises(StagingFilesLost, match=r"made\.parquet did not keep what Spark wrote: "):
-        send_one(job(MemoryStore()), StagingArea(str(tmp_path)), str(path))
+    with pytest.raises(StagingFilesLost, match=r"made\.parquet changed or disappeared before they were uploaded: "):
+        upload_file(job(MemoryStore()), StagingArea(str(tmp_path)), str(path))
 
 
 def test_a_file_that_the_landing_zone_does_not_take_is_begun_anew_once(tmp_path: Path) -> None:
@@ -133,9 +134,9 @@ def test_a_file_that_the_landing_zone_does_not_take_is_begun_anew_once(tmp_path:
             raise StoreUnavailable(action="write", address=path, reason="it broke off")
 
     store = Breaking()
-    (receipt,) = send_one(job(store), StagingArea(str(tmp_path)), path)
+    (receipt,) = upload_file(job(store), StagingArea(str(tmp_path)), path)
     assert store.read(f"t/_mirrorfeed/log/{receipt.staged}") == Path(path).read_bytes()
     assert len(store.list("t/_mirrorfeed/log")) == 2  # the name of the first try is never used again
     failing.extend([1, 1])
     with pytest.raises(StoreUnavailable):
-        send_one(job(store), StagingArea(str(tmp_path)), path)
+        upload_file(job(store), StagingArea(str(tmp_path)), path)

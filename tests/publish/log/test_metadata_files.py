@@ -10,7 +10,7 @@ from mirrorfeed.config import Config, load
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.partner_events import ForeignPartnerEvents
 from mirrorfeed.lint.linter import lint
-from mirrorfeed.publish.log.partner_events import introduce, partner_events_problem
+from mirrorfeed.publish.log.metadata_files import partner_events_problem, write_partner_events
 from mirrorfeed.storage import StoreUnavailable
 
 PARTNER = "partner: {name: us, source_type: Delta, source_version: '4.0', information: {region: west}}\n"
@@ -30,7 +30,7 @@ def config(tmp_path: Path) -> Config:
 
 def test_the_file_is_made_once_and_lints_clean(config: Config) -> None:
     store = MemoryStore()
-    assert [introduce(store, config) for _ in range(2)] == [True, False]
+    assert [write_partner_events(store, config) for _ in range(2)] == [True, False]
     assert json.loads(store.read(FILE)) == SAID
     assert lint(store).findings == ()
 
@@ -39,7 +39,7 @@ def test_a_file_that_says_the_same_in_another_layout_is_left_alone(config: Confi
     store = MemoryStore()
     data = json.dumps(dict(reversed(SAID.items())), indent=4).encode()
     store.create(FILE, data)
-    assert not introduce(store, config, force=True)
+    assert not write_partner_events(store, config, force=True)
     assert store.read(FILE) == data
 
 
@@ -48,7 +48,7 @@ def test_a_foreign_file_is_replaced_by_force_alone(config: Config, content: byte
     store = MemoryStore()
     store.create(FILE, content)
     with pytest.raises(ForeignPartnerEvents) as foreign:
-        introduce(store, config)
+        write_partner_events(store, config)
     assert isinstance(foreign.value, Terminal)
     assert str(foreign.value) == (
         "memory:/_partnerEvents.json says something else than `partner` in the configuration, and is left alone:"
@@ -57,7 +57,7 @@ def test_a_foreign_file_is_replaced_by_force_alone(config: Config, content: byte
     )
     assert str(partner_events_problem(store, config)) == str(foreign.value)
     assert store.read(FILE) == content
-    assert introduce(store, config, force=True)
+    assert write_partner_events(store, config, force=True)
     assert json.loads(store.read(FILE)) == SAID
 
 

@@ -1,0 +1,85 @@
+"""Small batches are collected as Arrow, and duplicate keys are found by their numbers."""
+
+from __future__ import annotations
+
+import os
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from mirrorfeed.publish.files import staging
+from mirrorfeed.publish.files.staging import has_duplicates
+
+
+def test_no_rows_come_where_one_is_wide_and_all_as_they_are_where_none_is(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT id, repeat('ü', IF(id = 3, 2100, 5)) AS `a b`, X'00' AS bin FROM range(5)")
+
+    assert staging.collect_small_batch(rows) is None
+    found = staging.collect_small_batch(rows.where("id <> 3"))
+    assert found is not None
+    assert found.to_pylist() == [{"id": id_, "a b": "üüüüü", "bin": b"\0"} for id_ in (0, 1, 2, 4)]
+    none = staging.collect_small_batch(rows.where("id > 9"))
+    assert none is not None
+    assert none.num_rows == 0
+
+
+def test_no_more_rows_are_fetched_than_the_bound_and_one(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched, to_arrow = list[int](), type(spark.range(1)).toArrow
+
+    def counting(rows: Any) -> pa.Table:
+        fetched.append((found := to_arrow(rows)).num_rows)
+        return found
+
+    monkeypatch.setattr(type(spark.range(1)), "toArrow", counting)
+    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 3)
+    assert staging.collect_small_batch(spark.range(0, 9, 1, 4)) is None
+    assert staging.collect_small_batch(spark.range(0, 3, 1, 4)) is not None
+    assert fetched == [4, 3]
+
+
+def test_ordered_rows_are_fetched_in_their_order(spark: SparkSession) -> None:
+    rows = spark.range(0, 400, 1, 8).selectExpr("id", "CAST(id % 7 AS string) AS part").orderBy("part", "id")
+
+    found = staging.collect_small_batch(rows)
+    assert found is not None
+    pairs = [(row["part"], row["id"]) for row in found.to_pylist()]
+    assert len(pairs) == 400
+    assert pairs == sorted(pairs)
+
+
+@pytest.mark.parametrize(
+    ("lots", "expected"),
+    [
+        ([], False),
+        ([[]], False),
+        ([[1, 2], [3, -1], []], False),
+        ([[1, 2, 1]], True),
+        ([[1, 2], [], [3, 1]], True),
+        ([[2**63 - 1, -(2**63)], [0]], False),
+        ([[-(2**63)], [-(2**63)]], True),
+    ],
+)
+def test_a_hash_that_repeats_is_found_within_a_lot_and_across_lots(lots: list[list[int]], expected: bool) -> None:
+    assert has_duplicates(pa.chunked_array(lots, pa.int64())) is expected
+
+
+def test_of_a_part_of_a_batch_only_its_own_hashes_are_compared() -> None:
+    part = pa.array([7, 1, 2, 7], pa.int64()).slice(1, 2)
+    assert not has_duplicates(pa.chunked_array([part]))
+    assert has_duplicates(pa.chunked_array([part, part.slice(1)]))
+
+
+def test_comparing_takes_little_more_memory_than_one_copy_of_the_hashes() -> None:
+    lots = [pa.array(np.frombuffer(os.urandom(8 * 10_000), np.int64)) for _ in range(50)]
+    tracemalloc.start()
+    try:
+        assert not has_duplicates(pa.chunked_array(lots))
+        assert has_duplicates(pa.chunked_array([*lots, lots[30].slice(0, 1)]))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 8 * 10_000 * 50 * 1.3
