@@ -178,7 +178,7 @@ def test_a_deployment_without_a_configuration_or_with_a_wrong_one_fails_when_it_
         missing = bundle(project, address, "deploy", **DEV)
     assert (wrong.returncode, missing.returncode) == (1, 1)
     assert "mirrorfeed.yml:2: target: " in wrong.stderr
-    assert "There is no configuration at mirrorfeed.yml. Run `mirrorfeed init`" in missing.stderr
+    assert "There is no configuration file mirrorfeed.yml. Run `mirrorfeed init`" in missing.stderr
     assert not made.of_kind("job")
 
 

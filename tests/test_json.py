@@ -73,8 +73,8 @@ def test_what_fails_is_told_in_one_form(arguments: list[str]) -> None:
     assert told(*arguments, "--config", "/not/there.yml", code=1) == {
         "error": {
             "code": "MF1101",
-            "what": "There is no configuration at /not/there.yml.",
-            "next": "Run `mirrorfeed init` to write a commented example, or name the file that you mean.",
+            "what": "There is no configuration file /not/there.yml.",
+            "next": "Run `mirrorfeed init` to write a commented example, or name another file with `--config`.",
             "facts": {"path": "/not/there.yml"},
         }
     }

@@ -175,4 +175,4 @@ def test_as_many_tables_with_an_archive_as_a_job_takes_are_handed_on(file: str) 
 
 
 def test_a_deployment_without_a_configuration_is_refused(tmp_path: Path) -> None:
-    assert deployment(str(tmp_path / "mirrorfeed.yml"))[1].startswith("Error MF1101: There is no configuration at")
+    assert deployment(str(tmp_path / "mirrorfeed.yml"))[1].startswith("Error MF1101: There is no configuration file")

@@ -282,12 +282,12 @@ def test_tables_that_cannot_be_enabled_are_named(spark: SparkSession, project: P
 
 def test_mistakes_in_the_configuration_are_told_before_spark_starts(tmp_path: Path) -> None:
     missing = said(["publish", "--config", str(tmp_path / "none.yml")], 1)
-    assert f"There is no configuration at {tmp_path}/none.yml. Run `mirrorfeed init`" in missing
+    assert f"There is no configuration file {tmp_path}/none.yml. Run `mirrorfeed init`" in missing
     project = Project(tmp_path)
     project.configure("  - {source: ./a, target: a, kyes: [id]}", "  - {source: ./b, target: A}")
     wrong = project.run("publish", code=1)
     assert "mirrorfeed.yml:3: kyes: is not a known field; did you mean keys?" in wrong
-    assert "mirrorfeed.yml:4: target: 'A' is the target of another table too, on line 3" in wrong
+    assert "mirrorfeed.yml:4: target: 'A' is also the target of the table on line 3" in wrong
     project.configure("  - {source: ./a, target: a}")
     assert "has no table 'b'. Name one of its targets (a)" in project.run("publish", "b", code=1)
 

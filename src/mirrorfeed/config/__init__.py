@@ -1,8 +1,9 @@
 """The user's file, `mirrorfeed.yml`, and what stands in it: frozen, checked values."""
 
 from mirrorfeed import FILE
-from mirrorfeed.config.loader import EXAMPLE, ConfigInvalid, load
-from mirrorfeed.config.model import Config, Options, Table, UnknownTable
+from mirrorfeed.config.errors import ConfigInvalid, UnknownTable
+from mirrorfeed.config.loader import EXAMPLE, load
+from mirrorfeed.config.model import Config, Options, Table
 from mirrorfeed.config.values import ONELAKE, onelake_address
 
 __all__ = [

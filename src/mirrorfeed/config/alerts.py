@@ -26,20 +26,20 @@ def _secret(value: object) -> Secret:
     if found := secret_place(value):
         return found
     raise ValueError(
-        "must say where the secret is, {scope: …, key: …} or {env: …} or both; a secret itself does not belong in this"
-        " file"
+        "must be the location of the secret, {scope: …, key: …} or {env: …} or both; never put the secret itself in"
+        " this file"
     )
 
 
 def _address(value: object) -> str:
     if not isinstance(value, str) or not _ADDRESS.fullmatch(value):
-        raise ValueError(f"{values.short(value)} is not an address, as in someone@example.com")
+        raise ValueError(f"{values.short(value)} is not a mail address, such as someone@example.com")
     return value
 
 
 def _server(value: str) -> str:
     if not is_host(value):
-        raise ValueError(f"{values.short(value)} is not a host, as in smtp.example.com")
+        raise ValueError(f"{values.short(value)} is not a host, such as smtp.example.com")
     return value
 
 
@@ -47,13 +47,13 @@ def _name(value: str) -> str:
     if not value.strip():
         raise ValueError("is empty")
     if value in OWN_NAMES:
-        raise ValueError(f"{value!r} is the name of another way to be told")
+        raise ValueError(f"{value!r} is the name of another channel")
     return value
 
 
 def _folder(value: str, info: ValidationInfo) -> str:
     if not value.strip():
-        raise ValueError("is empty: name a folder, or leave the field out")
+        raise ValueError("is empty: name a folder, or omit the field")
     if URI.match(value) or value.startswith("~"):
         raise ValueError(
             f"{hide_query(value)!r} is not a folder that this process can write to: name a volume (/Volumes/…)"
@@ -101,7 +101,7 @@ class Mail(BaseModel):
     @model_validator(mode="after")
     def _both(self) -> Mail:
         if (self.user is None) != (self.password is None):
-            raise ValueError("user and password belong together: give both, or neither")
+            raise ValueError("set both user and password, or neither")
         return self
 
 
@@ -128,5 +128,5 @@ class Alerts(BaseModel):
     def _distinct(self) -> Alerts:
         names = [webhook.name for webhook in self.webhooks]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"webhooks: {', '.join(twice)} is the name of more than one: each needs its own")
+            raise ValueError(f"webhooks: {', '.join(twice)} is the name of several webhooks: use distinct names")
         return self

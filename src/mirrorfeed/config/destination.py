@@ -40,7 +40,7 @@ def credential_in(value: object) -> Credential:
 def _service_principal(facts: dict[str, Any]) -> ServicePrincipal:
     faults = [f"service_principal: {name} is missing" for name in PRINCIPAL[:3] if name not in facts]
     if any(name not in PRINCIPAL for name in facts):
-        faults.append(f"service_principal: a field is not known; known here: {', '.join(PRINCIPAL)}")
+        faults.append(f"service_principal: unknown field; allowed are {', '.join(PRINCIPAL)}")
     for name in ("tenant_id", "client_id"):
         if name in facts and not re.fullmatch(r"[0-9A-Za-z.-]+", str(facts[name])):
             faults.append(f"service_principal: {name} is not an id")
@@ -55,8 +55,8 @@ def _service_principal(facts: dict[str, Any]) -> ServicePrincipal:
     secret = secret_place(facts["secret"]) if "secret" in facts else None
     if "secret" in facts and secret is None:
         faults.append(
-            "service_principal: secret must say where the secret is, {scope: …, key: …} or {env: …} or both; a secret"
-            " itself does not belong in this file"
+            "service_principal: secret must be the location of the secret, {scope: …, key: …} or {env: …} or both;"
+            " never put the secret itself in this file"
         )
     if faults or secret is None:
         raise ValueError("; ".join(faults))
@@ -80,7 +80,7 @@ def _schema(value: str) -> str:
     try:
         Target(value, "t")
     except BadTarget as error:
-        raise ValueError(f"{value!r} can be no schema: as the target {error.text!r} it {error.reason}") from None
+        raise ValueError(f"{value!r} cannot be a schema: the target {error.text!r} it {error.reason}") from None
     return value
 
 

@@ -8,11 +8,10 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config import values
+from mirrorfeed.config.errors import HistoriesMeet, NothingMatches, TargetsMeet
 from mirrorfeed.config.history import below
 from mirrorfeed.config.model import Config, Sources, Table, may_be_hashes
 from mirrorfeed.config.values import ONELAKE
-from mirrorfeed.display.humanize import a_few
-from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.names import BadTarget, fold
 from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.source.catalog import list_tables
@@ -63,13 +62,17 @@ def expand(config: Config, found: Sequence[Sequence[FoundTable]]) -> Expansion:
             if listed_as.table:
                 taken[each.source.fold()] = f"by {entry.sources} already"
         if not any(each.table or each.source.fold() in taken for each in of_entry):
-            raise NothingMatches(str(entry.sources), config.path, tuple(f"{row.source} {row.why}" for row in of_entry))
+            raise NothingMatches(
+                pattern=str(entry.sources),
+                path=config.path,
+                left_out=tuple(f"{row.source} {row.why}" for row in of_entry),
+            )
         listed += [row for row in of_entry if row.why != _BY_ITSELF]
     tables = [row.table for row in listed if row.table]
     if meeting := tuple(_meeting(tables)):
-        raise TargetsMeet(meeting, config.path)
+        raise TargetsMeet(meeting=meeting, path=config.path)
     if shared := tuple(_sharing(tables)):
-        raise HistoriesMeet(shared, config.path)
+        raise HistoriesMeet(meeting=shared, path=config.path)
     here = tuple(map(_if_here, listed))
     expanded_tables = tuple(row.table for row in here if row.table)
     return Expansion(config.model_copy(update={"entries": (*expanded_tables, *config.patterns)}), here)
@@ -84,7 +87,7 @@ def _if_here(row: Listed) -> Listed:
 def _why_not(config: Config, entry: Sources, found: FoundTable) -> str:
     """Why a table that a pattern matches is none to publish; empty if it is."""
     if any(matches_end(found.source, ending) for ending in entry.exclude):
-        return "is left out by `exclude`"
+        return "is listed in `exclude`"
     if found.unsupported and entry.changes != "compare":
         return f"is {found.unsupported}, which has no change data feed"
     return _ours(config, found.source)
@@ -95,11 +98,11 @@ def _ours(config: Config, source: Source) -> str:
     if config.ledger and source.fold() == config.ledger.fold():
         return "is the ledger"
     if config.ledger and may_be_hashes(config.ledger, source):
-        return "holds hashes of what is compared"
+        return "contains row hashes of a compared table"
     if any(table.history and source.fold() == table.history.table.fold() for table in config.tables):
-        return "is a history that is kept"
+        return "is a history"
     if any(entry.history and _is_below(source, entry.history.table) for entry in config.patterns):
-        return "is where histories are kept"
+        return "is in the place of the histories"
     if config.staging_path and source.path and PurePath(source.path).is_relative_to(config.staging_path):
         return "is in the staging area"
     zone = None if config.landing_zone.startswith(ONELAKE) else config.landing_zone
@@ -152,54 +155,3 @@ def _sharing(tables: Sequence[Table]) -> Iterator[tuple[str, str, str]]:
             other = first.setdefault(table.history.table.fold(), table)
             if other is not table:
                 yield str(other.target), str(table.target), str(table.history.table)
-
-
-class NothingMatches(Terminal):
-    """A pattern in the configuration stands for no table: nothing is there, or all that is there is left out."""
-
-    code = "MF1111"
-
-    def __init__(self, pattern: str, path: str, left_out: tuple[str, ...]) -> None:
-        self.pattern, self.path, self.left_out = pattern, path, left_out
-
-    def what(self) -> str:
-        out = f": {a_few(self.left_out)}" if self.left_out else ""
-        return f"{self.pattern} in {self.path} stands for no table{out}."
-
-    def next(self) -> str:
-        return "Correct the pattern or its `exclude`, or take the entry out. Nothing was done."
-
-
-class TargetsMeet(Terminal):
-    """Two sources of the configuration would be published into one table, for which a pattern is one reason."""
-
-    code = "MF1112"
-
-    def __init__(self, meeting: tuple[tuple[str, str, str], ...], path: str) -> None:
-        self.meeting, self.path = meeting, path
-
-    def what(self) -> str:
-        told = a_few([f"{one} and {other} in {target}" for one, other, target in self.meeting])
-        return f"Sources of {self.path} meet in one target, where names that differ only in case are one: {told}."
-
-    def next(self) -> str:
-        return (
-            "Tell them apart in `target`, as {schema}_{table}, leave one out by `exclude`, or give it an entry of its"
-            " own. Nothing was done."
-        )
-
-
-class HistoriesMeet(Terminal):
-    """The histories of two tables of the configuration would be kept in one table; a pattern may be the reason."""
-
-    code = "MF1114"
-
-    def __init__(self, meeting: tuple[tuple[str, str, str], ...], path: str) -> None:
-        self.meeting, self.path = meeting, path
-
-    def what(self) -> str:
-        told = a_few([f"{one} and {other} in {kept}" for one, other, kept in self.meeting])
-        return f"Histories of {self.path} would be kept in one table: {told}."
-
-    def next(self) -> str:
-        return "Give one of them an entry of its own, with a `history` of its own or false. Nothing was done."

@@ -26,9 +26,9 @@ class HistoryLocation:
 
 def of_all(value: object, info: ValidationInfo) -> HistoryLocation:
     """The place of all histories: a schema, or a folder."""
-    found = _location(value, "a schema or a folder, as in main.history", info)
+    found = _location(value, "a schema or a folder, such as main.history", info)
     if len(found.table.parts) == MAX_PARTS:
-        raise ValueError(f"{str(found.table)!r} is a table: for all tables together name a schema, or a folder")
+        raise ValueError(f"{str(found.table)!r} is a table: name a schema or a folder for the histories of all tables")
     return found
 
 
@@ -39,7 +39,7 @@ def of_many(value: object, info: ValidationInfo) -> HistoryLocation | None:
 
 def of_one(value: object, info: ValidationInfo) -> HistoryLocation | None:
     """The history of one table; None for `false`."""
-    expected = "a table, as in main.history.orders, or false"
+    expected = "a table, such as main.history.orders, or false"
     return None if value is False else _location(value, expected, info)
 
 
@@ -56,7 +56,7 @@ def below(place: HistoryLocation, target: Target) -> HistoryLocation:
 def _location(value: object, expected: str, info: ValidationInfo) -> HistoryLocation:
     given = value if isinstance(value, dict) else {"location": value}
     if unknown := [name for name in given if name not in _KNOWN]:
-        raise ValueError(f"{unknown[0]!r} is not a known field of it; known here: {', '.join(_KNOWN)}")
+        raise ValueError(f"{unknown[0]!r} is not a known field of history; allowed are {', '.join(_KNOWN)}")
     if not isinstance(given.get("location"), str):
         raise ValueError(f"must name {expected}, not {values.short(given.get('location'))}")
     return HistoryLocation(values.source(given["location"], info), _days(given.get("archive")))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirrorfeed.config import Config, Table
-from mirrorfeed.errors import Terminal
+from mirrorfeed.config.errors import DatabaseNotNamed
 from mirrorfeed.landing.names import data_number
 from mirrorfeed.storage import FolderStore, Store
 
@@ -14,7 +14,7 @@ def zone_of(config: Config) -> Store:
         return FolderStore(config.landing_zone)
     workspace, database = config.onelake
     if database is None:
-        raise DatabaseNotNamed(config.landing_zone)
+        raise DatabaseNotNamed(landing_zone=config.landing_zone)
     from mirrorfeed.storage.onelake import ENDPOINT, OneLakeStore  # takes a second to import, and folders never need it
 
     return OneLakeStore(workspace, database, config.credential, config.endpoint or ENDPOINT, config.ca_bundle)
@@ -28,21 +28,3 @@ def without_files(config: Config) -> list[str]:
         return not any(data_number(entry.name, None) for entry in store.list(table.target.folder))
 
     return [str(table.target) for table in config.tables if lacks(table)]
-
-
-class DatabaseNotNamed(Terminal):
-    """The landing zone is a workspace of Fabric, without the mirrored database in it."""
-
-    code = "MF3214"
-
-    def __init__(self, landing_zone: str) -> None:
-        self.landing_zone = landing_zone
-
-    def what(self) -> str:
-        return f"The landing zone {self.landing_zone} names a workspace and no mirrored database."
-
-    def next(self) -> str:
-        return (
-            "Add the database's id, onelake://<workspace id>/<mirrored database id>; `mirrorfeed fabric create NAME`"
-            " makes a database and prints the line."
-        )

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
 from mirrorfeed import FILE
 from mirrorfeed.config.destination import DEFAULT_SCHEMA
+from mirrorfeed.config.errors import ConfigInvalid, OptionInvalid, SeveralLandingZones
 from mirrorfeed.config.model import Config, Sources, Table
 from mirrorfeed.config.values import ONELAKE
 from mirrorfeed.config.yaml_document import Document, Mistake, Place, read, validated
-from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.names import BadTarget, Target, split_name
 from mirrorfeed.runtime.addresses import HttpsAddress
 from mirrorfeed.runtime.credentials import ServicePrincipal
@@ -49,7 +49,7 @@ def load(
     config = validated(Config, data, file, _top, faults)
     for name in given:
         if reason := faults.get((name,)):
-            raise OptionInvalid(name, reason)
+            raise OptionInvalid(name=name, reason=reason)
     mistakes = [document.mistake(place, reason) for place, reason in faults.items() if place not in document.unusable]
     mistakes += document.mistakes
     mistakes += _shared_targets(document)
@@ -58,7 +58,7 @@ def load(
         conflicts = _conflicts(document, config, entries, landing_zone is not None)
         mistakes += [document.mistake(place, reason) for place, reason in conflicts]
     if mistakes or config is None:
-        raise ConfigInvalid(file, tuple(sorted(set(mistakes))))
+        raise ConfigInvalid(path=file, mistakes=tuple(sorted(set(mistakes))))
     return _in_one_zone(document, config, landing_zone is not None)
 
 
@@ -86,16 +86,16 @@ def _in_one_zone(document: Document, config: Config, given: bool) -> Config:
         data = {"landing_zone": document.data["landing_zone"], "tables": ()}
         written = validated(Config, data, config.path, _top, faults)
         if written is None:  # tables without a landing zone of their own need it
-            raise ConfigInvalid(config.path, tuple(document.mistake(*fault) for fault in faults.items()))
+            raise ConfigInvalid(path=config.path, mistakes=tuple(document.mistake(*fault) for fault in faults.items()))
         home = written.landing_zone
     places = [entry.landing_zone or home for entry in config.entries]
     zones = tuple(dict.fromkeys(places))
     zone = config.landing_zone if given else places[0]
     if len(zones) > 1 and not given:
-        raise SeveralLandingZones(config.path, zones)
+        raise SeveralLandingZones(path=config.path, zones=zones)
     if zone not in zones:
-        reason = f"{zone!r} is none of those over which {config.path} spreads: {', '.join(zones)}"
-        raise OptionInvalid("landing_zone", reason)
+        reason = f"{zone!r} is not a landing zone of {config.path}, which has {', '.join(zones)}"
+        raise OptionInvalid(name="landing_zone", reason=reason)
     entries = [
         entry.model_copy(update={"landing_zone": None if place == zone else place})
         for entry, place in zip(config.entries, places, strict=True)
@@ -130,18 +130,19 @@ def _unused_options(
     if config.onelake is None and not zone_given:
         for name in _ONELAKE_FIELDS:
             if name in config.model_fields_set:
-                yield (name,), "is for a landing zone in OneLake alone (onelake://…)"
+                yield (name,), "is only for a landing zone in OneLake (onelake://…)"
     if config.fabric.default_schema not in (None, DEFAULT_SCHEMA) and any(map(_lacks_schema, entries.values())):
         yield (
             ("fabric", "default_schema"),
-            f"is for targets without a schema, which mirrorfeed looks for in {DEFAULT_SCHEMA}: give each a schema",
+            f"applies to targets without a schema, which mirrorfeed expects in {DEFAULT_SCHEMA}: add a schema to each"
+            " target",
         )
     written: list[Place] = [("tables", i, "delimited") for i, entry in entries.items() if entry.format == "parquet"]
     if "format" not in config.model_fields_set:
         written.append(("delimited",))
     for place in written:
         if place in document.lines:
-            yield place, "is for format: delimited alone"
+            yield place, "is only for format: delimited"
 
 
 def _lacks_schema(entry: Table | Sources) -> bool:
@@ -183,10 +184,10 @@ def _overlapping_folders(config: Config, entries: Mapping[int, Table | Sources])
             if path and not path.startswith(ONELAKE) and Path(path).is_relative_to(table.source.path)
         ]
         for place in inside:
-            words = f"is in the folder of '{table.source}', where VACUUM removes what is not of the table"
+            words = f"is in the folder of '{table.source}', where VACUUM would delete the files"
             yield place, f"{words}: name a folder elsewhere"
         if not inside and _is_in_zone(table.source.path, config):
-            yield ("tables", i, "source"), "is in the landing zone, which is for what is published alone"
+            yield ("tables", i, "source"), "is in the landing zone, which is only for published files"
 
 
 def _is_in_zone(path: str, config: Config) -> bool:
@@ -208,7 +209,7 @@ def _misplaced_histories(
         if isinstance(entry, Table):
             if words := taken.get(location.fold()):
                 yield place, f"'{location}' {words}: name another table for the history of {entry.target}"
-            taken[location.fold()] = "is the history of another table too"
+            taken[location.fold()] = "is also the history of another table"
         if location.path is not None and _is_in_zone(location.path, config):
             yield place, _ELSEWHERE
 
@@ -216,11 +217,11 @@ def _misplaced_histories(
 def _comparison_needs(config: Config, entry: Table | Sources, place: Place) -> Iterator[Conflict]:
     """What `changes: compare` needs, and what it excludes."""
     if config.ledger is None:
-        yield place, "compare keeps hashes beside the ledger: set `ledger`"
+        yield place, "compare stores row hashes next to the ledger: set `ledger`"
     if entry.selection:
-        yield place, "compare publishes all of a source: select columns and rows in a view"
+        yield place, "compare publishes the whole source: select columns and rows in a view"
     if entry.history:
-        yield place, "compare reads no changes, so no history of them can be kept: set `history: false`"
+        yield place, "compare reads no changes, so there is no history of them: set `history: false`"
 
 
 def _shared_targets(document: Document) -> Iterable[Mistake]:
@@ -237,62 +238,5 @@ def _shared_targets(document: Document) -> Iterable[Mistake]:
             first[target.fold()] = document.line(place), target
             continue
         line, other = first[target.fold()]
-        differs = "" if other == target else f" as '{other}', and names that differ only in case are one table"
-        yield document.mistake(place, f"'{target}' is the target of another table too, on line {line}{differs}")
-
-
-class ConfigInvalid(Terminal):
-    """The configuration can be read, and fields or values in it are wrong. All mistakes are told at once, each with its
-    line."""
-
-    code = "MF1103"
-
-    def __init__(self, path: str, mistakes: tuple[Mistake, ...]) -> None:
-        self.path, self.mistakes = path, mistakes
-
-    def what(self) -> str:
-        return "\n".join(self._mistakes())
-
-    def next(self) -> str:
-        return "Correct the file and run the same command again; nothing was done."
-
-    def message_lines(self) -> Sequence[str]:
-        return [*self._mistakes(), self.next()]
-
-    def _mistakes(self) -> list[str]:
-        count = "a mistake" if len(self.mistakes) == 1 else f"{len(self.mistakes)} mistakes"
-        lines = [f"{self.path}:{m.line}: {m.field}: {m.reason}" for m in self.mistakes]
-        return [f"The configuration has {count}:", *lines]
-
-
-class OptionInvalid(Terminal):
-    """A value that was given before the command, in place of one in the configuration, is wrong."""
-
-    code = "MF1104"
-
-    def __init__(self, name: str, reason: str) -> None:
-        self.name, self.reason = name, reason
-
-    def what(self) -> str:
-        return f"The option --{self.name.replace('_', '-')} {self.reason}."
-
-    def next(self) -> str:
-        return "Correct the option and run the same command again; nothing was done."
-
-
-class SeveralLandingZones(Terminal):
-    """The configuration spreads its tables over several landing zones, and a command works with one of them."""
-
-    code = "MF1113"
-
-    def __init__(self, path: str, zones: tuple[str, ...]) -> None:
-        self.path, self.zones = path, zones
-
-    def what(self) -> str:
-        return f"{self.path} spreads its tables over {len(self.zones)} landing zones: {', '.join(self.zones)}."
-
-    def next(self) -> str:
-        return (
-            "Say which one is meant, as in `mirrorfeed --landing-zone PLACE publish`, in Python by `landing_zone`; a"
-            " run, a schedule or a deployment for each."
-        )
+        differs = "" if other == target else f" as '{other}', and names are case-insensitive"
+        yield document.mistake(place, f"'{target}' is also the target of the table on line {line}{differs}")

@@ -25,12 +25,12 @@ from mirrorfeed import FILE
 from mirrorfeed.config import values
 from mirrorfeed.config.alerts import Alerts
 from mirrorfeed.config.destination import FabricOptions, credential_in
+from mirrorfeed.config.errors import UnknownTable
 from mirrorfeed.config.history import HistoryLocation, below, of_all, of_many, of_one
 from mirrorfeed.config.output import OutputOptions, Partner, contradictions
 from mirrorfeed.config.schedule import FollowLimits, Pause
 from mirrorfeed.config.selection import SelectionOptions, misfits
 from mirrorfeed.config.values import ONELAKE, located
-from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.names import BadTarget, Target
 from mirrorfeed.landing.output_format import COMPRESSION
 from mirrorfeed.runtime.credentials import Credential, Default
@@ -195,7 +195,7 @@ class Config(Options):
         """
         chosen = {name: self._named(name) for name in names}
         if unknown := tuple(name for name, tables in chosen.items() if not tables and not _SHARD.fullmatch(name)):
-            raise UnknownTable(unknown, tuple(str(table.target) for table in self.tables), self.path)
+            raise UnknownTable(names=unknown, known=tuple(str(table.target) for table in self.tables), path=self.path)
         wanted = {table.target for tables in chosen.values() for table in tables}
         return tuple(table for table in self.tables if not names or table.target in wanted)
 
@@ -244,18 +244,3 @@ def _beside(ledger: Source, name: str) -> Source:
         return Source((*ledger.parts[:-1], name))
     above, slash, _ = ledger.path.rstrip("/").rpartition("/")
     return Source(path=f"{above}{slash}{name}")
-
-
-class UnknownTable(Terminal):
-    """The command names a table that is no target in the configuration."""
-
-    code = "MF1106"
-
-    def __init__(self, names: tuple[str, ...], known: tuple[str, ...], path: str) -> None:
-        self.names, self.known, self.path = names, known, path
-
-    def what(self) -> str:
-        return f"{self.path} has no table {', '.join(map(repr, self.names))}."
-
-    def next(self) -> str:
-        return f"Name one of its targets ({', '.join(self.known)}), or add the table to the file."

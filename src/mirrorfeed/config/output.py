@@ -36,16 +36,16 @@ def contradictions(
 ) -> Iterator[tuple[tuple[str, ...], str]]:
     """Fields that are good each, and not together: the place of one, and why."""
     if row_markers == "exact" and changes != "full":
-        yield ("row_markers",), "exact is for changes: full alone; net publishes upserts and deletes"
+        yield ("row_markers",), "exact requires changes: full, because net publishes upserts and deletes"
     if options.file_order == "modified_time" and changes == "full":
         yield (
             ("file_order",),
-            "modified_time leaves files that are visible together without an order, and changes: full needs it",
+            "modified_time gives files of the same time no order, and changes: full requires one",
         )
     if changes == "compare" and keys == ():
-        yield ("keys",), "must name the columns by which rows are compared (changes: compare)"
+        yield ("keys",), "is required with changes: compare"
     if options.default_row_marker == "upsert" and keys == ():
-        yield ("default_row_marker",), "upsert needs keys, and the table has none"
+        yield ("default_row_marker",), "upsert requires keys, and the table has none"
     if options.format == "delimited" and (fault := options.output.delimited and options.output.delimited.fault()):
         field, reason = fault
         yield ("delimited", field), reason

@@ -33,7 +33,7 @@ class FollowLimits(BaseModel):
     @model_validator(mode="after")
     def _fires(self) -> Self:
         if self.max_delay_seconds is None and self.max_rows is None and self.max_bytes is None:
-            raise ValueError("would never publish anything: give it seconds, rows or bytes that come about")
+            raise ValueError("would never publish anything: set max_delay_seconds, max_rows or max_bytes")
         return self
 
     @property
@@ -58,7 +58,7 @@ def _moment(value: object) -> datetime:
         found = datetime(found.year, found.month, found.day)
     if not isinstance(found, datetime):
         raise ValueError(
-            f"must be a day or a moment, as 2026-12-01 or 2026-12-01 18:00 (in UTC unless it says otherwise), not"
+            f"must be a date or a time, such as 2026-12-01 or 2026-12-01 18:00 (default time zone: UTC), not"
             f" {values.short(value)}"
         )
     return found if found.tzinfo else found.replace(tzinfo=UTC)
@@ -66,7 +66,7 @@ def _moment(value: object) -> datetime:
 
 def _reason(value: str) -> str:
     if not value.strip():
-        raise ValueError("is empty: say why, for whoever looks meanwhile")
+        raise ValueError("is empty: write a reason")
     return value
 
 

@@ -19,28 +19,28 @@ Pairs = tuple[tuple[str, str], ...]
 def _names(value: object) -> tuple[str, ...] | None:
     found = values.keys(value)
     if found == ():
-        raise ValueError("is empty: name a column, or leave the field out")
+        raise ValueError("is empty: name a column, or omit the field")
     return found
 
 
 def _condition(value: object) -> str:
     text = values.text(value).strip()
     if not text:
-        raise ValueError("is empty: write a condition, or leave the field out")
+        raise ValueError("is empty: write a condition, or omit the field")
     Condition.parse(text)
     return text
 
 
 def _by_column(value: object, example: str) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(each, str) for each in (*value, *value.values())):
-        raise ValueError(f"must hold columns of the source, each with text, as in {example}, not {values.short(value)}")
+        raise ValueError(f"must map columns of the source to text, such as {example}, not {values.short(value)}")
     return dict(value)
 
 
 def _renames(value: object) -> Pairs:
     found = _by_column(value, "{cust_id: customer}")
     faults = [f"{new!r} {fault}" for new in found.values() if (fault := name_fault(new))]
-    faults += [f"{new!r} would be the name of more than one column" for new in _repeated([*found.values()])]
+    faults += [f"{new!r} would be the name of several columns" for new in _repeated([*found.values()])]
     if faults:
         raise ValueError("; ".join(faults))
     return tuple(found.items())
@@ -84,16 +84,16 @@ def misfits(options: SelectionOptions, keys: Sequence[str] | None) -> Iterator[t
     if chosen is None:
         return
     if options.columns is not None and options.exclude_columns is not None:
-        yield ("exclude_columns",), "and `columns` exclude each other: say what is published, or what is not"
+        yield ("exclude_columns",), "and `columns` exclude each other: set one of them"
         return
     for field in ("rename", "cast"):
         for name in getattr(chosen, field):
             if not chosen.takes(name):
-                yield (field,), f"{name!r} is a column that is left out"
+                yield (field,), f"{name!r} is an excluded column"
     for name in options.columns or ():
         for old, new in chosen.rename.items():
             if fold(new) == fold(name) and old != name and name not in chosen.rename:
-                yield ("rename",), f"{old!r} cannot be {new!r}, which another column is"
+                yield ("rename",), f"{old!r} cannot be {new!r}, because another column has this name"
     for key in keys or ():
         for fault in key_faults(chosen, key):
             place = "cast" if chosen.takes(key) else "columns" if options.columns is not None else "exclude_columns"

@@ -17,7 +17,7 @@ from typing import TypeVar
 from pydantic import ValidationError, ValidationInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from mirrorfeed.errors import Terminal
+from mirrorfeed.config.errors import BadAddress
 from mirrorfeed.landing.names import BadTarget, Target, fold, split_name
 from mirrorfeed.landing.schema import reserved_names
 from mirrorfeed.runtime.addresses import HttpsAddress, is_host_pattern
@@ -39,9 +39,9 @@ def size(value: object) -> int:
     elif isinstance(value, int) and not isinstance(value, bool):
         count = value
     else:
-        raise ValueError(f"{value!r} is not a size: write a whole number and KiB, MiB or GiB, as in 128 MiB")
+        raise ValueError(f"{value!r} is not a size: write a whole number with KiB, MiB or GiB, such as 128 MiB")
     if not _SMALLEST <= count <= _LARGEST:
-        raise ValueError(f"{value!r} is not between 1 KiB and 4 GiB: write a number with its unit, as in 128 MiB")
+        raise ValueError(f"{value!r} is not between 1 KiB and 4 GiB: write a number with its unit, such as 128 MiB")
     return count
 
 
@@ -70,7 +70,7 @@ def sources(value: object, info: ValidationInfo) -> Pattern:
 def endings(value: object) -> tuple[tuple[str, ...], ...]:
     """The names of tables that a pattern leaves out, by their last parts."""
     if not isinstance(value, list | tuple):
-        raise ValueError(f"must be a list of names, as in [tmp_*, staging.*], not {short(value)}")
+        raise ValueError(f"must be a list of names, such as [tmp_*, staging.*], not {short(value)}")
     return tuple(map(_ending, value))
 
 
@@ -92,9 +92,9 @@ def template(value: object) -> str:
     """A target in which {catalog}, {schema} and {table} stand for parts of the source's name."""
     known = ", ".join(f"{{{name}}}" for name in _PARTS)
     if unknown := [name for name in _FILLED.findall(text(value)) if name not in _PARTS]:
-        raise ValueError(f"{value!r} holds {{{unknown[0]}}}, and known are {known}")
+        raise ValueError(f"{value!r} contains {{{unknown[0]}}}; allowed are {known}")
     if "{table}" not in text(value):
-        raise ValueError(f"{value!r} holds no {{table}}, so that all tables would have one target")
+        raise ValueError(f"{value!r} has no {{table}}, so all tables would have the same target")
     target(_FILLED.sub("x", text(value)))
     return text(value)
 
@@ -113,12 +113,12 @@ def keys(value: object) -> tuple[str, ...] | None:
     if value is None:
         return None
     if not isinstance(value, list | tuple):
-        raise ValueError(f"must be a list of column names, as in [order_id], not {short(value)}")
+        raise ValueError(f"must be a list of column names, such as [order_id], not {short(value)}")
     names = [name for name in value if isinstance(name, str)]
     faults = [f"{short(name)} is not text: put it in quotes" for name in value if not isinstance(name, str)]
     faults += [f"{name!r} is not the name of a column" for name in names if not name.strip()]
-    faults += [f"{name!r} is reserved for the feed and the landing zone" for name in reserved_names(names)]
-    faults += [f"{name!r} is there {n} times" for name, n in Counter(map(fold, names)).items() if n > 1]
+    faults += [f"{name!r} is a reserved name" for name in reserved_names(names)]
+    faults += [f"{name!r} is listed {n} times" for name, n in Counter(map(fold, names)).items() if n > 1]
     if faults:
         raise ValueError("; ".join(faults))
     return tuple(names)
@@ -132,13 +132,13 @@ def landing_zone(value: str, info: ValidationInfo) -> str:
     if URI.match(value):
         raise ValueError(f"{hide_query(value)!r} is not a folder: {_PLACES}")
     if value.startswith("~"):
-        raise ValueError(f"{value!r} is not expanded: write the folder in full")
+        raise ValueError(f"{value!r} is not expanded: write the full path")
     return folder(value, info)
 
 
 def staging_path(value: str, info: ValidationInfo) -> str:
     if not value.strip():
-        raise ValueError("is empty: name a volume (/Volumes/catalog/schema/volume), or leave the field out")
+        raise ValueError("is empty: name a volume (/Volumes/catalog/schema/volume), or omit the field")
     if URI.match(value) or value.startswith("~"):
         raise ValueError(f"{value!r} is not a folder that Spark and this process share: name a volume (/Volumes/…)")
     return folder(value.rstrip("/"), info)
@@ -163,12 +163,12 @@ def onelake_address(text: str) -> str:
     try:
         return _onelake(text)
     except ValueError as error:
-        raise BadAddress(str(error)) from None
+        raise BadAddress(reason=str(error)) from None
 
 
 def endpoint(value: object) -> str:
     if "@" in text(value):  # not repeated: a password can stand there
-        raise ValueError("has user info before @, which is never sent: leave it out")
+        raise ValueError("has user info before @: remove it")
     try:
         return str(HttpsAddress.parse(text(value)))
     except ValueError as error:
@@ -177,9 +177,9 @@ def endpoint(value: object) -> str:
 
 def trusted_hosts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple):
-        raise ValueError(f"must be a list of hosts, as in [fabric.example.com, '*.example.com'], not {short(value)}")
+        raise ValueError(f"must be a list of hosts, such as [fabric.example.com, '*.example.com'], not {short(value)}")
     if wrong := [each for each in value if not isinstance(each, str) or not is_host_pattern(each)]:
-        raise ValueError(f"{short(wrong[0])} is not a host, as in fabric.example.com or *.example.com")
+        raise ValueError(f"{short(wrong[0])} is not a host, such as fabric.example.com or *.example.com")
     return tuple(value)
 
 
@@ -231,18 +231,3 @@ def _located(source: _Of, info: ValidationInfo) -> _Of:
 
 def absolute(path: str, file: str) -> str:
     return os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(file)), path))
-
-
-class BadAddress(Terminal):
-    """The address of the landing zone is neither a folder nor a place in OneLake as mirrorfeed writes it."""
-
-    code = "MF1105"
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-
-    def what(self) -> str:
-        return f"The landing zone {self.reason}."
-
-    def next(self) -> str:
-        return "Nothing was done."

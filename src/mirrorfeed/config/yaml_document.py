@@ -17,9 +17,9 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from mirrorfeed.config.alerts import Alerts, Mail, MaxLagMinutes, Webhook
 from mirrorfeed.config.destination import PLACES, PRINCIPAL
+from mirrorfeed.config.errors import ConfigMissing, ConfigUnreadable
 from mirrorfeed.config.model import Config, Options, Sources, Table
 from mirrorfeed.config.values import short
-from mirrorfeed.errors import Terminal
 
 Place = tuple[str | int, ...]
 """Where something stands in the file: names of fields and positions in lists."""
@@ -134,8 +134,8 @@ class Document:
 
     def _plain(self, node: Node, place: Place) -> Any:
         if node.tag not in _TAGS[type(node)]:
-            tag = "a tag that" if may_be_secret(place) else f"the tag {node.tag}, which"
-            self.refuse(place, f"has {tag} is not known here")
+            tag = "an unknown tag" if may_be_secret(place) else f"the unknown tag {node.tag}"
+            self.refuse(place, f"has {tag}")
             return None
         if isinstance(node, MappingNode):
             return self._mapping(node, place)
@@ -160,12 +160,12 @@ class Document:
                 continue
             at = (*place, key.value)
             if at in self.lines:
-                self.mistakes.append(Mistake(line, shown(at), f"is there twice, first on line {self.lines[at]}"))
+                self.mistakes.append(Mistake(line, shown(at), f"is a duplicate of line {self.lines[at]}"))
                 continue
             self.lines[at] = line
             data[key.value] = self.take(value, at)
             if data[key.value] is None and at not in self.unusable:
-                self.refuse(at, "has no value: give it one, or leave the field out")
+                self.refuse(at, "has no value: set one, or omit the field")
         return data
 
 
@@ -175,31 +175,35 @@ def read(path: str) -> Document:
         loader = _Loader(text)
         root = loader.get_single_node()
     except FileNotFoundError as error:
-        raise ConfigMissing(path) from error
+        raise ConfigMissing(path=path) from error
     except OSError as error:
-        raise ConfigUnreadable(path, None, error.strerror or str(error)) from error
+        raise ConfigUnreadable(path=path, line=None, reason=error.strerror or str(error)) from error
     except UnicodeDecodeError as error:
-        raise ConfigUnreadable(path, error.object[: error.start].count(b"\n") + 1, "it is not UTF-8 text") from error
+        raise ConfigUnreadable(
+            path=path, line=error.object[: error.start].count(b"\n") + 1, reason="it is not UTF-8 text"
+        ) from error
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         said = error.problem or error.context or "it is not YAML"
         if said.startswith("found undefined"):  # an alias or a tag: a secret may begin as they do
-            said = f"{said.split(chr(39))[0].strip()}: what begins with * or ! must be in quotes"
-        raise ConfigUnreadable(path, line, said) from error
+            said = f"{said.split(chr(39))[0].strip()}: put values that begin with * or ! in quotes"
+        raise ConfigUnreadable(path=path, line=line, reason=said) from error
     except yaml.reader.ReaderError as error:
-        reason = f"the character {chr(error.character)!r} cannot stand in YAML"
-        raise ConfigUnreadable(path, text[: error.position].count("\n") + 1, reason) from error
+        reason = f"the character {chr(error.character)!r} is not allowed in YAML"
+        raise ConfigUnreadable(path=path, line=text[: error.position].count("\n") + 1, reason=reason) from error
     except (ValueError, OverflowError) as error:  # of `chr`
-        raise ConfigUnreadable(path, loader.line + 1, "it has an escape that is not a character") from error
+        raise ConfigUnreadable(
+            path=path, line=loader.line + 1, reason="it has an escape that is not a character"
+        ) from error
     if not isinstance(root, MappingNode) or root.tag not in _TAGS[MappingNode]:
-        reason = "it is empty" if root is None else "its top level is not a list of fields and their values"
-        raise ConfigUnreadable(path, None, f"{reason}: landing_zone and tables are expected")
+        reason = "it is empty" if root is None else "its top level is not a map of fields and values"
+        raise ConfigUnreadable(path=path, line=None, reason=f"{reason}: landing_zone and tables are expected")
     document = Document()
     try:
         document.data = document.take(root, ())
     except _TooMuch as error:
-        reason = "its aliases (*name) stand for more than any configuration has, or for themselves: write values out"
-        raise ConfigUnreadable(path, error.line, reason) from error
+        reason = "its aliases (*name) expand to too many values, or to themselves: write the values out"
+        raise ConfigUnreadable(path=path, line=error.line, reason=reason) from error
     return document
 
 
@@ -219,11 +223,24 @@ def shown(place: tuple[str | int, ...]) -> str:
     return name if len(place) < 2 or not may_be_secret(place) or name in _KNOWN[str(place[0])] else "(not shown)"
 
 
-_GONE = {
-    "writers": (
-        "is no field any more: Spark makes all files, and the driver sends them. Take the line out; for first loads"
-        " that are too much for one driver, `upload_from: executors` lets the tasks of a dedicated cluster send them"
-    )
+_RENAMED = {
+    "at_once": "max_parallel_tables",
+    "at_most": "follow",
+    "ca_file": "ca_bundle",
+    "check_keys": "validate_keys",
+    "default_marker": "default_row_marker",
+    "detection": "file_order",
+    "except": "exclude",
+    "except_columns": "exclude_columns",
+    "file_size": "target_file_size",
+    "fresh_within": "freshness_target_minutes",
+    "handover": "staging_path",
+    "keep_records": "log_retention_records",
+    "markers": "row_markers",
+    "repair_up_to": "auto_repair_max_keys",
+    "send": "upload_from",
+    "time_limit": "table_timeout_minutes",
+    "versions_per_range": "max_versions_per_publication",
 }
 _M = TypeVar("_M", bound=BaseModel)
 
@@ -237,7 +254,7 @@ def validated(
     except ValidationError as error:
         for fault in error.errors(include_url=False):
             at = place(*fault["loc"])
-            faults[at] = _words(model, dict(fault), "what is there" if may_be_secret(at) else short(fault["input"]))
+            faults[at] = _words(model, dict(fault), "this value" if may_be_secret(at) else short(fault["input"]))
         return None
 
 
@@ -269,9 +286,9 @@ def _words(model: type[BaseModel], fault: dict[str, Any], value: str) -> str:
         case "too_short" | "string_too_short":
             return "is empty"
         case "model_type" | "dataclass_type" if fault["loc"]:
-            return f"must hold fields and their values, not {value}"
+            return f"must be a map of fields and values, not {value}"
         case "model_type":
-            return f"must hold tables with a source and a target, not {value}"
+            return f"must be a table with a source and a target, not {value}"
         case _:
             return str(fault["msg"])
 
@@ -291,44 +308,13 @@ def _names(model: Any) -> list[str]:
 
 
 def _unknown_field(name: str, model: Any) -> str:
-    if model is Config and name in _GONE:
-        return _GONE[name]
+    if name in _RENAMED and _RENAMED[name] in _names(model):
+        return f"was renamed to {_RENAMED[name]}"
     if issubclass(model, Options) and name in _names(Table if model is Config else Config):
         return "belongs to a table, below tables" if model is Config else "belongs at the top level, not to a table"
     if model is Sources and name == "source":
-        return "stands beside sources: an entry names one table, or stands for several"
+        return "excludes sources: an entry names one table or a pattern"
     known = _names(model)
     if close := difflib.get_close_matches(name, known, 1):
         return f"is not a known field; did you mean {close[0]}?"
-    return f"is not a known field; known here: {', '.join(known)}"
-
-
-class ConfigMissing(Terminal):
-    """There is no configuration file where the command looks for it."""
-
-    code = "MF1101"
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def what(self) -> str:
-        return f"There is no configuration at {self.path}."
-
-    def next(self) -> str:
-        return "Run `mirrorfeed init` to write a commented example, or name the file that you mean."
-
-
-class ConfigUnreadable(Terminal):
-    """The configuration is no YAML that can be read, so nothing in it was looked at."""
-
-    code = "MF1102"
-
-    def __init__(self, path: str, line: int | None, reason: str) -> None:
-        self.path, self.line, self.reason = path, line, reason
-
-    def what(self) -> str:
-        place = self.path if self.line is None else f"{self.path}:{self.line}"
-        return f"Cannot read the configuration {place}: {self.reason}."
-
-    def next(self) -> str:
-        return "Correct the file, or run `mirrorfeed init` in another folder for an example to compare it with."
+    return f"is not a known field; allowed are {', '.join(known)}"

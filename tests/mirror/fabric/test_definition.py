@@ -180,10 +180,10 @@ def test_what_a_paused_capacity_left_is_resumed_and_nothing_else(project: Projec
         ("retention_days: 0", "retention_days: must be at least 1, not 0"),
         ("retention_days: 31", "retention_days: must be at most 30, not 31"),
         ("change_data_feed: 'yes'", "change_data_feed: must be true or false, not 'yes'"),
-        ("default_schema: a.b", "default_schema: 'a.b' can be no schema: as the target '`a.b`.t' it has a part"),
+        ("default_schema: a.b", "default_schema: 'a.b' cannot be a schema: the target '`a.b`.t' it has a part"),
         (
             "default_schema: sales",
-            "default_schema: is for targets without a schema, which mirrorfeed looks for in dbo: give each a",
+            "default_schema: applies to targets without a schema, which mirrorfeed expects in dbo: add a sch",
         ),
         ("retention: 7", "retention: is not a known field; did you mean retention_days?"),
     ],
@@ -197,7 +197,7 @@ def test_what_no_database_can_be_is_refused_with_the_other_mistakes(project: Pro
 
 def test_what_a_folder_is_to_be_in_fabric_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "mirrorfeed.yml").write_text(f"landing_zone: ./zone\nfabric: {{retention_days: 7}}\n{TABLES}")
-    with pytest.raises(ConfigInvalid, match="fabric: is for a landing zone in OneLake alone"):
+    with pytest.raises(ConfigInvalid, match="fabric: is only for a landing zone in OneLake"):
         config.load(tmp_path / "mirrorfeed.yml")
 
 

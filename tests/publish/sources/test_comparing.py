@@ -82,11 +82,11 @@ def test_without_keys_nothing_is_compared() -> None:
 @pytest.mark.parametrize(
     ("top", "table", "words"),
     [
-        ("", "keys: [id]", "compare keeps hashes beside the ledger: set `ledger`"),
-        ("ledger: ./ledger", "keys: []", "must name the columns by which rows are compared (changes: compare)"),
-        ("ledger: ./ledger\nhistory: ./kept", "keys: [id]", "so no history of them can be kept: set `history: false`"),
-        ("ledger: ./ledger", "keys: [id], where: v > 1", "compare publishes all of a source: select columns and rows"),
-        ("ledger: ./ledger", "row_markers: exact", "exact is for changes: full alone"),
+        ("", "keys: [id]", "compare stores row hashes next to the ledger: set `ledger`"),
+        ("ledger: ./ledger", "keys: []", "is required with changes: compare"),
+        ("ledger: ./ledger\nhistory: ./kept", "keys: [id]", "so there is no history of them: set `history: false`"),
+        ("ledger: ./ledger", "keys: [id], where: v > 1", "compare publishes the whole source: select columns and rows"),
+        ("ledger: ./ledger", "row_markers: exact", "exact requires changes: full"),
     ],
 )
 def test_what_a_comparison_needs_is_told_with_its_line(tmp_path: Path, top: str, table: str, words: str) -> None:

@@ -1,0 +1,136 @@
+"""Errors of the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mirrorfeed.display.humanize import a_few
+from mirrorfeed.errors import Terminal
+
+if TYPE_CHECKING:
+    from mirrorfeed.config.yaml_document import Mistake
+
+_RETRY = "and run the same command again. Nothing was done."
+
+
+class ConfigMissing(Terminal):
+    code = "MF1101"
+    what = "There is no configuration file {path}."
+    fix = "Run `mirrorfeed init` to write a commented example, or name another file with `--config`."
+
+
+class ConfigUnreadable(Terminal):
+    code = "MF1102"
+    what = "Cannot read the configuration {place}: {reason}."
+    fix = "Correct the file, or run `mirrorfeed init` in another folder and compare it with the example."
+    path: str
+    line: int | None
+
+    @property
+    def place(self) -> str:
+        return self.path if self.line is None else f"{self.path}:{self.line}"
+
+
+class ConfigInvalid(Terminal):
+    code = "MF1103"
+    what = "{lines}"
+    fix = f"Correct the file {_RETRY}"
+    meaning = "The configuration has unknown fields or invalid values. All of them are listed, each with its line."
+    path: str
+    mistakes: tuple[Mistake, ...]
+
+    @property
+    def lines(self) -> str:
+        return "\n".join(self._lines())
+
+    def message_lines(self) -> Sequence[str]:
+        return [*self._lines(), self.solution]
+
+    def _lines(self) -> list[str]:
+        count = "a mistake" if len(self.mistakes) == 1 else f"{len(self.mistakes)} mistakes"
+        lines = [f"{self.path}:{each.line}: {each.field}: {each.reason}" for each in self.mistakes]
+        return [f"The configuration has {count}:", *lines]
+
+
+class OptionInvalid(Terminal):
+    code = "MF1104"
+    what = "The option --{option} {reason}."
+    fix = f"Correct the option {_RETRY}"
+    name: str
+
+    @property
+    def option(self) -> str:
+        return self.name.replace("_", "-")
+
+
+class BadAddress(Terminal):
+    code = "MF1105"
+    what = "The landing zone {reason}."
+    fix = "Nothing was done."
+    meaning = "The address of the landing zone is neither a folder nor a valid address in OneLake."
+
+
+class UnknownTable(Terminal):
+    code = "MF1106"
+    what = "{path} has no table {names:quoted}."
+    fix = "Name one of its targets ({known:list}), or add the table to the file."
+
+
+class NothingMatches(Terminal):
+    code = "MF1111"
+    what = "{pattern} in {path} selects no table{reasons}."
+    fix = "Correct the pattern or its `exclude`, or remove the entry. Nothing was done."
+    left_out: tuple[str, ...]
+
+    @property
+    def reasons(self) -> str:
+        return f": {a_few(self.left_out)}" if self.left_out else ""
+
+
+class TargetsMeet(Terminal):
+    code = "MF1112"
+    what = "Sources in {path} have the same target (names that differ in case only are the same): {pairs}."
+    fix = (
+        "Use another `target`, such as {{schema}}_{{table}}, leave a source out with `exclude`, or give it an entry of"
+        " its own. Nothing was done."
+    )
+    meeting: tuple[tuple[str, str, str], ...]
+
+    @property
+    def pairs(self) -> str:
+        return a_few([f"{one} and {other} in {target}" for one, other, target in self.meeting])
+
+
+class SeveralLandingZones(Terminal):
+    code = "MF1113"
+    what = "{path} has {count} landing zones: {zones:list}."
+    fix = (
+        "Choose one with `mirrorfeed --landing-zone PLACE publish`, or in Python with `landing_zone`. Use a separate"
+        " run, schedule or deployment for each."
+    )
+    zones: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.zones)
+
+
+class HistoriesMeet(Terminal):
+    code = "MF1114"
+    what = "Tables in {path} have the same history: {pairs}."
+    fix = "Give one of them an entry with another `history`, or with `history: false`. Nothing was done."
+    meeting: tuple[tuple[str, str, str], ...]
+
+    @property
+    def pairs(self) -> str:
+        return a_few([f"{one} and {other} in {history}" for one, other, history in self.meeting])
+
+
+class DatabaseNotNamed(Terminal):
+    code = "MF3214"
+    what = "The landing zone {landing_zone} names a workspace but no mirrored database."
+    fix = (
+        "Add the id of the database, onelake://<workspace id>/<mirrored database id>. `mirrorfeed fabric create NAME`"
+        " creates a database and prints this line."
+    )
