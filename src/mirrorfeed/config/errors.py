@@ -119,7 +119,7 @@ class SeveralLandingZones(Terminal):
 class HistoriesMeet(Terminal):
     code = "MF1114"
     what = "Tables in {path} have the same history: {pairs}."
-    fix = "Give one of them an entry with another `history`, or with `history: false`. Nothing was done."
+    fix = "Give one of them an entry with another `history`, or with false. Nothing was done."
     meeting: tuple[tuple[str, str, str], ...]
 
     @property
