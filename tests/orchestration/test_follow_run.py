@@ -247,7 +247,7 @@ def test_what_patterns_stand_for_is_asked_again_and_what_is_gone_is_told_once(tm
     )
     written, told = load(str(tmp_path / "mirrorfeed.yml")), list[str]()
     config = expanded(written, lambda: pytest.fail("Spark was started")).config
-    runs = SparkRuns(None, config, lambda: True, on_trouble=lambda error: told.append(error.code), written=written)  # type: ignore[arg-type]
+    runs = SparkRuns(None, config, lambda: True, on_problem=lambda error: told.append(error.code), written=written)  # type: ignore[arg-type]
 
     def found() -> list[str]:
         return [str(table.target) for table in runs.tables() or []]

@@ -197,7 +197,7 @@ def test_a_table_that_is_well_again_and_has_nothing_new_does_not_count_as_stoppe
         publish_tables(fleet, ["a"])
     found = [row for row in read_ledger(spark, Source(path=str(tmp_path / "fleet/ledger"))) if row.table == "a"]
     assert [row.outcome for row in found] == [PUBLISHED, FAILED, WELL]  # and once is enough
-    assert found[-1].message == "Nothing stands in its way, and nothing is new."
+    assert found[-1].message == "The problem is solved, and nothing is new."
     assert (found[-1].from_version, found[-1].lag_versions) == (0, 0)
     assert config.ledger
     states = read_report(spark, config.ledger, datetime.now(UTC), ["tables"]).figures["tables"]

@@ -827,7 +827,7 @@ def _context(
         spark,
         config,
         on_step=(lambda table, made: on_step(table, made.step)) if on_step else lambda *_: None,
-        on_trouble=problems.append,
+        on_problem=problems.append,
         sleep=partial(sleep_unless, ends),
         stop=ends,
         on_done=on_done or (lambda _: None),

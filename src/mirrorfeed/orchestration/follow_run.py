@@ -192,7 +192,7 @@ class SparkRuns:
     config: Config
     stop: Callable[[], bool]
     on_outcome: Callable[[TableResult], None] = lambda _: None
-    on_trouble: Callable[[MirrorfeedError], None] = lambda _: None
+    on_problem: Callable[[MirrorfeedError], None] = lambda _: None
     renew: Callable[[SparkSession], SparkSession] = renewed
     written: Config | None = None
     """The configuration with its patterns, to expand them again. None: the tables stay the same."""
@@ -231,12 +231,12 @@ class SparkRuns:
         self._expansion_error = ""
         self._set_config(config)
         if left:
-            self.on_trouble(OrphanedTables(targets=left, path=config.path))
+            self.on_problem(OrphanedTables(targets=left, path=config.path))
         return found
 
     def _report_expansion(self, error: MirrorfeedError) -> None:
         if str(error) != self._expansion_error:
-            self.on_trouble(error)
+            self.on_problem(error)
         self._expansion_error = str(error)
 
     def waiting(self, table: Table, published: int) -> PendingCommits | None:
@@ -253,13 +253,13 @@ class SparkRuns:
             once = RunMode(attempts=1)
             outcomes = publish_each(
                 RunContext(
-                    self.spark, self.config, on_trouble=self.on_trouble, stop=self.stop, mode=once, store=self._store
+                    self.spark, self.config, on_problem=self.on_problem, stop=self.stop, mode=once, store=self._store
                 ),
                 names,
             )
         except Exception as error:  # of the landing zone or the session, before any table was started
-            trouble = named("Publishing", error)
-            outcomes = [TableResult(name, Progress(), 0.0, error=trouble) for name in names]
+            failure = named("Publishing", error)
+            outcomes = [TableResult(name, Progress(), 0.0, error=failure) for name in names]
         for outcome in outcomes:
             self.on_outcome(outcome)
         if any(outcome.error for outcome in outcomes):
@@ -271,4 +271,4 @@ class SparkRuns:
     def write(self, results: Sequence[TableResult]) -> None:
         pending = PendingRows(tuple(self._seen.values()), self._store, self._begun)
         if lost := LedgerWriter(self.spark, self.config.ledger, pending).write(results):
-            self.on_trouble(lost)
+            self.on_problem(lost)

@@ -76,14 +76,14 @@ class RunMode:
 class RunContext:
     """What the tables of a run share.
 
-    Problems of the ledger and of `_partnerEvents.json` are reported to `on_trouble` and stop nothing. If asked to stop,
+    Problems of the ledger and of `_partnerEvents.json` are reported to `on_problem` and stop nothing. If asked to stop,
     a run starts no table, and ends the running ones between two records.
     """
 
     spark: SparkSession
     config: Config
     on_step: Callable[[str, Progress], None] = lambda _table, _progress: None
-    on_trouble: Callable[[MirrorfeedError], None] = _warn
+    on_problem: Callable[[MirrorfeedError], None] = _warn
     dropped_by: Dropping | None = None
     """How to wait until Fabric has dropped a table. None: as configured."""
     workspace: Callable[[], Workspace] = default_workspace
@@ -116,15 +116,15 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
     """
     spark, config, begun = context.spark, context.config, datetime.now(UTC)
     if problem := partner_events_problem(context.zone, config):
-        context.on_trouble(problem)
+        context.on_problem(problem)
     if not names and (orphans := find_pattern_orphans(context.zone, config)):
-        context.on_trouble(orphans)
+        context.on_problem(orphans)
     pending = PendingRows(config.select(names), context.zone, begun)
     writer = BatchedWriter(LedgerWriter(spark, config.ledger, pending).write)
     ledger.begin(spark, config.ledger)
     results = publish_each(context, names, writer.add)
     if lost := writer.flush():
-        context.on_trouble(lost)
+        context.on_problem(lost)
     return [replace(each, published_before=each.table in pending.loaded_again) for each in results]
 
 
@@ -189,12 +189,12 @@ def publish_each(
         progress = result.progress
         for warning in (progress.short, progress.last_gone):
             if warning:
-                context.on_trouble(warning)
+                context.on_problem(warning)
         if progress.untidy:
-            context.on_trouble(LeftoversNotDeleted(table=result.table, cause=progress.untidy))
+            context.on_problem(LeftoversNotDeleted(table=result.table, cause=progress.untidy))
     if rewritten := [result for result in results if result.progress.differed]:
         names_ = [result.table for result in rewritten]
-        context.on_trouble(FilesRewritten(tables=names_, differed=rewritten[0].progress.differed))
+        context.on_problem(FilesRewritten(tables=names_, differed=rewritten[0].progress.differed))
     return results
 
 
@@ -241,7 +241,7 @@ class TableTask:
     def __post_init__(self) -> None:
         context, table = self.context, self.table
         self._policy = RetryPolicy(
-            bridges=lambda gap: can_bridge_gap(context.spark, table, gap, context.on_trouble),
+            bridges=lambda gap: can_bridge_gap(context.spark, table, gap, context.on_problem),
             reloads=lambda error: context.mode.reloads and needs_reload(table, error),
             attempts=context.mode.attempts,
         )
@@ -305,7 +305,7 @@ class TableTask:
     def result(self) -> TableResult:
         state, table, progress, context = self.state, self.table, self.progress, self.context
         if progress.across and progress.made:
-            context.on_trouble(progress.across)
+            context.on_problem(progress.across)
         result = TableResult(
             str(table.target),
             progress,

@@ -122,7 +122,7 @@ def verify_tables(
     names: Sequence[str],
     mirrors: str,
     shown: int = SHOWN,
-    on_trouble: Callable[[MirrorfeedError], None] = lambda _: None,
+    on_problem: Callable[[MirrorfeedError], None] = lambda _: None,
 ) -> list[Comparison]:
     """Compare tables with their mirrors below a folder, and write the results into the ledger.
 
@@ -148,9 +148,9 @@ def verify_tables(
         written.append(ledger.verified(name, found, datetime.now(UTC)))
         rows.append(_row(name, position, found))
         if rows[-1].equal is False and table.auto_repair_max_keys and table.changes != "compare":
-            rows[-1] = replace(rows[-1], repair=_repaired(spark, config, table, mirrors, on_trouble))
+            rows[-1] = replace(rows[-1], repair=_repaired(spark, config, table, mirrors, on_problem))
     if lost := ledger.keep(spark, config.ledger, written):
-        on_trouble(lost)
+        on_problem(lost)
     return rows
 
 
@@ -175,10 +175,10 @@ def _row(name: str, position: MirrorPosition, found: verify.Comparison | Mirrorf
 
 
 def _repaired(
-    spark: SparkSession, config: Config, table: Table, mirrors: str, on_trouble: Callable[[MirrorfeedError], None]
+    spark: SparkSession, config: Config, table: Table, mirrors: str, on_problem: Callable[[MirrorfeedError], None]
 ) -> Repair:
     try:
-        context = RunContext(spark, config, on_trouble=on_trouble)
+        context = RunContext(spark, config, on_problem=on_problem)
         return repair_table(context, table, mirrors, max_keys=table.auto_repair_max_keys)
     except Exception as error:
         return Repair(str(table.target), "", error=named(f"Repairing {table.target}", error))

@@ -44,7 +44,7 @@ def test_a_publication_is_caught_up_from_the_history_when_the_feed_is_gone(spark
     assert (appended["newest_version"], appended["began_again"], appended["error"]) == (4, [], None)
     table.sql("UPDATE {} SET w = 7 WHERE id = 3")
     shutil.rmtree(table.path / "_change_data")  # as VACUUM would
-    (stopped,) = publish_tables(RunContext(spark, config, sleep=lambda _: None, on_trouble=lambda _: None))
+    (stopped,) = publish_tables(RunContext(spark, config, sleep=lambda _: None, on_problem=lambda _: None))
     assert isinstance(stopped.error, Gap)  # version 5 is gone and was not kept
     assert stopped.progress.published == 4
     assert zone.record["to_version_inclusive"] == 4

@@ -43,7 +43,7 @@ def a_config(folder: Path, more: str = "on_gap: compare", part: str = "") -> Con
 
 def published(spark: SparkSession, config: Config) -> tuple[TableResult, list[MirrorfeedError]]:
     told: list[MirrorfeedError] = []
-    (outcome,) = publish_tables(RunContext(spark, config, sleep=lambda _: None, on_trouble=told.append))
+    (outcome,) = publish_tables(RunContext(spark, config, sleep=lambda _: None, on_problem=told.append))
     return outcome, told
 
 

@@ -114,7 +114,7 @@ def log_record(
 
 
 def published(record: Record) -> str:
-    """What a record published, in words."""
+    """Describe the publication of a record."""
     after, last = record.from_version_exclusive, record.to_version_inclusive
     if after is None:
         return f"snapshot at version {last}"

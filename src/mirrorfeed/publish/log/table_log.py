@@ -116,12 +116,12 @@ class TableLog:
         self.check_unclaimed()
         log_id = uuid.uuid4().hex
         new = json.dumps({"log_id": log_id}).encode()
-        trouble = try_write(self.store.create_once, f"{self.folder}/{LOG_ID}", new)
-        if trouble is None:
+        failure = try_write(self.store.create_once, f"{self.folder}/{LOG_ID}", new)
+        if failure is None:
             return View(log_id)  # if the response is wrong, the view is not confirmed
         view = self.read_latest()
-        if view is None and isinstance(trouble, StoreUnavailable):
-            raise trouble
+        if view is None and isinstance(failure, StoreUnavailable):
+            raise failure
         return view
 
     def check_unclaimed(self) -> None:
@@ -140,7 +140,7 @@ class TableLog:
     def finish_publication(self, view: View | None = None) -> View | None:
         """Rename the staged files of the newest record, until a view shows none of them staged. None without a log."""
         before: tuple[str, ...] = ()
-        trouble: Exception | None = None
+        failure: Exception | None = None
         while view := view or self.read_latest():
             if view.follows_on and not view.unfinished:
                 return view
@@ -150,10 +150,10 @@ class TableLog:
             self.check(view)
             left = tuple(file.staged for file in view.unfinished)
             if left == before:
-                raise trouble or ConcurrentChanges(address=self._address())
+                raise failure or ConcurrentChanges(address=self._address())
             before = left
-            trouble = self._rename_in_order(view)
-            view = self.confirm(view, data=trouble is not None)
+            failure = self._rename_in_order(view)
+            view = self.confirm(view, data=failure is not None)
         return None
 
     def check(self, view: View) -> LastFileMissing | None:
@@ -198,14 +198,14 @@ class TableLog:
             self.discard(view, new.batch)
             raise TooManyFiles(address=self._address(), files=len(new.files), mib=READ_LIMIT // 2**20)
         path = f"{self.folder}/{log_folder(view.log_id)}/{record_name(new.number)}"
-        trouble = try_write(self._create_record, view.log_id, path, new)
+        failure = try_write(self._create_record, view.log_id, path, new)
         # The log id was read before, and is read again at the end.
         found = self._view(view.log_id)
         after = self.confirm(replace(found, data=view.data), data=False) if found else None
         if (after := after or self.read_view()) is None:
             return None
         if after.log_id == view.log_id and after.number < new.number:
-            raise trouble or ConcurrentChanges(address=self._address())
+            raise failure or ConcurrentChanges(address=self._address())
         self.check(after)
         return after
 
@@ -252,13 +252,13 @@ class TableLog:
         """
         mine = f"{self.folder}/{log_folder(view.log_id)}"
         names = [*view.leftovers(), *map(record_name, view.old_records(log_retention_records))]
-        trouble = self._remove(mine, names)
+        failure = self._remove(mine, names)
         try:
             if others:
                 self._remove_other_logs(view.log_id)
         except MirrorfeedError as error:
-            trouble = trouble or error
-        return trouble
+            failure = failure or error
+        return failure
 
     def discard(self, view: View, batch: str) -> None:
         """Delete the staged files of a record that was never sent, as far as possible."""
@@ -323,18 +323,18 @@ class TableLog:
         for file in view.unfinished:
             staged = f"{self.folder}/{log_folder(view.log_id)}/{file.staged}"
             final = f"{self.folder}/{published_name(file.number, file.staged)}"
-            if trouble := try_write(self.store.rename, staged, final):
-                return trouble
+            if failure := try_write(self.store.rename, staged, final):
+                return failure
         return None
 
     def _remove(self, folder: str, names: Sequence[str]) -> MirrorfeedError | None:
-        trouble: MirrorfeedError | None = None
+        failure: MirrorfeedError | None = None
         for name in names:
             try:
                 self.store.remove(f"{folder}/{name}")
             except MirrorfeedError as error:
-                trouble = trouble or error
-        return trouble
+                failure = failure or error
+        return failure
 
     def _remove_other_logs(self, log_id: str) -> None:
         names = [entry.name for entry in self.store.list(f"{self.folder}/{LOG}") if entry.is_folder]
