@@ -312,7 +312,7 @@ def test_a_table_without_a_key_is_said_to_take_inserts_only_before_an_update_is_
     rows = listed(expand(written(SALES), [there(ORDERS, LINES, TMP)]), lambda: workspace)
     assert [(row.table, row.keys, row.takes) for row in rows] == [
         ("sales.orders", ("order_id",), "inserts, updates, deletes"),
-        ("sales.lines", (), "inserts only: it has no key"),
+        ("sales.lines", (), "inserts only, because it has no key"),
         ("sales.tmp_x", None, None),
     ]
     assert not rows.ok
@@ -327,7 +327,7 @@ def test_where_no_workspace_is_configured_keys_are_not_guessed(written: Written)
     rows = listed(expand(written(NAMED, SALES), [there(LINES)]), unconfigured)
     assert [(row.keys, row.takes, row.why) for row in rows] == [
         (("order_id",), "inserts, updates, deletes", "named by itself"),
-        (None, None, "by main.sales.*; its keys are those of Unity Catalog, and no workspace is configured here"),
+        (None, None, "by main.sales.*; its keys are in Unity Catalog, and no workspace is configured here"),
     ]
     assert rows.ok
 
@@ -394,7 +394,7 @@ def test_a_feed_asks_anew_in_each_call_and_shows_itself_without_asking(lake: Pat
     deltalake.write_deltalake(lake / "tables/customers", pa.table({"id": [1]}))
     assert feed.tables == ("shop.customers", "shop.lines", "shop.orders")
     assert [row.why for row in feed.sources()][-1] == "is listed in `exclude`"
-    assert str(feed) == f"<the feed of {lake}/mirrorfeed.yml: {lake}/tables/*, into {lake}/zone>"
+    assert str(feed) == f"<feed of {lake}/mirrorfeed.yml: {lake}/tables/*, into {lake}/zone>"
     assert "shop.{table}" in feed._repr_html_()
 
 

@@ -1,4 +1,4 @@
-"""The user's file, `mirrorfeed.yml`, and what stands in it: frozen, checked values."""
+"""The configuration file `mirrorfeed.yml`, as frozen and validated values."""
 
 from mirrorfeed import FILE
 from mirrorfeed.config.errors import ConfigInvalid, UnknownTable

@@ -1,4 +1,4 @@
-"""The field `alerts` of the user's file: for how long something may wait, and who is told. Secrets are never in it."""
+"""The field `alerts`: maximum lags and channels. It contains locations of secrets, never secrets."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from mirrorfeed.source.identifier import URI, hide_query
 _FORM = ConfigDict(strict=True, extra="forbid", frozen=True)
 _ADDRESS = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
 OUTPUT, MAIL = OWN_NAMES = "output", "mail"
-"""Those who are told without a webhook: who reads what is printed, and the addresses."""
+"""Names of the channels that are not webhooks."""
 
 
 def _secret(value: object) -> Secret:
-    """No value is repeated in a mistake: the secret itself may have been written here."""
+    """Messages do not repeat the value, because it may be the secret itself."""
     if isinstance(value, Secret):
         return value
     if found := secret_place(value):
@@ -67,7 +67,7 @@ Address = Annotated[str, PlainValidator(_address)]
 
 
 class MaxLagMinutes(BaseModel):
-    """Minutes for which something may wait for a step; None: for ever."""
+    """Longest wait for each step, in minutes. None is no limit."""
 
     model_config = _FORM
 
@@ -86,8 +86,6 @@ class Webhook(BaseModel):
 
 
 class Mail(BaseModel):
-    """Through a server of the user's own."""
-
     model_config = _FORM
 
     server: Annotated[str, AfterValidator(_server)]
@@ -112,14 +110,14 @@ class Alerts(BaseModel):
     webhooks: tuple[Webhook, ...] = ()
     mail: Mail | None = None
     state_path: Annotated[str, AfterValidator(_folder)] | None = None
-    """The folder that remembers who was told what; None: the landing zone."""
+    """Folder of the alert state. None is the landing zone."""
     sql_endpoint: Literal["leave", "refresh"] = "leave"
-    """Whether each look lets the SQL endpoint take up what is new, which alone makes it tell when it last did."""
+    """Whether each check refreshes the SQL endpoint. Without a refresh its lag is unknown."""
 
     @model_validator(mode="before")
     @classmethod
     def _lists(cls, data: Any) -> Any:
-        """A list in the file is a tuple here."""
+        """Convert the list of the file to a tuple."""
         if isinstance(data, dict) and isinstance(data.get("webhooks"), list):
             return {**data, "webhooks": tuple(data["webhooks"])}
         return data

@@ -1,4 +1,4 @@
-"""The field `credential` of the user's file: which one it names. Secrets are never in it, only where they are."""
+"""The fields `credential` and `fabric`. They contain locations of secrets, never secrets."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PLACES = {
     "scope": re.compile(r"[\w.@/-]{1,128}"),
     "key": re.compile(r"[\w.@/-]{1,128}"),
 }
-"""What says where a secret is, and how that is named. Most secrets are no such names."""
+"""Fields of the location of a secret, with their valid values. Most secrets do not match them."""
 
 
 def credential_in(value: object) -> Credential:
-    """No value is repeated in a mistake: a secret may have been written where it does not belong."""
+    """Messages do not repeat the value, because it may contain a secret."""
     match value:
         case Default() | ServicePrincipal() | ServiceCredential():
             return value
@@ -64,7 +64,7 @@ def _service_principal(facts: dict[str, Any]) -> ServicePrincipal:
 
 
 def secret_place(value: object) -> Secret | None:
-    """Where a secret is, as the file says it; None for anything else."""
+    """Return the location of a secret, or None if the value is not one."""
     if not isinstance(value, dict) or set(value) not in ({"env"}, {"scope", "key"}, {"env", "scope", "key"}):
         return None
     if not all(isinstance(each, str) and PLACES[name].fullmatch(each) for name, each in value.items()):
@@ -73,7 +73,7 @@ def secret_place(value: object) -> Secret | None:
 
 
 DEFAULT_SCHEMA = "dbo"
-"""Where the service puts tables without a schema, unless the database says otherwise."""
+"""Schema of tables without a schema, unless the database has another default."""
 
 
 def _schema(value: str) -> str:
@@ -85,12 +85,12 @@ def _schema(value: str) -> str:
 
 
 class FabricOptions(BaseModel):
-    """What is left out is left as it is."""
+    """Omitted settings are not changed."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     retention_days: Annotated[int, Field(ge=1, le=30)] | None = None
-    """For so long the mirror keeps what was deleted and replaced in it."""
+    """Days for which the mirror keeps replaced and deleted data."""
     change_data_feed: bool | None = None
-    """Of the mirrored tables."""
+    """Change data feed of the mirrored tables."""
     default_schema: Annotated[str, Field(min_length=1), AfterValidator(_schema)] | None = None

@@ -92,8 +92,8 @@ class TargetsMeet(Terminal):
     code = "MF1112"
     what = "Sources in {path} have the same target (names that differ in case only are the same): {pairs}."
     fix = (
-        "Use another `target`, such as {{schema}}_{{table}}, leave a source out with `exclude`, or give it an entry of"
-        " its own. Nothing was done."
+        "Use another `target`, such as {{schema}}_{{table}}, leave a source out with `exclude`, or add a separate entry"
+        " for it. Nothing was done."
     )
     meeting: tuple[tuple[str, str, str], ...]
 

@@ -1,4 +1,4 @@
-"""Expands the patterns of a configuration to tables."""
+"""Expand the patterns of a configuration to tables."""
 
 from __future__ import annotations
 
@@ -25,32 +25,34 @@ _BY_ITSELF = "named by itself"
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A table that is named or was found, and why it is in or out."""
+    """A configured or found table, and the reason why it is selected or not."""
 
     source: Source
     table: Table | None
-    """None: it is left out."""
+    """None if it is not selected."""
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
     config: Config
-    """With every table; as it was, where it has no pattern."""
+    """The configuration with all selected tables."""
     listed: tuple[Listed, ...]
 
 
 def expanded(
     config: Config, spark: Callable[[], SparkSession], workspace: Callable[[], Any] = default_workspace
 ) -> Expansion:
-    """Nothing is asked, and no Spark started, for a configuration that names each table by itself."""
+    """Expand the patterns. Without patterns, no catalog is read and no Spark session starts."""
     there = [list_tables(each.sources, each.keys is not None, spark, workspace) for each in config.patterns]
     return expand(config, there)
 
 
 def expand(config: Config, found: Sequence[Sequence[FoundTable]]) -> Expansion:
-    """The tables that are named, and behind them those that were found for each pattern, which the first to match one
-    takes. Or `NothingMatches`, `TargetsMeet`."""
+    """Return the named tables, then the tables found for each pattern. The first matching pattern selects a table.
+
+    Raises `NothingMatches`, `TargetsMeet` or `HistoriesMeet`.
+    """
     listed = [Listed(table.source, table, _BY_ITSELF) for table in config.tables]
     taken = {table.source.fold(): _BY_ITSELF for table in config.tables}
     for entry, there in zip(config.patterns, found, strict=True):
@@ -79,13 +81,13 @@ def expand(config: Config, found: Sequence[Sequence[FoundTable]]) -> Expansion:
 
 
 def _if_here(row: Listed) -> Listed:
-    """Left out, if it goes into another landing zone than the one that is worked with."""
+    """Exclude a table of another landing zone than the one in use."""
     elsewhere = row.table.landing_zone if row.table else None
     return Listed(row.source, None, f"goes into {elsewhere}") if elsewhere else row
 
 
 def _why_not(config: Config, entry: Sources, found: FoundTable) -> str:
-    """Why a table that a pattern matches is none to publish; empty if it is."""
+    """Return why a found table is not selected, or an empty text."""
     if any(matches_end(found.source, ending) for ending in entry.exclude):
         return "is listed in `exclude`"
     if found.unsupported and entry.changes != "compare":
@@ -94,7 +96,7 @@ def _why_not(config: Config, entry: Sources, found: FoundTable) -> str:
 
 
 def _ours(config: Config, source: Source) -> str:
-    """What it is, where mirrorfeed itself made it."""
+    """Return the purpose of a table that mirrorfeed itself created, or an empty text."""
     if config.ledger and source.fold() == config.ledger.fold():
         return "is the ledger"
     if config.ledger and may_be_hashes(config.ledger, source):
@@ -118,7 +120,7 @@ def _is_below(source: Source, place: Source) -> bool:
 
 
 def _listed(entry: Sources, found: FoundTable) -> Listed:
-    """As one table of its entry, with its options."""
+    """Return the found table with the options of its entry."""
     try:
         target = values.filled(entry.target, parts_by_name(found.source))
     except BadTarget as error:
@@ -133,7 +135,7 @@ _ALIKE = (Table.model_fields.keys() & Sources.model_fields.keys()) - {"target", 
 
 
 def _keys(entry: Sources, found: FoundTable) -> tuple[str, ...] | None:
-    """Those of the entry where the table has all of these columns; None: Unity Catalog says which."""
+    """Return the keys of the entry if the table has these columns. None is the primary key in Unity Catalog."""
     if entry.keys is None:
         return None
     there = {fold(name): name for name in found.columns}

@@ -1,4 +1,4 @@
-"""The field `history`: where the permanent history of a table is."""
+"""The field `history`: location of permanent histories."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _KNOWN = ("location", "archive")
 
 @dataclass(frozen=True, slots=True)
 class HistoryLocation:
-    """A table, or the schema or folder in which each table has its own."""
+    """Location of a history, or the schema or folder of several histories."""
 
     table: Source
     archive_days: int | None = None
-    """Age at which files count as archived; None: never."""
+    """Age from which files count as archived. None is never."""
 
 
 def of_all(value: object, info: ValidationInfo) -> HistoryLocation:
-    """The place of all histories: a schema, or a folder."""
+    """Parse the schema or folder of all histories."""
     found = _location(value, "a schema or a folder, such as main.history", info)
     if len(found.table.parts) == MAX_PARTS:
         raise ValueError(f"{str(found.table)!r} is a table: name a schema or a folder for the histories of all tables")
@@ -33,18 +33,18 @@ def of_all(value: object, info: ValidationInfo) -> HistoryLocation:
 
 
 def of_many(value: object, info: ValidationInfo) -> HistoryLocation | None:
-    """The place of the histories of the tables that a pattern matches; None for `false`."""
+    """Parse the schema or folder of the histories of a pattern. None is `false`."""
     return None if value is False else of_all(value, info)
 
 
 def of_one(value: object, info: ValidationInfo) -> HistoryLocation | None:
-    """The history of one table; None for `false`."""
+    """Parse the history of one table. None is `false`."""
     expected = "a table, such as main.history.orders, or false"
     return None if value is False else _location(value, expected, info)
 
 
 def below(place: HistoryLocation, target: Target) -> HistoryLocation:
-    """The history of one table, where all have one place."""
+    """Return the location of one table's history below a common one."""
     names = [part for part in (target.schema, target.table) if part is not None]
     if place.table.path is not None:
         table = Source(path="/".join([place.table.path.rstrip("/"), *names]))

@@ -1,4 +1,4 @@
-"""The place that a configuration publishes to."""
+"""Open the landing zone of a configuration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mirrorfeed.storage import FolderStore, Store
 
 
 def zone_of(config: Config) -> Store:
-    """The place that the configuration's landing zone names."""
+    """Return the store of the landing zone. Raises `DatabaseNotNamed`."""
     if config.onelake is None:
         return FolderStore(config.landing_zone)
     workspace, database = config.onelake
@@ -21,7 +21,7 @@ def zone_of(config: Config) -> Store:
 
 
 def without_files(config: Config) -> list[str]:
-    """The tables of the configuration of which nothing is visible to the service yet."""
+    """Return the configured tables that have no data file in the landing zone."""
     store = zone_of(config)
 
     def lacks(table: Table) -> bool:

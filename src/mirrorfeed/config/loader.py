@@ -1,4 +1,4 @@
-"""Reads `mirrorfeed.yml` into a `Config`, or reports all its mistakes."""
+"""Read `mirrorfeed.yml` into a `Config`, or report all its mistakes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mirrorfeed.runtime.addresses import HttpsAddress
 from mirrorfeed.runtime.credentials import ServicePrincipal
 
 EXAMPLE = files("mirrorfeed.config").joinpath("example.yml").read_text(encoding="utf-8")
-"""A commented file to start from."""
+"""Example configuration with comments."""
 
 _ONELAKE_FIELDS = ("endpoint", "fabric_endpoint", "trusted_hosts", "ca_bundle", "credential", "fabric")
 
@@ -30,10 +30,12 @@ def load(
     ledger: str | None = None,
     staging_path: str | None = None,
 ) -> Config:
-    """The configuration in a file; or `ConfigMissing`, `ConfigUnreadable`, or `ConfigInvalid` with all its mistakes.
+    """Load a configuration file.
 
-    `landing_zone`, `ledger` and `staging_path` override the file, so that one file serves several deployments; or
-    `OptionInvalid`.
+    `landing_zone`, `ledger` and `staging_path` override the file, so that several deployments can share one file.
+
+    Raises `ConfigMissing`, `ConfigUnreadable`, `ConfigInvalid` with all mistakes, `OptionInvalid` or
+    `SeveralLandingZones`.
     """
     file = str(path)
     document = read(file)

@@ -47,32 +47,32 @@ class Options(OutputOptions):
     validate_keys: Literal["source", "range", "none"] = "source"
     compression: Literal["none", "snappy", "gzip", "zstd"] = COMPRESSION
     target_file_size: Annotated[int, PlainValidator(values.size)] = 128 * 2**20
-    """The bytes that a data file aims at."""
+    """Target size of data files, in bytes."""
     max_versions_per_publication: Annotated[int, Field(ge=1, le=100_000)] = 500
     log_retention_records: Annotated[int, Field(ge=1)] = 10
     on_gap: Literal["stop", "reseed", "compare"] = "stop"
     on_schema_change: Literal["stop", "reseed"] = "stop"
     on_dropped_column: Literal["keep", "reseed"] = "keep"
     follow: FollowLimits = FollowLimits()
-    """How much of what is committed goes into one publication while a table is followed."""
+    """Limits of one publication with `publish --follow`."""
     auto_repair_max_keys: Annotated[int, Field(ge=0)] = 0
-    """So many keys that `verify` finds different are published once more without asking."""
+    """Maximum number of differing keys that `verify` repairs by itself."""
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
-    """Tables with a higher one are published before those with a lower one."""
+    """Tables with a higher priority are published first."""
     freshness_target_minutes: Annotated[float | None, PlainValidator(values.minutes)] = None
-    """Minutes from a commit until it is to be published; None: as `alerts` says of all."""
+    """Minutes from commit to published. None is the limit in `alerts`."""
     table_timeout_minutes: Annotated[float | None, PlainValidator(values.minutes)] = None
-    """Minutes that a run gives a table; None: as many as it takes."""
+    """Maximum minutes for a table in one run. None is no limit."""
 
 
 class Entry(SelectionOptions, Options):
-    """Fields of an entry, which names one table or is a pattern for several."""
+    """Fields of an entry, which is one table or a pattern."""
 
     keys: Annotated[tuple[str, ...] | None, PlainValidator(values.keys)] = None
-    """Columns of the source, for a pattern only in tables that have all of them. None: the primary key of Unity
-    Catalog. Empty: no key."""
+    """Key columns; of a pattern, only for tables that have all of them. None is the primary key in Unity Catalog, empty
+    is no key."""
     landing_zone: Annotated[str, AfterValidator(values.landing_zone)] | None = None
-    """Another landing zone than that of the configuration."""
+    """Landing zone of this entry, if it differs."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -85,14 +85,14 @@ class Table(Entry):
     target: Annotated[Target, PlainValidator(values.target)]
     history: Annotated[HistoryLocation | None, PlainValidator(of_one)] = None
     paused: Pause | None = None
-    """Why and until when it is not published."""
+    """Reason and end of a pause."""
 
     def pause_at(self, now: datetime) -> Pause | None:
         return self.paused if self.paused and self.paused.holds(now) else None
 
 
 class Sources(Entry):
-    """A pattern that `expand` replaces by the tables that match it."""
+    """A pattern, which `expand` replaces with the matching tables."""
 
     sources: Annotated[Pattern, PlainValidator(values.sources)]
     exclude: Annotated[tuple[tuple[str, ...], ...], PlainValidator(values.endings)] = ()
@@ -118,31 +118,31 @@ class Config(Options):
 
     landing_zone: Annotated[str, AfterValidator(values.landing_zone)]
     endpoint: Annotated[str | None, PlainValidator(values.endpoint)] = None
-    """Of OneLake; None: the public one."""
+    """Endpoint of OneLake. None is the public one."""
     fabric_endpoint: Annotated[str | None, PlainValidator(values.endpoint)] = None
-    """Of Fabric's REST API; None: the public one."""
+    """Endpoint of Fabric's REST API. None is the public one."""
     trusted_hosts: Annotated[tuple[str, ...], PlainValidator(values.trusted_hosts)] = ()
-    """Hosts that may get tokens beside those of Microsoft."""
+    """Hosts other than Microsoft's that may receive tokens."""
     ca_bundle: Annotated[str, AfterValidator(values.folder)] | None = None
-    """Certificates to trust at the endpoint; None: those of the system."""
+    """Certificates to trust. None is those of the system."""
     credential: Annotated[Credential, PlainValidator(credential_in)] = Default()
     upload_from: Literal["driver", "executors"] = "driver"
     """Who uploads the files that Spark writes into the landing zone."""
     staging_path: Annotated[str, AfterValidator(values.staging_path)] | None = None
-    """The folder in which Spark writes files, if that cannot be in the landing zone; None: a temporary folder, on this
-    machine only."""
+    """Folder where Spark writes files if it cannot write into the landing zone. None is a temporary folder of this
+    machine."""
     ledger: Annotated[Source | None, PlainValidator(values.source)] = None
     """The Delta table that reports every publication."""
     max_parallel_tables: Annotated[int, Field(ge=1, le=256)] | None = None
-    """Tables that are published at the same time; None: as many as the driver bears."""
+    """Number of tables published at the same time. None depends on the driver."""
     partner: Partner | None = None
-    """Publisher in `_partnerEvents.json`; None: no such file is written."""
+    """Publisher in `_partnerEvents.json`. None writes no such file."""
     history: Annotated[HistoryLocation | None, PlainValidator(of_all)] = None
     """The schema or folder of the histories of all tables without a `history` of their own."""
     archive: ArchiveOptions | None = None
-    """About tables with files in an archive tier."""
+    """Settings for tables with archived files."""
     alerts: Alerts = Alerts()
-    """Limits and recipients of `mirrorfeed watch`."""
+    """Limits and channels of `mirrorfeed watch`."""
     fabric: FabricOptions = FabricOptions()
     """Settings of the mirrored database."""
     entries: tuple[Table | Sources, ...] = Field(alias="tables")
@@ -181,14 +181,16 @@ class Config(Options):
 
     @property
     def onelake(self) -> tuple[str, str | None] | None:
-        """The ids of the workspace and of the mirrored database, which may be still to be made; None for a folder."""
+        """Ids of the workspace and the mirrored database, which is None if it does not exist yet. None for a folder."""
         if not self.landing_zone.startswith(ONELAKE):
             return None
         workspace, _, database = self.landing_zone.removeprefix(ONELAKE).partition("/")
         return workspace, database or None
 
     def select(self, names: Sequence[str] = ()) -> tuple[Table, ...]:
-        """The tables with these targets or sources, in the order of the file; without names, all. Or `UnknownTable`.
+        """Return the tables with these targets or sources, in the order of the file. Without names, return all.
+
+        Raises `UnknownTable`.
 
         `shard:2/8` selects the second of eight shards. A table's shard depends only on the name of its target, so
         adding or removing tables does not move the others. A shard may be empty.
@@ -227,14 +229,14 @@ _PREFIX = "hashes_"
 
 
 def hashes_of(ledger: Source, target: Target) -> Source:
-    """No two targets have the same."""
+    """Table of row hashes next to the ledger. It is different for each target."""
     known = hashlib.sha256("\0".join(target.fold()).encode()).hexdigest()[:8]
     words = re.sub(r"[^a-z0-9]+", "_", str(target).lower()).strip("_")
     return _beside(ledger, f"{_PREFIX}{words}_{known}")
 
 
 def may_be_hashes(ledger: Source, source: Source) -> bool:
-    """Whether a source has such a name in such a place."""
+    """Whether a source has the name and the place of a table of row hashes."""
     name = source.parts[-1] if source.path is None else source.path.rstrip("/").rpartition("/")[2]
     return name.startswith(_PREFIX) and source.fold() == _beside(ledger, name).fold()
 

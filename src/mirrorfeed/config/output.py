@@ -1,4 +1,4 @@
-"""The fields `format`, `delimited` and others about files, and `partner`."""
+"""The fields `format`, `delimited`, `file_order`, `default_row_marker` and `partner`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from mirrorfeed.landing.output_format import Delimited, Output
 
 
 class OutputOptions(BaseModel):
-    """Those of `Options` that are about the form of files."""
+    """Options of the file format."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     format: Literal["parquet", "delimited"] = "parquet"
     delimited: Delimited = Delimited()
     file_order: Literal["sequence", "modified_time"] = "sequence"
-    """In which order the service takes files."""
+    """Order in which Fabric reads files."""
     default_row_marker: Literal["insert", "upsert"] = "insert"
-    """What the service takes rows without a marker for."""
+    """How Fabric applies rows without a marker."""
 
     @property
     def output(self) -> Output:
@@ -34,7 +34,7 @@ class OutputOptions(BaseModel):
 def contradictions(
     options: OutputOptions, changes: str, row_markers: str, keys: Sequence[str] | None
 ) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Fields that are good each, and not together: the place of one, and why."""
+    """Fields that contradict each other, with the reason."""
     if row_markers == "exact" and changes != "full":
         yield ("row_markers",), "exact requires changes: full, because net publishes upserts and deletes"
     if options.file_order == "modified_time" and changes == "full":
@@ -52,7 +52,7 @@ def contradictions(
 
 
 class Partner(BaseModel):
-    """Who publishes, from what; for `_partnerEvents.json`."""
+    """Content of `_partnerEvents.json`."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 

@@ -1,4 +1,4 @@
-"""The fields `follow` and `paused`: when a table is published."""
+"""The fields `follow` and `paused`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ def _seconds(value: object) -> float | None:
 
 
 class FollowLimits(BaseModel):
-    """Limits of the commits that one publication of a followed table gathers. The first one that is reached counts;
-    None is no limit."""
+    """Limits of one publication of a followed table. The first limit that is reached triggers it. None is no limit."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     # Fabric merges every 15 seconds at the fastest.
     max_delay_seconds: Annotated[float | None, PlainValidator(_seconds)] = 15.0
-    """Time since the publication before."""
+    """Seconds since the previous publication."""
     max_rows: Annotated[int, Field(ge=1)] | None = None
     max_bytes: Annotated[int, PlainValidator(values.size)] | None = None
 
@@ -43,7 +42,7 @@ class FollowLimits(BaseModel):
 
     @property
     def poll(self) -> float:
-        """Seconds between two checks that keep to the limits."""
+        """Seconds between two checks for new commits."""
         return 3.0 if self.max_delay_seconds is None else min(3.0, max(0.2, self.max_delay_seconds / 5))
 
 
@@ -75,7 +74,7 @@ class Pause(BaseModel):
 
     reason: Annotated[str, AfterValidator(_reason)]
     until: Annotated[datetime, PlainValidator(_moment)]
-    """A pause ends by itself."""
+    """End of the pause."""
 
     def holds(self, now: datetime) -> bool:
         return now < self.until

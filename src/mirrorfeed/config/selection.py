@@ -1,4 +1,4 @@
-"""The fields of a table that say what of its source is published."""
+"""The fields that select, rename and cast columns and select rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirrorfeed.landing.names import fold
 from mirrorfeed.landing.selection import EVERYTHING, Cast, Selection, key_faults, name_fault
 
 Pairs = tuple[tuple[str, str], ...]
-"""From columns to what is said of each."""
+"""Columns with a value for each."""
 
 
 def _names(value: object) -> tuple[str, ...] | None:
@@ -59,12 +59,12 @@ def _repeated(names: Sequence[str]) -> list[str]:
 
 
 class SelectionOptions(BaseModel):
-    """All names are the source's, but those that `rename` leads to."""
+    """Names are those of the source, except the new names in `rename`."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     columns: Annotated[tuple[str, ...] | None, PlainValidator(_names)] = None
-    """None: all."""
+    """None is all columns."""
     exclude_columns: Annotated[tuple[str, ...] | None, PlainValidator(_names)] = None
     where: Annotated[str | None, PlainValidator(_condition)] = None
     rename: Annotated[Pairs | None, PlainValidator(_renames)] = None
@@ -72,14 +72,14 @@ class SelectionOptions(BaseModel):
 
     @property
     def selection(self) -> Selection | None:
-        """None: all of the source, as it is."""
+        """None if the whole source is published unchanged."""
         named = self.rename or (), self.cast or ()
         found = Selection(self.columns, self.exclude_columns or (), self.where, *map(dict, named))
         return None if found == EVERYTHING else found
 
 
 def misfits(options: SelectionOptions, keys: Sequence[str] | None) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Fields that are good each, and not together: the place of one, and why."""
+    """Fields that contradict each other, with the reason."""
     chosen = options.selection
     if chosen is None:
         return

@@ -1,4 +1,4 @@
-"""Parsers of single values; each mistake is a ValueError with the rest of a sentence.
+"""Parse single values. A mistake is a ValueError whose text continues the name of the field.
 
 Relative paths start at the folder of the configuration file, if the context of the validation names one as `file`.
 """
@@ -68,7 +68,7 @@ def sources(value: object, info: ValidationInfo) -> Pattern:
 
 
 def endings(value: object) -> tuple[tuple[str, ...], ...]:
-    """The names of tables that a pattern leaves out, by their last parts."""
+    """Parse names of excluded tables, which are compared from the end."""
     if not isinstance(value, list | tuple):
         raise ValueError(f"must be a list of names, such as [tmp_*, staging.*], not {short(value)}")
     return tuple(map(_ending, value))
@@ -89,7 +89,7 @@ _PARTS = ("catalog", "schema", "table")
 
 
 def template(value: object) -> str:
-    """A target in which {catalog}, {schema} and {table} stand for parts of the source's name."""
+    """Check a target template with {catalog}, {schema} and {table}."""
     known = ", ".join(f"{{{name}}}" for name in _PARTS)
     if unknown := [name for name in _FILLED.findall(text(value)) if name not in _PARTS]:
         raise ValueError(f"{value!r} contains {{{unknown[0]}}}; allowed are {known}")
@@ -100,7 +100,7 @@ def template(value: object) -> str:
 
 
 def filled(template: str, parts: Mapping[str, str]) -> Target:
-    """The target of one table; or `BadTarget`."""
+    """Fill in a target template. Raises `BadTarget`."""
     names = [_FILLED.sub(lambda match: parts[match[1]], part) for part in split_name(template)]
     return Target(names[0] if len(names) > 1 else None, names[-1])
 
@@ -159,7 +159,7 @@ def _onelake(value: str) -> str:
 
 
 def onelake_address(text: str) -> str:
-    """A landing zone in OneLake as it is written elsewhere than in the file, or `BadAddress`."""
+    """Parse an address in OneLake from outside the configuration. Raises `BadAddress`."""
     try:
         return _onelake(text)
     except ValueError as error:
@@ -202,7 +202,7 @@ def short(value: object) -> str:
 
 
 def folder(path: str, info: ValidationInfo) -> str:
-    """The path, made absolute."""
+    """Make the path absolute."""
     return absolute(path, info.context["file"]) if info.context else path
 
 

@@ -1,4 +1,4 @@
-"""A YAML file as plain data, with the line of everything in it, so that mistakes can be told where they stand."""
+"""Read YAML with line numbers, and turn validation errors into messages."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from mirrorfeed.config.model import Config, Options, Sources, Table
 from mirrorfeed.config.values import short
 
 Place = tuple[str | int, ...]
-"""Where something stands in the file: names of fields and positions in lists."""
+"""A place in the file: names of fields and positions in lists."""
 
 
 INHERITED = {*Options.model_fields, "history"}
-"""Fields of an entry that it takes from the top level."""
+"""Fields that an entry inherits from the top level."""
 _MAX_LEVELS = 50
-"""Of lists and fields in each other. A configuration has less than ten."""
+"""Maximum nesting. A configuration has fewer than ten levels."""
 _MOST_REPEATED, _DEEPEST_REPEATED = 10_000, 20
-"""Values that aliases may stand for, and how deep in each other: more than any configuration has."""
+"""Maximum number and nesting of values from aliases, more than any configuration has."""
 
 
 _TAG = "tag:yaml.org,2002:"
@@ -66,7 +66,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _TooMuch(Exception):
-    """Aliases of aliases, without end or nearly so."""
+    """Aliases expand to too many values, or endlessly."""
 
     def __init__(self, line: int) -> None:
         super().__init__(line)
@@ -75,16 +75,16 @@ class _TooMuch(Exception):
 
 @dataclass
 class Document:
-    """The plain data of a file, the line of each thing in it, and what was wrong before fields were looked at."""
+    """Plain data of a file, its line numbers, and mistakes of the YAML itself."""
 
     data: dict[str, Any] = field(default_factory=dict)
     lines: dict[Place, int] = field(default_factory=dict)
     mistakes: list[Mistake] = field(default_factory=list)
     unusable: set[Place] = field(default_factory=set)
-    """Places whose value was refused already."""
+    """Places with a mistake that is already reported."""
     _seen: set[int] = field(default_factory=set)
     _open: list[bool] = field(default_factory=list)
-    """The nodes that the one at hand stands in, itself included: whether each comes from an alias."""
+    """Whether each node on the path to the current one comes from an alias."""
     _repeated: int = 0
 
     @property
@@ -93,20 +93,20 @@ class Document:
         return tables if isinstance(tables, list) else []
 
     def place(self, number: int, *loc: str | int) -> Place:
-        """Where a field of an entry is written: in the entry, or at the top level from which it inherits it."""
+        """Return where a field of an entry is written: in the entry, or at the top level."""
         entry: Place = ("tables", number)
         inherited = loc and loc[0] in INHERITED and (*entry, loc[0]) not in self.lines and loc[:1] in self.lines
         return loc if inherited else (*entry, *loc)
 
     def entry(self, number: int) -> Any:
-        """The entry with the options that it inherits."""
+        """Return the entry with its inherited options."""
         entry = self.tables[number]
         if not isinstance(entry, dict):
             return entry
         return {name: self.data[name] for name in Options.model_fields if name in self.data} | entry
 
     def line(self, place: Place) -> int:
-        """Where it stands, or where that stands in which it is missing."""
+        """Return the line of a place, or of the nearest parent that exists."""
         while place not in self.lines:
             place = place[:-1]
         return self.lines[place]
@@ -119,7 +119,7 @@ class Document:
         self.unusable.add(place)
 
     def take(self, node: Node, place: Place) -> Any:
-        """The plain value of a node. What is refused is noted, and None stands in for it."""
+        """Return the plain value of a node. After a mistake it is None."""
         self.lines.setdefault(place, node.start_mark.line + 1)
         again = id(node) in self._seen
         self._seen.add(id(node))
@@ -213,12 +213,12 @@ _KNOWN = {"credential": _OF_CREDENTIAL, "alerts": _OF_ALERTS}
 
 
 def may_be_secret(place: tuple[str | int, ...]) -> bool:
-    """Whether the value there may be one."""
+    """Whether the value at this place may be a secret."""
     return bool(place) and place[0] in _KNOWN
 
 
 def shown(place: tuple[str | int, ...]) -> str:
-    """The name of the field there."""
+    """Return the name of the field at this place, unless it may be a secret."""
     name = next((part for part in reversed(place) if isinstance(part, str)), "")
     return name if len(place) < 2 or not may_be_secret(place) or name in _KNOWN[str(place[0])] else "(not shown)"
 
@@ -248,7 +248,7 @@ _M = TypeVar("_M", bound=BaseModel)
 def validated(
     model: type[_M], data: Any, file: str, place: Callable[..., Place], faults: dict[Place, str]
 ) -> _M | None:
-    """The data as a model; or None, with the reason and the place of each fault added to `faults`."""
+    """Validate the data. Return None and add to `faults` if it is invalid."""
     try:
         return model.model_validate(data, context={"file": file})
     except ValidationError as error:
@@ -301,7 +301,7 @@ def _model_at(model: Any, place: Sequence[Any]) -> Any:
 
 
 def _names(model: Any) -> list[str]:
-    """The fields of a model or a dataclass as the file spells them; empty for another type."""
+    """Return the field names of a model or a dataclass. Empty for other types."""
     if isinstance(model, type) and issubclass(model, BaseModel):
         return [each.alias or name for name, each in model.model_fields.items()]
     return [each.name for each in fields(model)] if is_dataclass(model) else []

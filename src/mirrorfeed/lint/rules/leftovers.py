@@ -44,7 +44,7 @@ OLD_LOG = warning(
 LOG_FAULT = error(
     "MF707",
     "mirrorfeed's log of the table cannot be read.",
-    f"Restore the file if it was changed or removed; otherwise {REBUILD}.",
+    f"Restore the file if it was changed or removed. Otherwise, {REBUILD}.",
 )
 OTHER_CONTENT = error(
     "MF708",
