@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, asdict, astuple, dataclass, field, fields, replace
+from dataclasses import MISSING, astuple, dataclass, field, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,7 +42,6 @@ COMPARED = (VERIFIED, DIFFERENT)
 """The newest row with one of these outcomes says whether its mirror was right, whatever was published since."""
 WRONG = (FINDING, FAILED, RESEEDED, DIFFERENT, UNVERIFIED)
 
-_WHICH_END = {"from_version": "from_version_exclusive", "to_version": "to_version_inclusive"}
 _ALWAYS = ("time", "table", "outcome")
 """Every ledger has these columns."""
 
@@ -150,16 +149,6 @@ def rows(results: Iterable[TableResult], now: datetime) -> list[Row]:
             kind = FINDING if isinstance(result.error, Finding) else FAILED
             found.append(_failure(result, kind, result.error, now))
     return found
-
-
-def row_to_dict(row: Row, error: MirrorfeedError | None = None) -> dict[str, Any]:
-    """Return a row of this build, with its complete error."""
-    return {**named(replace(row, build=this_build())), "error": error}
-
-
-def named(row: Row) -> dict[str, Any]:
-    """Return the values by column, with names of versions that say which end is included."""
-    return {_WHICH_END.get(name, name): value for name, value in asdict(row).items()}
 
 
 def verified(table: str, found: Comparison | MirrorfeedError, now: datetime) -> Row:
