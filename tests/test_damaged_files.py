@@ -20,7 +20,7 @@ from mirrorfeed.archive.restore_plan import Plan
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.history import record as kept
 from mirrorfeed.landing import metadata_files, record
-from mirrorfeed.landing.strict_json import DamagedFile
+from mirrorfeed.landing.errors import DamagedFile, RecordTooNew
 from mirrorfeed.monitor import alert_state
 from mirrorfeed.monitor.alert_state import REPEAT_AFTER, Check
 from mirrorfeed.monitor.findings import Finding, Severity
@@ -125,15 +125,15 @@ _RECORDS = [
     ),
 ]
 KINDS = {
-    "record": Kind(_RECORDS, _record, record.Record.to_json, (DamagedFile, record.RecordTooNew)),
-    "newest record of a log": Kind(_RECORDS, _look, None, (DamagedFile, record.RecordTooNew)),
+    "record": Kind(_RECORDS, _record, record.Record.to_json, (DamagedFile, RecordTooNew)),
+    "newest record of a log": Kind(_RECORDS, _look, None, (DamagedFile, RecordTooNew)),
     "log.json": Kind([b'{"log_id": "0a"}'], _log_id, None, (DamagedFile,)),
     "_metadata.json": Kind(
         [
             b'{"keyColumns": ["id"], "isUpsertDefaultRowMarker": true, "more": 1}',
             b'{"KeyColumns": ["a", "b"], "FileFormat": "DelimitedText", "FileFormatTypeProperties": {"NullValue": ""}}',
         ],
-        lambda data: metadata_files.parse(data, "x"),
+        lambda data: metadata_files.parse_metadata(data, "x"),
         _json,
         (DamagedFile,),
     ),

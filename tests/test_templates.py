@@ -17,7 +17,7 @@ import mirrorfeed
 from fixtures import codes
 from mirrorfeed.archive.file_index.log_file import LogFile
 from mirrorfeed.errors import MirrorfeedError, Terminal, choices
-from mirrorfeed.landing.row_markers import Problem
+from mirrorfeed.landing.schema import Problem
 from mirrorfeed.publish.files.staging_job import BadRow
 from mirrorfeed.source.errors import NoVersions
 from mirrorfeed.source.ranges import Commit

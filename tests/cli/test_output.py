@@ -20,7 +20,7 @@ from mirrorfeed.cli.main import print_result
 from mirrorfeed.display import humanize as amounts
 from mirrorfeed.display import terminal
 from mirrorfeed.errors import SessionLost
-from mirrorfeed.landing.schema import IncompatibleSchema
+from mirrorfeed.landing.errors import IncompatibleSchema
 from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import FeedOff
@@ -115,7 +115,7 @@ def test_look_ups_that_take_most_of_a_publication_are_a_remark(stage: float, loo
 
 
 def test_a_reload_is_a_remark_with_its_reason() -> None:
-    reason = IncompatibleSchema("main.a", 3, ["'v' is gone"])
+    reason = IncompatibleSchema(table="main.a", version=3, changes=["'v' is gone"])
     assert remarks(FIRST, reseeded=reason, published_before=True) == [f"reloaded from a snapshot. {reason.problem}"]
     (line,) = remarks(FIRST, published_before=True)
     assert line.startswith(

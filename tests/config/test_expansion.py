@@ -294,7 +294,9 @@ def test_as_many_tables_as_a_database_takes_are_noted(written: Written, count: i
     found = there(*(f"sales.t{n}" for n in range(count)))
     rows = listed(expand(written({"sources": "sales.*"}), [found]))
     assert (len(rows), len(rows.notes)) == (count, notes)
-    assert all(note.startswith(f"{count} tables, and a mirrored database takes 500. Spread") for note in rows.notes)
+    assert all(
+        note.startswith(f"{count} tables, and a mirrored database supports 500. Distribute") for note in rows.notes
+    )
 
 
 # Keys, and which changes they let through

@@ -239,7 +239,7 @@ def break_record(project: Project, content: Callable[[str], str]) -> None:
         ),
         (
             lambda p: (p.orders / "_metadata.json").write_text('{"keyColumns": ["v"]}'),
-            "sets the keys ['v'], and the table now has the keys ['id']. Keys never change once they are set",
+            "has the keys ['v'], but the table now has the keys ['id']. Published keys cannot change",
         ),
     ],
     ids=["record not JSON", "record too new", "foreign number", "foreign file", "other keys"],
@@ -275,7 +275,10 @@ def test_tables_that_cannot_be_enabled_are_named(spark: SparkSession, project: P
         "  - {source: ./orders, target: sales.orders, keys: [id]}",
     )
     ended = project.run("enable", code=1)
-    assert "has columns with names that the feed and the landing zone need: '__rowMarker__'. Rename them" in ended
+    assert (
+        "has columns with names that are reserved for the change data feed or Fabric: '__rowMarker__'. Rename them"
+        in ended
+    )
     assert "There is no Delta table at" in ended
     assert "orders │ on already │" in ended
 

@@ -213,7 +213,7 @@ def test_a_fleet_is_published_into_onelake_by_the_driver_though_one_was_killed(
     assert "is off at version 0" in said
     assert "a key is not unique" in said
     assert "a key is NULL" in said
-    assert "The condition 'id' cannot be asked of the rows of " in said
+    assert "The condition 'id' is not valid for the rows of " in said
     changing = {"create", "append", "flush", "put blob", "rename", "create folder"}
     changed = [call.path for call in onelake.calls[calls:] if call.verb in changing]
     assert changed

@@ -17,7 +17,7 @@ from mirrorfeed.history.record import (
     parse,
     version_at,
 )
-from mirrorfeed.landing.strict_json import DamagedFile
+from mirrorfeed.landing.errors import DamagedFile
 from mirrorfeed.source.ranges import Commit
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

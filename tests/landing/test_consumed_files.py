@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from mirrorfeed.landing.consumed_files import Missing, last_renamed, may_stand_at, missing_files
+from mirrorfeed.landing.consumed_files import MissingFiles, last_renamed, missing_files, possible_positions
 from mirrorfeed.landing.record import PublishedFile, Record
 
 
@@ -43,7 +43,7 @@ def test_the_oldest_file_in_place_tells_where_a_mirror_may_stand(
     records: list[Record], oldest_file: int | None, versions: list[int]
 ) -> None:
     in_place = [] if oldest_file is None else [each for each in range(1, 7) if each >= oldest_file] or [oldest_file]
-    found = may_stand_at(records, in_place, by_time=False)
+    found = possible_positions(records, in_place, by_time=False)
     assert [record.to_version_inclusive for record in found] == versions
 
 
@@ -59,18 +59,18 @@ def test_the_oldest_file_in_place_tells_where_a_mirror_may_stand(
     ],
 )
 def test_by_time_the_file_that_is_left_may_be_any_of_its_publication(in_place: list[int], versions: list[int]) -> None:
-    assert [found.to_version_inclusive for found in may_stand_at(ALL, in_place, by_time=True)] == versions
+    assert [found.to_version_inclusive for found in possible_positions(ALL, in_place, by_time=True)] == versions
 
 
-def lost(*numbers: int) -> Missing:
-    return Missing(numbers, lost=True)
+def lost(*numbers: int) -> MissingFiles:
+    return MissingFiles(numbers, lost=True)
 
 
-def unknown(*numbers: int) -> Missing:
-    return Missing(numbers)
+def unknown(*numbers: int) -> MissingFiles:
+    return MissingFiles(numbers)
 
 
-NONE = Missing()
+NONE = MissingFiles()
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ NONE = Missing()
         ([3], [1, 2], lost(4)),
         ([3], [1, 2, 3], lost(4)),
         ([2, 4], [1], lost(3)),
-        # Missing below all that are in place: consumed, or removed by a person who tidied consumed files.
+        # MissingFiles below all that are in place: consumed, or removed by a person who tidied consumed files.
         ([3, 4], [1], NONE),
         # Nothing in place: somebody removed the last file.
         ([], [1, 2, 3], NONE),  # file 3 was set aside, so file 4 was consumed
@@ -109,7 +109,7 @@ NONE = Missing()
     ],
 )
 def test_a_published_file_is_lost_if_it_is_missing_above_one_that_is_in_place(
-    in_place: list[int], set_aside: list[int], missing: Missing
+    in_place: list[int], set_aside: list[int], missing: MissingFiles
 ) -> None:
     assert missing_files(4, in_place, set_aside) == missing
 
@@ -162,7 +162,7 @@ def test_nothing_is_missing_where_nothing_was_published() -> None:
     ],
 )
 def test_by_time_a_file_is_lost_only_if_one_of_an_earlier_publication_is_in_place(
-    in_place: list[int], set_aside: list[int], missing: Missing
+    in_place: list[int], set_aside: list[int], missing: MissingFiles
 ) -> None:
     assert missing_files(6, in_place, set_aside, newest_first=ALL, by_time=True) == missing
 

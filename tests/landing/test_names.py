@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing import names
-from mirrorfeed.landing.names import BadTarget, Target
+from mirrorfeed.landing.errors import BadTarget
+from mirrorfeed.landing.names import Target
 
 
 @pytest.mark.parametrize(

@@ -7,17 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mirrorfeed.landing.schema import (
-    BadKey,
-    Column,
-    ColumnsDropped,
-    IncompatibleSchema,
-    ReservedColumn,
-    UnsupportedType,
-    check_keys,
-    columns_of,
-    evolve,
-)
+from mirrorfeed.landing.errors import BadKey, ColumnsDropped, IncompatibleSchema, ReservedColumn, UnsupportedType
+from mirrorfeed.landing.schema import Column, check_keys, columns_of, evolve
 from mirrorfeed.publish.files.arrow_types import arrow_schema, arrow_type
 
 T = "main.sales.orders"
@@ -77,20 +68,14 @@ def test_a_type_without_a_form_is_refused(type_: Any, spelled: str) -> None:
     with pytest.raises(UnsupportedType) as refused:
         columns_of(T, schema(("id", "long"), ("payload", type_)))
 
-    assert str(refused.value) == (
-        f"Column 'payload' of {T} has the type {spelled}, which has no form in a landing zone."
-        " Leave the column out with the table's `exclude_columns`, or publish a table where it has another type."
-    )
+    assert vars(refused.value) == {"table": T, "column": "payload", "type": spelled}
 
 
 def test_names_of_the_feed_and_of_the_marker_are_refused_in_any_case_of_letters() -> None:
     with pytest.raises(ReservedColumn) as refused:
         columns_of(T, schema(("id", "long"), ("_Change_Type", "string"), ("__rowmarker__", "integer")))
 
-    assert str(refused.value) == (
-        f"{T} has columns with names that the feed and the landing zone need: '_Change_Type', '__rowmarker__'."
-        " Rename them in the source."
-    )
+    assert vars(refused.value) == {"table": T, "columns": ["_Change_Type", "__rowmarker__"]}
 
 
 def test_every_column_is_optional_and_the_marker_is_last_and_an_int32() -> None:
@@ -210,15 +195,10 @@ def test_a_change_that_the_service_cannot_follow_is_refused(now: tuple[Column, .
     with pytest.raises(IncompatibleSchema) as refused:
         evolve(T, 7, (ID, NAME), now)
 
-    assert str(refused.value) == (
-        f"The columns of {T} at version 7 do not go on from what is published: {changes}. Change the source back, or"
-        " start the table again with `mirrorfeed rebuild`; `on_schema_change: reseed` does that by itself."
-    )
+    assert "; ".join(refused.value.changes) == changes
 
 
 def test_dropped_columns_that_are_not_to_be_kept_are_named() -> None:
-    assert str(ColumnsDropped(T, 7, ["name", "city"])) == (
-        "main.sales.orders has lost columns at version 7: 'name', 'city'. Run `mirrorfeed publish`, which starts the"
-        " table again without them, as `on_dropped_column: reseed` says; with `keep` they would be published on as"
-        " NULL."
+    assert ColumnsDropped(table=T, version=7, columns=["name", "city"]).problem == (
+        "main.sales.orders lost columns at version 7: 'name', 'city'."
     )

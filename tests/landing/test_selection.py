@@ -6,20 +6,9 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.landing.schema import Column, IncompatibleSchema
-from mirrorfeed.landing.selection import (
-    BadCondition,
-    BadSelection,
-    Cast,
-    Selection,
-    SelectionChanged,
-    applied,
-    check,
-    goes_on,
-    keys_of,
-    left_out,
-    types_of,
-)
+from mirrorfeed.landing.errors import BadCondition, BadSelection, IncompatibleSchema, SelectionChanged
+from mirrorfeed.landing.schema import Column
+from mirrorfeed.landing.selection import Cast, Selection, applied, check, goes_on, keys_of, left_out, types_of
 
 TYPES = {
     "id": "long",
@@ -71,10 +60,7 @@ def test_what_is_selected_is_told_in_short(selection: Selection, words: str) -> 
 def test_what_does_not_fit_the_columns_is_refused(selection: Selection, reason: str) -> None:
     with pytest.raises(BadSelection) as told:
         applied("main.sales.orders", selection, SCHEMA)
-    assert str(told.value) == (
-        f"What is selected of main.sales.orders does not fit it: {reason}. Correct the table's fields in the"
-        " configuration. All of them name columns as the source spells them."
-    )
+    assert told.value.reasons == (reason,)
 
 
 def test_names_that_are_no_columns_are_refused_with_the_field_that_has_them() -> None:
@@ -90,9 +76,8 @@ def test_names_that_are_no_columns_are_refused_with_the_field_that_has_them() ->
 
 
 def test_a_condition_that_the_engine_refuses_is_told_with_the_table() -> None:
-    assert str(BadCondition("t", "a +", "syntax error")) == (
-        "The condition 'a +' cannot be asked of the rows of t: syntax error. Correct the table's `where` in the"
-        " configuration: it is what stands after WHERE in SQL."
+    assert BadCondition(table="t", condition="a +", reason="syntax error").problem == (
+        "The condition 'a +' is not valid for the rows of t: syntax error."
     )
 
 
@@ -180,11 +165,7 @@ def test_rows_that_would_be_others_need_a_new_snapshot(now: Selection | None, ch
     with pytest.raises(SelectionChanged) as told:
         left_out("main.sales.orders", BEFORE, WAS, PUBLISHED, now)
     assert told.value.changes == changes
-    assert str(told.value) == (
-        f"What is published of main.sales.orders was selected otherwise: {'; '.join(changes)}. Run"
-        " `mirrorfeed rebuild`, which starts the table again from a snapshot with the new selection, or change the"
-        " configuration back."
-    )
+    assert "; ".join(changes) in told.value.problem
 
 
 def test_a_table_of_which_all_was_published_may_leave_columns_out_and_not_rows() -> None:

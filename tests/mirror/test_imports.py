@@ -15,7 +15,9 @@ READERS = {
 }
 ENCODINGS = "landing.encodings"
 """Which encodings Python has, as opposed to what the publisher writes."""
-LOG_FORMAT = {f"landing.{module}" for module in ("names", "record", "strict_json", "consumed_files", "limits")}
+LOG_FORMAT = {
+    f"landing.{module}" for module in ("names", "record", "errors", "strict_json", "consumed_files", "limits")
+}
 BELOW = {"storage", "errors", "display"}
 
 

@@ -17,7 +17,7 @@ import pytest
 from fixtures.faults import Crash, FaultyStore, faults_at
 from fixtures.memory import MemoryStore
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.landing.strict_json import DamagedFile
+from mirrorfeed.landing.errors import DamagedFile
 from mirrorfeed.monitor.alert_state import (
     REPEAT_AFTER,
     Check,

@@ -14,7 +14,7 @@ from fixtures.fakes import RecordingWorkspace
 from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config import Config, Table, load
 from mirrorfeed.errors import Terminal, Transient
-from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
+from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
 from mirrorfeed.publish.result import Progress, TableResult

@@ -6,7 +6,7 @@ import pytest
 
 from mirrorfeed.config import Table
 from mirrorfeed.errors import MirrorfeedError, SessionLost, Terminal, Transient
-from mirrorfeed.landing.schema import ColumnsDropped
+from mirrorfeed.landing.errors import ColumnsDropped
 from mirrorfeed.orchestration.retry import RetryPolicy, RetryState, after, needs_reload
 from mirrorfeed.source.errors import FeedOff, Gap, PartitionsChanged
 
@@ -101,8 +101,8 @@ def test_a_table_is_reseeded_once_its_folder_is_deleted() -> None:
         ({"on_gap": "reseed"}, FeedOff(table="main.a", version=4), False),
         ({"on_schema_change": "reseed"}, GAP, False),
         ({"on_schema_change": "reseed"}, PartitionsChanged(table="main.a", published=4, before=("day",), now=()), True),
-        ({"on_dropped_column": "reseed"}, ColumnsDropped("main.a", 4, ["v"]), True),
-        ({"on_schema_change": "reseed"}, ColumnsDropped("main.a", 4, ["v"]), False),
+        ({"on_dropped_column": "reseed"}, ColumnsDropped(table="main.a", version=4, columns=["v"]), True),
+        ({"on_schema_change": "reseed"}, ColumnsDropped(table="main.a", version=4, columns=["v"]), False),
         ({}, GAP, False),
     ],
 )

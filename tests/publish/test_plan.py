@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mirrorfeed.config import Table
-from mirrorfeed.landing.selection import BadSelection
+from mirrorfeed.landing.errors import BadSelection
 from mirrorfeed.publish.plan import plan_of
 
 

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from fixtures.journeys import Journey, newest_version, rows_of
 from mirrorfeed.errors import Terminal
+from mirrorfeed.landing.errors import IncompatibleSchema
 from mirrorfeed.landing.names import Target
-from mirrorfeed.landing.schema import IncompatibleSchema
 from mirrorfeed.mirror.verify import compare, mirror_of
 from mirrorfeed.publish.republish import clear
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed

@@ -17,8 +17,8 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from mirrorfeed.cli import main
-from mirrorfeed.landing.schema import IncompatibleSchema
-from mirrorfeed.landing.selection import BadCondition, BadSelection, Selection, SelectionChanged
+from mirrorfeed.landing.errors import BadCondition, BadSelection, IncompatibleSchema, SelectionChanged
+from mirrorfeed.landing.selection import Selection
 from tests.delta import DeltaTable, Zone
 
 COLUMNS = "order_id int, region string, note string, price decimal(20,10), ssn string"

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.landing.output_format import Output
-from mirrorfeed.landing.row_markers import Problem
+from mirrorfeed.landing.schema import Problem
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files import staging

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from mirrorfeed.errors import Unexpected
-from mirrorfeed.landing.selection import BadCondition, Selection
+from mirrorfeed.landing.errors import BadCondition
+from mirrorfeed.landing.selection import Selection
 from mirrorfeed.publish.result import named_errors, operations_in
 from mirrorfeed.source.ranges import Commit, Range
 from mirrorfeed.storage import NotThere
@@ -55,10 +56,9 @@ def test_a_value_that_a_condition_cannot_take_is_told_of_the_condition() -> None
         named_errors("main.sales.orders", 7, COMMITS, Selection(where="customer > 2")),
     ):
         raise RuntimeError(met)
-    assert str(caught.value) == (
-        "The condition 'customer > 2' cannot be asked of the rows of main.sales.orders: [CAST_INVALID_INPUT] The value"
-        " 'b' is malformed. Correct it. Correct the table's `where` in the configuration: it is what stands after WHERE"
-        " in SQL."
+    assert caught.value.problem == (
+        "The condition 'customer > 2' is not valid for the rows of main.sales.orders: [CAST_INVALID_INPUT] The value"
+        " 'b' is malformed. Correct it."
     )
     with pytest.raises(Unexpected), named_errors("main.sales.orders", 7, COMMITS):
         raise RuntimeError(met)

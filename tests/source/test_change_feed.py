@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from mirrorfeed.cli import main
-from mirrorfeed.landing.schema import ReservedColumn
+from mirrorfeed.landing.errors import ReservedColumn
 from mirrorfeed.source import change_feed, versions
 from mirrorfeed.source.change_feed import (
     DEFAULT_LINE,

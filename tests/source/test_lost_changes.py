@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.errors import Terminal
-from mirrorfeed.landing.schema import IncompatibleSchema
+from mirrorfeed.landing.errors import IncompatibleSchema
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.source.errors import FeedOff, Gap, SourceRecreated
 from tests.delta import SPARK_4_0, DeltaTable, Zone

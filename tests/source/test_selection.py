@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from mirrorfeed.landing.errors import BadCondition
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column
-from mirrorfeed.landing.selection import BadCondition, Selection
+from mirrorfeed.landing.selection import Selection
 from mirrorfeed.mirror.verify.expected_rows import selected as expected
 from mirrorfeed.publish.translate.changes import full, net
 from mirrorfeed.source.reader import apply_selection, without_collations
@@ -192,7 +193,7 @@ def test_a_zero_with_a_sign_is_a_zero_also_where_a_file_has_no_other(
 def test_what_the_engine_takes_for_no_condition_is_refused(spark: SparkSession, where: str, reason: str) -> None:
     with pytest.raises(BadCondition) as told:
         apply_selection("main.sales.orders", spark.sql(VALUES), Selection(where=where))
-    assert f"The condition {where!r} cannot be asked of the rows of main.sales.orders: " in str(told.value)
+    assert f"The condition {where!r} is not valid for the rows of main.sales.orders: " in str(told.value)
     assert reason in str(told.value)
 
 

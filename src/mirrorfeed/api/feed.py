@@ -539,7 +539,7 @@ class Feed:
         Raises `MirrorfeedError` if the file has another content, which `force` overwrites.
         """
         from mirrorfeed.config.landing_zone import zone_of
-        from mirrorfeed.landing.partner_events import PARTNER_EVENTS
+        from mirrorfeed.landing.metadata_files import PARTNER_EVENTS
         from mirrorfeed.publish.log.metadata_files import write_partner_events
 
         if self._written.partner is None:

@@ -11,7 +11,7 @@ from mirrorfeed.config.expansion import Expansion
 from mirrorfeed.config.expansion import Listed as Decided
 from mirrorfeed.display.progress import progress
 from mirrorfeed.errors import named
-from mirrorfeed.landing.limits import about_tables
+from mirrorfeed.landing.limits import table_limit_warning
 from mirrorfeed.publish.plan import plan_of
 from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.runtime.parallel import each_of
@@ -26,7 +26,7 @@ def listed(expansion: Expansion, workspace: Callable[[], Workspace] = default_wo
     client = _client(workspace) if in_catalog else None
     progress.info("Reading keys")
     rows = tuple(each_of(partial(_row, client), expansion.listed))
-    warning = about_tables(len(expansion.config.tables))
+    warning = table_limit_warning(len(expansion.config.tables))
     return Result(rows, (warning,) if warning else ())
 
 

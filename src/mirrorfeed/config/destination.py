@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from mirrorfeed.landing.names import BadTarget, Target
+from mirrorfeed.landing.errors import BadTarget
+from mirrorfeed.landing.names import Target
 from mirrorfeed.runtime.addresses import HttpsAddress
 from mirrorfeed.runtime.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
 

@@ -12,7 +12,8 @@ from mirrorfeed.config.errors import HistoriesMeet, NothingMatches, TargetsMeet
 from mirrorfeed.config.history import below
 from mirrorfeed.config.model import Config, Sources, Table, may_be_hashes
 from mirrorfeed.config.values import ONELAKE
-from mirrorfeed.landing.names import BadTarget, fold
+from mirrorfeed.landing.errors import BadTarget
+from mirrorfeed.landing.names import fold
 from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.source.catalog import list_tables
 from mirrorfeed.source.identifier import FoundTable, Source, matches_end, parts_by_name

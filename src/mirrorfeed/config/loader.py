@@ -13,7 +13,8 @@ from mirrorfeed.config.errors import ConfigInvalid, OptionInvalid, SeveralLandin
 from mirrorfeed.config.model import Config, Sources, Table
 from mirrorfeed.config.values import ONELAKE
 from mirrorfeed.config.yaml_document import Document, Mistake, Place, read, validated
-from mirrorfeed.landing.names import BadTarget, Target, split_name
+from mirrorfeed.landing.errors import BadTarget
+from mirrorfeed.landing.names import Target, split_name
 from mirrorfeed.runtime.addresses import HttpsAddress
 from mirrorfeed.runtime.credentials import ServicePrincipal
 

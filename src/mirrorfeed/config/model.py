@@ -31,7 +31,8 @@ from mirrorfeed.config.output import OutputOptions, Partner, contradictions
 from mirrorfeed.config.schedule import FollowLimits, Pause
 from mirrorfeed.config.selection import SelectionOptions, misfits
 from mirrorfeed.config.values import ONELAKE, located
-from mirrorfeed.landing.names import BadTarget, Target
+from mirrorfeed.landing.errors import BadTarget
+from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.output_format import COMPRESSION
 from mirrorfeed.runtime.credentials import Credential, Default
 from mirrorfeed.source.errors import BadSource

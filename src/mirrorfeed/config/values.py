@@ -18,7 +18,8 @@ from pydantic import ValidationError, ValidationInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from mirrorfeed.config.errors import BadAddress
-from mirrorfeed.landing.names import BadTarget, Target, fold, split_name
+from mirrorfeed.landing.errors import BadTarget
+from mirrorfeed.landing.names import Target, fold, split_name
 from mirrorfeed.landing.schema import reserved_names
 from mirrorfeed.runtime.addresses import HttpsAddress, is_host_pattern
 from mirrorfeed.source.errors import BadSource

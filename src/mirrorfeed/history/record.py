@@ -11,17 +11,9 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import AfterValidator, Field, PlainValidator, Strict, TypeAdapter
 
+from mirrorfeed.landing.errors import DamagedFile
 from mirrorfeed.landing.schema import check_type
-from mirrorfeed.landing.strict_json import (
-    CONFIG,
-    Count,
-    DamagedFile,
-    UtcTime,
-    format_of,
-    is_distinct,
-    parse_json,
-    validate,
-)
+from mirrorfeed.landing.strict_json import CONFIG, Count, UtcTime, format_of, is_distinct, parse_json, validate
 from mirrorfeed.source.ranges import Commit
 
 FORMAT = 1

@@ -1,7 +1,6 @@
-"""Which files of a table Fabric has consumed, judged by the files that are left. Pure.
+"""Which files of a table Fabric has consumed, from the files that remain. Pure.
 
-Fabric consumes files in order. It sets consumed files aside, in a folder of the table where they stay for seven days,
-and leaves the last one in place.
+Fabric consumes files in order. It moves consumed files to a subfolder for seven days, except the last one.
 """
 
 from __future__ import annotations
@@ -12,11 +11,13 @@ from dataclasses import dataclass
 from mirrorfeed.landing.record import Record
 
 
-def may_stand_at(newest_first: Iterable[Record], in_place: Collection[int], *, by_time: bool) -> tuple[Record, ...]:
-    """The publications at which a mirror may stand, the newest first; none if it has not come to any of these.
+def possible_positions(
+    newest_first: Iterable[Record], in_place: Collection[int], *, by_time: bool
+) -> tuple[Record, ...]:
+    """The publications at which the mirror may be, newest first. Empty if it is at an earlier one.
 
-    The service takes away the files that it has processed, but for the last. So of what is in place the oldest may have
-    been processed or not, and those after it have not. By time, any file of a publication may be its last.
+    Of the files in place, the oldest may be consumed or not, and later files are not. By time, any file of a
+    publication may be its last.
     """
     oldest_file = min(in_place, default=None)
     found: list[Record] = []
@@ -32,12 +33,12 @@ def may_stand_at(newest_first: Iterable[Record], in_place: Collection[int], *, b
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
-    """Published files that are neither in the table's folder nor known to be consumed."""
+class MissingFiles:
+    """Published files that are not in the table's folder and not known to be consumed."""
 
     numbers: tuple[int, ...] = ()
     lost: bool = False
-    """Whether Fabric certainly did not consume them. Otherwise the folder does not show whether it did."""
+    """Whether Fabric certainly did not consume them. Otherwise this is unknown."""
 
 
 def missing_files(
@@ -47,28 +48,27 @@ def missing_files(
     *,
     newest_first: Iterable[Record] = (),
     by_time: bool = False,
-) -> Missing:
-    """Find published files that are gone, and decide whether they are lost.
+) -> MissingFiles:
+    """Find published files that are missing, and decide whether they are lost.
 
-    `published` is the highest number that a file was given, `set_aside` are the numbers that Fabric has put aside. The
-    oldest file in place is the last one consumed, or still waits. So Fabric consumed none of the files after it that
-    are missing, unless it has set aside the same file or a later one. If no file is in place, at least the last one
-    was removed by somebody else, before or after Fabric consumed it. By time, the files of one publication have no
-    order among them, so only files of later publications count as later.
+    `published` is the highest published number, `set_aside` are the numbers that Fabric moved to its subfolder. The
+    oldest file in place is the last consumed one, or not consumed yet. So Fabric did not consume missing files with
+    higher numbers, unless it moved the same file or a later one. If no file is in place, somebody else deleted at least
+    the last one. By time, files of one publication have no order, so only files of later publications count as later.
     """
     last_aside = max(set_aside, default=0)
-    # A file is set aside once the next one has been consumed.
+    # A file is moved when the next one has been consumed.
     consumed = last_aside + 1 if last_aside and last_aside not in in_place else last_aside
     reached = max(min(in_place, default=0), consumed)
-    there = set(in_place)
-    numbers = tuple(number for number in range(reached + 1, published + 1) if number not in there)
+    present = set(in_place)
+    numbers = tuple(number for number in range(reached + 1, published + 1) if number not in present)
     if by_time and in_place and numbers:
         first_of = {file.number: record.files[0].number for record in newest_first for file in record.files}
         numbers = tuple(number for number in numbers if first_of.get(number, 0) > reached)
-    return Missing(numbers, lost=bool(numbers and in_place))
+    return MissingFiles(numbers, lost=bool(numbers and in_place))
 
 
 def last_renamed(newest: Record, staged: Collection[str]) -> int:
-    """The highest number whose file has its final name, given the newest record and the names still staged."""
+    """The highest number whose file has its final name, from the newest record and the names still staged."""
     waiting = (file.number for file in newest.files if file.staged in staged)
     return min(waiting, default=newest.next_file_number) - 1

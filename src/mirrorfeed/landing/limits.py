@@ -1,15 +1,15 @@
-"""What Microsoft says one open mirrored database takes, and from where on that is told."""
+"""Limits of one mirrored database, as Microsoft documents them, and when to warn about them."""
 
 from __future__ import annotations
 
-MOST_TABLES, MANY_TABLES = 500, 450
-CHANGES_A_DAY, MANY_CHANGES = 10**12, 9 * 10**11
-"""In bytes. Whether those of files count or those of values, and whether first loads do, is not documented."""
-SPREAD = "Spread them over several databases: an entry of the configuration may have a landing_zone of its own."
+MAX_TABLES, WARN_TABLES = 500, 450
+MAX_DAILY_BYTES, WARN_DAILY_BYTES = 10**12, 9 * 10**11
+"""Bytes of changes per day. Microsoft does not say whether files or values count, and whether first loads do."""
+SPREAD = "Distribute them over several databases: each table of the configuration can have its own `landing_zone`."
 
 
-def about_tables(count: int) -> str:
-    """What is to be said of so many tables in one database; empty while there is nothing."""
-    if count < MANY_TABLES:
+def table_limit_warning(count: int) -> str:
+    """A warning if a database has too many tables, or an empty string."""
+    if count < WARN_TABLES:
         return ""
-    return f"{count} tables, and a mirrored database takes {MOST_TABLES}. {SPREAD}"
+    return f"{count} tables, and a mirrored database supports {MAX_TABLES}. {SPREAD}"

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mirrorfeed.errors import Terminal
+from mirrorfeed.landing.errors import BadTarget
 
 METADATA = "_metadata.json"
 LOG = "_mirrorfeed"
@@ -73,7 +73,7 @@ class Target:
     def __post_init__(self) -> None:
         for part in self._parts():
             if fault := part_fault(part) or _folder_fault(part):
-                raise BadTarget(join_name(self._parts()), fault)
+                raise BadTarget(text=join_name(self._parts()), reason=fault)
 
     @classmethod
     def parse(cls, text: str) -> Target:
@@ -81,13 +81,13 @@ class Target:
         try:
             parts = split_name(text)
         except ValueError as error:
-            raise BadTarget(text, str(error)) from error
+            raise BadTarget(text=text, reason=str(error)) from error
         if len(parts) > 2:
-            raise BadTarget(text, f"has {len(parts)} parts, where a schema and a table are two")
+            raise BadTarget(text=text, reason=f"has {len(parts)} parts, where a schema and a table are two")
         try:
             return cls(parts[0] if len(parts) == 2 else None, parts[-1])
         except BadTarget as error:
-            raise BadTarget(text, error.reason) from None
+            raise BadTarget(text=text, reason=error.reason) from None
 
     @property
     def folder(self) -> str:
@@ -103,21 +103,6 @@ class Target:
 
     def _parts(self) -> tuple[str, ...]:
         return (self.table,) if self.schema is None else (self.schema, self.table)
-
-
-class BadTarget(Terminal):
-    """A target cannot be the name of a folder in the landing zone, and so not of a table in Fabric."""
-
-    code = "MF1110"
-
-    def __init__(self, text: str, reason: str) -> None:
-        self.text, self.reason = text, reason
-
-    def what(self) -> str:
-        return f"The target {self.text!r} {self.reason}."
-
-    def next(self) -> str:
-        return "Write it as schema.table or table, with names that can be folders in the landing zone."
 
 
 def fold(name: str) -> str:

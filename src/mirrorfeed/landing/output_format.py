@@ -11,8 +11,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, PlainValidator, Strict
 
-from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.encodings import is_text_encoding
+from mirrorfeed.landing.errors import EmptyLines, NameNotEncodable, NameNotEscapable, NotDeclarable, UpsertsWithoutKeys
 from mirrorfeed.landing.schema import Column
 
 COMPRESSION: Literal["zstd"] = "zstd"
@@ -160,98 +160,20 @@ AS_PARQUET = Output()
 def check_output(table: str, output: Output, columns: Sequence[Column], keys: Sequence[str]) -> None:
     """Raises what a table's columns and keys have against the form."""
     if output.upserts_by_default and not keys:
-        raise UpsertsWithoutKeys(table)
+        raise UpsertsWithoutKeys(table=table)
     text = output.delimited
     if text is None:
         return
     if text.schema_definition and text.undeclared_types == "refuse":
         for column in columns:
             if column.form not in _DECLARED:
-                raise NotDeclarable(table, column.name, column.type)
+                raise NotDeclarable(table=table, column=column.name, type=column.type)
     for column in columns:
         try:
             column.name.encode(text.encoding)
         except UnicodeEncodeError as error:
-            raise NameNotEncodable(table, column.name, text.encoding) from error
+            raise NameNotEncodable(table=table, column=column.name, encoding=text.encoding) from error
         if not text.holds(column.name):
-            raise NameNotEscapable(table, column.name)
+            raise NameNotEscapable(table=table, column=column.name)
     if len(columns) == 1 and not keys and not text.null:
-        raise EmptyLines(table, columns[0].name)
-
-
-class UpsertsWithoutKeys(Terminal):
-    """Rows are to be upserts by default, and an upsert needs keys to find its row."""
-
-    code = "MF3101"
-
-    def __init__(self, table: str) -> None:
-        self.table = table
-
-    def what(self) -> str:
-        return f"Rows of {self.table} cannot be upserts by default, for the table has no keys."
-
-    def next(self) -> str:
-        return "Give it keys, or leave out `default_row_marker: upsert`."
-
-
-class NotDeclarable(Terminal):
-    """Files of text are to declare the types of their columns, and there is no name for this one."""
-
-    code = "MF3102"
-
-    def __init__(self, table: str, column: str, type_: str) -> None:
-        self.table, self.column, self.type = table, column, type_
-
-    def what(self) -> str:
-        return f"Column {self.column!r} of {self.table} has the type {self.type}, for which text has no DataType."
-
-    def next(self) -> str:
-        return (
-            "Under `delimited`, set `undeclared_types: string` to publish it as String, or `schema_definition: false`"
-            " to declare no types; or publish the table as Parquet."
-        )
-
-
-class NameNotEncodable(Terminal):
-    """The encoding of the text files has no sign for a character in a column's name."""
-
-    code = "MF3103"
-
-    def __init__(self, table: str, column: str, encoding: str) -> None:
-        self.table, self.column, self.encoding = table, column, encoding
-
-    def what(self) -> str:
-        return f"The name of column {self.column!r} of {self.table} has a character that {self.encoding} lacks."
-
-    def next(self) -> str:
-        return "Set another `encoding` under `delimited`, as UTF-8, or rename the column."
-
-
-class NameNotEscapable(Terminal):
-    """A column's name has a quote or a separator in it, and the text files have no sign to escape it with."""
-
-    code = "MF3105"
-
-    def __init__(self, table: str, column: str) -> None:
-        self.table, self.column = table, column
-
-    def what(self) -> str:
-        return f"The name of column {self.column!r} of {self.table} holds what the text files have no way to escape."
-
-    def next(self) -> str:
-        return "Set an `escape` under `delimited`, as \\, or rename the column."
-
-
-class EmptyLines(Terminal):
-    """In files of text a row whose only value is NULL would be an empty line, which readers skip."""
-
-    code = "MF3104"
-
-    def __init__(self, table: str, column: str) -> None:
-        self.table, self.column = table, column
-
-    def what(self) -> str:
-        return f"{self.column!r} is the only column of {self.table}: a row that is NULL would be an empty line of text."
-
-    def next(self) -> str:
-        return "Set another `null` under `delimited`, as N/A, or publish the table as Parquet."
+        raise EmptyLines(table=table, column=columns[0].name)

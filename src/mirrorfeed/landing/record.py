@@ -10,20 +10,11 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import AfterValidator, Field, TypeAdapter
 
-from mirrorfeed.errors import Terminal
+from mirrorfeed.landing.errors import DamagedFile, RecordTooNew
 from mirrorfeed.landing.names import staged_record_number
 from mirrorfeed.landing.schema import Column, check_type
 from mirrorfeed.landing.selection import Selection
-from mirrorfeed.landing.strict_json import (
-    CONFIG,
-    Count,
-    DamagedFile,
-    TimeText,
-    format_of,
-    is_distinct,
-    parse_json,
-    validate,
-)
+from mirrorfeed.landing.strict_json import CONFIG, Count, TimeText, format_of, is_distinct, parse_json, validate
 
 FORMAT, SELECTED, READ_WHOLE = 2, 3, 4
 """2: each record says what it follows. 3: what is published is a part of the source, and which one; older releases, who
@@ -112,21 +103,6 @@ class Record:
         return datetime.fromisoformat(self.time)
 
 
-class RecordTooNew(Terminal):
-    """A newer mirrorfeed published here, and this one does not know the form of its records."""
-
-    code = "MF3202"
-
-    def __init__(self, address: str, found: int) -> None:
-        self.address, self.found = address, found
-
-    def what(self) -> str:
-        return f"The publication record {self.address} has format {self.found}; this version knows format {READ_WHOLE}."
-
-    def next(self) -> str:
-        return "Install a newer mirrorfeed."
-
-
 _RECORD: Final = TypeAdapter(Record)
 
 
@@ -135,7 +111,7 @@ def parse(data: bytes, address: str) -> Record:
     try:
         value = parse_json(data)
         if (found := format_of(value)) > READ_WHOLE:
-            raise RecordTooNew(address, found)
+            raise RecordTooNew(address=address, found=found, known=READ_WHOLE)
         record = validate(_RECORD, value)
         _check(record)
     except ValueError as error:

@@ -6,9 +6,10 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Any
 
-from mirrorfeed.errors import Terminal
+from mirrorfeed.landing.errors import BadKey, IncompatibleSchema, ReservedColumn, UnsupportedType
 
 MARKER = "__rowMarker__"
 FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
@@ -23,6 +24,35 @@ _CHARS = re.compile(r"(?:var)?char\(\d+\)|string collate \S+")
 _INTERVAL = re.compile(r"interval (?:year|month|day|hour|minute|second)(?: to \w+)?")
 _PLACE = re.compile(r"geo(?:metry|graphy)\(.*\)")
 _NOT_FOR_KEYS = frozenset({"float", "double", "json"})
+
+
+class Marker(IntEnum):
+    """What Fabric does with a row."""
+
+    INSERT = 0
+    UPDATE = 1
+    DELETE = 2
+    UPSERT = 4
+
+
+class Problem(IntEnum):
+    """Why a row cannot be published. The value of a column during translation."""
+
+    NULL_KEY = 1
+    DUPLICATE_KEY = 2
+    CHANGE_WITHOUT_KEY = 3
+    NOT_IN_ENCODING = 4
+    LIKE_NULL = 5
+    NOT_ESCAPABLE = 6
+    YEAR = 7
+    INVALID_TEXT = 8
+    REPLACED_TEXT = 9
+    """A text has the character that replaces invalid bytes. Only the source shows whether it replaced any."""
+
+    @property
+    def of_text(self) -> bool:
+        """Whether another file format can store the value."""
+        return Problem.NOT_IN_ENCODING <= self <= Problem.YEAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,94 +74,11 @@ class Column:
         return "string" if self.type == "json" or _INTERVAL.fullmatch(self.type) else self.type
 
 
-class UnsupportedType(Terminal):
-    """A column has a type that a landing zone has no form for, so the table is not published."""
-
-    code = "MF3001"
-
-    def __init__(self, table: str, column: str, type_: str) -> None:
-        self.table, self.column, self.type = table, column, type_
-
-    def what(self) -> str:
-        return f"Column {self.column!r} of {self.table} has the type {self.type}, which has no form in a landing zone."
-
-    def next(self) -> str:
-        return "Leave the column out with the table's `exclude_columns`, or publish a table where it has another type."
-
-
-class ReservedColumn(Terminal):
-    """Columns have names that the change feed or the landing zone uses itself."""
-
-    code = "MF3002"
-
-    def __init__(self, table: str, columns: Sequence[str]) -> None:
-        self.table, self.columns = table, tuple(columns)
-
-    def what(self) -> str:
-        return f"{self.table} has columns with names that the feed and the landing zone need: {_list(self.columns)}."
-
-    def next(self) -> str:
-        return "Rename them in the source."
-
-
-class BadKey(Terminal):
-    """A column that is to be a key is not there, or cannot tell rows apart for sure."""
-
-    code = "MF3003"
-
-    def __init__(self, table: str, column: str, reason: str) -> None:
-        self.table, self.column, self.reason = table, column, reason
-
-    def what(self) -> str:
-        return f"Column {self.column!r} cannot be a key of {self.table}: {self.reason}."
-
-    def next(self) -> str:
-        return "Correct `keys` in the configuration."
-
-
-class IncompatibleSchema(Terminal):
-    """The columns of the source changed in a way that a table in Fabric cannot follow, such as another type. The mirror
-    stays as it is."""
-
-    code = "MF3004"
-
-    def __init__(self, table: str, version: int, changes: Sequence[str]) -> None:
-        self.table, self.version, self.changes = table, version, tuple(changes)
-
-    def what(self) -> str:
-        changes = "; ".join(self.changes)
-        return f"The columns of {self.table} at version {self.version} do not go on from what is published: {changes}."
-
-    def next(self) -> str:
-        return (
-            "Change the source back, or start the table again with `mirrorfeed rebuild`; `on_schema_change: reseed`"
-            " does that by itself."
-        )
-
-
-class ColumnsDropped(Terminal):
-    """The source lost columns that are published, and the configuration says not to go on with them as NULL."""
-
-    code = "MF3005"
-
-    def __init__(self, table: str, version: int, columns: Sequence[str]) -> None:
-        self.table, self.version, self.columns = table, version, tuple(columns)
-
-    def what(self) -> str:
-        return f"{self.table} has lost columns at version {self.version}: {_list(self.columns)}."
-
-    def next(self) -> str:
-        return (
-            "Run `mirrorfeed publish`, which starts the table again without them, as `on_dropped_column: reseed` says;"
-            " with `keep` they would be published on as NULL."
-        )
-
-
 def columns_of(table: str, schema: dict[str, Any]) -> tuple[Column, ...]:
     """The columns of the data files for a source's schema (as Spark spells it in JSON), in the source's order."""
     fields = schema["fields"]
     if reserved := reserved_names([field["name"] for field in fields]):
-        raise ReservedColumn(table, reserved)
+        raise ReservedColumn(table=table, columns=reserved)
     # Of a column without a type nothing is known but that it is NULL: it is left out until it has one.
     return tuple(_column(table, field) for field in fields if field["type"] != "void")
 
@@ -165,7 +112,9 @@ def _landing_type(table: str, field: dict[str, Any]) -> str:
             return spelled
         if is_text(spelled):
             return "string"
-    raise UnsupportedType(table, field["name"], spelled if isinstance(spelled, str) else spelled.get("type", "?"))
+    raise UnsupportedType(
+        table=table, column=field["name"], type=spelled if isinstance(spelled, str) else spelled.get("type", "?")
+    )
 
 
 def check_keys(table: str, keys: Sequence[str], columns: Sequence[Column]) -> None:
@@ -174,9 +123,9 @@ def check_keys(table: str, keys: Sequence[str], columns: Sequence[Column]) -> No
         if key not in types:
             near = [name for name in types if name.lower() == key.lower()]
             hint = f"the table spells it {near[0]!r}" if near else f"the table has {_list(list(types))}"
-            raise BadKey(table, key, f"there is no such column, {hint}")
+            raise BadKey(table=table, column=key, reason=f"there is no such column, {hint}")
         if types[key] in _NOT_FOR_KEYS or is_place(types[key]):
-            raise BadKey(table, key, f"values of the type {types[key]} have no reliable equality")
+            raise BadKey(table=table, column=key, reason=f"values of the type {types[key]} have no reliable equality")
 
 
 def evolve(
@@ -213,7 +162,7 @@ def evolve(
     if fixed:
         changes += [f"{column.name!r} was added, and SchemaDefinition takes no new columns" for column in added]
     if changes:
-        raise IncompatibleSchema(table, version, changes)
+        raise IncompatibleSchema(table=table, version=version, changes=tuple(changes))
     return (*kept, *added)
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirrorfeed.display.humanize import a_few
-from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.condition import Condition
+from mirrorfeed.landing.errors import BadSelection, IncompatibleSchema, SelectionChanged
 from mirrorfeed.landing.names import fold
-from mirrorfeed.landing.schema import DECIMAL, Column, IncompatibleSchema, reserved_names
+from mirrorfeed.landing.schema import DECIMAL, Column, reserved_names
 
 _TEXT = re.compile(r"string|(?:var)?char\(\d+\)|string collate \S+")
 _CUT = re.compile(r"string\((\d{1,9})\)")
@@ -109,61 +109,11 @@ class Selection:
 EVERYTHING = Selection()
 
 
-class BadSelection(Terminal):
-    """What is to be published of a table does not fit its columns or its keys: something that `columns`,
-    `exclude_columns`, `where`, `rename` or `cast` names. Nothing was published."""
-
-    code = "MF3011"
-
-    def __init__(self, table: str, reasons: Sequence[str]) -> None:
-        self.table, self.reasons = table, tuple(reasons)
-
-    def what(self) -> str:
-        return f"What is selected of {self.table} does not fit it: {'; '.join(self.reasons)}."
-
-    def next(self) -> str:
-        return "Correct the table's fields in the configuration. All of them name columns as the source spells them."
-
-
-class BadCondition(Terminal):
-    """The `where` of a table is no condition that the engine can ask of its rows. Nothing was published."""
-
-    code = "MF3012"
-
-    def __init__(self, table: str, condition: str, reason: str) -> None:
-        self.table, self.condition, self.reason = table, condition, reason
-
-    def what(self) -> str:
-        return f"The condition {self.condition!r} cannot be asked of the rows of {self.table}: {self.reason}."
-
-    def next(self) -> str:
-        return "Correct the table's `where` in the configuration: it is what stands after WHERE in SQL."
-
-
-class SelectionChanged(Terminal):
-    """What is published of a table was selected otherwise, so that rows in the mirror are not those that the
-    configuration asks for now, and no change of the source would tell. Nothing was published since."""
-
-    code = "MF3013"
-
-    def __init__(self, table: str, changes: Sequence[str]) -> None:
-        self.table, self.changes = table, tuple(changes)
-
-    def what(self) -> str:
-        return f"What is published of {self.table} was selected otherwise: {'; '.join(self.changes)}."
-
-    def next(self) -> str:
-        return (
-            "Run `mirrorfeed rebuild`, which starts the table again from a snapshot with the new selection, or change"
-            " the configuration back."
-        )
-
-
 def keys_of(table: str, selection: Selection | None, keys: Sequence[str]) -> tuple[str, ...]:
     """The target's names of the keys, which the source's are given for; or `BadSelection`."""
     chosen = selection or EVERYTHING
     if faults := [fault for key in keys for fault in key_faults(chosen, key)]:
-        raise BadSelection(table, faults)
+        raise BadSelection(table=table, reasons=tuple(faults))
     return tuple(map(chosen.name_of, keys))
 
 
@@ -190,7 +140,7 @@ def check(table: str, selection: Selection, types: Mapping[str, str]) -> None:
     """Raises `BadSelection` for names that are none of the source's columns."""
     faults = [f"`{place}` names {_unknown(name, types)}" for place, name in selection.named if name not in types]
     if faults:
-        raise BadSelection(table, faults)
+        raise BadSelection(table=table, reasons=tuple(faults))
 
 
 def applied(table: str, selection: Selection | None, schema: dict[str, Any]) -> dict[str, Any]:
@@ -215,7 +165,7 @@ def applied(table: str, selection: Selection | None, schema: dict[str, Any]) -> 
         if (other := taken.setdefault(fold(each["name"]), each["name"])) is not each["name"]:
             faults.append(f"two columns would be {other!r}")
     if faults:
-        raise BadSelection(table, faults)
+        raise BadSelection(table=table, reasons=tuple(faults))
     return {**schema, "fields": fields}
 
 
@@ -270,7 +220,7 @@ def left_out(
                     f"the cast of {name!r} was {_said(old.cast.get(name))} and is {_said(new.cast.get(name))}"
                 )
     if changes:
-        raise SelectionChanged(table, changes)
+        raise SelectionChanged(table=table, changes=tuple(changes))
     return gone
 
 
@@ -303,7 +253,7 @@ def goes_on(
     if gained and not drops:
         changes += [f"{name!r} is gone" for name in before if name not in now and not selection.takes(name)]
     if changes:
-        raise IncompatibleSchema(table, version, changes)
+        raise IncompatibleSchema(table=table, version=version, changes=tuple(changes))
 
 
 def name_fault(name: str) -> str | None:

@@ -9,37 +9,16 @@ from __future__ import annotations
 import json
 import math
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
-
-from mirrorfeed.errors import Terminal
 
 CONFIG: Final = ConfigDict(strict=True, extra="forbid")
 """Of models: no conversions between types, and no unknown fields. Nested dataclasses inherit it."""
 _LONGEST_REASON = 200
 
 T = TypeVar("T")
-
-
-class DamagedFile(Terminal):
-    code = "MF4008"
-    what = "{address} is damaged, or mirrorfeed did not write it: {reason}."
-    fix: ClassVar = {
-        "table": "Nothing is published on a guess. Restore the file, or start the table again with"
-        " `mirrorfeed rebuild`.",
-        "history": "Install a newer mirrorfeed if one wrote it. If somebody changed it, restore an earlier version of"
-        " the history with RESTORE TABLE.",
-        "alerts": "The file is ignored and replaced, so current problems are reported again. If this repeats, set"
-        " `state` of `alerts` to a folder that only `mirrorfeed watch` writes to.",
-    }
-    reason: str
-    kind: Literal["table", "history", "alerts"] = "table"
-
-    @property
-    def case(self) -> str:
-        return self.kind
 
 
 def parse_json(data: bytes | str) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.landing import record as records
+from mirrorfeed.landing.errors import DamagedFile, RecordTooNew
 from mirrorfeed.landing.names import (
     LOG,
     LOG_ID,
@@ -17,7 +18,6 @@ from mirrorfeed.landing.names import (
     staged_record_number,
 )
 from mirrorfeed.landing.record import Record
-from mirrorfeed.landing.strict_json import DamagedFile
 from mirrorfeed.lint.facts import Broken, Contents, DataFile, Folder, Log, Table, Unreadable, Zone
 from mirrorfeed.lint.findings import Finding, Severity
 from mirrorfeed.lint.metadata_file import Settings, find_metadata_name, load_object, read_metadata
@@ -157,7 +157,7 @@ def _newest_record(store: Store, folder: str, log_id: str) -> tuple[Record | Non
         return records.parse(data, f"{folder}/{path}"), None, None
     except DamagedFile as fault:
         return None, f"{path}: {fault.reason}", None
-    except records.RecordTooNew as newer:
+    except RecordTooNew as newer:
         return None, None, f"{path}: format {newer.found}"
 
 

@@ -18,7 +18,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, TypeAdapter
 
 from mirrorfeed.errors import MirrorfeedError, named
-from mirrorfeed.landing.strict_json import CONFIG, DamagedFile, UtcTime, is_distinct, parse_json, validate
+from mirrorfeed.landing.errors import DamagedFile
+from mirrorfeed.landing.strict_json import CONFIG, UtcTime, is_distinct, parse_json, validate
 from mirrorfeed.monitor.errors import AlertsNotRecorded
 from mirrorfeed.monitor.findings import Finding
 from mirrorfeed.storage import AlreadyThere, NotThere, Store, StoreUnavailable, UnreadableFile

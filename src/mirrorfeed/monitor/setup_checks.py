@@ -19,7 +19,7 @@ from mirrorfeed.config import ONELAKE, Config
 from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.display.humanize import size
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.landing.limits import CHANGES_A_DAY, MANY_CHANGES, MOST_TABLES, SPREAD, about_tables
+from mirrorfeed.landing.limits import MAX_DAILY_BYTES, MAX_TABLES, SPREAD, WARN_DAILY_BYTES, table_limit_warning
 from mirrorfeed.landing.names import LOG
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.monitor.errors import ExecutorsElsewhere
@@ -181,18 +181,18 @@ def _write_sample(spark: SparkSession, place: StagingArea, store: Store) -> str:
 
 
 def check_tables(count: int) -> Finding:
-    check, found = "number of tables in one mirrored database", f"{count} of {MOST_TABLES}"
-    if count > MOST_TABLES:
+    check, found = "number of tables in one mirrored database", f"{count} of {MAX_TABLES}"
+    if count > MAX_TABLES:
         return failed(check, found, SPREAD)
-    return passed(check, about_tables(count) or found)
+    return passed(check, table_limit_warning(count) or found)
 
 
 def check_changes(count: int) -> Finding:
     """`count` is the size in bytes of the files of changes that were published in the last day."""
-    found = f"{size(count)} of about {size(CHANGES_A_DAY)}"
-    if count > CHANGES_A_DAY:
+    found = f"{size(count)} of about {size(MAX_DAILY_BYTES)}"
+    if count > MAX_DAILY_BYTES:
         return failed(_CHANGES, found, SPREAD)
-    return passed(_CHANGES, found if count < MANY_CHANGES else f"{found}. {SPREAD}")
+    return passed(_CHANGES, found if count < WARN_DAILY_BYTES else f"{found}. {SPREAD}")
 
 
 def check_source(facts: TableFacts) -> Finding:

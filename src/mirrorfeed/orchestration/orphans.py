@@ -11,9 +11,9 @@ from mirrorfeed.config.model import hashes_of
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import Row, row
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.landing.names import LOG, METADATA, BadTarget, Target
-from mirrorfeed.landing.record import Record, RecordTooNew
-from mirrorfeed.landing.strict_json import DamagedFile
+from mirrorfeed.landing.errors import BadTarget, DamagedFile, RecordTooNew
+from mirrorfeed.landing.names import LOG, METADATA, Target
+from mirrorfeed.landing.record import Record
 from mirrorfeed.publish.errors import NotPublishedHere, OrphanedTables, StillConfigured
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from mirrorfeed.config import Table
 from mirrorfeed.errors import MirrorfeedError, SessionLost, Transient
-from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
+from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema
 from mirrorfeed.publish.errors import RecordsMissing
 from mirrorfeed.source.errors import FeedUnreadable, Gap, PartitionsChanged
 

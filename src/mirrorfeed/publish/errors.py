@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.landing.names import LOG_ID
-from mirrorfeed.landing.row_markers import Problem
+from mirrorfeed.landing.schema import Problem
 from mirrorfeed.source.errors import Finding, Gap
 
 if TYPE_CHECKING:

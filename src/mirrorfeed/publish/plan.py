@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mirrorfeed.config import Table
-from mirrorfeed.landing.metadata_files import spell
+from mirrorfeed.landing.errors import ColumnsDropped
+from mirrorfeed.landing.metadata_files import metadata_content
 from mirrorfeed.landing.output_format import AS_PARQUET, COMPRESSION, Output, check_output
 from mirrorfeed.landing.record import Record
-from mirrorfeed.landing.schema import Column, ColumnsDropped, check_keys, evolve
+from mirrorfeed.landing.schema import Column, check_keys, evolve
 from mirrorfeed.landing.selection import Selection, goes_on, keys_of, left_out
 from mirrorfeed.landing.selection import check as check_names
 from mirrorfeed.publish.errors import KeysRequired
@@ -48,7 +49,7 @@ class Plan:
 
     def metadata(self, columns: Sequence[Column]) -> dict[str, Any]:
         """The content of `_metadata.json`."""
-        return spell(self.keys, self.output.settings(columns))
+        return metadata_content(self.keys, self.output.settings(columns))
 
 
 def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace) -> Plan:
@@ -107,7 +108,7 @@ def next_columns(
         if (drops or deselected) and not plan.keep_dropped:
             there = {column.name for column in columns}
             if gone := [each.name for each in before if not (each.dropped or each.name in there)]:
-                raise ColumnsDropped(plan.source, version, gone)
+                raise ColumnsDropped(table=plan.source, version=version, columns=gone)
         may_drop = [column.name for column in before if column.name not in plan.keys] if drops else deselected
         columns = evolve(plan.source, version, before, columns, may_drop=may_drop, fixed=plan.output.fixes_columns)
     check_keys(plan.source, plan.keys, [column for column in columns if not column.dropped])
@@ -119,7 +120,7 @@ def repair_columns(plan: Plan, newest: Record, version: int) -> tuple[Column, ..
     """Return the columns of the newest record, of which deselected ones count as dropped."""
     gone = deselected_columns(plan.source, newest, plan.selection)
     if gone and not plan.keep_dropped:
-        raise ColumnsDropped(plan.source, version, gone)
+        raise ColumnsDropped(table=plan.source, version=version, columns=gone)
     return tuple(replace(each, dropped=each.dropped or each.name in gone) for each in newest.columns)
 
 

@@ -12,8 +12,9 @@ from datetime import datetime
 from mirrorfeed.display.humanize import MARKERS, by_marker, counted, duration, size
 from mirrorfeed.display.rows import Row, described, nonzero, row, shown
 from mirrorfeed.errors import MirrorfeedError, named
+from mirrorfeed.landing.errors import BadCondition
 from mirrorfeed.landing.record import Record
-from mirrorfeed.landing.selection import BadCondition, Selection
+from mirrorfeed.landing.selection import Selection
 from mirrorfeed.source.ranges import Commit, Range
 
 _LONG_LOOK_UP = 5.0
@@ -222,7 +223,9 @@ def named_errors(
     except Exception as error:
         where = selection.where if selection else None
         if where is not None and (met := _VALUE_ERROR.search(str(error))):
-            raise BadCondition(table, where, met.group().partition(" SQLSTATE")[0].rstrip(".")) from error
+            raise BadCondition(
+                table=table, condition=where, reason=met.group().partition(" SQLSTATE")[0].rstrip(".")
+            ) from error
         if isinstance(what, int):
             raise named(f"Publishing version {what} of {table}", error) from error
         doing = f"Publishing {what} of {table} ({operations_in(what, commits)})"

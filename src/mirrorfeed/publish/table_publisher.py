@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from mirrorfeed.landing.metadata_files import KeysChanged
+from mirrorfeed.landing.errors import KeysChanged
 from mirrorfeed.landing.names import METADATA, log_folder
 from mirrorfeed.landing.record import READ_WHOLE, SELECTED, PublishedFile, Record, WholeRead
 from mirrorfeed.publish.errors import RowsRefused
@@ -150,7 +150,7 @@ class TablePublisher:
         newest = view.newest if view else None
         if newest and newest.keys and newest.keys != self.plan.keys:
             address = self.log.store.address(f"{self.plan.folder}/{METADATA}")
-            raise KeysChanged(address, newest.keys, self.plan.keys)
+            raise KeysChanged(address=address, published=newest.keys, wanted=self.plan.keys)
         if newest:
             deselected_columns(self.plan.source, newest, self.plan.selection)
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.landing.schema import ReservedColumn, reserved_names
+from mirrorfeed.landing.errors import ReservedColumn
+from mirrorfeed.landing.schema import reserved_names
 from mirrorfeed.runtime.spark_errors import FEED_OFF, FILES_GONE, SCHEMA_DIFFERS, conditions, first_of
 from mirrorfeed.source.delta_protocol import find_metadata_changes
 from mirrorfeed.source.errors import LogDamaged, VersionExpired
@@ -58,7 +59,7 @@ def enable_feed(spark: SparkSession, source: Source) -> EnableResult:
     """Turn the feed on for an existing table, unless the engine computes it. Earlier changes are not recorded."""
     info = read_table_info(spark, source)
     if reserved := reserved_names(spark.table(source.sql).columns):
-        raise ReservedColumn(str(source), reserved)
+        raise ReservedColumn(table=str(source), columns=reserved)
     if (kind := feed_kind(spark, source, info)) is not FeedKind.OFF:
         return EnableResult.BEFORE if kind is FeedKind.RECORDED else EnableResult.COMPUTED
     spark.sql(f"ALTER TABLE {source.sql} SET TBLPROPERTIES ({FEED} = true)")

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, StringType, TimestampType
 
 from mirrorfeed.errors import MirrorfeedError, Terminal, first_line, innermost_cause
-from mirrorfeed.landing.selection import BadCondition, Cast, Selection, asked
+from mirrorfeed.landing.errors import BadCondition
+from mirrorfeed.landing.selection import Cast, Selection, asked
 from mirrorfeed.runtime.spark_errors import (
     EXPIRED,
     FEED_OFF,
@@ -226,7 +227,7 @@ def _filter(table: str, rows: DataFrame, selection: Selection, types: dict[str, 
         return looked_at(rows.where(f"({condition.sql(column)})"))
     except (AnalysisException, ParseException) as error:
         reason = first_line(str(error).strip()).partition(" SQLSTATE")[0].rstrip(".")
-        raise BadCondition(table, selection.where, reason) from error
+        raise BadCondition(table=table, condition=selection.where, reason=reason) from error
 
 
 def _cast(value: Column, type_: DataType, cast: Cast | None) -> Column:

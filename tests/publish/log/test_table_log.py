@@ -16,11 +16,11 @@ from fixtures.onelake.faults import Fault as FaultOfService
 from fixtures.onelake.faults import How
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-from mirrorfeed.landing.metadata_files import KeysChanged, spell
+from mirrorfeed.landing.errors import DamagedFile, KeysChanged, RecordTooNew
+from mirrorfeed.landing.metadata_files import metadata_content
 from mirrorfeed.landing.names import begun_name, is_begun
-from mirrorfeed.landing.record import Follows, PublishedFile, Record, RecordTooNew
+from mirrorfeed.landing.record import Follows, PublishedFile, Record
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.landing.strict_json import DamagedFile
 from mirrorfeed.publish.errors import (
     ConcurrentChanges,
     FileNumberConflict,
@@ -186,10 +186,7 @@ def test_a_record_of_a_newer_format_asks_for_a_newer_version() -> None:
     with pytest.raises(RecordTooNew) as refused:
         look(store, T)
 
-    assert str(refused.value) == (
-        f"The publication record memory:/{LOG}/{name(1)}.json has format 5; this version knows format 4."
-        " Install a newer mirrorfeed."
-    )
+    assert vars(refused.value) == {"address": f"memory:/{LOG}/{name(1)}.json", "found": 5, "known": 4}
 
 
 @pytest.mark.parametrize("when", range(1, 6))
@@ -460,7 +457,7 @@ def test_metadata_is_written_once() -> None:
     store.watcher = lambda verb, path, _: made.append((verb, path))
 
     for _ in range(2):
-        metadata_files.ensure(store, T, spell(("a", "b"), {}))
+        metadata_files.ensure(store, T, metadata_content(("a", "b"), {}))
 
     assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["a", "b"]}
     assert made == [("create", f"{T}/_metadata.json")]
@@ -468,7 +465,7 @@ def test_metadata_is_written_once() -> None:
 
 def test_at_first_metadata_is_made_without_a_look() -> None:
     counting = FaultyStore(MemoryStore())
-    metadata_files.ensure(counting, T, spell(("id",), {}), first=True)
+    metadata_files.ensure(counting, T, metadata_content(("id",), {}), first=True)
     assert counting.verbs == ["create"]
 
 
@@ -476,8 +473,8 @@ def test_at_first_metadata_is_made_without_a_look() -> None:
 def test_metadata_is_there_at_first_whatever_becomes_of_its_creation(mode: Mode) -> None:
     store = MemoryStore()
     with suppress(StoreUnavailable):
-        metadata_files.ensure(FaultyStore(store, [Fault(0, mode)]), T, spell(("id",), {}), first=True)
-    metadata_files.ensure(store, T, spell(("id",), {}), first=True)
+        metadata_files.ensure(FaultyStore(store, [Fault(0, mode)]), T, metadata_content(("id",), {}), first=True)
+    metadata_files.ensure(store, T, metadata_content(("id",), {}), first=True)
     assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["id"]}
 
 
@@ -485,14 +482,14 @@ def test_metadata_that_is_there_at_first_is_held_against_what_is_wanted() -> Non
     store = MemoryStore()
     store.create(f"{T}/_metadata.json", b'{"keyColumns": ["day"]}')
     with pytest.raises(KeysChanged):
-        metadata_files.ensure(store, T, spell(("id",), {}), first=True)
+        metadata_files.ensure(store, T, metadata_content(("id",), {}), first=True)
 
 
 def test_keys_are_added_to_a_table_that_had_none() -> None:
     store = MemoryStore()
-    metadata_files.ensure(store, T, spell((), {}))
+    metadata_files.ensure(store, T, metadata_content((), {}))
 
-    metadata_files.ensure(store, T, spell(("id",), {}))
+    metadata_files.ensure(store, T, metadata_content(("id",), {}))
 
     assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["id"]}
 
@@ -500,15 +497,13 @@ def test_keys_are_added_to_a_table_that_had_none() -> None:
 @pytest.mark.parametrize(("wanted", "spelled"), [(("id", "day"), "the keys ['id', 'day']"), ((), "no keys")])
 def test_keys_that_are_set_never_change(wanted: tuple[str, ...], spelled: str) -> None:
     store = MemoryStore()
-    metadata_files.ensure(store, T, spell(("id",), {}))
+    metadata_files.ensure(store, T, metadata_content(("id",), {}))
 
     with pytest.raises(KeysChanged) as refused:
-        metadata_files.ensure(store, T, spell(wanted, {}))
+        metadata_files.ensure(store, T, metadata_content(wanted, {}))
 
-    assert str(refused.value) == (
-        f"memory:/{T}/_metadata.json sets the keys ['id'], and the table now has {spelled}. Keys never change once they"
-        " are set: put the old ones back into the configuration, or start the table again with"
-        " `mirrorfeed rebuild`."
+    assert refused.value.problem == (
+        f"memory:/{T}/_metadata.json has the keys ['id'], but the table now has {spelled}."
     )
     assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["id"]}
 
@@ -518,7 +513,7 @@ def test_metadata_that_cannot_be_read_is_refused() -> None:
     store.create(f"{T}/_metadata.json", b"keys: id")
 
     with pytest.raises(DamagedFile, match=r"^memory:/.*/_metadata\.json is damaged, .*: it is not valid JSON"):
-        metadata_files.ensure(store, T, spell(("id",), {}))
+        metadata_files.ensure(store, T, metadata_content(("id",), {}))
 
 
 def test_metadata_that_cannot_be_written_is_not_tried_for_ever() -> None:
@@ -526,7 +521,7 @@ def test_metadata_that_cannot_be_written_is_not_tried_for_ever() -> None:
     store.locked = True
 
     with pytest.raises(StoreUnavailable, match="403 Forbidden"):
-        metadata_files.ensure(store, T, spell(("id",), {}))
+        metadata_files.ensure(store, T, metadata_content(("id",), {}))
 
 
 # record
@@ -888,7 +883,7 @@ def test_a_first_record_that_comes_late_into_a_deleted_folder_is_not_told_as_pub
         if verb == "list" and log_id in store.read(f"{T}/_mirrorfeed/log.json").decode():
             store.remove_folder(T)
             TableLog(store, T).begin()
-            metadata_files.ensure(store, T, spell(("id",), {}))
+            metadata_files.ensure(store, T, metadata_content(("id",), {}))
             store.create(record, content)
 
     progress = publish(TableFeed(table), FaultyStore(store, before=others), PLAN)
@@ -979,7 +974,7 @@ def test_keys_that_changed_are_refused_also_while_nothing_is_new() -> None:
     store, table = MemoryStore(), orders()
     publish(TableFeed(table), store, PLAN)
 
-    with pytest.raises(KeysChanged, match=r"^memory:/.*/_metadata\.json sets the keys \['id'\], and the table now has"):
+    with pytest.raises(KeysChanged, match=r"^memory:/.*/_metadata\.json has the keys \['id'\], but the table now has"):
         publish(TableFeed(table), store, replace(PLAN, keys=("id", "day")))
 
 

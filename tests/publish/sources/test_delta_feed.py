@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.landing.schema import BadKey, ReservedColumn
+from mirrorfeed.landing.errors import BadKey, ReservedColumn
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files import staging
 from mirrorfeed.runtime.engine import setting

@@ -16,8 +16,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config import load
-from mirrorfeed.landing.metadata_files import KeysChanged
-from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
+from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema, KeysChanged
 from mirrorfeed.orchestration.follow_run import SparkRuns, follow
 from mirrorfeed.publish.errors import (
     ColumnsChanged,

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from mirrorfeed.landing.limits import MANY_TABLES, MOST_TABLES
-from mirrorfeed.landing.names import BadTarget, Target, fold
+from mirrorfeed.landing.errors import BadTarget
+from mirrorfeed.landing.limits import MAX_TABLES, WARN_TABLES
+from mirrorfeed.landing.names import Target, fold
 from mirrorfeed.lint.facts import Folder, Zone
 from mirrorfeed.lint.findings import Finding, advice, error, warning
 from mirrorfeed.lint.metadata_file import describe, load_object
@@ -41,9 +42,9 @@ MISPLACED = warning(
 )
 _SPREAD = "Publish some of the tables to another database before mirroring of this one stops."
 NEARLY_FULL = advice(
-    "MF151", f"The number of tables is close to the limit of a mirrored database, {MOST_TABLES}.", _SPREAD
+    "MF151", f"The number of tables is close to the limit of a mirrored database, {MAX_TABLES}.", _SPREAD
 )
-TOO_MANY = error("MF109", f"The number of tables is above the limit of a mirrored database, {MOST_TABLES}.", _SPREAD)
+TOO_MANY = error("MF109", f"The number of tables is above the limit of a mirrored database, {MAX_TABLES}.", _SPREAD)
 UNREADABLE = error(
     "MF107", "The file with the partner events is not JSON.", "Write the file again as one JSON object, or delete it."
 )
@@ -90,11 +91,9 @@ def check_folders(zone: Zone) -> list[Finding]:
         if key in seen:
             found.append(SAME_NAME.finding(table.path, f"The folder differs from {seen[key]!r} only in case."))
         seen.setdefault(key, table.path)
-    if len(seen) >= MANY_TABLES:
-        rule = TOO_MANY if len(seen) > MOST_TABLES else NEARLY_FULL
-        found.append(
-            rule.finding("", f"The landing zone holds {len(seen)} tables, and a database takes {MOST_TABLES}.")
-        )
+    if len(seen) >= WARN_TABLES:
+        rule = TOO_MANY if len(seen) > MAX_TABLES else NEARLY_FULL
+        found.append(rule.finding("", f"The landing zone holds {len(seen)} tables, and a database takes {MAX_TABLES}."))
     return found
 
 

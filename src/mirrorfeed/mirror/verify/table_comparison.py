@@ -13,10 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.config import Config
 from mirrorfeed.errors import MirrorfeedError, first_line
+from mirrorfeed.landing.errors import BadCondition
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.output_format import PARQUET
 from mirrorfeed.landing.record import Record
-from mirrorfeed.landing.selection import BadCondition, Selection
+from mirrorfeed.landing.selection import Selection
 from mirrorfeed.mirror.verify.errors import (
     ConditionUnreadable,
     MirrorColumns,
@@ -174,7 +175,9 @@ def _both(
     except (AnalysisException, ParseException) as error:
         if selection is None or selection.where is None:
             raise
-        raise BadCondition(str(source), selection.where, first_line(str(error).strip())) from error
+        raise BadCondition(
+            table=str(source), condition=selection.where, reason=first_line(str(error).strip())
+        ) from error
     try:
         found = spark.read.table(mirror.sql)
         _ = found.schema  # Spark Connect reads the storage only now

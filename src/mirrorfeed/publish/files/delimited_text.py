@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorfeed.landing.output_format import Delimited
-from mirrorfeed.landing.row_markers import Problem
+from mirrorfeed.landing.schema import Problem
 
 
 class UnwritableValue(Exception):

@@ -10,8 +10,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorfeed.landing.row_markers import Marker
-from mirrorfeed.landing.schema import MARKER
+from mirrorfeed.landing.schema import MARKER, Marker
 from mirrorfeed.publish.files.arrow_types import arrow_schema, told
 from mirrorfeed.publish.files.delimited_text import UnwritableValue
 from mirrorfeed.publish.files.file_formats import Form, ParquetForm, TextForm

@@ -16,8 +16,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from mirrorfeed.errors import innermost_cause
-from mirrorfeed.landing.row_markers import Marker, Problem
-from mirrorfeed.landing.schema import MARKER
+from mirrorfeed.landing.schema import MARKER, Marker, Problem
 from mirrorfeed.publish.errors import StagingFilesLost
 from mirrorfeed.publish.files.arrow_types import arrow_schema
 from mirrorfeed.publish.files.rolling_writer import ROW_GROUP_BYTES

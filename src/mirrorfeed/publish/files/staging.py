@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from mirrorfeed.errors import first_line
-from mirrorfeed.landing.row_markers import Marker, Problem
-from mirrorfeed.landing.schema import MARKER
+from mirrorfeed.landing.schema import MARKER, Marker, Problem
 from mirrorfeed.publish.errors import StagingFilesLost, StagingPathRequired
 from mirrorfeed.publish.files.arrow_types import told
 from mirrorfeed.publish.files.rolling_writer import UnwritableRow, write_files

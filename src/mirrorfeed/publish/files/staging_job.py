@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 
 from mirrorfeed.landing.names import staged_name
 from mirrorfeed.landing.output_format import AS_PARQUET, Output
-from mirrorfeed.landing.row_markers import Marker, Problem
-from mirrorfeed.landing.schema import MARKER, Column
+from mirrorfeed.landing.schema import MARKER, Column, Marker, Problem
 from mirrorfeed.publish.files.arrow_types import invalid_text, told
 from mirrorfeed.storage.create_once import NewFile, Sink
 

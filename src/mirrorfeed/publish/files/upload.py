@@ -19,7 +19,7 @@ from pyspark import cloudpickle
 import mirrorfeed
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import MirrorfeedError, Transient, first_line
-from mirrorfeed.landing.row_markers import Problem
+from mirrorfeed.landing.schema import Problem
 from mirrorfeed.publish.errors import ExecutorUploadFailed, ExecutorUploadImpossible, StagingFilesLost
 from mirrorfeed.publish.files.rolling_writer import HashingSink, UnwritableRow, write_files
 from mirrorfeed.publish.files.spark_writer import FileCheck, SparkFiles, check_file

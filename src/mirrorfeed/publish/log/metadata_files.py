@@ -9,8 +9,9 @@ from typing import Any
 from mirrorfeed.config import Config
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing import metadata_files
+from mirrorfeed.landing.errors import ForeignPartnerEvents
+from mirrorfeed.landing.metadata_files import PARTNER_EVENTS, has_content, partner_events
 from mirrorfeed.landing.names import METADATA
-from mirrorfeed.landing.partner_events import PARTNER_EVENTS, ForeignPartnerEvents, says, spell
 from mirrorfeed.publish.errors import ConcurrentChanges
 from mirrorfeed.publish.log.table_log import try_write
 from mirrorfeed.storage import AlreadyThere, NotThere, Store, StoreUnavailable
@@ -31,7 +32,7 @@ def ensure(store: Store, folder: str, wanted: Mapping[str, Any], *, first: bool 
             return
     for _ in range(_ATTEMPTS):
         found = _read(store, folder)
-        if found is not None and metadata_files.goes_on_from(found, wanted, store.address(path)):
+        if found is not None and metadata_files.is_up_to_date(found, wanted, store.address(path)):
             return
         if isinstance(error, StoreUnavailable):
             raise error
@@ -44,13 +45,13 @@ def ensure(store: Store, folder: str, wanted: Mapping[str, Any], *, first: bool 
 def check(store: Store, folder: str, wanted: Mapping[str, Any]) -> bool:
     """Whether `_metadata.json` has all wanted settings. Raises if one of them differs."""
     found = _read(store, folder)
-    return found is not None and metadata_files.goes_on_from(found, wanted, store.address(f"{folder}/{METADATA}"))
+    return found is not None and metadata_files.is_up_to_date(found, wanted, store.address(f"{folder}/{METADATA}"))
 
 
 def _read(store: Store, folder: str) -> dict[str, Any] | None:
     path = f"{folder}/{METADATA}"
     try:
-        return metadata_files.parse(store.read(path), store.address(path))
+        return metadata_files.parse_metadata(store.read(path), store.address(path))
     except NotThere:
         return None
 
@@ -63,7 +64,7 @@ def write_partner_events(store: Store, config: Config, *, force: bool = False) -
     partner = config.partner
     if partner is None:
         return False
-    wanted = spell(partner.name, partner.source_type, partner.source_version, partner.information)
+    wanted = partner_events(partner.name, partner.source_type, partner.source_version, partner.information)
     data = json.dumps(wanted, ensure_ascii=False, indent=1).encode()
     try:
         store.create(PARTNER_EVENTS, data)
@@ -73,10 +74,11 @@ def write_partner_events(store: Store, config: Config, *, force: bool = False) -
             found = store.read(PARTNER_EVENTS)
         except NotThere:  # deleted in between: the next run creates it
             found = b""
-    if says(found, wanted):
+    if has_content(found, wanted):
         return False
     if not force:
-        raise ForeignPartnerEvents(store.address(PARTNER_EVENTS), found)
+        content = " ".join(found.decode(errors="replace").split())[:200]
+        raise ForeignPartnerEvents(address=store.address(PARTNER_EVENTS), content=content)
     store.replace(PARTNER_EVENTS, data)
     return True
 

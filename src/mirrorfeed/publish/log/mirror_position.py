@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.config.landing_zone import zone_of
-from mirrorfeed.landing.consumed_files import may_stand_at
+from mirrorfeed.landing.consumed_files import possible_positions
 from mirrorfeed.landing.record import Record
 from mirrorfeed.publish.log.table_log import TableLog
 
@@ -29,7 +29,9 @@ def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Ta
         log = TableLog(store, table.target.folder)
         position = MirrorPosition()
         if view := log.read_view():
-            candidates = may_stand_at(log.records(view), view.numbers, by_time=table.file_order == "modified_time")
+            candidates = possible_positions(
+                log.records(view), view.numbers, by_time=table.file_order == "modified_time"
+            )
             position = MirrorPosition(view.newest, candidates, max(0, len(view.numbers) - 1))
         found.append((table, position))
     return found

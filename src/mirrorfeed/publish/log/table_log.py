@@ -17,6 +17,7 @@ from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.landing import metadata_files
 from mirrorfeed.landing import record as log
 from mirrorfeed.landing.consumed_files import missing_files
+from mirrorfeed.landing.errors import DamagedFile
 from mirrorfeed.landing.names import (
     LOG,
     LOG_ID,
@@ -37,7 +38,7 @@ from mirrorfeed.landing.names import (
 )
 from mirrorfeed.landing.output_format import BY_TIME
 from mirrorfeed.landing.record import Follows, Record
-from mirrorfeed.landing.strict_json import DamagedFile, parse_json
+from mirrorfeed.landing.strict_json import parse_json
 from mirrorfeed.publish.errors import (
     ConcurrentChanges,
     EqualFileTimes,
@@ -371,7 +372,7 @@ class TableLog:
     def _is_read_by_time(self) -> bool:
         path = f"{self.folder}/{METADATA}"
         try:
-            found = metadata_files.parse(self.store.read(path), self.store.address(path))
+            found = metadata_files.parse_metadata(self.store.read(path), self.store.address(path))
         except NotThere:
             return False
         return found.get("fileDetectionStrategy") == BY_TIME

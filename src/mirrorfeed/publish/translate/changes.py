@@ -11,8 +11,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from mirrorfeed.landing.row_markers import Marker, Problem
-from mirrorfeed.landing.schema import MARKER, Column
+from mirrorfeed.landing.schema import MARKER, Column, Marker, Problem
 from mirrorfeed.publish.translate.landing_rows import PROBLEM, key_names, to_landing
 from mirrorfeed.source.identifier import quote
 

@@ -13,8 +13,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from mirrorfeed.landing.row_markers import Marker, Problem
-from mirrorfeed.landing.schema import MARKER, Column, is_place, is_text
+from mirrorfeed.landing.schema import MARKER, Column, Marker, Problem, is_place, is_text
 from mirrorfeed.source.identifier import quote
 
 PROBLEM = "_change_type"

@@ -13,8 +13,7 @@ from operator import and_
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from mirrorfeed.landing.row_markers import Marker, Problem
-from mirrorfeed.landing.schema import MARKER, Column
+from mirrorfeed.landing.schema import MARKER, Column, Marker, Problem
 from mirrorfeed.publish.translate import landing_rows
 from mirrorfeed.publish.translate.changes import payload_hashes
 
