@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mirrorfeed.runtime.spark_session import JAVA_VERSIONS, JavaUnfit, check_java
+from mirrorfeed.runtime.errors import JavaUnfit
+from mirrorfeed.runtime.spark_session import JAVA_VERSIONS, check_java
 
 ROOT = Path(__file__).parent.parent
 TOOLS = ("sh", "sed", "head", "make")

@@ -24,7 +24,7 @@ from mirrorfeed.monitor.status import status_of
 from mirrorfeed.publish import up_to_date_check
 from mirrorfeed.runtime import spark_session
 from mirrorfeed.runtime.databricks import default_workspace
-from mirrorfeed.runtime.spark_session import SparkMissing
+from mirrorfeed.runtime.errors import SparkMissing
 from mirrorfeed.source.identifier import Source
 from tests.delta import DeltaTable
 from tests.told import told

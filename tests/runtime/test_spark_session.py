@@ -8,14 +8,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.errors import SessionLost
-from mirrorfeed.runtime.spark_session import (
+from mirrorfeed.runtime.errors import (
     CacheUnusable,
     ConnectNotConfigured,
     JavaMissing,
     JavaUnfit,
-    Kind,
     SparkDidNotStart,
     SparkMissing,
+)
+from mirrorfeed.runtime.spark_session import (
+    Kind,
     cache_folder,
     check_java,
     choose,
@@ -105,11 +107,11 @@ def test_java_17_and_21_are_taken(tmp_path: Path, version: str) -> None:
     [
         (
             'openjdk version "25.0.3" 2026-04-21 LTS',
-            r"java is Java 25, which Spark does not run on\. Install JDK 17 or 21",
+            r"java is Java 25, which Spark does not support\. Install JDK 17 or 21",
         ),
         ('openjdk version "11.0.2" 2019-01-15', r"java is Java 11, which"),
         ('java version "1.8.0_402"', r"java is Java 8, which"),
-        ("Unable to locate a Java Runtime", r"java does not say which Java it is\. Install JDK 17 or 21"),
+        ("Unable to locate a Java Runtime", r"java does not report its Java version\. Install JDK 17 or 21"),
     ],
 )
 def test_another_java_is_refused_with_its_release(tmp_path: Path, says: str, words: str) -> None:
@@ -141,10 +143,7 @@ def test_a_cache_that_cannot_be_written_is_told_with_the_way_to_another(tmp_path
     (tmp_path / "file").touch()
     with pytest.raises(CacheUnusable) as told:
         cache_folder({"MIRRORFEED_CACHE": str(tmp_path / "file")}, ["4.4", "4.2"])
-    assert str(told.value) == (
-        f"Spark's start writes into {tmp_path}/file, and cannot: Not a directory. Let the environment variable"
-        " MIRRORFEED_CACHE name a folder that can be written."
-    )
+    assert vars(told.value) == {"folder": f"{tmp_path}/file", "reason": "Not a directory"}
 
 
 def test_a_missing_spark_is_said_with_what_to_install() -> None:
@@ -156,7 +155,7 @@ def test_a_missing_spark_is_said_with_what_to_install() -> None:
     [(True, "check that Maven Central can be reached"), (False, "See /c/spark.log for the rest.")],
 )
 def test_a_spark_that_does_not_start_is_said_with_its_words_and_its_log(resolving: bool, next_step: str) -> None:
-    error = SparkDidNotStart("/c/spark.log", "no space left", resolving)
+    error = SparkDidNotStart(log="/c/spark.log", last_words="no space left", resolving=resolving)
     assert "did not start on this machine: no space left." in str(error)
     assert next_step in str(error)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)

@@ -139,7 +139,7 @@ class _Commands(click.Group):
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "pyspark":
                 raise
-            from mirrorfeed.runtime.spark_session import SparkMissing
+            from mirrorfeed.runtime.errors import SparkMissing
 
             fail(SparkMissing())
         except click.UsageError as error:

@@ -16,7 +16,15 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.errors import SessionLost, Terminal
+from mirrorfeed.errors import SessionLost
+from mirrorfeed.runtime.errors import (
+    CacheUnusable,
+    ConnectNotConfigured,
+    JavaMissing,
+    JavaUnfit,
+    SparkDidNotStart,
+    SparkMissing,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -165,7 +173,7 @@ def java_command(environment: Mapping[str, str]) -> str:
     home = environment.get("JAVA_HOME")
     found = shutil.which(f"{home}/bin/java") if home else shutil.which("java", path=environment.get("PATH", ""))
     if found is None:
-        raise JavaMissing(home)
+        raise JavaMissing(home=home)
     return found
 
 
@@ -174,7 +182,7 @@ def check_java(command: str) -> None:
     answer = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
     version = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     if version is None or int(version[1]) not in JAVA_VERSIONS:
-        raise JavaUnfit(command, version and version[1])
+        raise JavaUnfit(command=command, version=version and version[1])
 
 
 def kept_jars(folder: Path) -> list[Path]:
@@ -203,7 +211,7 @@ def cache_folder(environment: Mapping[str, str], versions: Sequence[str]) -> Pat
         for name in (folder / "lock", cache / "spark.log"):
             name.touch()
     except OSError as error:
-        raise CacheUnusable(str(cache), error.strerror or str(error)) from error
+        raise CacheUnusable(folder=str(cache), reason=error.strerror or str(error)) from error
     return folder
 
 
@@ -242,7 +250,7 @@ def _start(builder: Any, log: Path, resolving: bool) -> SparkSession:
             session: SparkSession = builder.getOrCreate()
             return session
     except Exception as error:
-        raise SparkDidNotStart(str(log), _last_words(log), resolving) from error
+        raise SparkDidNotStart(log=str(log), last_words=_last_words(log), resolving=resolving) from error
 
 
 @contextmanager
@@ -293,102 +301,3 @@ def _is_connect_configured() -> bool:
     except ValueError:
         return False
     return bool(config.cluster_id or config.serverless_compute_id)
-
-
-class SparkMissing(Terminal):
-    """The command reads Delta tables, and Spark is not installed here."""
-
-    code = "MF1201"
-
-    def what(self) -> str:
-        return (
-            "This needs Spark, and there is none here: pyspark and delta-spark are not installed, and this is no"
-            " Databricks runtime."
-        )
-
-    def next(self) -> str:
-        return "Run `make setup` in the project, or `pip install pyspark==4.2.0 delta-spark==4.4.0`."
-
-
-class ConnectNotConfigured(Terminal):
-    """Databricks Connect takes the place of Spark here, and does not know on which compute to run."""
-
-    code = "MF1203"
-
-    def what(self) -> str:
-        return "Databricks Connect is installed, but no compute is configured for it."
-
-    def next(self) -> str:
-        return (
-            "Set DATABRICKS_CONFIG_PROFILE, or DATABRICKS_HOST, with DATABRICKS_CLUSTER_ID or "
-            "DATABRICKS_SERVERLESS_COMPUTE_ID=auto; for Spark on this machine replace databricks-connect by pyspark."
-        )
-
-
-_INSTALL_JAVA = "Install JDK 17 or 21 (for example openjdk-17-jdk) and let PATH or JAVA_HOME lead to it."
-
-
-class JavaMissing(Terminal):
-    """Spark on this machine runs on Java, and there is none where it looks."""
-
-    code = "MF1204"
-
-    def __init__(self, home: str | None) -> None:
-        self.home = home
-
-    def what(self) -> str:
-        if self.home:
-            return f"Spark needs Java, and JAVA_HOME is {self.home}, which has no bin/java."
-        return "Spark needs Java, and there is none on PATH."
-
-    def next(self) -> str:
-        return _INSTALL_JAVA
-
-
-class JavaUnfit(Terminal):
-    """Spark on this machine found a Java of a release that it does not run on."""
-
-    code = "MF1205"
-
-    def __init__(self, command: str, version: str | None) -> None:
-        self.command, self.version = command, version
-
-    def what(self) -> str:
-        if self.version is None:
-            return f"{self.command} does not say which Java it is."
-        return f"{self.command} is Java {self.version}, which Spark does not run on."
-
-    def next(self) -> str:
-        return _INSTALL_JAVA
-
-
-class SparkDidNotStart(Terminal):
-    """Spark is installed and did not come up. Its own last words are shown; the rest is in a file."""
-
-    code = "MF1207"
-
-    def __init__(self, log: str, last_words: str, resolving: bool) -> None:
-        self.log, self.last_words, self.resolving = log, last_words, resolving
-
-    def what(self) -> str:
-        return f"Spark did not start on this machine: {self.last_words}."
-
-    def next(self) -> str:
-        if self.resolving:
-            return f"The first start downloads Delta's JARs: check that Maven Central can be reached. See {self.log}."
-        return f"See {self.log} for the rest."
-
-
-class CacheUnusable(Terminal):
-    """Spark on this machine keeps Delta's JARs and the log of its start in a folder, and that cannot be written."""
-
-    code = "MF1208"
-
-    def __init__(self, folder: str, reason: str) -> None:
-        self.folder, self.reason = folder, reason
-
-    def what(self) -> str:
-        return f"Spark's start writes into {self.folder}, and cannot: {self.reason}."
-
-    def next(self) -> str:
-        return "Let the environment variable MIRRORFEED_CACHE name a folder that can be written."
