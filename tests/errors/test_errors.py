@@ -13,7 +13,7 @@ from py4j.protocol import Py4JNetworkError
 
 from mirrorfeed.archive.file_index.log_file import LogFile
 from mirrorfeed.errors import SessionLost, Unexpected, named, plain
-from mirrorfeed.history.errors import CannotGoOn
+from mirrorfeed.history.errors import HistoryInterrupted
 from mirrorfeed.runtime.credentials import Secret, SecretUnreachable
 from mirrorfeed.source.errors import Gap, SourceRecreated
 from mirrorfeed.source.ranges import Range
@@ -73,7 +73,9 @@ def test_an_error_is_data_as_well() -> None:
 def test_an_error_about_an_error_tells_it_too() -> None:
     inner = SourceRecreated(table="a.b.orders", published_id="x", found_id="y", published=3, latest=9)
     assert (
-        CannotGoOn(table="a.b.orders", history="history", version=3, finding=inner).to_dict()["facts"]["finding"]
+        HistoryInterrupted(table="a.b.orders", history="history", version=3, finding=inner).to_dict()["facts"][
+            "finding"
+        ]
         == inner.to_dict()
     )
 

@@ -9,10 +9,18 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.history.append import last_alike
-from mirrorfeed.history.columns import drops, first_columns, follow, lost, places, renames, same_columns
-from mirrorfeed.history.errors import ColumnsBroken
-from mirrorfeed.history.record import Change, KeptColumn, by_hand
+from mirrorfeed.history.append import last_equal
+from mirrorfeed.history.columns import (
+    dropped_columns,
+    have_same_columns,
+    next_columns,
+    renamed_columns,
+    snapshot_columns,
+    stored_columns,
+    unreadable_columns,
+)
+from mirrorfeed.history.errors import ColumnsIncompatible
+from mirrorfeed.history.record import HistoryColumn, HistoryCommit, find_foreign_write
 from tests.history.test_record import records
 
 
@@ -25,11 +33,11 @@ def struct(**types: str) -> dict[str, Any]:
     return schema(**types)
 
 
-FIRST = first_columns(schema(id="integer", v="string"), 3, {})
+FIRST = snapshot_columns(schema(id="integer", v="string"), 3, {})
 
 
-def told(columns: tuple[KeptColumn, ...]) -> list[tuple[str, str, str]]:
-    return [(column.name, column.kept_as, column.origin) for column in columns]
+def told(columns: tuple[HistoryColumn, ...]) -> list[tuple[str, str, str]]:
+    return [(column.name, column.stored_as, column.origin) for column in columns]
 
 
 @pytest.mark.parametrize(
@@ -51,18 +59,23 @@ def told(columns: tuple[KeptColumn, ...]) -> list[tuple[str, str, str]]:
 )
 def test_columns_go_on(now: dict[str, Any], options: dict[str, Any], expected: list[tuple[str, str, str]]) -> None:
     there = {"id": '"integer"', "v": '"string"'}
-    assert told(follow("t", 7, FIRST, now, there, **options)) == expected
+    assert told(next_columns("t", 7, FIRST, now, there, **options)) == expected
 
 
 def test_a_name_that_the_history_has_with_another_type_gets_a_column_of_its_own() -> None:
     there = {"ID": '"integer"', "v": '"string"'}
-    assert told(first_columns(schema(id="long", v="string"), 9, there)) == [("id", "id__v9", "id@9"), ("v", "v", "v@9")]
-    renamed = follow("t", 7, FIRST, schema(id="integer", w="string"), {**there, "w": '"date"'}, renamed={"v": "w"})
+    assert told(snapshot_columns(schema(id="long", v="string"), 9, there)) == [
+        ("id", "id__v9", "id@9"),
+        ("v", "v", "v@9"),
+    ]
+    renamed = next_columns(
+        "t", 7, FIRST, schema(id="integer", w="string"), {**there, "w": '"date"'}, renamed={"v": "w"}
+    )
     assert told(renamed)[1] == ("w", "w__v7", "v@3")
-    again = follow(
+    again = next_columns(
         "t",
         8,
-        follow("t", 7, FIRST, schema(id="integer"), there, dropped=["v"]),
+        next_columns("t", 7, FIRST, schema(id="integer"), there, dropped=["v"]),
         schema(id="integer", v="string"),
         there,
     )
@@ -78,8 +91,8 @@ def test_a_name_that_the_history_has_with_another_type_gets_a_column_of_its_own(
     ],
 )
 def test_columns_that_do_not_go_on_are_named(now: dict[str, Any], words: str) -> None:
-    with pytest.raises(ColumnsBroken) as caught:
-        follow("main.sales.orders", 7, FIRST, now, {})
+    with pytest.raises(ColumnsIncompatible) as caught:
+        next_columns("main.sales.orders", 7, FIRST, now, {})
     assert caught.value.version == 7
     assert caught.value.problem.endswith(f": {words}")
 
@@ -96,34 +109,34 @@ def test_columns_that_do_not_go_on_are_named(now: dict[str, Any], words: str) ->
 def test_what_a_commit_tells_of_columns(
     operation: str, parameters: Mapping[str, str], renamed: Mapping[str, str], dropped: tuple[str, ...]
 ) -> None:
-    assert (renames(operation, parameters), drops(operation, parameters)) == (renamed, dropped)
+    assert (renamed_columns(operation, parameters), dropped_columns(operation, parameters)) == (renamed, dropped)
 
 
 def test_values_are_looked_for_under_the_name_that_their_column_had_at_their_version() -> None:
     there = {"id": '"integer"', "v": '"string"', "w": '"string"'}
-    renamed = follow("t", 6, FIRST, schema(id="integer", w="string"), there, renamed={"v": "w"})
-    added = follow("t", 7, renamed, schema(id="integer", w="string", v="string"), there)
+    renamed = next_columns("t", 6, FIRST, schema(id="integer", w="string"), there, renamed={"v": "w"})
+    added = next_columns("t", 7, renamed, schema(id="integer", w="string", v="string"), there)
     columns = [FIRST, FIRST, renamed, added]
     made = records((None, 3), (3, 5), (5, 6), (6, 9))
     chapter = [replace(record, columns=now) for record, now in zip(made, columns, strict=True)]
-    found = {column.name: spans for column, spans in places(chapter, 8)}
+    found = {column.name: spans for column, spans in stored_columns(chapter, 8)}
     assert found == {"id": [(9, "id")], "w": [(5, "v"), (9, "w")], "v": [(6, None), (9, "v")]}
-    assert [column.name for column, _ in places(chapter, 5)] == ["id", "v"]
+    assert [column.name for column, _ in stored_columns(chapter, 5)] == ["id", "v"]
 
 
 def test_what_a_read_lacks_is_said() -> None:
-    assert lost(FIRST, schema(id="integer", v="string", w="long")) == []
-    assert lost(FIRST, schema(id="long")) == ["'v' is gone", "'id' was integer and is long"]
-    assert same_columns(schema(a="integer"), schema(a="integer", b="void"))
-    assert not same_columns(schema(a="integer", b="long"), schema(b="long", a="integer"))
+    assert unreadable_columns(FIRST, schema(id="integer", v="string", w="long")) == []
+    assert unreadable_columns(FIRST, schema(id="long")) == ["'v' is gone", "'id' was integer and is long"]
+    assert have_same_columns(schema(a="integer"), schema(a="integer", b="void"))
+    assert not have_same_columns(schema(a="integer", b="long"), schema(b="long", a="integer"))
 
 
 @pytest.mark.parametrize("changed_at", range(6, 12))
 def test_a_range_ends_before_its_columns_change(changed_at: int) -> None:
-    assert last_alike(5, 10, lambda version: version < changed_at) == min(changed_at - 1, 10)
+    assert last_equal(5, 10, lambda version: version < changed_at) == min(changed_at - 1, 10)
 
 
-OURS = Change(4, "WRITE", "batch")
+OURS = HistoryCommit(4, "WRITE", "batch")
 
 
 @pytest.mark.parametrize(
@@ -131,24 +144,27 @@ OURS = Change(4, "WRITE", "batch")
     [
         ([], None),
         ([OURS], None),
-        ([OURS, Change(5, "OPTIMIZE"), Change(6, "VACUUM END"), Change(7, "SET TBLPROPERTIES")], None),
-        ([OURS, Change(5, "WRITE")], 5),
-        ([Change(3, "DELETE"), OURS], 3),
-        ([OURS, Change(5, "WRITE", "another note"), Change(6, "MERGE")], 5),
-        ([OURS, Change(5, "DELETE"), Change(6, "RESTORE", None, {"version": "4"})], None),
-        ([OURS, Change(5, "DELETE"), Change(6, "RESTORE", None, {"version": "5"})], 5),
-        ([OURS, Change(5, "RESTORE", None, {"version": "1"})], 5),
-        ([OURS, Change(5, "RESTORE", None, {"timestamp": "2026-01-01"})], 5),
-        ([OURS, Change(5, "CREATE OR REPLACE TABLE AS SELECT")], 5),
+        (
+            [OURS, HistoryCommit(5, "OPTIMIZE"), HistoryCommit(6, "VACUUM END"), HistoryCommit(7, "SET TBLPROPERTIES")],
+            None,
+        ),
+        ([OURS, HistoryCommit(5, "WRITE")], 5),
+        ([HistoryCommit(3, "DELETE"), OURS], 3),
+        ([OURS, HistoryCommit(5, "WRITE", "another note"), HistoryCommit(6, "MERGE")], 5),
+        ([OURS, HistoryCommit(5, "DELETE"), HistoryCommit(6, "RESTORE", None, {"version": "4"})], None),
+        ([OURS, HistoryCommit(5, "DELETE"), HistoryCommit(6, "RESTORE", None, {"version": "5"})], 5),
+        ([OURS, HistoryCommit(5, "RESTORE", None, {"version": "1"})], 5),
+        ([OURS, HistoryCommit(5, "RESTORE", None, {"timestamp": "2026-01-01"})], 5),
+        ([OURS, HistoryCommit(5, "CREATE OR REPLACE TABLE AS SELECT")], 5),
     ],
 )
-def test_a_change_by_another_is_found_unless_it_was_taken_back(changes: list[Change], found: int | None) -> None:
-    change = by_hand(changes, "batch")
+def test_a_change_by_another_is_found_unless_it_was_taken_back(changes: list[HistoryCommit], found: int | None) -> None:
+    change = find_foreign_write(changes, "batch")
     assert (change.version if change else None) == found
 
 
 def test_nested_types_are_spelled_alike_whatever_is_noted_beside_them() -> None:
     one = {"type": "array", "elementType": struct(a="integer"), "containsNull": False}
     other = {"containsNull": True, "elementType": struct(a="integer"), "type": "array"}
-    assert first_columns(schema(n=one), 1, {})[0].type == first_columns(schema(n=other), 1, {})[0].type
-    assert json.loads(first_columns(schema(n=one), 1, {})[0].type)["containsNull"] is True
+    assert snapshot_columns(schema(n=one), 1, {})[0].type == snapshot_columns(schema(n=other), 1, {})[0].type
+    assert json.loads(snapshot_columns(schema(n=one), 1, {})[0].type)["containsNull"] is True

@@ -17,20 +17,23 @@ from pyspark.sql import SparkSession
 from fixtures.faults import Crash
 from fixtures.mirror import canonical
 from mirrorfeed.archive.errors import TargetExists
+from mirrorfeed.config import Table
+from mirrorfeed.config.history import HistoryLocation
 from mirrorfeed.history import history_table as table
-from mirrorfeed.history.append import Keeping, Kept, keep
+from mirrorfeed.history.append import AppendProgress, append_versions
 from mirrorfeed.history.errors import (
-    AnotherSource,
-    CannotGoOn,
     HistoryChanged,
-    NamesTaken,
+    HistoryInterrupted,
     NotAHistory,
-    NotKept,
-    RestoreRejected,
+    NotInHistory,
+    RecordRejected,
+    ReservedHistoryNames,
+    SourceReplaced,
 )
 from mirrorfeed.history.history_table import HistoryTable
-from mirrorfeed.history.record import Record, disorder, parse
+from mirrorfeed.history.record import HistoryRecord, find_disorder, parse_record
 from mirrorfeed.history.replay import replay
+from mirrorfeed.landing.names import Target
 from mirrorfeed.source.identifier import Source
 from tests.commits import commit
 from tests.delta import DeltaTable
@@ -38,13 +41,18 @@ from tests.delta import DeltaTable
 MAPPED = {"delta.columnMapping.mode": "name"}
 
 
+def configured(source: Source, location: HistoryLocation) -> Table:
+    return Table(source=source, target=Target.parse("orders")).model_copy(update={"history": location})
+
+
 class History:
     """A table with a history beside it."""
 
     def __init__(self, source: DeltaTable) -> None:
         self.spark, self.folder, self.source = source.spark, source.path.parent, source
-        self.how = Keeping(source.source, Source(path=str(self.folder / "history")))
-        self.table = HistoryTable(self.spark, self.how.history)
+        location = HistoryLocation(Source(path=str(self.folder / "history")))
+        self.config = configured(source.source, location)
+        self.table = HistoryTable(self.spark, location.table)
 
     @classmethod
     def begun(cls, spark: SparkSession, folder: Path, columns: str = "id int, v string", **options: Any) -> History:
@@ -56,38 +64,38 @@ class History:
         shutil.copytree(self.folder / "history", folder / "history")
         return History(DeltaTable.copied(self.source, folder / "orders"))
 
-    def keep(self, **options: Any) -> Kept:
-        return keep(self.spark, replace(self.how, **options))
+    def keep(self, **options: Any) -> AppendProgress:
+        return append_versions(self.spark, self.config.model_copy(update=options))
 
     def sql(self, statement: str) -> None:
         """By someone else, of whatever make."""
         if not commit(self.folder / "history", statement):
-            self.spark.sql(statement.replace("{}", self.how.history.sql))
+            self.spark.sql(statement.replace("{}", self.table.table.sql))
 
     def rebuilt(self, version: int) -> list[dict[str, Any]]:
         into = Source(path=str(self.folder / f"rebuilt{version}"))
-        replay(self.spark, self.how.history, into, version)
+        replay(self.spark, self.table.table, into, version)
         return DeltaTable.at(self.spark, self.folder / f"rebuilt{version}").rows()
 
     def numbers(self) -> list[tuple[int | None, int, int]]:
         """What the records tell that are there, without Spark."""
         told = deltalake.DeltaTable(self.folder / "history").to_pyarrow_table(columns=["_record"])["_record"]
-        records = [parse(text, "history") for text in told.drop_null().to_pylist()]
+        records = [parse_record(text, "history") for text in told.drop_null().to_pylist()]
         records.sort(key=lambda record: record.number)
-        assert disorder(records) is None
+        assert find_disorder(records) is None
         return numbers(records)
 
     def looks_the_same_to_spark(self) -> bool:
         with pytest.MonkeyPatch.context() as meanwhile:
-            told = self.table.look()
+            told = self.table.read_view()
             meanwhile.setattr(table, "open_local_table", lambda *_: None)
-            return told is not None and told == self.table.look()
+            return told is not None and told == self.table.read_view()
 
     def equals_time_travel(self, *versions: int) -> bool:
         return all(canonical(self.rebuilt(each)) == canonical(self.source.rows(each)) for each in versions)
 
 
-def numbers(records: Sequence[Record]) -> list[tuple[int | None, int, int]]:
+def numbers(records: Sequence[HistoryRecord]) -> list[tuple[int | None, int, int]]:
     """For each record the versions that it is about, and its rows."""
     return [(each.from_version_exclusive, each.to_version_inclusive, each.rows) for each in records]
 
@@ -101,7 +109,7 @@ def test_every_kept_version_can_be_rebuilt_through_duplicates_and_columns(spark:
     table = history.source
     row = "1, 'x', map('k', 1.5D), named_struct('x', -0.0D)"
     table.sql(f"INSERT INTO {{}} VALUES ({row}), ({row}), ({row}), (2, NULL, NULL, NULL)")
-    assert numbers(history.keep().made) == [(None, 1, 4)]
+    assert numbers(history.keep().records) == [(None, 1, 4)]
     table.sql("ALTER TABLE {} ADD COLUMNS (c int)")
     table.sql(f"INSERT INTO {{}} VALUES ({row}, NULL), (3, NULL, NULL, NULL, 7)")
     table.sql("ALTER TABLE {} RENAME COLUMN b TO a_b")
@@ -111,7 +119,7 @@ def test_every_kept_version_can_be_rebuilt_through_duplicates_and_columns(spark:
     table.sql("DELETE FROM {} WHERE a = 1")
     table.sql(f"INSERT INTO {{}} SELECT {row}, 3, 'y' FROM range(2)")
     last = table.latest
-    assert numbers(history.keep().made) == [(1, 3, 2), (3, 4, 0), (4, 5, 0), (5, last, 10)]
+    assert numbers(history.keep().records) == [(1, 3, 2), (3, 4, 0), (4, 5, 0), (5, last, 10)]
     values = {"m": {"k": 1.5}, "n": {"x": -0.0}}
     expected = {
         3: [{"a": 1, "b": "x", **values}] * 4 + [{"a": 2}, {"a": 3, "c": 7}],
@@ -121,7 +129,7 @@ def test_every_kept_version_can_be_rebuilt_through_duplicates_and_columns(spark:
     }
     for version, rows in expected.items():
         assert canonical(history.rebuilt(version)) == canonical(rows), version
-    assert history.keep().made == []
+    assert history.keep().records == []
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +182,7 @@ def test_a_run_that_dies_between_any_two_steps_is_finished_by_the_next_and_keeps
     history.source.sql("DELETE FROM {} WHERE id = 1")
     history.source.sql("OPTIMIZE {}")
     dying(history, monkeypatch, "append", after)
-    assert history.keep().made == []
+    assert history.keep().records == []
     assert history.numbers() == [(None, 1, 2), (1, history.source.latest, 1)]
 
 
@@ -192,13 +200,13 @@ def test_two_runs_at_once_an_append_that_takes_effect_late_and_maintenance_keep_
     dying(history, monkeypatch, "append", late.append)
     history.source.sql("OPTIMIZE {}")
     history.source.insert(3)
-    assert [each.to_version_inclusive for each in history.keep().made] == [4]
+    assert [each.to_version_inclusive for each in history.keep().records] == [4]
     late[0]()
     assert history.numbers() == [(None, 1, 1), (1, 4, 2)]
     history.sql("OPTIMIZE {}")
     vacuumed = deltalake.DeltaTable(tmp_path / "history").vacuum(0, dry_run=False, enforce_retention_duration=False)
     assert vacuumed
-    assert history.keep().made == []
+    assert history.keep().records == []
     assert history.looks_the_same_to_spark()
     assert history.equals_time_travel(3)
 
@@ -208,7 +216,7 @@ def test_a_history_that_someone_changed_is_named_and_nothing_is_appended_or_read
 ) -> None:
     history = kept.copied(tmp_path)
     with pytest.raises(Exception, match="DELTA_CANNOT_MODIFY_APPEND_ONLY"):
-        spark.sql(f"DELETE FROM {history.how.history.sql} WHERE id = 1")
+        spark.sql(f"DELETE FROM {history.table.table.sql} WHERE id = 1")
     history.sql("INSERT INTO {} (id, v, _commit_date) VALUES (7, 'mine', DATE'2026-01-01')")
     history.source.insert(3)
     with pytest.raises(HistoryChanged, match="it has 4 rows, and its records account for 3"):
@@ -219,14 +227,14 @@ def test_a_history_that_someone_changed_is_named_and_nothing_is_appended_or_read
     history.sql("RESTORE TABLE {} TO VERSION AS OF 1")  # with its properties
     history.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.appendOnly = false)")
     history.sql("UPDATE {} SET v = 'another' WHERE id = 1")
-    with pytest.raises(HistoryChanged, match="its version 6 was made by someone else's UPDATE"):
+    with pytest.raises(HistoryChanged, match="another process committed its version 6"):
         history.keep()
     history.sql("RESTORE TABLE {} TO VERSION AS OF 4")
     history.keep()
     assert history.equals_time_travel(2)
     history.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.appendOnly = false)")
     history.sql("RESTORE TABLE {} TO VERSION AS OF 1")
-    with pytest.raises(RestoreRejected, match="record 2 cannot be appended"):
+    with pytest.raises(RecordRejected, match="record 2 cannot be appended"):
         history.keep()
 
 
@@ -238,16 +246,16 @@ def test_what_cannot_be_kept_is_named_and_a_snapshot_goes_on_where_it_is_told_to
     table.sql("UPDATE {} SET v = 'a' WHERE id = 1")
     table.sql("UPDATE {} SET v = 'b' WHERE id = 1")
     shutil.rmtree(table.path / "_change_data")  # as VACUUM would
-    with pytest.raises(CannotGoOn) as caught:
+    with pytest.raises(HistoryInterrupted) as caught:
         history.keep()
     assert (caught.value.version, caught.value.finding.reason) == (1, "a file is missing")
-    assert history.keep(on_gap="reseed").made[0].from_version_exclusive is None
+    assert history.keep(on_gap="reseed").records[0].from_version_exclusive is None
     table.sql("ALTER TABLE {} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
     table.insert(4)
     history.keep()
     table.sql("ALTER TABLE {} ALTER COLUMN id TYPE bigint")
     table.insert(5)
-    with pytest.raises(CannotGoOn, match=r"changed at version 6.*: 'id' was integer and is long"):
+    with pytest.raises(HistoryInterrupted, match=r"changed at version 6.*: 'id' was integer and is long"):
         history.keep()
     history.keep(on_schema_change="reseed")
     assert history.numbers() == [(None, 1, 2), (None, 3, 2), (3, 5, 1), (None, 6, 3), (6, 7, 1)]
@@ -255,17 +263,17 @@ def test_what_cannot_be_kept_is_named_and_a_snapshot_goes_on_where_it_is_told_to
     then = [{"id": 1, "v": "b"}, {"id": 2, "v": "v2"}, {"id": 4, "v": "v4"}]
     assert canonical(history.rebuilt(5)) == canonical(then)
     assert canonical(history.rebuilt(7)) == canonical([*then, {"id": 5, "v": "v5"}])
-    with pytest.raises(NotKept) as missing:
+    with pytest.raises(NotInHistory) as missing:
         history.rebuilt(2)
-    assert f"Version 2 is not in the history {history.how.history}. Choose one of: versions 1 to 1 (" in str(
+    assert f"Version 2 is not in the history {history.table.table}. Choose one of: versions 1 to 1 (" in str(
         missing.value
     )
-    with pytest.raises(NotKept, match="The time 2001-01-01 00:00:00 UTC is not in "):
-        replay(spark, history.how.history, Source(path=str(tmp_path / "x")), "2001-01-01")
+    with pytest.raises(NotInHistory, match="The time 2001-01-01 00:00:00 UTC is not in "):
+        replay(spark, history.table.table, Source(path=str(tmp_path / "x")), "2001-01-01")
 
     shutil.rmtree(table.path)
     DeltaTable(spark, table.path)
-    with pytest.raises(AnotherSource, match=r"is the history of .* with id .*, up to version 7"):
+    with pytest.raises(SourceReplaced, match=r"is the history of .* with id .*, up to version 7"):
         history.keep(on_gap="reseed", on_schema_change="reseed")
 
 
@@ -277,9 +285,11 @@ def test_a_place_that_is_something_else_is_left_alone(spark: SparkSession, tmp_p
         history.keep()
     assert other.latest == 0
     named = History.begun(spark, tmp_path / "named", "id int, _record string")
-    with pytest.raises(NamesTaken, match="has columns with names that are reserved in its history: '_record'"):
+    with pytest.raises(
+        ReservedHistoryNames, match="has columns with names that are reserved in its history: '_record'"
+    ):
         named.keep()
-    assert named.table.look() is None
+    assert named.table.read_view() is None
 
 
 def test_a_record_is_said_again_before_it_goes_to_the_archive_and_a_replay_leaves_other_tables_alone(
@@ -288,15 +298,16 @@ def test_a_record_is_said_again_before_it_goes_to_the_archive_and_a_replay_leave
     history = History.begun(spark, tmp_path, "id int, v string, day date", by="day")
     history.source.sql("INSERT INTO {} VALUES (1, 'a', DATE'2026-01-01')")
     begun = datetime(2026, 3, 1, tzinfo=UTC)
-    history.how = replace(history.how, archive_days=36_000)
-    assert len(keep(spark, history.how, now=lambda: begun).made) == 1
-    assert keep(spark, history.how, now=lambda: begun + timedelta(days=17_999)).made == []
-    (again,) = keep(spark, history.how, now=lambda: begun + timedelta(days=18_000)).made
+    assert history.config.history is not None
+    history.config = configured(history.source.source, replace(history.config.history, archive_days=36_000))
+    assert len(append_versions(spark, history.config, now=lambda: begun).records) == 1
+    assert append_versions(spark, history.config, now=lambda: begun + timedelta(days=17_999)).records == []
+    (again,) = append_versions(spark, history.config, now=lambda: begun + timedelta(days=18_000)).records
     assert (again.from_version_exclusive, again.to_version_inclusive, again.rows) == (1, 1, 0)
 
     into = Source(path=str(tmp_path / "rebuilt"))
-    assert replay(spark, history.how.history, into, 1).created
-    assert not replay(spark, history.how.history, into, "1").created
+    assert replay(spark, history.table.table, into, 1).created
+    assert not replay(spark, history.table.table, into, "1").created
     assert spark.sql(f"DESCRIBE DETAIL {into.sql}").select("partitionColumns").first() == (["day"],)
     with pytest.raises(TargetExists, match="exists and is not a replay of this version"):
-        replay(spark, history.how.history, history.source.source, 1)
+        replay(spark, history.table.table, history.source.source, 1)

@@ -9,13 +9,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mirrorfeed.history.record import (
-    KeptColumn,
-    Record,
-    chapter_of,
-    chapters,
-    disorder,
-    parse,
-    version_at,
+    HistoryColumn,
+    HistoryRecord,
+    find_disorder,
+    find_segment,
+    find_version,
+    parse_record,
+    split_segments,
 )
 from mirrorfeed.landing.errors import DamagedFile
 from mirrorfeed.source.ranges import Commit
@@ -27,16 +27,16 @@ def at(minute: float) -> datetime:
     return NOON + timedelta(minutes=minute)
 
 
-def records(*spans: tuple[int | None, int]) -> list[Record]:
+def records(*spans: tuple[int | None, int]) -> list[HistoryRecord]:
     """One for each span of versions, with two rows each; version n is committed n minutes past noon."""
-    found: list[Record] = []
+    found: list[HistoryRecord] = []
     for number, (begin, end) in enumerate(spans, 1):
         versions = [end] if begin is None else range(begin + 1, end + 1)
         commits = tuple(Commit(version, at(version), "WRITE") for version in versions)
         rows = 2 if commits else 0
         total = (found[-1].total if found else 0) + rows + 1
-        columns = (KeptColumn("id", '"integer"', True, "id", "id@1"),)
-        made = Record(
+        columns = (HistoryColumn("id", '"integer"', True, "id", "id@1"),)
+        made = HistoryRecord(
             number, "b", NOON, "t", "id", begin, end, commits, columns, ("day",), rows, total, number, "build"
         )
         found.append(made)
@@ -49,7 +49,7 @@ BOTH = records((None, 3), (3, 5), (5, 5), (5, 6), (None, 9), (9, 11))
 
 def test_a_record_is_read_as_it_was_written() -> None:
     for record in BOTH:
-        assert parse(record.to_json(), "h") == record
+        assert parse_record(record.to_json(), "h") == record
 
 
 @pytest.mark.parametrize(
@@ -58,21 +58,21 @@ def test_a_record_is_read_as_it_was_written() -> None:
         ("{", "it is not valid JSON ("),
         ("[]", "it has no format number"),
         ('{"number": 1}', "it has no format number"),
-        ('{"format": 2}', "it has format 2, and this release knows format 1"),
+        ('{"format": 2}', "it has format 2, and this release supports format 1"),
         (BOTH[0].to_json().replace('"rows"', '"row"'), "rows: Field required"),
     ],
 )
 def test_a_record_that_cannot_be_read_is_named(text: str, words: str) -> None:
     with pytest.raises(DamagedFile) as caught:
-        parse(text, "main.history.orders")
+        parse_record(text, "main.history.orders")
     assert "A record in main.history.orders is damaged, or mirrorfeed did not write it: " in str(caught.value)
     assert words in str(caught.value)
 
 
 def test_a_snapshot_begins_a_part_and_the_newest_part_with_a_version_has_it() -> None:
-    assert [[record.number for record in chapter] for chapter in chapters(BOTH)] == [[1, 2, 3, 4], [5, 6]]
-    held = {version: chapter_of(BOTH, version) for version in range(13)}
-    assert {version: chapter[0].number for version, chapter in held.items() if chapter} == {
+    assert [[record.number for record in segment] for segment in split_segments(BOTH)] == [[1, 2, 3, 4], [5, 6]]
+    held = {version: find_segment(BOTH, version) for version in range(13)}
+    assert {version: segment[0].number for version, segment in held.items() if segment} == {
         **dict.fromkeys((3, 4, 5, 6), 1),
         **dict.fromkeys((9, 10, 11), 5),
     }
@@ -85,7 +85,7 @@ def test_a_snapshot_begins_a_part_and_the_newest_part_with_a_version_has_it() ->
 def test_a_time_means_the_newest_version_of_then_unless_nothing_tells_which_that_was(
     minute: float, version: int | None
 ) -> None:
-    assert version_at(BOTH, at(minute)) == version
+    assert find_version(BOTH, at(minute)) == version
 
 
 @pytest.mark.parametrize(
@@ -95,11 +95,11 @@ def test_a_time_means_the_newest_version_of_then_unless_nothing_tells_which_that
         (BOTH, None),
         (BOTH[1:], "its records have the numbers 2, 3, 4, 5, 6"),
         ([*BOTH[:2], BOTH[1], *BOTH[2:]], "its records have the numbers 1, 2, 2, 3, 4, 5, 6"),
-        (records((2, 3)), "its first record is no snapshot"),
-        (records((None, 3), (4, 5)), "record 2 does not follow on version 3"),
-        ([BOTH[0], replace(BOTH[1], rows=7)], "record 2 counts 6 rows in all, and those before it 11"),
+        (records((2, 3)), "its first record is not a snapshot"),
+        (records((None, 3), (4, 5)), "record 2 does not continue version 3"),
+        ([BOTH[0], replace(BOTH[1], rows=7)], "record 2 counts 6 rows in total instead of 11"),
     ],
     ids=["none", "whole", "without the first", "one twice", "no snapshot", "a hole", "other rows"],
 )
-def test_records_that_are_not_all_that_there_were_are_found(found: Sequence[Record], words: str | None) -> None:
-    assert disorder(found) == words
+def test_records_that_are_not_all_that_there_were_are_found(found: Sequence[HistoryRecord], words: str | None) -> None:
+    assert find_disorder(found) == words

@@ -10,16 +10,16 @@ from click.testing import CliRunner
 
 from mirrorfeed.cli import main
 from mirrorfeed.config import load
-from mirrorfeed.history.append import Kept
-from mirrorfeed.history.errors import ColumnsBroken, NoHistory, NotKept, OtherRun
-from mirrorfeed.history.replay import place_of, resolve
-from mirrorfeed.orchestration.histories import History, appended, chosen
+from mirrorfeed.history.append import AppendProgress
+from mirrorfeed.history.errors import AppendConflict, ColumnsIncompatible, NoHistory, NotInHistory
+from mirrorfeed.history.replay import parse_target, resolve
+from mirrorfeed.orchestration.histories import History, select_tables, to_row
 from mirrorfeed.publish.sources.gap_sources import _schema_breaks as breaks
 from mirrorfeed.source.errors import Gap
 from tests.history.test_record import BOTH, at
 
 GAP = Gap(table="main.sales.orders", published=4, where=5, reason="the log has no commit")
-BROKEN = ColumnsBroken(table="main.sales.orders", version=5, changes=["'id' was integer and is long"])
+BROKEN = ColumnsIncompatible(table="main.sales.orders", version=5, changes=["'id' was integer and is long"])
 
 
 @pytest.mark.parametrize(("asked", "version"), [(3, 3), (10, 10), (at(4.5), 4), (at(9), 9)])
@@ -29,7 +29,7 @@ def test_a_version_or_a_time_that_is_kept_is_found(asked: int | datetime, versio
 
 @pytest.mark.parametrize("asked", [0, 2, 7, 12, at(2), at(7), at(12)])
 def test_one_that_is_not_kept_is_told_with_what_is(asked: int | datetime) -> None:
-    with pytest.raises(NotKept) as caught:
+    with pytest.raises(NotInHistory) as caught:
         resolve("h", BOTH, asked)
     assert list(caught.value.kept) == [
         "versions 3 to 6 (2026-03-01 12:03:00 UTC to 2026-03-01 12:06:00 UTC)",
@@ -40,17 +40,20 @@ def test_one_that_is_not_kept_is_told_with_what_is(asked: int | datetime) -> Non
 
 
 def test_a_run_lists_the_appended_versions_and_snapshots_that_replaced_lost_versions() -> None:
-    assert (appended("orders", Kept(version=11)).what, appended("orders", Kept(version=11)).remarks()) == (
+    assert (
+        to_row("orders", AppendProgress(newest_version=11)).what,
+        to_row("orders", AppendProgress(newest_version=11)).remarks(),
+    ) == (
         "nothing new",
         (),
     )
-    failed = appended("orders", Kept(version=11), OtherRun(history="h", conflicts=5))
+    failed = to_row("orders", AppendProgress(newest_version=11), AppendConflict(history="h", conflicts=5))
     assert (failed.what, failed.ok) == ("failed", False)
-    several = appended("orders", Kept(list(BOTH[:2])))
+    several = to_row("orders", AppendProgress(list(BOTH[:2])))
     assert (several.what, several.rows, several.from_version_exclusive, several.to_version_inclusive) == (
         *("versions 3 to 5", 4, 2, 5),
     )
-    again = appended("orders", Kept([BOTH[4]], 9, [GAP]))
+    again = to_row("orders", AppendProgress([BOTH[4]], 9, [GAP]))
     assert (again.what, again.rows) == ("version 9", 2)
     assert again.remarks() == (
         f"orders: continued with a snapshot, because the versions before it are lost. {GAP.code}: {GAP}",
@@ -66,12 +69,12 @@ def test_tables_without_a_history_are_left_out_unless_they_are_named_or_all_ther
     tables = "tables:\n  - {source: main.a, target: a}\n  - {source: main.b, target: b, history: false}\n"
     file.write_text(f"landing_zone: /lz\nhistory: main.history\n{tables}", encoding="utf-8")
     config = load(file)
-    assert [str(table.target) for table in chosen(config)] == ["a"]
+    assert [str(table.target) for table in select_tables(config)] == ["a"]
     with pytest.raises(NoHistory, match="configures no history for b"):
-        chosen(config, ["a", "b"])
+        select_tables(config, ["a", "b"])
     file.write_text(f"landing_zone: /lz\n{tables}", encoding="utf-8")
     with pytest.raises(NoHistory, match="configures no history for a, b"):
-        chosen(load(file))
+        select_tables(load(file))
 
 
 @pytest.mark.parametrize("asked", [[], ["--to-version", "3", "--as-of", "2026-03-01"]], ids=["neither", "both"])
@@ -84,7 +87,7 @@ def test_a_replay_is_of_a_version_or_of_a_time(asked: list[str]) -> None:
 def test_a_table_to_make_is_a_name_or_a_folder_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     asked = ["main.audit.orders", "./then", "abfss://lake@account.dfs.core.windows.net/then"]
-    assert [str(place_of(each)) for each in asked] == [asked[0], f"{tmp_path}/then", asked[2]]
+    assert [str(parse_target(each)) for each in asked] == [asked[0], f"{tmp_path}/then", asked[2]]
 
 
 def test_only_columns_that_were_not_merely_added_end_a_range_that_is_read_from_a_history() -> None:

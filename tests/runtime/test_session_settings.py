@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.history.append import Keeping, keep
+from mirrorfeed.config.history import HistoryLocation
+from mirrorfeed.history.append import append_versions
 from mirrorfeed.publish.files import staging
 from mirrorfeed.runtime.errors import SettingFixed
 from mirrorfeed.runtime.session_settings import ALL_DAYS, all_days_are_read, faithful
@@ -22,6 +23,7 @@ from mirrorfeed.source.change_preview import changes_between
 from mirrorfeed.source.errors import FileDamaged, Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
 from tests.delta import SPARK_4_0, DeltaTable, SparkTable, Zone
+from tests.history.test_history import configured
 
 DAYS = ["1582-10-04", "1582-10-05", "1582-10-10", "1582-10-14", "1582-10-15"]
 GONE = "1582-10-10"
@@ -232,18 +234,18 @@ def test_the_days_are_right_wherever_the_feed_is_read(spark: SparkSession, tmp_p
     before = spark.conf.get(ALL_DAYS)
     table = DeltaTable(spark, tmp_path / "t", "day date, at timestamp, m map<date, timestamp>")
     zone = Zone(tmp_path / "zone", table, ("day",))
-    kept = Keeping(table.source, Source(path=str(tmp_path / "kept")))
+    kept = configured(table.source, HistoryLocation(Source(path=str(tmp_path / "kept"))))
     table.sql(f"INSERT INTO {{}} VALUES (date'{GONE}', NULL, NULL)")
     zone.publish()
-    keep(spark, kept)
+    append_versions(spark, kept)
     there = [day for day in DAYS if day != GONE]
     rows = (f"(date'{day}', timestamp'{day} 01:00:00Z', map(date'{day}', timestamp'{day} 01:00:00Z'))" for day in there)
     table.sql(f"INSERT INTO {{}} VALUES {', '.join(rows)}")
     table.sql("DELETE FROM {} WHERE at IS NULL")  # by its day Delta would not find it
 
     zone.publish()
-    keep(spark, kept)
-    history = spark.read.table(kept.history.sql).where("_change_type = 'insert'")
+    append_versions(spark, kept)
+    history = spark.read.table(Source(path=str(tmp_path / "kept")).sql).where("_change_type = 'insert'")
     changed = changes_between(spark, table.source, 2, 2).first(9)
     assert {
         "publication": sorted((str(row["day"]), row["__rowMarker__"]) for row in zone.last),

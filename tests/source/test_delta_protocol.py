@@ -70,7 +70,7 @@ def test_commits_that_hold_metadata_are_known(spark: SparkSession, written: Sour
 def test_many_writes_are_read_at_once_and_delta_is_asked_about_the_others_alone(
     spark: SparkSession, written: Source, asked: list[int], monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
-    monkeypatch.setattr(change_feed, "_FEW", 8)
+    monkeypatch.setattr(change_feed, "_MAX_DOUBTFUL", 8)
     found = read_facts(spark, written, after, limit=100)
     changed = {10, 15, 16, 20, 22} - set(range(after))
     assert set(asked) == {after, after + 1, *changed}

@@ -496,26 +496,26 @@ class Feed:
 
         Raises `MirrorfeedError` if none of the tables has a history, or a named one has none.
         """
-        from mirrorfeed.orchestration.histories import chosen, keep_tables
+        from mirrorfeed.orchestration.histories import append_histories, select_tables
 
         config = self._config
-        chosen(config, tables)
+        select_tables(config, tables)
         spark = self._spark
         progress.info("Appending to the histories")
-        return Result(tuple(keep_tables(spark, config, tables, begin_again=begin_again)))
+        return Result(tuple(append_histories(spark, config, tables, begin_again=begin_again)))
 
     def history(self, *tables: str) -> Result[History]:
         """The versions that the permanent histories of the tables have, and their lag. Changes nothing.
 
         Raises `MirrorfeedError` if none of the tables has a history, or a named one has none.
         """
-        from mirrorfeed.orchestration.histories import chosen, statuses
+        from mirrorfeed.orchestration.histories import read_histories, select_tables
 
         config = self._config
-        chosen(config, tables)
+        select_tables(config, tables)
         spark = self._spark
         progress.info("Reading the histories")
-        return Result(tuple(statuses(spark, config, tables)))
+        return Result(tuple(read_histories(spark, config, tables)))
 
     def replay_history(self, table: str, into: str, at: int | str) -> Result[Replay]:
         """Rebuild a table in the new table `into` as of a version, or as of a time in the session's time zone.
@@ -523,12 +523,12 @@ class Feed:
         The source is not read. Raises `MirrorfeedError` if the history does not have the version, or another table is
         in the way.
         """
-        from mirrorfeed.history.replay import place_of, replay
-        from mirrorfeed.orchestration.histories import chosen
+        from mirrorfeed.history.replay import parse_target, replay
+        from mirrorfeed.orchestration.histories import select_tables
 
-        (found,) = chosen(self._config, [table])
+        (found,) = select_tables(self._config, [table])
         assert found.history is not None
-        place = place_of(into)
+        place = parse_target(into)
         spark = self._spark
         progress.info("Rebuilding %s from %s", found.target, found.history.table)
         return Result((replay(spark, found.history.table, place, at),))

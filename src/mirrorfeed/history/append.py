@@ -1,7 +1,7 @@
-"""Keeping what is new of one table: look, decide, append, and look again, until all is kept.
+"""Append new versions of a table to its history: read, decide, append, and read again, until all are appended.
 
-An append is one commit of rows and record, and Delta takes a record's number once. So whatever a run or another one
-beside it does, or did before it died, the newest record says what is kept; no answer of an append is believed.
+An append is one commit of rows and record, and Delta accepts each record number once. So the newest record says what
+was appended, whatever this run or a concurrent one did before it died. The response of an append is never trusted.
 """
 
 from __future__ import annotations
@@ -18,133 +18,126 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive import interval
 from mirrorfeed.archive.guard import change_feed as archive
+from mirrorfeed.config import Table
 from mirrorfeed.errors import Terminal
-from mirrorfeed.history.columns import DROP, RENAME, drops, first_columns, follow, lost, renames, same_columns
-from mirrorfeed.history.errors import AnotherSource, CannotGoOn, ColumnsBroken, OtherRun, RestoreRejected
-from mirrorfeed.history.history_table import HistoryTable, Seen, as_inserts, kept_rows, maps_columns, refuse_names
-from mirrorfeed.history.record import KeptColumn, Record
+from mirrorfeed.history import columns, history_table
+from mirrorfeed.history.errors import (
+    AppendConflict,
+    ColumnsIncompatible,
+    HistoryInterrupted,
+    RecordRejected,
+    SourceReplaced,
+)
+from mirrorfeed.history.history_table import HistoryTable, HistoryView, maps_columns
+from mirrorfeed.history.record import HistoryColumn, HistoryRecord
 from mirrorfeed.runtime.session_settings import faithful
 from mirrorfeed.runtime.spark_errors import first_of
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source import reader
-from mirrorfeed.source import versions as log
 from mirrorfeed.source.change_feed import is_same_table, read_facts
 from mirrorfeed.source.errors import FeedUnreadable, Finding, Gap, LogDamaged, SourceRecreated, VersionExpired
-from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.ranges import Commit, Decision, Facts, NothingNew, Published, Range, TakeSnapshot, decide
-from mirrorfeed.source.versions import schema_at
+from mirrorfeed.source.ranges import Decision, Facts, NothingNew, Published, Range, TakeSnapshot, decide
+from mirrorfeed.source.versions import operation_parameters, schema_at
 
-_TRIES = 5
-"""Appends in a row of which another run's came first."""
-_ANOTHER_FIRST = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED", "DELTA_TABLE_ALREADY_EXISTS")
-_BEFORE_IT_AGES = 2
-"""A record is said again when it is half as old as files are that go to the archive."""
-
-
-@dataclass(frozen=True)
-class Keeping:
-    """How one table is kept."""
-
-    source: Source
-    history: Source
-    archive_days: int | None = None
-    max_versions_per_publication: int = 500
-    on_gap: str = "stop"
-    on_schema_change: str = "stop"
-    """Either may say `reseed`: then the history goes on with a snapshot by itself."""
+_MAX_CONFLICTS = 5
+_LOST_RACE = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED", "DELTA_TABLE_ALREADY_EXISTS")
+_REPEAT_FACTOR = 2
+"""A record is repeated when it is half as old as files that go to the archive."""
 
 
 @dataclass
-class Kept:
-    """What a run did for a table, as far as it came."""
+class AppendProgress:
+    """What a run has appended for a table so far."""
 
-    made: list[Record] = field(default_factory=list)
-    version: int | None = None
-    """Up to which it is kept, by this run or one before."""
-    began_again: list[Terminal] = field(default_factory=list)
-    """Why it went on with a snapshot."""
-
-
-def keep(
-    spark: SparkSession,
-    how: Keeping,
-    *,
-    begin_again: bool = False,
-    on_step: Callable[[Kept], None] = lambda _: None,
-    now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    into: Kept | None = None,
-) -> Kept:
-    """Keeps all versions up to the one that is the newest when it begins; raises what stands in the way. Told to begin
-    again, it goes on with a snapshot where it cannot otherwise; what is kept stays, and the hole is known. What is done
-    is told in `into` as it comes, also where something fails later."""
-    run = _Run(spark, how, HistoryTable(spark, how.history), begin_again, now)
-    kept, goal, lost = into or Kept(), None, 0
-    after: Seen | None = None
-    while True:
-        seen, after = after or run.table.look(), None
-        kept.version = seen.newest.to_version_inclusive if seen and seen.newest else None
-        if goal is not None and kept.version is not None and kept.version >= goal:
-            return kept
-        step = run.next(seen)
-        goal = step.facts.latest if goal is None else goal
-        if seen is None:
-            run.begin(step.facts)
-            seen = run.table.look()
-            if seen is None or seen.newest:  # another run's
-                after = seen
-                continue
-        if step.what is None and not run.ages(seen):
-            return kept
-        try:
-            record, taken = run.append(seen, step)
-        except Finding as finding:  # some show up only when rows are read
-            step = run.instead(seen, step.facts, finding)
-            record, taken = run.append(seen, step)
-        if record is None:
-            continue
-        after = run.table.look()
-        newest = after.newest if after else None
-        if newest and newest.batch == record.batch:
-            lost = 0
-            kept.made.append(record)
-            kept.began_again += [step.instead_of] if step.instead_of else []
-            on_step(kept)
-        elif taken and (newest is None or newest.number < record.number):
-            raise RestoreRejected(history=str(how.history), number=record.number)
-        elif (lost := lost + 1) == _TRIES:
-            raise OtherRun(history=str(how.history), conflicts=_TRIES)
+    records: list[HistoryRecord] = field(default_factory=list)
+    newest_version: int | None = None
+    """The newest version in the history."""
+    restarts: list[Terminal] = field(default_factory=list)
+    """Reasons for which the history continued with a snapshot."""
 
 
 @dataclass(frozen=True)
 class _Step:
-    """What comes next."""
+    """The next append."""
 
     facts: Facts
     what: Range | int | None
-    """A range, a snapshot's version, or nothing."""
-    columns: tuple[KeptColumn, ...] = ()
+    """A range, a snapshot's version, or None if nothing is new."""
+    columns: tuple[HistoryColumn, ...] = ()
     rows: DataFrame | None = None
-    """Of it, as the feed has them."""
-    instead_of: Terminal | None = None
-    """Why it is a snapshot beside what is kept."""
+    """Its rows, as the feed returns them."""
+    reason: Terminal | None = None
+    """Why it is a snapshot that continues the history."""
+
+
+def append_versions(
+    spark: SparkSession,
+    table: Table,
+    *,
+    begin_again: bool = False,
+    on_step: Callable[[AppendProgress], None] = lambda _: None,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    progress: AppendProgress | None = None,
+) -> AppendProgress:
+    """Append all versions up to the newest one at the start. Raise what prevents it.
+
+    With `begin_again`, continue with a snapshot if versions are lost; the history then lacks them. `progress` is
+    updated after each append, so that it is also known if a later append fails.
+    """
+    assert table.history is not None
+    append = _Append(spark, table, HistoryTable(spark, table.history.table), begin_again, now)
+    progress = progress or AppendProgress()
+    view, goal, conflicts = append.history.read_view(), None, 0
+    while True:
+        newest = view.newest if view else None
+        progress.newest_version = newest.to_version_inclusive if newest else None
+        if goal is not None and newest and newest.to_version_inclusive >= goal:
+            return progress
+        step = append.next_step(view)
+        goal = step.facts.latest if goal is None else goal
+        if view is None:
+            append.create(step.facts)
+            view = append.history.read_view()
+            if view is None or view.newest:  # another run was first
+                continue
+        if step.what is None and not append.must_repeat(view):
+            return progress
+        try:
+            record, is_accepted = append.append(view, step)
+        except Finding as finding:  # some occur only when rows are read
+            step = append.snapshot_or_raise(view, step.facts, finding)
+            record, is_accepted = append.append(view, step)
+        view = append.history.read_view()
+        if record is None:
+            continue
+        newest = view.newest if view else None
+        if newest and newest.batch == record.batch:
+            conflicts = 0
+            progress.records.append(record)
+            progress.restarts += [step.reason] if step.reason else []
+            on_step(progress)
+        elif is_accepted and (newest is None or newest.number < record.number):
+            raise RecordRejected(history=str(append.history.table), number=record.number)
+        elif (conflicts := conflicts + 1) == _MAX_CONFLICTS:
+            raise AppendConflict(history=str(append.history.table), conflicts=conflicts)
 
 
 @dataclass
-class _Run:
+class _Append:
     spark: SparkSession
-    how: Keeping
-    table: HistoryTable
+    table: Table
+    history: HistoryTable
     begin_again: bool
     now: Callable[[], datetime]
     _schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """By version, as asked since the last facts."""
+    """Schemas by version, read since the last facts."""
 
     @property
     def source(self) -> str:
-        return str(self.how.source)
+        return str(self.table.source)
 
-    def next(self, seen: Seen | None) -> _Step:
-        newest, there = (seen.newest, seen.columns) if seen else (None, {})
+    def next_step(self, view: HistoryView | None) -> _Step:
+        newest, existing = (view.newest, view.columns) if view else (None, {})
         facts, decision = self._decide(newest)
         if isinstance(decision, NothingNew):
             return _Step(facts, None, newest.columns if newest else ())
@@ -152,161 +145,158 @@ class _Run:
             if isinstance(decision, Finding):
                 raise decision
             if isinstance(decision, TakeSnapshot):
-                return self._snapshot(facts, decision.version, there)
+                return self._snapshot(facts, decision.version, existing)
             assert newest is not None
-            return self._range(facts, decision.ranges[0], newest, there)
+            return self._range(facts, decision.ranges[0], newest, existing)
         except Finding as finding:
-            return self.instead(seen, facts, finding)
+            return self.snapshot_or_raise(view, facts, finding)
 
-    def instead(self, seen: Seen | None, facts: Facts, finding: Finding) -> _Step:
-        """A snapshot, where it is to go on with one; or the finding, in the words of a history."""
-        if seen is None or seen.newest is None:
+    def snapshot_or_raise(self, view: HistoryView | None, facts: Facts, finding: Finding) -> _Step:
+        """A snapshot to continue with, if that is configured or requested; otherwise raise the finding."""
+        if view is None or view.newest is None:
             raise finding
+        version, history = view.newest.to_version_inclusive, str(self.history.table)
         if isinstance(finding, SourceRecreated):
-            raise AnotherSource(
+            raise SourceReplaced(
                 table=self.source,
-                history=str(self.how.history),
-                kept=seen.newest.source,
-                version=seen.newest.to_version_inclusive,
+                history=history,
+                kept=view.newest.source,
+                version=version,
                 kept_id=finding.published_id,
                 found_id=finding.found_id,
                 latest=finding.latest,
             ) from None
-        if not (self.begin_again or self._reseeds(finding)):
-            raise CannotGoOn(
-                table=finding.table,
-                history=str(self.how.history),
-                version=seen.newest.to_version_inclusive,
-                finding=finding,
+        policy = self.table.on_gap if isinstance(finding, Gap) else self.table.on_schema_change
+        if not self.begin_again and policy != "reseed":
+            raise HistoryInterrupted(
+                table=finding.table, history=history, version=version, finding=finding
             ) from finding
-        return self._again(facts, seen.columns, finding)
+        if isinstance(finding, ColumnsIncompatible):
+            with suppress(VersionExpired, LogDamaged):  # the version at which the columns changed, if it can be read
+                return replace(self._snapshot(facts, finding.version, view.columns), reason=finding)
+        now, decision = self._decide(None)
+        if not isinstance(decision, TakeSnapshot):
+            raise finding
+        return replace(self._snapshot(now, decision.version, view.columns), reason=finding)
 
-    def begin(self, facts: Facts) -> None:
-        """An empty history, which says nothing as kept."""
+    def create(self, facts: Facts) -> None:
         try:
-            self.table.create(mapped=maps_columns(facts))
+            self.history.create(mapped=maps_columns(facts))
         except Exception:
-            if self.table.look() is None:  # or another run was first
+            if self.history.read_view() is None:  # otherwise another run was first
                 raise
-        if self.how.archive_days is not None and interval.read(self.spark, self.how.history) is None:
-            interval.set_first(self.spark, self.how.history, self.how.archive_days, self.now())
+        days = self.table.history.archive_days if self.table.history else None
+        if days is not None and interval.read(self.spark, self.history.table) is None:
+            interval.set_first(self.spark, self.history.table, days, self.now())
 
-    def ages(self, seen: Seen) -> bool:
-        """Whether the newest record is to be said again before its file goes to the archive."""
-        if seen.newest is None or seen.archive_days is None:
+    def must_repeat(self, view: HistoryView) -> bool:
+        """Whether the newest record must be repeated before its file goes to the archive."""
+        if view.newest is None or view.archive_days is None:
             return False
-        return self.now() - seen.newest.time >= timedelta(days=seen.archive_days) / _BEFORE_IT_AGES
+        return self.now() - view.newest.time >= timedelta(days=view.archive_days) / _REPEAT_FACTOR
 
-    def append(self, seen: Seen, step: _Step) -> tuple[Record | None, bool]:
-        """What was sent, and whether Delta has raised nothing against it; whether it was kept is for a look to say.
-        None where another table took the source's name meanwhile, or it was partitioned anew."""
-        if maps_columns(step.facts) and not seen.mapped:
-            self.table.map_columns()
-        rows = None if step.rows is None else kept_rows(step.rows, step.columns)
-        faults = reader.read_errors(self.source, step.what) if step.what is not None else nullcontext()
-        with faults, faithful(self.spark):
-            record = self._record(seen, step, rows.count() if rows is not None else 0)
-            if not is_same_table(step.facts, self.spark, self.how.source):
+    def append(self, view: HistoryView, step: _Step) -> tuple[HistoryRecord | None, bool]:
+        """Append a record and its rows. Return the record, and whether Delta reported no error.
+
+        Only the next read tells whether it was appended. None if meanwhile the source was replaced or partitioned
+        differently.
+        """
+        if maps_columns(step.facts) and not view.maps_columns:
+            self.history.map_columns()
+        rows = None if step.rows is None else history_table.to_stored_rows(step.rows, step.columns)
+        errors = reader.read_errors(self.source, step.what) if step.what is not None else nullcontext()
+        with errors, faithful(self.spark):
+            record = self._record(view, step, rows.count() if rows is not None else 0)
+            if not is_same_table(step.facts, self.spark, self.table.source):
                 return None, False
             try:
-                self.table.append(rows if record.rows else None, record)
+                self.history.append(rows if record.rows else None, record)
             except Exception as error:
-                if first_of(error, _ANOTHER_FIRST) is None:
+                if first_of(error, _LOST_RACE) is None:
                     raise
                 return record, False
         return record, True
 
-    def _record(self, seen: Seen, step: _Step, rows: int) -> Record:
-        begin, end = _bounds(step.what, step.facts.latest)
-        return Record(
-            number=seen.number + 1,
+    def _record(self, view: HistoryView, step: _Step, rows: int) -> HistoryRecord:
+        number, total = (view.newest.number, view.newest.total) if view.newest else (0, 0)
+        what, facts = step.what, step.facts
+        begin: int | None = facts.latest
+        end = facts.latest  # without news, the record repeats the one before
+        if isinstance(what, Range):
+            begin, end = what.from_version_exclusive, what.to_version_inclusive
+        elif what is not None:
+            begin, end = None, what
+        return HistoryRecord(
+            number=number + 1,
             batch=uuid.uuid4().hex,
             time=self.now(),
             source=self.source,
-            source_id=step.facts.table_id,
+            source_id=facts.table_id,
             from_version_exclusive=begin,
             to_version_inclusive=end,
-            commits=_commits(step.facts, step.what),
+            commits=tuple(
+                commit
+                for commit in facts.commits
+                if commit.version in range(end if begin is None else begin + 1, end + 1)
+            ),
             columns=step.columns,
-            partitions=step.facts.partitions,
+            partitions=facts.partitions,
             rows=rows,
-            total=seen.total + rows + 1,
-            base=seen.version,
+            total=total + rows + 1,
+            base=view.version,
             build=this_build(),
         )
 
-    def _decide(self, newest: Record | None) -> tuple[Facts, Decision]:
+    def _decide(self, newest: HistoryRecord | None) -> tuple[Facts, Decision]:
         self._schemas.clear()
         after = newest.to_version_inclusive if newest else None
-        limit = self.how.max_versions_per_publication
-        facts = read_facts(self.spark, self.how.source, after, limit, self._schema)
+        limit = self.table.max_versions_per_publication
+        facts = read_facts(self.spark, self.table.source, after, limit, self._schema)
         before = Published(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
         return facts, decide(self.source, before, facts, limit)
 
-    def _snapshot(self, facts: Facts, version: int, there: Mapping[str, str]) -> _Step:
+    def _snapshot(self, facts: Facts, version: int, existing: Mapping[str, str]) -> _Step:
         schema = self._schema(version)
-        refuse_names(self.source, schema)
-        archive.check(self.spark, self.how.source, version, facts.properties)
-        (commit,) = _commits(facts, version)
+        history_table.check_names(self.source, schema)
+        archive.check(self.spark, self.table.source, version, facts.properties)
+        commit = next(commit for commit in facts.commits if commit.version == version)
         with reader.read_errors(self.source, version):
-            rows = as_inserts(reader.snapshot(self.spark, self.how.source, version), commit)
-        return _Step(facts, version, first_columns(schema, version, there), rows)
+            rows = history_table.as_inserts(reader.snapshot(self.spark, self.table.source, version), commit)
+        return _Step(facts, version, columns.snapshot_columns(schema, version, existing), rows)
 
-    def _range(self, facts: Facts, range_: Range, newest: Record, there: Mapping[str, str]) -> _Step:
-        """The first versions of a range that all have the same columns."""
+    def _range(self, facts: Facts, range_: Range, newest: HistoryRecord, existing: Mapping[str, str]) -> _Step:
+        """The first versions of a range, as long as they have the same columns."""
+        spark, source = self.spark, self.table.source
         first = range_.from_version_exclusive + 1
         schema = self._schema(first)
-        last = last_alike(first, range_.to_version_inclusive, lambda at: same_columns(self._schema(at), schema))
+        last = last_equal(
+            first, range_.to_version_inclusive, lambda at: columns.have_same_columns(self._schema(at), schema)
+        )
         what = Range(range_.from_version_exclusive, last)
         operation = facts.commits[0].operation
-        told = log.operation_parameters(self.spark, self.how.source, first) if operation in (RENAME, DROP) else {}
-        refuse_names(self.source, schema)
-        gone, new = drops(operation, told), renames(operation, told)
-        columns = follow(self.source, first, newest.columns, schema, there, renamed=new, dropped=gone)
+        parameters = operation_parameters(spark, source, first) if operation in (columns.RENAME, columns.DROP) else {}
+        history_table.check_names(self.source, schema)
+        new = columns.renamed_columns(operation, parameters)
+        gone = columns.dropped_columns(operation, parameters)
+        now = columns.next_columns(self.source, first, newest.columns, schema, existing, renamed=new, dropped=gone)
         with reader.read_errors(self.source, what):
-            archive.check(self.spark, self.how.source, what, facts.properties)
-            feed = reader.changes(self.spark, self.how.source, what)
-            if missing := lost(columns, json.loads(feed.schema.json())):
-                raise FeedUnreadable(table=self.source, range=what, version=str(last), read_version=None, lost=missing)
-        return _Step(facts, what, columns, feed)
-
-    def _again(self, facts: Facts, there: Mapping[str, str], finding: Finding) -> _Step:
-        """A snapshot of the version at which columns broke, or else of the newest, for all between is lost."""
-        if isinstance(finding, ColumnsBroken):
-            with suppress(VersionExpired, LogDamaged):
-                return replace(self._snapshot(facts, finding.version, there), instead_of=finding)
-        now, decision = self._decide(None)
-        if not isinstance(decision, TakeSnapshot):
-            raise finding
-        return replace(self._snapshot(now, decision.version, there), instead_of=finding)
-
-    def _reseeds(self, finding: Finding) -> bool:
-        return (self.how.on_gap if isinstance(finding, Gap) else self.how.on_schema_change) == "reseed"
+            archive.check(spark, source, what, facts.properties)
+            feed = reader.changes(spark, source, what)
+            if lost := columns.unreadable_columns(now, json.loads(feed.schema.json())):
+                raise FeedUnreadable(table=self.source, range=what, version=str(last), read_version=None, lost=lost)
+        return _Step(facts, what, now, feed)
 
     def _schema(self, version: int) -> dict[str, Any]:
         if version not in self._schemas:
-            self._schemas[version] = schema_at(self.spark, self.how.source, version)
+            self._schemas[version] = schema_at(self.spark, self.table.source, version)
         return self._schemas[version]
 
 
-def last_alike(first: int, last: int, alike: Callable[[int], bool]) -> int:
-    """The last version from the first on that is like it, where those that are not come after those that are."""
-    if alike(last):
+def last_equal(first: int, last: int, is_equal: Callable[[int], bool]) -> int:
+    """The last version that equals the first one, found by bisection: once different, versions stay different."""
+    if is_equal(last):
         return last
     while last - first > 1:
         middle = (first + last) // 2
-        first, last = (middle, last) if alike(middle) else (first, middle)
+        first, last = (middle, last) if is_equal(middle) else (first, middle)
     return first
-
-
-def _commits(facts: Facts, what: Range | int | None) -> tuple[Commit, ...]:
-    if isinstance(what, Range):
-        return tuple(commit for commit in facts.commits if commit.version <= what.to_version_inclusive)
-    return tuple(commit for commit in facts.commits if commit.version == what)
-
-
-def _bounds(what: Range | int | None, newest: int) -> tuple[int | None, int]:
-    """Exclusive and inclusive; where nothing is new, the record before is said again."""
-    if isinstance(what, Range):
-        return what.from_version_exclusive, what.to_version_inclusive
-    return (newest, newest) if what is None else (None, what)

@@ -14,7 +14,7 @@ class NoHistory(Terminal):
     fix = "Set `history`, for example `history: main.history` for all tables, or for a single table."
 
 
-class CannotGoOn(Finding):
+class HistoryInterrupted(Finding):
     code = "MF6002"
     what = "The history {history} ends at version {version}. {finding.problem}"
     fix = (
@@ -26,7 +26,7 @@ class CannotGoOn(Finding):
     finding: Finding
 
 
-class AnotherSource(Finding):
+class SourceReplaced(Finding):
     code = "MF6003"
     what = {
         True: "{table} was restored to an older version: version {version} is in the history, the newest is {latest}.",
@@ -48,7 +48,7 @@ class AnotherSource(Finding):
         return self.kept_id == self.found_id
 
 
-class RestoreRejected(Terminal):
+class RecordRejected(Terminal):
     code = "MF6004"
     what = (
         "{history} was restored to an earlier version, so record {number} cannot be appended: Delta has already"
@@ -60,13 +60,13 @@ class RestoreRejected(Terminal):
     )
 
 
-class OtherRun(Transient):
+class AppendConflict(Transient):
     code = "MF6005"
     what = "Other runs append to {history}, and this run lost {conflicts:count conflict}."
     fix = "Run `mirrorfeed history run` again."
 
 
-class ColumnsBroken(Finding):
+class ColumnsIncompatible(Finding):
     code = "MF6006"
     what = (
         "The columns of {table} changed at version {version}, and not only by adding, renaming or dropping columns:"
@@ -91,19 +91,19 @@ class HistoryChanged(Terminal):
     )
 
 
-class NamesTaken(Terminal):
+class ReservedHistoryNames(Terminal):
     code = "MF6009"
     what = "{table} has columns with names that are reserved in its history: {columns:quoted}."
     fix = "Rename the columns in the source, or keep no history of this table."
 
 
-class NothingKept(Terminal):
+class HistoryEmpty(Terminal):
     code = "MF6011"
     what = "The history {history} is empty or does not exist."
     fix = "Run `mirrorfeed history run` first."
 
 
-class NotKept(Terminal):
+class NotInHistory(Terminal):
     code = "MF6012"
     what = "{wanted} is not in the history {history}."
     fix = "Choose one of: {kept:reasons}."

@@ -1,4 +1,7 @@
-"""The records of a history: one for each append, in the same commit, complete in itself. The newest is the state."""
+"""Records of a history, each in the commit of its append, and how they form segments. Pure.
+
+A record is complete in itself, and the newest one is the state of the history.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,11 @@ from mirrorfeed.source.ranges import Commit
 
 FORMAT = 1
 _COMMIT: Final = TypeAdapter(tuple[Annotated[Count, Strict()], UtcTime, Annotated[str, Strict()]])
+_CHANGES_ROWS = (
+    *("WRITE", "STREAMING UPDATE", "MERGE", "UPDATE", "DELETE", "TRUNCATE", "COPY INTO", "CLONE", "CONVERT"),
+    *("CREATE TABLE AS SELECT", "REPLACE TABLE", "CREATE OR REPLACE TABLE", "RESTORE", "Manual Update"),
+    *("RENAME COLUMN", "DROP COLUMNS", "REPLACE COLUMNS"),
+)
 
 
 def _commit(value: Any) -> Commit:
@@ -29,49 +37,46 @@ def _type(text: str) -> str:
     return text
 
 
-_Names = Annotated[tuple[str, ...], AfterValidator(is_distinct)]
-
-
 @dataclass(frozen=True, slots=True)
-class KeptColumn:
+class HistoryColumn:
     name: str
-    """In the source."""
+    """Name in the source."""
     type: Annotated[str, AfterValidator(_type)]
-    """In JSON, as Spark spells it."""
+    """Spark's JSON form."""
     nullable: bool
-    kept_as: str
-    """The history's column that holds it."""
+    stored_as: str
+    """The column of the history that contains its values."""
     origin: str
-    """The same for one column under all the names that it has had, and for no other column."""
+    """Identifies the column under all names that it has had."""
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class HistoryRecord:
     __pydantic_config__: ClassVar = CONFIG
     number: Annotated[int, Field(ge=1)]
     batch: str
-    """Made up anew for every try, so that a run knows its own record from another's."""
+    """Random for each append, so that a run recognizes its own record."""
     time: UtcTime
     source: str
     source_id: str
     from_version_exclusive: Count | None
-    """None: a snapshot. The same as the last: the record before said again, without rows."""
+    """None for a snapshot. Equal to `to_version_inclusive` if the record only repeats the one before, without rows."""
     to_version_inclusive: Count
     commits: tuple[Annotated[Commit, PlainValidator(_commit)], ...]
-    """Those of its versions; of a snapshot, the one that made it."""
-    columns: tuple[KeptColumn, ...]
-    """The same at each of its versions."""
-    partitions: _Names
+    """The commits of its versions; for a snapshot, the commit of that version."""
+    columns: tuple[HistoryColumn, ...]
+    """The columns, which are the same in all of its versions."""
+    partitions: Annotated[tuple[str, ...], AfterValidator(is_distinct)]
     rows: Count
     total: Count
-    """Rows of the history with these, and with all records."""
+    """Rows of the history after this append, records included."""
     base: Count
-    """The version of the history that was looked at before."""
+    """The version of the history that was read before the append."""
     build: str
 
     @property
     def schema(self) -> dict[str, Any]:
-        """As Spark spells schemas in JSON."""
+        """Spark's JSON form."""
         return {
             "fields": [
                 {"name": each.name, "type": json.loads(each.type), "nullable": each.nullable, "metadata": {}}
@@ -80,107 +85,102 @@ class Record:
         }
 
     def to_json(self) -> str:
-        told = asdict(self) | {"format": FORMAT, "time": self.time.isoformat()}
-        told["commits"] = [[each.version, each.timestamp.isoformat(), each.operation] for each in self.commits]
-        return json.dumps(told, ensure_ascii=False)
+        values = asdict(self) | {"format": FORMAT, "time": self.time.isoformat()}
+        values["commits"] = [[each.version, each.timestamp.isoformat(), each.operation] for each in self.commits]
+        return json.dumps(values, ensure_ascii=False)
 
 
-_RECORD: Final = TypeAdapter(Record)
+_RECORD: Final = TypeAdapter(HistoryRecord)
 
 
-def parse(text: str, history: str) -> Record:
-    """The record in this text of a history, or `DamagedFile`."""
+def parse_record(text: str, history: str) -> HistoryRecord:
+    """Parse a record of a history. Raise `DamagedFile`."""
     try:
         value = parse_json(text)
         if (found := format_of(value)) != FORMAT:
-            raise ValueError(f"it has format {found}, and this release knows format {FORMAT}")
+            raise ValueError(f"it has format {found}, and this release supports format {FORMAT}")
         return validate(_RECORD, {name: each for name, each in value.items() if name != "format"})
     except ValueError as error:
         raise DamagedFile(address=f"A record in {history}", reason=str(error), kind="history") from error
 
 
-Chapter = Sequence[Record]
-"""A snapshot, and the ranges that follow it without a hole."""
+Segment = Sequence[HistoryRecord]
+"""A snapshot and the ranges that follow it without a gap."""
 
 
-def chapters(records: Sequence[Record]) -> list[Chapter]:
-    """All records of a history, in their order, cut before each snapshot."""
-    begins = [at for at, record in enumerate(records) if record.from_version_exclusive is None]
-    return [records[begin:end] for begin, end in zip(begins, [*begins[1:], len(records)], strict=True)]
+def split_segments(records: Sequence[HistoryRecord]) -> list[Segment]:
+    """Split all records of a history, in their order, before each snapshot."""
+    starts = [at for at, record in enumerate(records) if record.from_version_exclusive is None]
+    return [records[start:end] for start, end in zip(starts, [*starts[1:], len(records)], strict=True)]
 
 
-def first_and_last(chapter: Chapter) -> tuple[Commit, Commit]:
-    return chapter[0].commits[0], next(each.commits[-1] for each in reversed(chapter) if each.commits)
+def first_and_last_commit(segment: Segment) -> tuple[Commit, Commit]:
+    return segment[0].commits[0], next(each.commits[-1] for each in reversed(segment) if each.commits)
 
 
-def chapter_of(records: Sequence[Record], version: int) -> Chapter | None:
-    """The one that holds a version; the newest, where two do."""
-    for chapter in reversed(chapters(records)):
-        if chapter[0].to_version_inclusive <= version <= chapter[-1].to_version_inclusive:
-            return chapter
+def find_segment(records: Sequence[HistoryRecord], version: int) -> Segment | None:
+    """The newest segment with this version."""
+    for segment in reversed(split_segments(records)):
+        if segment[0].to_version_inclusive <= version <= segment[-1].to_version_inclusive:
+            return segment
     return None
 
 
-def version_at(records: Sequence[Record], moment: datetime) -> int | None:
-    """The version that the table had then; None before a chapter, after it, and between two, where nothing tells."""
-    for chapter in reversed(chapters(records)):
-        first, last = first_and_last(chapter)
-        if first.timestamp <= moment <= last.timestamp:
-            commits = (commit for record in chapter for commit in record.commits)
-            return max(commit.version for commit in commits if commit.timestamp <= moment)
+def find_version(records: Sequence[HistoryRecord], time: datetime) -> int | None:
+    """The version that the table had at a time; None if the time is not within a segment."""
+    for segment in reversed(split_segments(records)):
+        first, last = first_and_last_commit(segment)
+        if first.timestamp <= time <= last.timestamp:
+            commits = (commit for record in segment for commit in record.commits)
+            return max(commit.version for commit in commits if commit.timestamp <= time)
     return None
 
 
-def record_of(chapter: Chapter, version: int) -> Record:
-    """The record with which a version of the chapter was kept."""
-    return next(record for record in chapter if version <= record.to_version_inclusive)
+def find_record(segment: Segment, version: int) -> HistoryRecord:
+    """The record that added a version of the segment."""
+    return next(record for record in segment if version <= record.to_version_inclusive)
 
 
-def disorder(records: Sequence[Record]) -> str | None:
-    """Why these are not all records of a history from the first on; None where they are."""
+def find_disorder(records: Sequence[HistoryRecord]) -> str | None:
+    """Why these are not all records of a history; None if they are."""
     if [record.number for record in records] != list(range(1, len(records) + 1)):
         return f"its records have the numbers {', '.join(str(record.number) for record in records)}"
     if records and records[0].from_version_exclusive is not None:
-        return "its first record is no snapshot"
+        return "its first record is not a snapshot"
     for before, record in pairwise(records):
         if record.from_version_exclusive not in (None, before.to_version_inclusive):
-            return f"record {record.number} does not follow on version {before.to_version_inclusive}"
+            return f"record {record.number} does not continue version {before.to_version_inclusive}"
     total = 0
     for record in records:
         total += record.rows + 1
         if record.total != total:
-            return f"record {record.number} counts {record.total:,} rows in all, and those before it {total:,}"
+            return f"record {record.number} counts {record.total:,} rows in total instead of {total:,}"
     return None
 
 
-_CHANGES_ROWS = (
-    *("WRITE", "STREAMING UPDATE", "MERGE", "UPDATE", "DELETE", "TRUNCATE", "COPY INTO", "CLONE", "CONVERT"),
-    *("CREATE TABLE AS SELECT", "REPLACE TABLE", "CREATE OR REPLACE TABLE", "RESTORE", "Manual Update"),
-    *("RENAME COLUMN", "DROP COLUMNS", "REPLACE COLUMNS"),
-)
-
-
 @dataclass(frozen=True, slots=True)
-class Change:
-    """A commit of a history."""
+class HistoryCommit:
+    """A commit of the history's own Delta table."""
 
     version: int
     operation: str
-    note: str | None = None
-    """What its writer noted beside it; of a run of ours, the batch."""
+    metadata: str | None = None
+    """`userMetadata`. mirrorfeed writes the batch into it."""
     parameters: Mapping[str, str] = field(default_factory=dict)
 
 
-def by_hand(changes: Sequence[Change], batch: str) -> Change | None:
-    """The first of these commits, ascending, that changed rows and is not the one of this batch; what a RESTORE took
-    back counts as never done. A log that was cleaned up tells of less: rows are counted as well."""
-    standing: list[Change] = []
-    for change in changes:
-        if change.operation == "RESTORE" and change.parameters.get("version", "").isdigit():
-            back_to = int(change.parameters["version"])
-            if back_to >= changes[0].version - 1:
-                standing = [each for each in standing if each.version <= back_to]
+def find_foreign_write(commits: Sequence[HistoryCommit], batch: str) -> HistoryCommit | None:
+    """The first of these commits, ascending, that changed rows and is not the append of this batch.
+
+    Commits that a RESTORE reverted do not count. After log cleanup, fewer commits are known: rows are counted as well.
+    """
+    foreign: list[HistoryCommit] = []
+    for commit in commits:
+        if commit.operation == "RESTORE" and commit.parameters.get("version", "").isdigit():
+            restored = int(commit.parameters["version"])
+            if restored >= commits[0].version - 1:
+                foreign = [each for each in foreign if each.version <= restored]
                 continue
-        if change.operation.startswith(_CHANGES_ROWS) and change.note != batch:
-            standing.append(change)
-    return standing[0] if standing else None
+        if commit.operation.startswith(_CHANGES_ROWS) and commit.metadata != batch:
+            foreign.append(commit)
+    return foreign[0] if foreign else None

@@ -1,4 +1,4 @@
-"""The histories of many tables: each on its own, so that the failure of one never stops the others."""
+"""Histories of many tables. Each table is independent: a failure of one never stops the others."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.display.rows import Row, described, row, shown
-from mirrorfeed.errors import MirrorfeedError, Transient, named
-from mirrorfeed.history.append import Keeping, Kept, keep
+from mirrorfeed.errors import MirrorfeedError, named
+from mirrorfeed.history.append import AppendProgress, append_versions
 from mirrorfeed.history.errors import NoHistory
 from mirrorfeed.history.history_table import HistoryTable
-from mirrorfeed.history.record import chapters, first_and_last
+from mirrorfeed.history.record import first_and_last_commit, split_segments
+from mirrorfeed.orchestration.retry import ATTEMPTS, RetryPolicy, RetryState, after
 from mirrorfeed.runtime.parallel import each_of
-from mirrorfeed.source import versions as log
+from mirrorfeed.source.versions import newest_version
 
-_TRIES = 4
-_FIRST_PAUSE = 2.0
+_RETRY = RetryPolicy(bridges=lambda _: False, reloads=lambda _: False)
 
 
 @row
@@ -65,97 +65,85 @@ class History(Row):
     error: MirrorfeedError | None = None
 
 
-def chosen(config: Config, names: Sequence[str] = ()) -> tuple[Table, ...]:
-    """The tables that have a history, or those named; or `NoHistory`."""
-    found = config.select(names)
-    without = [str(table.target) for table in found if table.history is None]
-    if without and (names or len(without) == len(found)):
+def select_tables(config: Config, names: Sequence[str] = ()) -> tuple[Table, ...]:
+    """The tables with a history, or those named. Raise `NoHistory`."""
+    tables = config.select(names)
+    without = [str(table.target) for table in tables if table.history is None]
+    if without and (names or len(without) == len(tables)):
         raise NoHistory(path=config.path, tables=without)
-    return tuple(table for table in found if table.history is not None)
+    return tuple(table for table in tables if table.history is not None)
 
 
-def keep_tables(
+def append_histories(
     spark: SparkSession,
     config: Config,
     names: Sequence[str] = (),
     *,
     begin_again: bool = False,
-    on_step: Callable[[str, Kept], None] = lambda _table, _kept: None,
+    on_step: Callable[[str, AppendProgress], None] = lambda _table, _progress: None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[Append]:
-    """Appends new versions of all tables that have a history, or of those named, in the order of the configuration."""
+    """Append new versions of all tables with a history, or of those named, in the order of the configuration."""
 
-    def one(table: Table) -> Append:
-        name, made = str(table.target), Kept()
-        error: MirrorfeedError | None = None
-        for attempt in range(_TRIES):
+    def append(table: Table) -> Append:
+        name, progress, state = str(table.target), AppendProgress(), RetryState(ATTEMPTS)
+        while state.left:
+            sleep(state.pause)
             try:
-                kept = keep(
-                    spark, how(table), begin_again=begin_again, on_step=lambda so_far: on_step(name, so_far), into=made
+                append_versions(
+                    spark,
+                    table,
+                    begin_again=begin_again,
+                    on_step=lambda progress: on_step(name, progress),
+                    progress=progress,
                 )
-                return appended(name, kept)
-            except Transient as caught:
-                error = caught
-                if attempt < _TRIES - 1:
-                    sleep(_FIRST_PAUSE * 2**attempt)
-            except Exception as caught:
-                error = named(f"Keeping the history of {name}", caught)
-                break
-        return appended(name, made, error)
+                state = after(state, None, _RETRY)
+            except Exception as error:
+                state = after(state, named(f"Appending to the history of {name}", error), _RETRY)
+        return to_row(name, progress, state.error)
 
-    return each_of(one, chosen(config, names))
+    return each_of(append, select_tables(config, names))
 
 
-def appended(table: str, kept: Kept, error: MirrorfeedError | None = None) -> Append:
-    made = [record for record in kept.made if record.commits]
-    first, last = (made[0].commits[0].version, made[-1].to_version_inclusive) if made else (None, None)
+def to_row(table: str, progress: AppendProgress, error: MirrorfeedError | None = None) -> Append:
+    records = [record for record in progress.records if record.commits]
+    first, last = (records[0].commits[0].version, records[-1].to_version_inclusive) if records else (None, None)
     nothing = "failed" if error else "nothing new"
-    what = nothing if first is None else f"version {last}" if first == last else f"versions {first} to {last}"
     return Append(
         table,
-        what,
-        sum(record.rows for record in made),
-        kept.version,
+        nothing if first is None else f"version {last}" if first == last else f"versions {first} to {last}",
+        sum(record.rows for record in records),
+        progress.newest_version,
         None if first is None else first - 1,
         last,
-        tuple(kept.began_again),
+        tuple(progress.restarts),
         error,
     )
 
 
-def how(table: Table) -> Keeping:
-    assert table.history is not None
-    return Keeping(
-        table.source,
-        table.history.table,
-        table.history.archive_days,
-        table.max_versions_per_publication,
-        table.on_gap,
-        table.on_schema_change,
-    )
+def read_histories(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> list[History]:
+    """The versions in the history of each table, or of those named."""
 
-
-def statuses(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> list[History]:
-    def one(table: Table) -> History:
+    def read(table: Table) -> History:
         assert table.history is not None
         name, place = str(table.target), str(table.history.table)
         try:
-            newest = log.newest_version(spark, table.source)
+            newest = newest_version(spark, table.source)
             history = HistoryTable(spark, table.history.table)
-            seen = history.look()
-            if seen is None or seen.newest is None:
+            view = history.read_view()
+            if view is None or view.newest is None:
                 return History(name, place, newest_version=newest)
-            parts = [first_and_last(chapter) for chapter in chapters(history.records(seen))]
+            segments = [first_and_last_commit(segment) for segment in split_segments(history.read_records(view))]
             return History(
                 name,
                 place,
-                parts[0][0].timestamp.isoformat(),
-                tuple((first.version, last.version) for first, last in parts),
+                segments[0][0].timestamp.isoformat(),
+                tuple((first.version, last.version) for first, last in segments),
                 newest,
-                newest - parts[-1][1].version,
-                seen.newest.total - seen.newest.number,
+                newest - segments[-1][1].version,
+                view.newest.total - view.newest.number,
             )
         except Exception as error:
-            return History(name, place, error=named(f"Asking for the history of {name}", error))
+            return History(name, place, error=named(f"Reading the history of {name}", error))
 
-    return each_of(one, chosen(config, names))
+    return each_of(read, select_tables(config, names))

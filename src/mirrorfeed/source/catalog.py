@@ -14,7 +14,7 @@ from mirrorfeed.source.errors import KeysNotReadable, KeysUnavailable, RowsProte
 from mirrorfeed.source.identifier import FoundTable, Pattern, Source, matches, quote
 
 if TYPE_CHECKING:
-    from databricks.sdk.service.catalog import SchemaInfo, TableInfo
+    from databricks.sdk.service.catalog import TableInfo
     from pyspark.sql import SparkSession
 
 _OTHER_CATALOGS = frozenset({"hive_metastore", "spark_catalog"})
@@ -23,33 +23,14 @@ _FORMATS_WITH_FEED = ("DELTA", "ICEBERG", "DELTA_UNIFORM_ICEBERG", "DELTA_UNIFOR
 _TABLE_TYPES = ("MANAGED", "EXTERNAL", "MANAGED_SHALLOW_CLONE", "EXTERNAL_SHALLOW_CLONE")
 
 
-class _Tables(Protocol):
-    def get(self, full_name: str) -> TableInfo: ...
-
-
 class Workspace(Protocol):
-    """The part of databricks-sdk's WorkspaceClient that reads one table."""
+    """The part of databricks-sdk's WorkspaceClient that is used here."""
 
     @property
-    def tables(self) -> _Tables: ...
-
-
-class _SchemaLister(Protocol):
-    def list(self, catalog_name: str) -> Iterable[SchemaInfo]: ...
-
-
-class _TableLister(Protocol):
-    def list(self, catalog_name: str, schema_name: str) -> Iterable[TableInfo]: ...
-
-
-class ListingWorkspace(Protocol):
-    """The part of databricks-sdk's WorkspaceClient that lists tables."""
+    def schemas(self) -> Any: ...
 
     @property
-    def schemas(self) -> _SchemaLister: ...
-
-    @property
-    def tables(self) -> _TableLister: ...
+    def tables(self) -> Any: ...
 
 
 def is_in_unity_catalog(source: Source) -> bool:
@@ -64,7 +45,8 @@ def read_catalog_table(client: Workspace, source: Source) -> TableInfo:
         lambda reason: KeysUnavailable(table=str(source), reason=reason),
     ):
         # The client puts the name into a URL as it is: a '#' or '?' in it would request another table.
-        return client.tables.get(".".join(percent_encoded(part, safe="") for part in source.parts))
+        found: TableInfo = client.tables.get(".".join(percent_encoded(part, safe="") for part in source.parts))
+        return found
 
 
 def primary_key(table: TableInfo) -> tuple[str, ...]:
@@ -84,7 +66,7 @@ def check_policies(source: Source, table: TableInfo) -> None:
 
 
 def list_tables(
-    pattern: Pattern, columns: bool, spark: Callable[[], SparkSession], workspace: Callable[[], ListingWorkspace]
+    pattern: Pattern, columns: bool, spark: Callable[[], SparkSession], workspace: Callable[[], Workspace]
 ) -> list[FoundTable]:
     """All tables that match the pattern, by name, with their columns if requested.
 
@@ -100,14 +82,14 @@ def list_tables(
     return sorted((each for each in tables if pattern.matches(each.source)), key=lambda each: each.source.fold())
 
 
-def _configured(workspace: Callable[[], ListingWorkspace]) -> ListingWorkspace | None:
+def _configured(workspace: Callable[[], Workspace]) -> Workspace | None:
     try:
         return workspace()
     except ValueError:
         return None
 
 
-def _list_unity_catalog(client: ListingWorkspace, pattern: Pattern) -> Iterator[FoundTable]:
+def _list_unity_catalog(client: Workspace, pattern: Pattern) -> Iterator[FoundTable]:
     catalog, schema, _ = pattern.parts
     with _catalog_errors(
         lambda reason: SourcesUnknown(pattern=str(pattern), reason=first_line(reason)),

@@ -29,15 +29,8 @@ from mirrorfeed.source.versions import (
 
 DEFAULT_LINE = "spark.databricks.delta.properties.defaults.enableChangeDataFeed true"
 """Spark configuration of a cluster or job with which every new table records its changes."""
-_KEEPS_FEED = KEEPS_SCHEMA | {
-    "WRITE",
-    "STREAMING UPDATE",
-    "MERGE",
-    "ADD COLUMNS",
-    "CHANGE COLUMN",
-    "RENAME COLUMN",
-    "DROP COLUMNS",
-}
+_CHANGES_COLUMNS = {"ADD COLUMNS", "CHANGE COLUMN", "RENAME COLUMN", "DROP COLUMNS"}
+_KEEPS_FEED = KEEPS_SCHEMA | _CHANGES_COLUMNS | {"WRITE", "STREAMING UPDATE", "MERGE"}
 """Operations that never turn the feed on or off. After any other, Delta is asked."""
 _MAX_DOUBTFUL = 16
 """If more commits may have changed the schema, the log is searched for those that did, where it can be read."""

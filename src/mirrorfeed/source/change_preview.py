@@ -15,17 +15,8 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.landing.schema import FEED_COLUMNS
 from mirrorfeed.runtime.session_settings import faithful
-from mirrorfeed.source.errors import (
-    BadBound,
-    BoundsCrossed,
-    FeedUnreadable,
-    Gap,
-    GapReason,
-    NotRecorded,
-    OutsideHistory,
-    SchemasDiffer,
-    format_time,
-)
+from mirrorfeed.source import errors
+from mirrorfeed.source.errors import FeedUnreadable, Gap, GapReason, OutsideHistory, format_time
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.ranges import Commit, Range, first_missing
 from mirrorfeed.source.reader import changes, read_errors
@@ -89,7 +80,7 @@ def changes_between(
         return Changes(str(source), range_, changes(spark, source, newest).limit(0))
     hole = first_missing(range_.from_version_exclusive, range_.to_version_inclusive, [each.version for each in known])
     if hole is not None:
-        raise NotRecorded(table=str(source), where=hole, reason=GapReason.NO_COMMIT)
+        raise errors.NotRecorded(table=str(source), where=hole, reason=GapReason.NO_COMMIT)
     names = [field["name"] for field in schema_at(spark, source, range_.to_version_inclusive)["fields"]]
     with _preview_errors(str(source), range_):
         feed = changes(spark, source, range_)
@@ -108,9 +99,9 @@ def _preview_errors(table: str, range_: Range) -> Iterator[None]:
         with read_errors(table, range_):
             yield
     except Gap as gap:
-        raise NotRecorded(table=table, where=gap.where, reason=gap.reason) from gap
+        raise errors.NotRecorded(table=table, where=gap.where, reason=gap.reason) from gap
     except FeedUnreadable as fault:
-        raise SchemasDiffer(fault=fault) from fault
+        raise errors.SchemasDiffer(fault=fault) from fault
 
 
 def time_parser(spark: SparkSession) -> Callable[[str], datetime]:
@@ -135,7 +126,7 @@ def parse_bound(text: str | int, parse_time: Callable[[str], datetime]) -> Bound
         datetime.fromisoformat(text)
         return parse_time(text)
     except (ValueError, OverflowError) as error:
-        raise BadBound(text=text) from error
+        raise errors.BadBound(text=text) from error
 
 
 def resolve(table: str, start: Bound, end: Bound | None, known: Sequence[Commit], past_end: PastEnd) -> Range:
@@ -149,7 +140,7 @@ def resolve(table: str, start: Bound, end: Bound | None, known: Sequence[Commit]
 
     if end is not None and type(start) is type(end) and start > end:  # type: ignore[operator]
         shown = [str(each) if isinstance(each, int) else f"{format_time(each)} UTC" for each in (start, end)]
-        raise BoundsCrossed(start=shown[0], end=shown[1])
+        raise errors.BoundsCrossed(start=shown[0], end=shown[1])
     if isinstance(start, datetime):
         if start < first.timestamp and first.version > 0:
             raise outside(start, "before the kept history")

@@ -24,33 +24,11 @@ _BYTES = ("numTargetBytesAdded", "numAddedBytes", "numOutputBytes")
 _CHANGES_NO_ROWS = ("OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "SET TBLPROPERTIES", "CLUSTER BY")
 _EXTERNAL_COMMITS = frozenset({"catalogManaged", "catalogOwned", "coordinatedCommits"})
 _KNOWN_FEATURES = _EXTERNAL_COMMITS | {
-    "adaptiveMetadata",
-    "allowColumnDefaults",
-    "appendOnly",
-    "changeDataFeed",
-    "checkConstraints",
-    "checkpointProtection",
-    "clustering",
-    "collations",
-    "columnMapping",
-    "deletionVectors",
-    "domainMetadata",
-    "generatedColumns",
-    "geospatial",
-    "icebergCompatV1",
-    "icebergCompatV2",
-    "icebergCompatV3",
-    "identityColumns",
-    "inCommitTimestamp",
-    "invariants",
-    "materializePartitionColumns",
-    "rowTracking",
-    "timestampNtz",
-    "typeWidening",
-    "v2Checkpoint",
-    "vacuumProtocolCheck",
-    "variantShredding",
-    "variantType",
+    *("adaptiveMetadata", "allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints"),
+    *("checkpointProtection", "clustering", "collations", "columnMapping", "deletionVectors", "domainMetadata"),
+    *("generatedColumns", "geospatial", "icebergCompatV1", "icebergCompatV2", "icebergCompatV3"),
+    *("identityColumns", "inCommitTimestamp", "invariants", "materializePartitionColumns", "rowTracking"),
+    *("timestampNtz", "typeWidening", "v2Checkpoint", "vacuumProtocolCheck", "variantShredding", "variantType"),
 }
 
 

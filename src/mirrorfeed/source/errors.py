@@ -243,7 +243,7 @@ class FilesArchived(Terminal):
         return f"version {self.range}" if isinstance(self.range, int) else f"the change feed in {self.range}"
 
 
-class KeptTooShort(Transient):
+class RetentionTooShort(Transient):
     code = "MF2108"
     what = (
         "{table} keeps changes for {kept:duration} ({name}), and the oldest was published {waited:duration} after its"

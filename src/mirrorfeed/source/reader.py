@@ -16,32 +16,11 @@ from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, Stri
 from mirrorfeed.errors import MirrorfeedError, Terminal, first_line, innermost_cause
 from mirrorfeed.landing.errors import BadCondition
 from mirrorfeed.landing.selection import Cast, Selection, asked
-from mirrorfeed.runtime.spark_errors import (
-    EXPIRED,
-    FEED_OFF,
-    FILES_GONE,
-    LARGE_VECTOR,
-    LOG_GONE,
-    NOT_IN_CATALOG,
-    SCHEMA_DIFFERS,
-    SOURCE_FAULTS,
-    UNREADABLE,
-    first_of,
-    parameter,
-    unreadable_file,
-)
+from mirrorfeed.runtime import spark_errors
+from mirrorfeed.runtime.spark_errors import first_of, parameter
 from mirrorfeed.runtime.spark_session import looked_at
-from mirrorfeed.source.errors import (
-    FeedUnreadable,
-    FileDamaged,
-    FilesArchived,
-    Finding,
-    Gap,
-    GapReason,
-    NothingToRead,
-    SnapshotGone,
-    SourceMissing,
-)
+from mirrorfeed.source import errors
+from mirrorfeed.source.errors import Finding, Gap, GapReason
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.ranges import Range
 
@@ -94,8 +73,8 @@ def read_full(spark: SparkSession, source: Source) -> DataFrame:
         found = spark.read.table(source.sql)
         _ = found.schema  # Spark Connect looks the table up only now
     except Exception as error:
-        if first_of(error, NOT_IN_CATALOG):
-            raise SourceMissing(table=str(source)) from error
+        if first_of(error, spark_errors.NOT_IN_CATALOG):
+            raise errors.SourceMissing(table=str(source)) from error
         raise
     return without_collations(found)
 
@@ -151,7 +130,7 @@ def is_only_feed_unreadable(error: Finding) -> bool:
 
     If columns were dropped within the range, False: they stop the table at the next version anyway.
     """
-    if isinstance(error, FeedUnreadable):
+    if isinstance(error, errors.FeedUnreadable):
         return not error.lost
     return isinstance(error, Gap) and error.reason == GapReason.LARGE_VECTOR
 
@@ -176,34 +155,34 @@ def _read_folder(spark: SparkSession, path: str) -> DataFrame:
         _ = found.schema
     except Exception as error:
         if first_of(error, _NO_FILES):
-            raise NothingToRead(path=path) from error
+            raise errors.NothingToRead(path=path) from error
         raise
     return found
 
 
 def _read_error(table: str, what: Range | int, error: Exception) -> Terminal | None:
     if _ARCHIVED in str(error):
-        return FilesArchived(table=table, range=what)
-    found = first_of(error, SOURCE_FAULTS) or ""
-    is_gone = found.startswith((*FILES_GONE, *LOG_GONE))
-    if found.startswith(UNREADABLE) and not is_gone:
-        uri = unreadable_file(error)
-        return FileDamaged(table=table, uri=uri, cause=innermost_cause(error).replace(f"{uri} ", ""))
+        return errors.FilesArchived(table=table, range=what)
+    found = first_of(error, spark_errors.SOURCE_FAULTS) or ""
+    is_gone = found.startswith((*spark_errors.FILES_GONE, *spark_errors.LOG_GONE))
+    if found.startswith(spark_errors.UNREADABLE) and not is_gone:
+        uri = spark_errors.unreadable_file(error)
+        return errors.FileDamaged(table=table, uri=uri, cause=innermost_cause(error).replace(f"{uri} ", ""))
     if isinstance(what, int):
-        return SnapshotGone(table=table, version=what) if is_gone or found == EXPIRED else None
+        return errors.SnapshotGone(table=table, version=what) if is_gone or found == spark_errors.EXPIRED else None
     after = what.from_version_exclusive
-    if found.startswith(SCHEMA_DIFFERS):
+    if found.startswith(spark_errors.SCHEMA_DIFFERS):
         version, read_version = parameter(error, "incompatibleVersion"), parameter(error, "readVersion")
-        return FeedUnreadable(table=table, range=what, version=version, read_version=read_version)
-    if found == EXPIRED:
+        return errors.FeedUnreadable(table=table, range=what, version=version, read_version=read_version)
+    if found == spark_errors.EXPIRED:
         return Gap(table=table, published=after, where=after + 1, reason=GapReason.EXPIRED)
-    if found == FEED_OFF:
+    if found == spark_errors.FEED_OFF:
         off_at = int(parameter(error, "version") or after + 1)
         return Gap(table=table, published=after, where=off_at, reason=GapReason.FEED_OFF)
-    if found == LARGE_VECTOR:
+    if found == spark_errors.LARGE_VECTOR:
         return Gap(table=table, published=after, where=what, reason=GapReason.LARGE_VECTOR)
     if is_gone:
-        reason = GapReason.FILE_MISSING if found.startswith(FILES_GONE) else GapReason.LOG_HOLE
+        reason = GapReason.FILE_MISSING if found.startswith(spark_errors.FILES_GONE) else GapReason.LOG_HOLE
         return Gap(table=table, published=after, where=what, reason=reason)
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from mirrorfeed.source.errors import BadInterval, KeptTooShort
+from mirrorfeed.source.errors import BadInterval, RetentionTooShort
 
 FILES, LOG = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 MIN_FACTOR = 2
@@ -26,12 +26,12 @@ def retention_seconds(properties: Mapping[str, str], name: str) -> float | None:
     return float(sum(int(count) * _SECONDS[unit.lower()] for count, unit in found)) if found else None
 
 
-def check_retention(table: str, properties: Mapping[str, str], waited: float) -> KeptTooShort | None:
+def check_retention(table: str, properties: Mapping[str, str], waited: float) -> RetentionTooShort | None:
     """A warning if a retention is too short for changes that wait this many seconds."""
     kept = {name: retention_seconds(properties, name) for name in (FILES, LOG)}
     short = {name: found for name, found in kept.items() if found is not None and found < MIN_FACTOR * waited}
     name = min(short, key=short.__getitem__, default=None)
-    return None if name is None else KeptTooShort(table=table, name=name, kept=short[name], waited=waited)
+    return None if name is None else RetentionTooShort(table=table, name=name, kept=short[name], waited=waited)
 
 
 def parse_days(text: str) -> int:

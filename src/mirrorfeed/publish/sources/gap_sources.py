@@ -11,8 +11,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive.guard import change_feed as archive
-from mirrorfeed.history.history_table import HistoryTable, Seen
-from mirrorfeed.history.record import Chapter, chapter_of, record_of
+from mirrorfeed.history.history_table import HistoryTable, HistoryView
+from mirrorfeed.history.record import Segment, find_record, find_segment
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.errors import NotComparable
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
@@ -85,7 +85,7 @@ class SnapshotDiff(DeltaFeed):
 class HistoryFacts(Facts):
     """Facts of a table whose history continues at the published version."""
 
-    held: tuple[Seen, Chapter] | None = None
+    held: tuple[HistoryView, Segment] | None = None
     """The history, and its segment that continues at the published version."""
 
     def holds(self, what: Range | int) -> bool:
@@ -131,29 +131,29 @@ class HistorySource(DeltaFeed):
 
     def _schema(self, version: int, facts: Facts) -> dict[str, Any]:
         if isinstance(facts, HistoryFacts) and facts.held and facts.holds(Range(version - 1, version)):
-            return record_of(facts.held[1], version).schema
+            return find_record(facts.held[1], version).schema
         return super()._schema(version, facts)
 
     def _changes(self, range_: Range, columns: Sequence[Column], facts: Facts) -> DataFrame:
         if not (isinstance(facts, HistoryFacts) and facts.held and facts.holds(range_)):
             return super()._changes(range_, columns, facts)
         table = HistoryTable(self.spark, self.history)
-        return table.rows(*facts.held, range_.from_version_exclusive, range_.to_version_inclusive)
+        return table.read_rows(*facts.held, range_.from_version_exclusive, range_.to_version_inclusive)
 
 
 def segment_after(
     spark: SparkSession, history: Source, after: int | None, table_id: str
-) -> tuple[Seen, Chapter] | None:
+) -> tuple[HistoryView, Segment] | None:
     """Return the history, and its segment that continues at a version of this table. None if there is none."""
     table = HistoryTable(spark, history)
-    seen = table.look()
-    if after is None or seen is None or seen.newest is None or seen.newest.source_id != table_id:
+    view = table.read_view()
+    if after is None or view is None or view.newest is None or view.newest.source_id != table_id:
         return None
-    segment = chapter_of(table.records(seen), after)
-    return (seen, segment) if segment and segment[-1].to_version_inclusive > after else None
+    segment = find_segment(table.read_records(view), after)
+    return (view, segment) if segment and segment[-1].to_version_inclusive > after else None
 
 
-def _schema_breaks(segment: Chapter) -> tuple[int, ...]:
+def _schema_breaks(segment: Segment) -> tuple[int, ...]:
     """The versions at which columns changed by more than additions. Each of them has a record of its own."""
     return tuple(
         record.commits[0].version
