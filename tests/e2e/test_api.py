@@ -13,7 +13,7 @@ from mirrorfeed.api.results import Failed
 from mirrorfeed.config import UnknownTable
 from mirrorfeed.history.errors import NoHistory
 from mirrorfeed.mirror.replica import Replica
-from mirrorfeed.mirror.verify import MirrorNotNamed
+from mirrorfeed.mirror.verify.errors import MirrorNotNamed
 from mirrorfeed.storage import FolderStore
 from tests.delta import DeltaTable
 

@@ -15,7 +15,8 @@ from mirrorfeed.archive.archived_share import Share
 from mirrorfeed.config import load
 from mirrorfeed.errors import MirrorfeedError, Unexpected
 from mirrorfeed.landing.record import PublishedFile, Record
-from mirrorfeed.mirror.verify import Comparison, Difference, NothingTaken
+from mirrorfeed.mirror.verify.errors import NothingTaken
+from mirrorfeed.mirror.verify.row_comparison import Comparison, Difference
 from mirrorfeed.monitor.report_figures import read_report
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.ledger import (

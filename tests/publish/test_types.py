@@ -16,7 +16,8 @@ from fixtures.mirror import canonical
 from fixtures.values import ROWS, any_type, create, insert
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import columns_of
-from mirrorfeed.mirror.verify import Comparison, compare, compare_rows, mirror_of
+from mirrorfeed.mirror.verify.row_comparison import Comparison, compare_rows
+from mirrorfeed.mirror.verify.table_comparison import compare, mirror_of
 from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.translate.landing_rows import PROBLEM, snapshot_rows
 from mirrorfeed.source.identifier import Source

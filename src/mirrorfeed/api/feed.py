@@ -273,7 +273,7 @@ class Feed:
 
         Raises `MirrorfeedError` if the place of the mirror is unknown.
         """
-        from mirrorfeed.mirror.verify import folder_of
+        from mirrorfeed.mirror.verify.table_comparison import folder_of
         from mirrorfeed.orchestration.verification import verify_tables
 
         config, problems = self._config, list[MirrorfeedError]()
@@ -300,7 +300,7 @@ class Feed:
         Raises `MirrorfeedError` if the table was never published, or if only `rebuild` can help.
         """
         from mirrorfeed.api.errors import ConditionMissing
-        from mirrorfeed.mirror.verify import folder_of
+        from mirrorfeed.mirror.verify.table_comparison import folder_of
         from mirrorfeed.orchestration.verification import repair_table
 
         config, problems = self._config, list[MirrorfeedError]()

@@ -28,7 +28,7 @@ from mirrorfeed.source.table_info import open_local_table
 
 if TYPE_CHECKING:
     from mirrorfeed.archive.archived_share import Share
-    from mirrorfeed.mirror.verify import Comparison
+    from mirrorfeed.mirror.verify.row_comparison import Comparison
     from mirrorfeed.storage.prices import Prices
 
 PUBLISHED, WELL, FINDING, FAILED, RESEEDED = "published", "well", "finding", "failed", "reseeded"

@@ -25,20 +25,10 @@ from mirrorfeed.display.rows import Row, described, row, shown
 from mirrorfeed.errors import MirrorfeedError, first_line, named
 from mirrorfeed.landing.output_format import PARQUET
 from mirrorfeed.landing.record import Record
-from mirrorfeed.mirror import verify
-from mirrorfeed.mirror.verify import (
-    IN_MIRROR,
-    IN_SOURCE,
-    ConditionUnreadable,
-    Difference,
-    MirrorColumns,
-    NothingTaken,
-    differing,
-    mirror_of,
-    readable,
-    verify_at,
-)
-from mirrorfeed.mirror.verify.row_comparison import SHOWN
+from mirrorfeed.mirror.verify import row_comparison
+from mirrorfeed.mirror.verify.errors import ConditionUnreadable, MirrorColumns, NothingTaken
+from mirrorfeed.mirror.verify.row_comparison import IN_MIRROR, IN_SOURCE, SHOWN, Difference
+from mirrorfeed.mirror.verify.table_comparison import differing, mirror_of, readable, verify_at
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.publish_run import RunContext, RunMode, publish_tables
 from mirrorfeed.publish.errors import FeedRequired, NothingPublished, RebuildRequired, TooManyToRepair
@@ -139,7 +129,7 @@ def verify_tables(
         if position.newest is None:
             rows.append(Comparison(name, "not compared", None, error=NothingPublished(table=name)))
             continue
-        found: verify.Comparison | MirrorfeedError
+        found: row_comparison.Comparison | MirrorfeedError
         try:
             mirror = mirror_of(mirrors, table.target)
             found = verify_at(spark, table.source, mirror, position.candidates, shown, table.selection)
@@ -154,7 +144,7 @@ def verify_tables(
     return rows
 
 
-def _row(name: str, position: MirrorPosition, found: verify.Comparison | MirrorfeedError) -> Comparison:
+def _row(name: str, position: MirrorPosition, found: row_comparison.Comparison | MirrorfeedError) -> Comparison:
     published = position.newest.to_version_inclusive if position.newest else None
     if isinstance(found, MirrorfeedError):
         return Comparison(name, "not compared", None, published_version=published, error=found)
@@ -241,7 +231,7 @@ def repair_table(
         raise NothingPublished(table=name)
     if not newest.keys:
         raise RebuildRequired(table=name, reason="it has no keys, so its rows can be added but not replaced")
-    found: verify.Comparison | None = None
+    found: row_comparison.Comparison | None = None
     mirror = None if mirrors is None else mirror_of(mirrors, table.target)
     with readable(spark, table.source, newest.to_version_inclusive, mirror), faithful(spark):
         if mirror is None:
@@ -284,7 +274,7 @@ def repair_table(
 
 def _of_mirror(
     spark: SparkSession, table: Table, mirror: Source, candidates: tuple[Record, ...], where: str | None
-) -> tuple[verify.Comparison | None, DataFrame]:
+) -> tuple[row_comparison.Comparison | None, DataFrame]:
     """Return the comparison, unless there is a condition, and the keys with their number of rows on both sides."""
     if not candidates:
         raise NothingTaken(table=str(table.source))

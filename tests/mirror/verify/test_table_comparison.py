@@ -15,20 +15,9 @@ from mirrorfeed.config import Config
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.record import Record
-from mirrorfeed.mirror.verify import (
-    Comparison,
-    MirrorColumns,
-    MirrorMissing,
-    MirrorUnreadable,
-    NothingTaken,
-    VersionGone,
-    compare,
-    first_equal,
-    folder_of,
-    mirror_of,
-    readable,
-    verify_at,
-)
+from mirrorfeed.mirror.verify.errors import MirrorColumns, MirrorMissing, MirrorUnreadable, NothingTaken, VersionGone
+from mirrorfeed.mirror.verify.row_comparison import Comparison
+from mirrorfeed.mirror.verify.table_comparison import compare, first_equal, folder_of, mirror_of, readable, verify_at
 from mirrorfeed.source.identifier import Source
 from tests.commits import commit
 from tests.delta import DeltaTable

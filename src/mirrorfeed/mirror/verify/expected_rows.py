@@ -83,7 +83,7 @@ def _as_cast(value: Column, type_: DataType, wanted: str | None) -> Column:
     return value.cast(wanted.strip())
 
 
-def fault_of(field: StructField, mirror: StructType, *, as_text: bool) -> str | None:
+def column_fault(field: StructField, mirror: StructType, *, as_text: bool) -> str | None:
     """How a column of the mirror differs from the expected one; None if it does not."""
     wanted = _in_mirror(field.dataType)
     there = next((found for found in mirror if found.name == field.name), None)
@@ -111,7 +111,7 @@ def _is_place(type_: DataType) -> bool:
     return type_.typeName() in ("geometry", "geography")  # Spark 4.0 has no classes for them
 
 
-def both(field: StructField, there: DataType) -> tuple[Column, Column]:
+def comparable_columns(field: StructField, there: DataType) -> tuple[Column, Column]:
     """A column of the source and of its mirror, in a form that Spark can compare. `there` is its type in the mirror."""
     value, type_ = F.col(quote(field.name)), field.dataType
     if isinstance(type_, VariantType):
@@ -128,7 +128,7 @@ def both(field: StructField, there: DataType) -> tuple[Column, Column]:
     return (source, _instant(value)) if isinstance(wanted, TimestampType) else (source.cast(there), value)
 
 
-def values_of(field: StructField, there: DataType) -> tuple[Column, Column]:
+def key_columns(field: StructField, there: DataType) -> tuple[Column, Column]:
     """A column of the source that is not nested and that of its mirror, both in the type of a mirror. Text that is not
     a value is NULL."""
     value, wanted = F.col(quote(field.name)), _in_mirror(field.dataType)

@@ -17,7 +17,7 @@ from pyspark.sql.types import NullType, StructType
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.mirror.verify.errors import MirrorColumns
-from mirrorfeed.mirror.verify.expected_rows import NESTED, both, fault_of, values_of
+from mirrorfeed.mirror.verify.expected_rows import NESTED, column_fault, comparable_columns, key_columns
 from mirrorfeed.source.identifier import quote
 
 SHOWN = 5
@@ -130,12 +130,12 @@ def _sides(
     `where`, also the keys as values, and whether the row matches the condition."""
     # A column without a type has no values, so the mirror does not have it.
     wanted = StructType([field for field in expected.schema if not isinstance(field.dataType, NullType)])
-    faults = [fault for field in wanted if (fault := fault_of(field, found.schema, as_text=as_text))]
+    faults = [fault for field in wanted if (fault := column_fault(field, found.schema, as_text=as_text))]
     if faults:
         raise MirrorColumns(table=source, path=mirror, faults=faults)
     types = {field.name: field.dataType for field in found.schema}
-    columns = {field.name: both(field, types[field.name]) for field in wanted}
-    values = [values_of(field, types[field.name]) for name in keys for field in wanted if field.name == name]
+    columns = {field.name: comparable_columns(field, types[field.name]) for field in wanted}
+    values = [key_columns(field, types[field.name]) for name in keys for field in wanted if field.name == name]
     fulfils = [] if where is None else [F.coalesce(F.expr(where), F.lit(False)).alias("__wanted__")]
 
     def side(rows: DataFrame, at: int) -> DataFrame:

@@ -137,7 +137,7 @@ def compare(
     """
     gone = nullcontext() if of_now else readable(spark, source, version, mirror)
     with gone, faithful(spark):
-        expected, found = _both(spark, source, None if of_now else version, mirror, selection)
+        expected, found = _read_both(spark, source, None if of_now else version, mirror, selection)
         there = compare_rows(str(source), version, expected, str(mirror), found, keys, shown, as_text=as_text)
     return replace(there, of_now=of_now)
 
@@ -154,7 +154,7 @@ def differing(
     selection: Selection | None = None,
 ) -> DataFrame:
     """The keys of the rows that differ, or that match the condition `where` on either side."""
-    expected, found = _both(spark, source, version, mirror, selection)
+    expected, found = _read_both(spark, source, version, mirror, selection)
     try:
         return looked_at(differing_keys(str(source), expected, str(mirror), found, keys, where, as_text=as_text))
     except (AnalysisException, ParseException) as error:
@@ -163,7 +163,7 @@ def differing(
         raise ConditionUnreadable(table=str(source), condition=where, reason=first_line(str(error))) from error
 
 
-def _both(
+def _read_both(
     spark: SparkSession, source: Source, version: int | None, mirror: Source, selection: Selection | None
 ) -> tuple[DataFrame, DataFrame]:
     expected = (
