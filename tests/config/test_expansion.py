@@ -440,5 +440,5 @@ def test_tables_join_with_a_snapshot_and_leave_with_a_note_and_nothing_is_droppe
         ("shop.rows", "snapshot to 0"),
     ]
     assert left.ok
-    assert [note.partition(": published, ")[0] for note in left.notes] == ["shop.lines"]
+    assert [note.partition(": published, ")[0] for note in left.notes] == ["MF3408: shop.lines"]
     assert (tmp_path / f"zone/shop.schema/lines/{1:020d}.parquet").exists()
