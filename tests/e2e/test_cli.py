@@ -133,13 +133,15 @@ def test_what_the_landing_zone_and_the_log_say_is_told_without_spark(
     (published,) = project.json("publish", "sales.orders")["rows"]
     assert (published["table"], published["error"], published["lag_versions"]) == ("sales.orders", None, 0)
     assert "nothing new" in project.run("publish", "sales.orders")
-    assert "This needs Spark, and there is none here" in project.run("publish", code=1)
-    assert "This needs Spark, and there is none here" in project.run(
+    assert "This command needs Spark, but pyspark and delta-spark are not installed" in project.run("publish", code=1)
+    assert "This command needs Spark, but pyspark and delta-spark are not installed" in project.run(
         "publish", "--dry-run", code=1
     )  # nothing of lines is published
     orders.insert(1)
     for asked_for in (["status"], ["publish", "sales.orders", "--dry-run"], ["publish", "sales.orders"]):
-        assert "This needs Spark, and there is none here" in project.run(*asked_for, code=1)
+        assert "This command needs Spark, but pyspark and delta-spark are not installed" in project.run(
+            *asked_for, code=1
+        )
 
 
 def test_a_table_that_was_made_again_or_that_changed_its_keys_is_not_told_without_spark(

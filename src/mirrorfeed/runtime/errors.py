@@ -70,7 +70,7 @@ class SparkDidNotStart(Terminal):
 
     @property
     def case(self) -> bool:
-        return self.resolving
+        return bool(self.resolving)
 
 
 class CacheUnusable(Terminal):
