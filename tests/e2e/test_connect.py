@@ -20,7 +20,7 @@ ALL = (
     *("tests/archive/guard/test_predicate.py", "tests/archive/guard/test_engine.py"),
     "tests/orchestration/test_verification.py::test_rows_of_a_condition_are_published_once_more_with_and_without_the_mirror",
     "tests/keep/test_history.py::test_every_kept_version_can_be_rebuilt_through_duplicates_and_columns",
-    "tests/keep/test_history.py::test_two_runs_at_once_an_append_that_takes_effect_late_and_maintenance_keep_each_version_once",
+    "tests/keep/test_history.py::test_concurrent_runs_late_appends_and_maintenance_append_each_version_once",
 )
 
 

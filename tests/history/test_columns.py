@@ -57,7 +57,7 @@ def told(columns: tuple[HistoryColumn, ...]) -> list[tuple[str, str, str]]:
     ],
     ids=["the same", "added", "renamed", "renamed in case", "dropped", "of fixed length", "collated"],
 )
-def test_columns_go_on(now: dict[str, Any], options: dict[str, Any], expected: list[tuple[str, str, str]]) -> None:
+def test_columns_continue(now: dict[str, Any], options: dict[str, Any], expected: list[tuple[str, str, str]]) -> None:
     there = {"id": '"integer"', "v": '"string"'}
     assert told(next_columns("t", 7, FIRST, now, there, **options)) == expected
 
@@ -90,7 +90,7 @@ def test_a_name_that_the_history_has_with_another_type_gets_a_column_of_its_own(
         (schema(id="integer", v=struct(a="string")), "'v' was string and is struct."),
     ],
 )
-def test_columns_that_do_not_go_on_are_named(now: dict[str, Any], words: str) -> None:
+def test_incompatible_columns_are_named(now: dict[str, Any], words: str) -> None:
     with pytest.raises(ColumnsIncompatible) as caught:
         next_columns("main.sales.orders", 7, FIRST, now, {})
     assert caught.value.version == 7
@@ -106,13 +106,13 @@ def test_columns_that_do_not_go_on_are_named(now: dict[str, Any], words: str) ->
         ("WRITE", {}, {}, ()),
     ],
 )
-def test_what_a_commit_tells_of_columns(
+def test_renamed_and_dropped_columns_of_a_commit_are_parsed(
     operation: str, parameters: Mapping[str, str], renamed: Mapping[str, str], dropped: tuple[str, ...]
 ) -> None:
     assert (renamed_columns(operation, parameters), dropped_columns(operation, parameters)) == (renamed, dropped)
 
 
-def test_values_are_looked_for_under_the_name_that_their_column_had_at_their_version() -> None:
+def test_values_are_read_from_the_column_of_their_version() -> None:
     there = {"id": '"integer"', "v": '"string"', "w": '"string"'}
     renamed = next_columns("t", 6, FIRST, schema(id="integer", w="string"), there, renamed={"v": "w"})
     added = next_columns("t", 7, renamed, schema(id="integer", w="string", v="string"), there)
@@ -124,7 +124,7 @@ def test_values_are_looked_for_under_the_name_that_their_column_had_at_their_ver
     assert [column.name for column, _ in stored_columns(chapter, 5)] == ["id", "v"]
 
 
-def test_what_a_read_lacks_is_said() -> None:
+def test_unreadable_columns_are_named() -> None:
     assert unreadable_columns(FIRST, schema(id="integer", v="string", w="long")) == []
     assert unreadable_columns(FIRST, schema(id="long")) == ["'v' is gone", "'id' was integer and is long"]
     assert have_same_columns(schema(a="integer"), schema(a="integer", b="void"))
@@ -158,12 +158,12 @@ OURS = HistoryCommit(4, "WRITE", "batch")
         ([OURS, HistoryCommit(5, "CREATE OR REPLACE TABLE AS SELECT")], 5),
     ],
 )
-def test_a_change_by_another_is_found_unless_it_was_taken_back(changes: list[HistoryCommit], found: int | None) -> None:
+def test_a_foreign_write_is_found_unless_it_was_reverted(changes: list[HistoryCommit], found: int | None) -> None:
     change = find_foreign_write(changes, "batch")
     assert (change.version if change else None) == found
 
 
-def test_nested_types_are_spelled_alike_whatever_is_noted_beside_them() -> None:
+def test_nested_types_are_compared_without_metadata() -> None:
     one = {"type": "array", "elementType": struct(a="integer"), "containsNull": False}
     other = {"containsNull": True, "elementType": struct(a="integer"), "type": "array"}
     assert snapshot_columns(schema(n=one), 1, {})[0].type == snapshot_columns(schema(n=other), 1, {})[0].type

@@ -167,7 +167,7 @@ def after(call: Call) -> None:
     call()
 
 
-def test_a_run_that_dies_between_any_two_steps_is_finished_by_the_next_and_keeps_each_version_once(
+def test_a_run_that_dies_at_any_step_is_finished_by_the_next_and_appends_each_version_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history = History.begun(spark, tmp_path)
@@ -186,7 +186,7 @@ def test_a_run_that_dies_between_any_two_steps_is_finished_by_the_next_and_keeps
     assert history.numbers() == [(None, 1, 2), (1, history.source.latest, 1)]
 
 
-def test_two_runs_at_once_an_append_that_takes_effect_late_and_maintenance_keep_each_version_once(
+def test_concurrent_runs_late_appends_and_maintenance_append_each_version_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history = History.begun(spark, tmp_path)
@@ -211,7 +211,7 @@ def test_two_runs_at_once_an_append_that_takes_effect_late_and_maintenance_keep_
     assert history.equals_time_travel(3)
 
 
-def test_a_history_that_someone_changed_is_named_and_nothing_is_appended_or_read(
+def test_a_history_with_foreign_writes_is_neither_read_nor_appended_to(
     spark: SparkSession, kept: History, tmp_path: Path
 ) -> None:
     history = kept.copied(tmp_path)
@@ -238,7 +238,7 @@ def test_a_history_that_someone_changed_is_named_and_nothing_is_appended_or_read
         history.keep()
 
 
-def test_what_cannot_be_kept_is_named_and_a_snapshot_goes_on_where_it_is_told_to(
+def test_lost_versions_stop_a_history_or_continue_it_with_a_snapshot(
     spark: SparkSession, kept: History, tmp_path: Path
 ) -> None:
     history = kept.copied(tmp_path)
@@ -277,7 +277,7 @@ def test_what_cannot_be_kept_is_named_and_a_snapshot_goes_on_where_it_is_told_to
         history.keep(on_gap="reseed", on_schema_change="reseed")
 
 
-def test_a_place_that_is_something_else_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_that_is_not_a_history_is_not_changed(spark: SparkSession, tmp_path: Path) -> None:
     history = History.begun(spark, tmp_path)
     history.source.insert(1)
     other = DeltaTable(spark, tmp_path / "history")
@@ -292,7 +292,7 @@ def test_a_place_that_is_something_else_is_left_alone(spark: SparkSession, tmp_p
     assert named.table.read_view() is None
 
 
-def test_a_record_is_said_again_before_it_goes_to_the_archive_and_a_replay_leaves_other_tables_alone(
+def test_a_record_is_repeated_before_it_is_archived_and_a_replay_leaves_other_tables_alone(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     history = History.begun(spark, tmp_path, "id int, v string, day date", by="day")

@@ -23,12 +23,12 @@ BROKEN = ColumnsIncompatible(table="main.sales.orders", version=5, changes=["'id
 
 
 @pytest.mark.parametrize(("asked", "version"), [(3, 3), (10, 10), (at(4.5), 4), (at(9), 9)])
-def test_a_version_or_a_time_that_is_kept_is_found(asked: int | datetime, version: int) -> None:
+def test_a_version_or_time_in_the_history_is_found(asked: int | datetime, version: int) -> None:
     assert resolve("h", BOTH, asked) == version
 
 
 @pytest.mark.parametrize("asked", [0, 2, 7, 12, at(2), at(7), at(12)])
-def test_one_that_is_not_kept_is_told_with_what_is(asked: int | datetime) -> None:
+def test_a_version_or_time_outside_the_history_is_rejected_with_its_ranges(asked: int | datetime) -> None:
     with pytest.raises(NotInHistory) as caught:
         resolve("h", BOTH, asked)
     assert list(caught.value.kept) == [
@@ -64,7 +64,7 @@ def test_a_run_lists_the_appended_versions_and_snapshots_that_replaced_lost_vers
     ]
 
 
-def test_tables_without_a_history_are_left_out_unless_they_are_named_or_all_there_are(tmp_path: Path) -> None:
+def test_tables_without_a_history_are_skipped_unless_named(tmp_path: Path) -> None:
     file = tmp_path / "mirrorfeed.yml"
     tables = "tables:\n  - {source: main.a, target: a}\n  - {source: main.b, target: b, history: false}\n"
     file.write_text(f"landing_zone: /lz\nhistory: main.history\n{tables}", encoding="utf-8")
@@ -78,17 +78,17 @@ def test_tables_without_a_history_are_left_out_unless_they_are_named_or_all_ther
 
 
 @pytest.mark.parametrize("asked", [[], ["--to-version", "3", "--as-of", "2026-03-01"]], ids=["neither", "both"])
-def test_a_replay_is_of_a_version_or_of_a_time(asked: list[str]) -> None:
+def test_a_replay_needs_either_a_version_or_a_time(asked: list[str]) -> None:
     found = CliRunner().invoke(main, ["history", "replay", "orders", "--into", "./rebuilt", *asked])
     assert found.exit_code == 2
     assert "Give either --to-version or --as-of." in found.output
 
 
-def test_a_table_to_make_is_a_name_or_a_folder_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_target_of_a_replay_is_a_name_or_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     asked = ["main.audit.orders", "./then", "abfss://lake@account.dfs.core.windows.net/then"]
     assert [str(parse_target(each)) for each in asked] == [asked[0], f"{tmp_path}/then", asked[2]]
 
 
-def test_only_columns_that_were_not_merely_added_end_a_range_that_is_read_from_a_history() -> None:
+def test_only_other_changes_than_added_columns_end_a_range_from_a_history() -> None:
     assert breaks(BOTH[:4]) == ()

@@ -47,7 +47,7 @@ ADDRESS = "zone/orders/_mirrorfeed/abc/9.json"
     ],
     ids=["a range", "without rows", "no keys", "a partitioned table", "one that follows", "its build", "a selection"],
 )
-def test_a_record_is_read_as_it_was_written(record: Record) -> None:
+def test_a_record_survives_writing_and_parsing(record: Record) -> None:
     assert parse(record.to_json(), ADDRESS) == record
 
 

@@ -86,7 +86,7 @@ def test_the_key_is_that_of_the_primary_key_constraint_if_there_is_one(
     assert workspace.tables.asked == ["main.sales.orders"]
 
 
-def test_the_answer_of_the_service_is_read_in_the_form_in_which_it_comes() -> None:
+def test_the_response_of_unity_catalog_is_parsed() -> None:
     answer = {
         "name": "orders",
         "table_constraints": [
@@ -109,7 +109,7 @@ def test_the_answer_of_the_service_is_read_in_the_form_in_which_it_comes() -> No
         "spark_catalog.sales.orders",
     ],
 )
-def test_a_source_outside_of_unity_catalog_has_no_key_there_and_nothing_is_asked(text: str) -> None:
+def test_a_source_outside_of_unity_catalog_has_no_key_and_no_request_is_sent(text: str) -> None:
     workspace = RecordingWorkspace({})
     assert not is_in_unity_catalog(Source.parse(text))
     assert plan_of(Table(source=Source.parse(text), target=Target.parse("orders")), lambda: workspace).keys == ()
@@ -145,7 +145,7 @@ def test_a_name_cannot_lead_the_request_to_another_address(text: str, asked: str
         (ConnectionResetError("Connection reset by peer"), KeysUnavailable, Transient),
     ],
 )
-def test_a_refusal_is_for_a_person_and_a_fault_is_for_another_try(
+def test_a_refused_request_is_terminal_and_a_failed_one_transient(
     answer: Exception, kind: type[MirrorfeedError], root: type[MirrorfeedError]
 ) -> None:
     with pytest.raises(kind) as caught:
@@ -185,12 +185,12 @@ def test_a_table_with_a_row_filter_or_a_mask_is_refused_by_name(
 
 
 @pytest.mark.parametrize("table", [TableInfo(), TableInfo(columns=[PLAIN])])
-def test_other_tables_hide_nothing(table: TableInfo) -> None:
+def test_tables_without_row_filters_and_masks_are_accepted(table: TableInfo) -> None:
     check_policies(ORDERS, table)
 
 
 @pytest.mark.parametrize("answer", [sdk.PermissionDenied("no"), sdk.InternalError("Oops")])
-def test_keys_that_a_person_wrote_do_without_the_catalogs_answer(answer: Exception) -> None:
+def test_configured_keys_need_no_response_of_the_catalog(answer: Exception) -> None:
     orders = Table(source=ORDERS, target=Target.parse("orders"), keys=("id",))
     assert plan_of(orders, lambda: RecordingWorkspace({"main.sales.orders": answer})).keys == ("id",)
 
@@ -233,7 +233,7 @@ def asked(pattern: str, workspace: Callable[[], Any], *, columns: bool = False) 
     return list_tables(Pattern.parse(pattern), columns, no_spark, workspace)
 
 
-def test_unity_catalog_tells_the_tables_of_a_schema_and_what_has_no_feed() -> None:
+def test_unity_catalog_lists_the_tables_of_a_schema_and_those_without_a_feed() -> None:
     catalog = Catalog(
         {
             "sales": [
@@ -261,7 +261,7 @@ def test_unity_catalog_tells_the_tables_of_a_schema_and_what_has_no_feed() -> No
     assert catalog.asked == ["main.sales"]
 
 
-def test_of_a_whole_catalog_each_schema_is_asked_but_the_one_that_tells_of_the_others() -> None:
+def test_all_schemas_of_a_catalog_are_listed_except_information_schema() -> None:
     catalog = Catalog({"sales": [table("b"), table("a")], "crm": [table("a")], "information_schema": [table("tables")]})
     assert [str(each.source) for each in asked("main.*.*", lambda: catalog)] == [
         "main.crm.a", "main.sales.a", "main.sales.b",
@@ -270,7 +270,7 @@ def test_of_a_whole_catalog_each_schema_is_asked_but_the_one_that_tells_of_the_o
     assert [str(each.source) for each in asked("main.c*.*", lambda: catalog)] == ["main.crm.a"]
 
 
-def test_what_unity_catalog_does_not_tell_is_said() -> None:
+def test_errors_of_unity_catalog_are_reported() -> None:
     with pytest.raises(SourcesUnknown) as refused:
         asked("main.sales.*", lambda: Catalog({}, NotFound("Schema 'main.sales' does not exist.")))
     assert (refused.value.pattern, refused.value.reason) == ("main.sales.*", "Schema 'main.sales' does not exist")
@@ -281,7 +281,7 @@ def test_what_unity_catalog_does_not_tell_is_said() -> None:
         asked("main.sales.*", lambda: Catalog({}, TimeoutError("Timed out after 0:05:00")))
 
 
-def test_folders_tell_their_tables_without_spark(tmp_path: Path) -> None:
+def test_folders_are_listed_without_spark(tmp_path: Path) -> None:
     for name in ("orders", "lines"):
         deltalake.write_deltalake(tmp_path / "lake/sales" / name, pa.table({"id": [1], "v": ["a"]}))
     (tmp_path / "lake/sales/no table").mkdir()
@@ -295,7 +295,7 @@ def test_folders_tell_their_tables_without_spark(tmp_path: Path) -> None:
         asked(f"{tmp_path}/nowhere/*", no_spark)
 
 
-def test_sparks_catalog_tells_where_no_workspace_is_configured(spark: SparkSession) -> None:
+def test_sparks_catalog_is_listed_if_no_workspace_is_configured(spark: SparkSession) -> None:
     spark.sql("CREATE SCHEMA wide_sales")
     try:
         spark.sql("CREATE TABLE wide_sales.orders (id int, v string) USING DELTA")

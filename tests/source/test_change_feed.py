@@ -42,14 +42,14 @@ ROW_TRACKING = {"delta.enableRowTracking": "true"}
         (True, ROW_TRACKING, FeedKind.RECORDED),
     ],
 )
-def test_an_engine_that_computes_no_changes_has_those_that_are_recorded(
+def test_without_row_tracking_support_only_recorded_changes_count(
     spark: SparkSession, tmp_path: Path, feed: bool, properties: dict[str, str], found: FeedKind
 ) -> None:
     table = DeltaTable(spark, tmp_path / "t", feed=feed, properties=properties)
     assert feed_kind(spark, table.source, read_table_info(spark, table.source)) is found
 
 
-def test_a_table_whose_changes_the_engine_computes_needs_nothing(
+def test_a_table_whose_changes_the_engine_computes_needs_no_change(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What an engine answers that does so: reading changes of the newest version is no error."""
@@ -77,7 +77,7 @@ def test_the_feed_is_known_for_every_version(spark: SparkSession, table: DeltaTa
 
 
 @pytest.mark.parametrize(("after", "off"), [(0, 2), (1, 2), (4, None), (8, None)])
-def test_the_first_version_without_the_feed_is_a_fact(
+def test_the_first_version_without_the_feed_is_found(
     spark: SparkSession, table: DeltaTable, after: int, off: int | None
 ) -> None:
     found = read_facts(spark, table.source, after, limit=100)
@@ -95,7 +95,7 @@ def test_a_table_that_was_never_published_is_judged_by_its_newest_version(
     assert read_facts(spark, off.source, None, limit=100).feed_off_at == 0
 
 
-def test_a_table_with_nothing_new_is_not_asked_for_its_history(
+def test_the_history_is_not_read_if_nothing_is_new(
     spark: SparkSession, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def asked(*_: object) -> None:
@@ -112,7 +112,7 @@ def test_a_table_with_nothing_new_is_not_asked_for_its_history(
         monkeypatch.setattr(versions, "open_local_table", lambda _: None)
 
 
-def test_an_engine_that_does_not_say_which_version_is_the_newest_is_asked_for_the_history(
+def test_the_history_is_read_if_the_engine_does_not_report_the_newest_version(
     spark: SparkSession, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(versions, "open_local_table", lambda _: None)
@@ -145,9 +145,7 @@ def test_other_changes_of_columns_break_a_range(
     assert read_facts(spark, table.source, 1, limit=100).breaks == (2,)
 
 
-def test_schemas_and_the_feed_are_looked_at_for_no_more_versions_than_asked_for(
-    spark: SparkSession, table: DeltaTable
-) -> None:
+def test_schemas_and_the_feed_are_checked_up_to_the_limit(spark: SparkSession, table: DeltaTable) -> None:
     assert read_facts(spark, table.source, 0, limit=1).feed_off_at is None
     assert read_facts(spark, table.source, 0, limit=2).feed_off_at == 2
 
@@ -155,7 +153,7 @@ def test_schemas_and_the_feed_are_looked_at_for_no_more_versions_than_asked_for(
 @pytest.mark.parametrize(
     ("after", "there", "damaged_at"), [(2, [3, 5, 6, 7, 8], None), (3, [5, 6, 7, 8], None), (4, [5, 6, 7, 8], 5)]
 )
-def test_a_missing_version_is_a_fact_and_not_a_failure(
+def test_a_missing_version_is_no_error(
     spark: SparkSession, holed: DeltaTable, after: int, there: list[int], damaged_at: int | None
 ) -> None:
     found = read_facts(spark, holed.source, after, limit=100)
@@ -163,7 +161,7 @@ def test_a_missing_version_is_a_fact_and_not_a_failure(
     assert found.damaged_at == damaged_at
 
 
-def test_a_log_that_cannot_be_read_at_all_is_an_error_that_says_so(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_unreadable_log_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     for i in range(3):
         table.insert(i)
@@ -199,9 +197,7 @@ def test_the_feed_begins_after_the_last_version_without_it(
     assert find_feed_start(holed, lambda _: True) == 6
 
 
-def test_a_feed_that_was_just_switched_on_begins_with_that_version_and_has_nothing(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_feed_that_was_just_turned_on_is_empty(spark: SparkSession, tmp_path: Path) -> None:
     quiet = DeltaTable(spark, tmp_path / "quiet", feed=False)
     quiet.insert(1)
     assert first_version_with_feed(spark, quiet.source) is None

@@ -42,7 +42,7 @@ def test_a_bound_is_a_version_or_a_time(text: str | int, bound: Bound) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-1", "now", "2026-13-01", "2026-03-01T08:30:00", "2026-03-01 08:30", "٣"])
-def test_other_texts_are_refused_with_the_forms_that_are_taken(text: str) -> None:
+def test_other_texts_are_rejected(text: str) -> None:
     with pytest.raises(BadBound, match=r"is neither a version nor a time"):
         parse_bound(text, in_utc)
 
@@ -79,16 +79,14 @@ def test_both_ends_are_included(start: Bound, end: Bound | None, past_end: PastE
         (at(12) + MILLISECONDS, None, "The time 2026-03-01 12:00:00.007 UTC is past the newest version of t."),
     ],
 )
-def test_what_is_outside_the_history_is_an_error_that_says_what_there_is(
-    start: Bound, end: Bound | None, words: str
-) -> None:
+def test_bounds_outside_the_history_are_rejected_with_its_range(start: Bound, end: Bound | None, words: str) -> None:
     with pytest.raises(OutsideHistory) as caught:
         resolve("t", start, end, HISTORY, "error")
     assert str(caught.value).startswith(words)
     assert "version 3 (2026-03-01 06:00:00 UTC) to version 6 (2026-03-01 12:00:00 UTC)" in str(caught.value)
 
 
-def test_of_the_times_that_are_compared_no_millisecond_is_left_out() -> None:
+def test_times_are_compared_by_millisecond() -> None:
     known = [Commit(each.version, each.timestamp + MILLISECONDS, each.operation) for each in HISTORY]
     with pytest.raises(OutsideHistory) as caught:
         resolve("t", at(6), None, known, "error")
@@ -99,7 +97,7 @@ def test_of_the_times_that_are_compared_no_millisecond_is_left_out() -> None:
         resolve("t", at(6) + MILLISECONDS, at(6), known, "error")
 
 
-def test_a_start_after_the_end_is_refused() -> None:
+def test_a_start_after_the_end_is_rejected() -> None:
     with pytest.raises(BoundsCrossed, match=r"The start 5 is after the end 4\."):
         resolve("t", 5, 4, HISTORY, "empty")
 
@@ -165,9 +163,7 @@ def test_the_same_range_as_spark_gives_for_times(spark: SparkSession, table: Del
 
 
 @pytest.mark.parametrize("zone", ["+02:00", "GMT-3", "PST", "Europe/Stockholm"])
-def test_a_time_is_one_of_the_sessions_zone_however_spark_spells_it(
-    spark: SparkSession, table: DeltaTable, zone: str
-) -> None:
+def test_times_are_in_the_sessions_zone(spark: SparkSession, table: DeltaTable, zone: str) -> None:
     before = spark.conf.get("spark.sql.session.timeZone") or "UTC"
     times = spark.sql(f"DESCRIBE HISTORY {table.source.sql}").where("version = 3")
     spark.conf.set("spark.sql.session.timeZone", zone)
@@ -179,7 +175,7 @@ def test_a_time_is_one_of_the_sessions_zone_however_spark_spells_it(
         spark.conf.set("spark.sql.session.timeZone", before)
 
 
-def test_of_the_first_rows_no_digit_is_lost(spark: SparkSession) -> None:
+def test_the_first_rows_keep_all_digits(spark: SparkSession) -> None:
     rows = spark.sql("SELECT 7L AS _commit_version, 12345678901234567.89BD AS `a.b`, 0.5D AS f, NULL AS n")
     assert Changes("t", Range(6, 7), rows).first(5) == [
         {"_commit_version": 7, "a.b": "12345678901234567.89", "f": 0.5, "n": None}

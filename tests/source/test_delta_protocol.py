@@ -60,14 +60,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def test_commits_that_hold_metadata_are_known(spark: SparkSession, written: Source) -> None:
+def test_commits_with_metadata_are_found(spark: SparkSession, written: Source) -> None:
     assert written.path is not None
     assert find_metadata_changes(spark, written.path, range(1, 26)) == {10, 15, 16, 20, 22}
     assert find_metadata_changes(spark, written.path, [3, 10, 11]) == {10}
 
 
 @pytest.mark.parametrize("after", [0, 12])
-def test_many_writes_are_read_at_once_and_delta_is_asked_about_the_others_alone(
+def test_with_many_writes_only_those_that_changed_metadata_are_checked_by_delta(
     spark: SparkSession, written: Source, asked: list[int], monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     monkeypatch.setattr(change_feed, "_MAX_DOUBTFUL", 8)
@@ -81,7 +81,7 @@ def test_many_writes_are_read_at_once_and_delta_is_asked_about_the_others_alone(
     assert (found.breaks, found.feed_off_at) == ((15,), 20)
 
 
-def test_a_log_that_is_not_there_as_a_whole_says_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_incomplete_log_gives_no_answer(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "a"
     for _ in range(3):
         write_deltalake(str(place), pa.table({"id": [1]}), mode="append")
@@ -93,7 +93,7 @@ def test_a_log_that_is_not_there_as_a_whole_says_nothing(spark: SparkSession, tm
     assert find_metadata_changes(spark, str(place), [0, 1, 2]) is None
 
 
-def test_a_path_that_spark_takes_for_a_pattern_is_not_looked_up(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_path_that_spark_takes_for_a_pattern_is_not_read(spark: SparkSession, tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "a"), pa.table({"id": [1]}))
     assert find_metadata_changes(spark, str(tmp_path / "[ab]"), [0]) is None
 
@@ -121,7 +121,7 @@ INSERTED, UPDATED, DELETED = "numTargetRowsInserted", "numTargetRowsUpdated", "n
         ("TRUNCATE", {"numRemovedFiles": "1"}, (None, None)),
     ],
 )
-def test_a_commit_says_how_much_it_changed(
+def test_changed_rows_and_bytes_of_a_commit_are_counted(
     operation: str, metrics: dict[str, str], expected: tuple[int | None, int | None]
 ) -> None:
     assert count_changes(operation, metrics) == expected

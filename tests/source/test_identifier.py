@@ -94,13 +94,13 @@ def test_a_text_with_a_slash_is_a_path_and_reaches_sql_quoted(path: str, sql: st
         ("delta.`/data/orders`", "has '/' inside backticks"),
     ],
 )
-def test_a_source_that_names_nothing_is_refused_with_the_reason(text: str, reason: str) -> None:
+def test_an_invalid_source_is_rejected_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(BadSource) as caught:
         Source.parse(text)
     assert caught.value.reason.startswith(reason)
 
 
-def test_the_refusal_names_the_source_as_it_was_written_and_says_what_to_write() -> None:
+def test_the_error_shows_the_source_as_it_was_written() -> None:
     with pytest.raises(BadSource) as caught:
         Source.parse("a.b.c.d")
     assert isinstance(caught.value, Terminal)
@@ -110,7 +110,7 @@ def test_the_refusal_names_the_source_as_it_was_written_and_says_what_to_write()
 
 
 @pytest.mark.parametrize("arguments", [((), None), (("a",), "/b"), ((), "")])
-def test_a_source_made_by_hand_is_checked_too(arguments: tuple[tuple[str, ...], str | None]) -> None:
+def test_a_source_built_from_parts_is_checked_too(arguments: tuple[tuple[str, ...], str | None]) -> None:
     with pytest.raises(BadSource):
         Source(*arguments)
 
@@ -184,7 +184,7 @@ def test_a_pattern_matches_names_without_regard_to_case_and_paths_with_it(
         ("/a*/b/c/*", "'/a*/b/c/*' has '*' in a folder other than the last two"),
     ],
 )
-def test_what_is_no_pattern_is_refused(text: str, words: str) -> None:
+def test_an_invalid_pattern_is_rejected(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(words)}"):
         Pattern.parse(text)
 
@@ -202,5 +202,5 @@ def test_what_is_no_pattern_is_refused(text: str, words: str) -> None:
         (("tmp", "*"), "/lake/tmp/orders", True),
     ],
 )
-def test_what_is_left_out_is_named_from_the_end(ending: tuple[str, ...], source: str, left_out: bool) -> None:
+def test_exclusions_match_the_last_parts_of_a_name(ending: tuple[str, ...], source: str, left_out: bool) -> None:
     assert matches_end(Source.parse(source), ending) is left_out

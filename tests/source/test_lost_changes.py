@@ -105,7 +105,7 @@ def test_what_comes_before_a_missing_version_is_published_and_the_hole_is_a_find
     assert [row["id"] for row in zone.last] == [4]
 
 
-def test_changes_that_delta_looks_back_to_no_more_are_a_gap_until_the_table_keeps_them_longer(published: Zone) -> None:
+def test_expired_versions_are_a_gap_until_the_retention_is_increased(published: Zone) -> None:
     table = published.table
     table.insert(4)
     table.insert(5)

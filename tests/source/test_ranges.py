@@ -104,7 +104,7 @@ def test_changes_that_cannot_be_read_are_a_gap(what: Facts, version: int, reason
     assert (finding.published, finding.version, finding.reason) == (4, version, reason)
 
 
-def test_changes_that_delta_looks_back_to_no_more_are_a_gap_that_a_longer_duration_may_close() -> None:
+def test_a_gap_of_expired_versions_suggests_a_longer_retention() -> None:
     finding = decided(Published("id-1", 4), facts(5, 6, expired_at=5))
     assert isinstance(finding, Gap)
     assert finding.solution.startswith("If VACUUM has not run since, set delta.deletedFileRetentionDuration")
@@ -126,7 +126,7 @@ def test_a_table_with_another_id_is_never_continued(latest: int) -> None:
     assert (finding.published_id, finding.found_id, finding.published) == ("id-1", "id-2", 4)
 
 
-def test_a_table_that_went_back_is_never_continued() -> None:
+def test_a_restored_table_is_never_continued() -> None:
     finding = decided(Published("id-1", 4), facts(latest=3))
     assert isinstance(finding, SourceRecreated)
     assert finding.problem == (
@@ -189,7 +189,7 @@ def test_parts_follow_one_another_without_overlap_or_hole(breaks: tuple[int, ...
         (NothingNew(7), "nothing new, version 7 is published"),
     ],
 )
-def test_decisions_are_said_in_words(decision: object, words: str) -> None:
+def test_decisions_have_a_readable_text(decision: object, words: str) -> None:
     assert str(decision) == words
 
 

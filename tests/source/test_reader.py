@@ -40,7 +40,7 @@ def read(table: DeltaTable, after: int, to: int) -> set[tuple[int, str, str, int
     return {(row["id"], row["v"], row["_change_type"], row["_commit_version"]) for row in found}
 
 
-def test_a_range_leaves_out_the_version_that_it_starts_from_and_holds_the_one_that_it_ends_at(
+def test_a_range_excludes_its_start_and_includes_its_end(
     table: DeltaTable,
 ) -> None:
     assert read(table, 1, 2) == {(1, "v1", "update_preimage", 2), (1, "new", "update_postimage", 2)}
@@ -68,7 +68,7 @@ def test_many_versions_of_deletion_vectors_are_read_by_few_tasks(
     assert sorted(found.collect()) == sorted(plain.collect())
 
 
-def test_a_range_that_was_asked_for_once_never_grows(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_range_never_grows(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1)
     rows = changes(spark, table.source, Range(0, 1))
@@ -240,7 +240,7 @@ def test_an_added_column_is_null_in_changes_before_it(
         ("FileNotFoundException", "/tmp/blockmgr-1/0c/shuffle_0_0_0.data (No such file or directory)", None),
     ],
 )
-def test_failures_without_a_condition_are_known_by_their_text(
+def test_errors_without_a_condition_are_recognized_by_their_text(
     text: str, failure: str, words: str, reason: str | None
 ) -> None:
     error = RuntimeError(text.format(failure, words))
@@ -252,7 +252,7 @@ def test_failures_without_a_condition_are_known_by_their_text(
         raise error
 
 
-def test_other_failures_pass_as_they_are(table: DeltaTable) -> None:
+def test_other_errors_are_not_translated(table: DeltaTable) -> None:
     with pytest.raises(ZeroDivisionError), read_errors("sales.orders", Range(0, 1)):
         raise ZeroDivisionError
     with pytest.raises(Exception, match="DIVIDE_BY_ZERO"), read_errors("sales.orders", Range(0, 1)):
@@ -263,12 +263,12 @@ def test_other_failures_pass_as_they_are(table: DeltaTable) -> None:
     "error",
     [SnapshotGone(table="t", version=4), FeedUnreadable(table="t", range=Range(1, 2), version="1", read_version=None)],
 )
-def test_refusals_survive_pickling(error: Exception) -> None:
+def test_errors_survive_pickling(error: Exception) -> None:
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
 @pytest.mark.parametrize(("what", "words"), [(7, "version 7"), (Range(3, 5), "the change feed in versions 4 to 5")])
-def test_files_in_the_archive_tier_are_said_to_be_there(what: Range | int, words: str) -> None:
+def test_archived_files_are_reported(what: Range | int, words: str) -> None:
     refused = '"This operation is not permitted on an archived blob.", 409, GET, https://acct/c/t/part-0, BlobArchived'
     with pytest.raises(FilesArchived) as caught, read_errors("main.orders", what):
         raise OSError(f"Operation failed: {refused}")

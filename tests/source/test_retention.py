@@ -33,12 +33,14 @@ def test_a_retention_is_read_as_delta_spells_it(spelled: str | None, seconds: fl
         ({FILES: "interval a while", LOG: "interval a while"}, 900 * DAY, None),
     ],
 )
-def test_what_waits_long_is_kept_too_short(properties: dict[str, str], waited: float, named: str | None) -> None:
+def test_a_retention_too_short_for_the_wait_is_reported(
+    properties: dict[str, str], waited: float, named: str | None
+) -> None:
     found = check_retention("a.b.c", properties, waited)
     assert (found and found.name) == named
 
 
-def test_the_warning_says_how_long_both_are() -> None:
+def test_the_warning_has_both_durations() -> None:
     found = check_retention("a.b.c", {}, 5 * DAY)
     assert found is not None
     assert "keeps changes for 7.0 d (delta.deletedFileRetentionDuration)" in found.problem
@@ -64,7 +66,7 @@ def test_an_interval_is_a_number_of_days(text: str, days: int) -> None:
         ("36501 days", "is longer than 36500 days"),
     ],
 )
-def test_any_other_interval_is_refused(text: str, reason: str) -> None:
+def test_any_other_interval_is_rejected(text: str, reason: str) -> None:
     with pytest.raises(BadInterval) as caught:
         parse_days(text)
     assert (caught.value.text, caught.value.reason) == (text, reason)

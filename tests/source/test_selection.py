@@ -170,9 +170,7 @@ def test_texts_are_selected_as_they_are_written_whatever_their_collation(spark: 
 
 
 @pytest.mark.parametrize("where", ["f = 0", "f >= 0", "g IN (0, 1)", "NOT g < 0"])
-def test_a_zero_with_a_sign_is_a_zero_also_where_a_file_has_no_other(
-    spark: SparkSession, tmp_path: Path, where: str
-) -> None:
+def test_negative_zero_equals_zero_in_conditions(spark: SparkSession, tmp_path: Path, where: str) -> None:
     """By the dictionary of its file Parquet's reader takes it for less, and passes over the file."""
     spark.sql("SELECT id, double('-0.0') AS f, float('-0.0') AS g FROM range(3)").write.parquet(str(tmp_path / "t"))
     rows, selection = spark.read.parquet(str(tmp_path / "t")), Selection(where=where)
@@ -190,7 +188,7 @@ def test_a_zero_with_a_sign_is_a_zero_also_where_a_file_has_no_other(
         ("at > flag", "incompatible types"),
     ],
 )
-def test_what_the_engine_takes_for_no_condition_is_refused(spark: SparkSession, where: str, reason: str) -> None:
+def test_an_invalid_condition_is_rejected(spark: SparkSession, where: str, reason: str) -> None:
     with pytest.raises(BadCondition) as told:
         apply_selection("main.sales.orders", spark.sql(VALUES), Selection(where=where))
     assert f"The condition {where!r} is not valid for the rows of main.sales.orders: " in str(told.value)

@@ -22,7 +22,7 @@ from tests.delta import DeltaTable
 MAPPED = "delta.columnMapping.mode"
 
 
-def test_a_table_in_a_folder_of_this_machine_is_told_without_spark_as_spark_tells_it(
+def test_a_local_table_has_the_same_info_with_and_without_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tables = (
@@ -79,7 +79,7 @@ def test_other_formats_have_no_changes(format_: str | None) -> None:
         read_table_info(engine(format=format_), ICEBERG)
 
 
-def test_a_table_without_an_identity_is_refused_for_it_could_be_another_tomorrow() -> None:
+def test_a_table_without_an_id_is_rejected() -> None:
     with pytest.raises(NoIdentity) as refused:
         read_table_info(engine(format="iceberg", id=None), ICEBERG)
     assert (refused.value.table, refused.value.format) == ("main.sales.orders", "iceberg")
@@ -98,7 +98,7 @@ def test_features_are_known_by_name_and_so_are_their_previews(features: list[str
     assert unknown_features(features) == found
 
 
-def test_a_feature_that_nobody_looked_at_is_refused_by_its_name() -> None:
+def test_unknown_features_are_rejected_by_name() -> None:
     with pytest.raises(UnknownFeatures) as refused:
         read_table_info(engine(tableFeatures=["appendOnly", "timeMachine"]), ICEBERG)
     assert refused.value.names == ("timeMachine",)
@@ -125,7 +125,7 @@ def test_restoring_and_optimizing_keep_the_id(spark: SparkSession, tmp_path: Pat
     assert read_table_info(spark, table.source).table_id == before
 
 
-def test_a_missing_table_is_said_to_be_missing(spark: SparkSession) -> None:
+def test_a_missing_table_is_reported(spark: SparkSession) -> None:
     for name in ("nowhere", "no_schema.nowhere", "no_catalog.no_schema.nowhere"):
         with pytest.raises(SourceMissing) as caught:
             read_table_info(spark, Source.parse(name))
@@ -134,9 +134,7 @@ def test_a_missing_table_is_said_to_be_missing(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("kind", ["nothing", "an empty folder", "Parquet files", "a log without commits", "a file"])
 @pytest.mark.parametrize("look", [read_table_info, commits], ids=["detail", "commits"])
-def test_a_path_without_a_delta_table_is_said_to_have_none(
-    spark: SparkSession, tmp_path: Path, kind: str, look: Any
-) -> None:
+def test_a_path_without_a_delta_table_is_reported(spark: SparkSession, tmp_path: Path, kind: str, look: Any) -> None:
     path = tmp_path / "orders"
     match kind:
         case "an empty folder":

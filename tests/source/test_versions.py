@@ -62,7 +62,7 @@ def test_commits_keep_their_times_where_clocks_go_back(
     assert [commit.timestamp for commit in commits(spark, table.source)] == made
 
 
-def test_times_that_commits_tell_themselves_are_those_that_count(
+def test_in_commit_timestamps_take_precedence(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = DeltaTable(spark, tmp_path / "t")
@@ -77,7 +77,7 @@ def test_times_that_commits_tell_themselves_are_those_that_count(
     assert told == commits(spark, table.source)
 
 
-def test_the_commits_of_a_table_in_a_folder_of_this_machine_are_told_without_spark_as_spark_tells_them(
+def test_a_local_table_has_the_same_commits_with_and_without_spark(
     spark: SparkSession, table: DeltaTable, holed: DeltaTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that Spark makes are held against it in `test_delta_cases`."""
@@ -103,7 +103,7 @@ def test_the_commits_of_a_table_in_a_folder_of_this_machine_are_told_without_spa
         (datetime(2025, 7, 1), False),
     ],
 )
-def test_the_hour_that_clocks_show_twice_is_known(local: datetime, twice: bool) -> None:
+def test_the_hour_that_clocks_show_twice_is_recognized(local: datetime, twice: bool) -> None:
     assert versions.is_ambiguous(local) is twice
 
 
@@ -139,7 +139,7 @@ def _schema(*fields: tuple[str, Any, bool]) -> dict[str, Any]:
         (_schema(("id", "integer", False), ("v", {"type": "array", "elementType": "string"}, True)), False),
     ],
 )
-def test_which_schemas_only_add_to_another(now: dict[str, Any], expected: bool) -> None:
+def test_schemas_with_only_added_columns_are_recognized(now: dict[str, Any], expected: bool) -> None:
     assert only_adds_columns(_schema(("id", "integer", False), ("v", "string", True)), now) is expected
 
 
@@ -151,7 +151,7 @@ def commit(folder: Path, version: int, operation: str = "WRITE", **metrics: str)
     (log / f"{version:020d}.json").write_text(text, encoding="utf-8")
 
 
-def test_a_listing_of_the_log_tells_what_waits(spark: SparkSession, tmp_path: Path) -> None:
+def test_pending_commits_of_a_folder_are_counted_by_its_log(spark: SparkSession, tmp_path: Path) -> None:
     for version in (3, 4, 5):
         commit(tmp_path, version, numOutputRows="2", numOutputBytes="50")
     for other in ("00000000000000000009.checkpoint.parquet", "_last_checkpoint", "00000000000000000006.json.tmp"):
@@ -166,7 +166,7 @@ def test_a_listing_of_the_log_tells_what_waits(spark: SparkSession, tmp_path: Pa
     assert pending_commits(spark, folder, 5, measured=True) == PendingCommits(1, None, None)
 
 
-def test_the_engine_tells_the_same_of_a_table_by_its_name(spark: SparkSession, tmp_path: Path) -> None:
+def test_pending_commits_of_a_catalog_table_are_counted_by_the_engine(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1, 2, 3)
     table.sql("UPDATE {} SET v = 'x' WHERE id = 1")

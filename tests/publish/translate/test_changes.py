@@ -269,7 +269,7 @@ def test_exact_markers_never_insert_onto_a_key_that_is_there(spark: SparkSession
     ]
 
 
-def test_a_key_that_was_wrong_takes_nothing_from_the_changes_of_others(spark: SparkSession) -> None:
+def test_a_duplicate_key_does_not_affect_other_keys(spark: SparkSession) -> None:
     events: list[Event] = [(1, "+", 1, "a"), (1, "+", 1, "b"), (1, "+", 2, "x"), (2, "-", 2, "x"), (3, "-", 1, "b")]
     events += [(4, "<", 1, "a"), (4, ">", 1, "c")]
     assert landed(full(feed(spark, events), COLUMNS, ["id"])) == [(2, "x", UPSERT), (2, None, DELETE), (1, "c", UPSERT)]
@@ -287,7 +287,7 @@ def test_the_marker_comes_after_all_columns_and_is_an_int(spark: SparkSession) -
         assert [rows.schema[name].dataType.simpleString() for name in (MARKER, PROBLEM)] == ["int", "int"]
 
 
-def test_a_table_without_keys_takes_inserts_in_the_order_of_versions_and_nothing_else(spark: SparkSession) -> None:
+def test_a_table_without_keys_accepts_only_inserts_in_commit_order(spark: SparkSession) -> None:
     rows = inserts(feed(spark, [(2, "+", 2, "b"), (1, "+", 1, "a"), (3, "-", 1, "a"), (4, "<", 2, "b")]), COLUMNS)
     assert rows.columns == ["id", "v", PROBLEM]
     refused = Problem.CHANGE_WITHOUT_KEY.value
@@ -313,7 +313,7 @@ def test_a_null_key_is_the_problem_of_a_row_of_a_snapshot_and_equal_keys_have_eq
     assert [each == hashes[0] for each in hashes] == [True, True, False, False]
 
 
-def test_the_keys_of_a_snapshot_that_have_no_right_place_are_found(spark: SparkSession) -> None:
+def test_null_and_duplicate_keys_of_a_snapshot_are_found(spark: SparkSession) -> None:
     snapshot = spark.createDataFrame(
         [(1, "a"), (1, "b"), (1, "b"), (2, None), (2, None), (None, "a")], "id int, v string"
     )
@@ -360,7 +360,7 @@ def test_columns_of_any_name_are_only_names(spark: SparkSession, as_key: bool) -
     assert key_problems(events, keys, 5).isEmpty()
 
 
-def test_the_problem_stands_under_a_name_that_no_published_table_has() -> None:
+def test_the_problem_column_has_a_name_that_no_published_table_can_have() -> None:
     assert reserved_names([PROBLEM]) == [PROBLEM]
 
 
@@ -431,7 +431,7 @@ def test_values_of_every_type_are_compared(spark: SparkSession) -> None:
         assert sorted(row["id"] for row in found) == changed
 
 
-def test_texts_that_only_their_collation_takes_for_equal_are_other_keys_and_other_values(spark: SparkSession) -> None:
+def test_texts_that_only_a_collation_takes_for_equal_are_different_keys_and_values(spark: SparkSession) -> None:
     collated = "string collate UTF8_LCASE"
     events = spark.createDataFrame(
         [
