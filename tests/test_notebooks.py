@@ -19,7 +19,7 @@ from tests.test_wheel import uv
 
 PICTURES = {"feed": 1, "publish": 2, "verify": 1, "recovery": 0, "archive": 1}
 
-FRAMES = {"feed": 4, "publish": 6, "verify": 4, "recovery": 6, "archive": 3}
+FRAMES = {"feed": 4, "publish": 6, "verify": 4, "recovery": 6, "archive": 4}
 
 
 @pytest.fixture(scope="module")
