@@ -94,7 +94,7 @@ class MirrorfeedError(Exception):
             text for part in (getattr(cls, "what", ""), cls.fix) if not callable(part) for text in choices(part)
         ]
         used = {name for text in templates for name in field_names(text) if not hasattr(cls, name)}
-        cls.optional = {name: getattr(cls, name) for name in declared if hasattr(cls, name)}
+        cls.optional = {name: getattr(cls, name) for name in sorted(declared) if hasattr(cls, name)}
         cls.required = frozenset(used | declared) - cls.optional.keys()
 
     def __init__(self, **facts: Any) -> None:
