@@ -28,7 +28,7 @@ from mirrorfeed.archive.interval import Policy
 from mirrorfeed.display.humanize import counted, size
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, first_line
-from mirrorfeed.runtime.engine import is_databricks
+from mirrorfeed.runtime.databricks import is_databricks
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info

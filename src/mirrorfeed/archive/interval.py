@@ -21,7 +21,8 @@ from mirrorfeed.archive.errors import InvalidInterval, LongerInterval, NoInterva
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.display.rows import Row, row, shown
-from mirrorfeed.runtime.engine import is_databricks, setting
+from mirrorfeed.runtime.databricks import is_databricks
+from mirrorfeed.runtime.session_settings import setting
 from mirrorfeed.source.errors import BadInterval
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.retention import parse_days

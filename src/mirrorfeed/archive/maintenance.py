@@ -20,7 +20,7 @@ from mirrorfeed.archive.guard.change_feed import missing_among
 from mirrorfeed.archive.guard.local_engine import LocalEngine
 from mirrorfeed.archive.guard.predicate import check_columns
 from mirrorfeed.display.rows import Row, row
-from mirrorfeed.runtime.engine import is_databricks
+from mirrorfeed.runtime.databricks import is_databricks
 from mirrorfeed.source import versions
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.storage.tiers import TierStore

@@ -27,7 +27,8 @@ from mirrorfeed.archive.guard.engine import TableFacts
 from mirrorfeed.archive.guard.query import Guarded, engine_of
 from mirrorfeed.archive.guard.table import GuardedTable
 from mirrorfeed.archive.restore_plan import Plan, PlannedTable
-from mirrorfeed.runtime.engine import is_databricks, setting
+from mirrorfeed.runtime.databricks import is_databricks
+from mirrorfeed.runtime.session_settings import setting
 from mirrorfeed.runtime.spark_errors import FILES_GONE, first_of
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.identifier import Source

@@ -89,3 +89,17 @@ def all_days_are_read(spark: SparkSession) -> bool:
             return spark.conf.get(ALL_DAYS) == "true"
         except Exception:
             return False
+
+
+@contextmanager
+def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """Change a setting of the session, and restore it afterwards."""
+    before = spark.conf.get(name, None)
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, before)

@@ -20,7 +20,7 @@ from mirrorfeed.archive import interval
 from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded
 from mirrorfeed.archive.guard.table import GuardedTable
 from mirrorfeed.archive.guard.writer import GuardedWriter
-from mirrorfeed.runtime.engine import setting
+from mirrorfeed.runtime.session_settings import setting
 from mirrorfeed.storage.tiers import Priority
 from tests.archive.scenes import NOW
 from tests.delta import SparkTable

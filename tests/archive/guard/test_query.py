@@ -21,7 +21,7 @@ from mirrorfeed.archive.guard.writer import GuardedWriter
 from mirrorfeed.archive.restore import TiersOfTables
 from mirrorfeed.archive.restore_planner import in_zone
 from mirrorfeed.display.humanize import size
-from mirrorfeed.runtime.engine import setting
+from mirrorfeed.runtime.session_settings import setting
 from mirrorfeed.storage.tiers import Priority
 from tests.archive.scenes import NOW, Orders, days
 from tests.delta import SPARK_4_0

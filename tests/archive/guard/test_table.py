@@ -25,7 +25,7 @@ from mirrorfeed.archive.guard import local_engine
 from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded
 from mirrorfeed.archive.guard.table import GuardedTable
 from mirrorfeed.errors import Terminal
-from mirrorfeed.runtime.engine import setting
+from mirrorfeed.runtime.session_settings import setting
 from mirrorfeed.storage.tiers import Priority
 from tests.archive.scenes import NOW, Orders, data_moved_away, days
 from tests.delta import SparkTable

@@ -15,7 +15,7 @@ from mirrorfeed.archive.errors import BadPredicate, NoSuchColumn, SubqueryInStat
 from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded, StatementNeedsArchivedFiles
 from mirrorfeed.archive.guard.table import GuardedTable
 from mirrorfeed.archive.guard.writer import GuardedWriter
-from mirrorfeed.runtime.engine import setting
+from mirrorfeed.runtime.session_settings import setting
 from tests.archive.scenes import NOW, Orders, days
 from tests.archive.test_spark_scans import DERIVES
 from tests.delta import DeltaTable

@@ -18,7 +18,7 @@ from mirrorfeed.archive.file_index.spark_log import log_of
 from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded, blocked_among
 from mirrorfeed.archive.interval import understood
 from mirrorfeed.display.humanize import a_few
-from mirrorfeed.runtime.engine import is_databricks
+from mirrorfeed.runtime.databricks import is_databricks
 from mirrorfeed.source.errors import Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import Range

@@ -21,7 +21,7 @@ from mirrorfeed.archive.guard.archived_files_needed import (
 )
 from mirrorfeed.archive.guard.engine import DatabricksEngine, Engine
 from mirrorfeed.archive.guard.local_engine import LocalEngine
-from mirrorfeed.runtime.engine import is_databricks
+from mirrorfeed.runtime.databricks import is_databricks
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.tiers import tiers_at
 
