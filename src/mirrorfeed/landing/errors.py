@@ -62,7 +62,7 @@ class ColumnsDropped(Terminal):
 
 class KeysChanged(Terminal):
     code = "MF3006"
-    what = "{address} has the keys {published}, but the table now has {keys}."
+    what = "{address} has the keys [{published:quoted}], but the table now has {keys}."
     fix = f"Published keys cannot change: {_OR_REBUILD}"
     wanted: Sequence[str]
 
