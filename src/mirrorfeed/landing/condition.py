@@ -1,5 +1,7 @@
-"""A condition on the rows of a source, as stands after WHERE: read as far as to know which columns it names, and that
-nothing but a row's own values decides it. Whether it makes sense is for the engine to say."""
+"""Parse the condition of `where`: find its columns, and check that it depends only on the values of a row.
+
+The engine checks everything else.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _KEYWORDS = frozenset(
     )
 )
 _PREFIXES = ("DATE", "TIMESTAMP_NTZ", "X")
-"""What may stand before a text and says of which type it is."""
+"""Words before a text that set its type."""
 _TYPES = frozenset(
     (
         *("STRING", "BOOLEAN", "BYTE", "TINYINT", "SHORT", "SMALLINT", "INT", "INTEGER", "LONG", "BIGINT", "FLOAT"),
@@ -35,15 +37,27 @@ FUNCTIONS = (
     *("year", "quarter", "month", "day", "dayofweek", "hour", "minute", "second", "date_add", "date_sub", "datediff"),
     *("hash", "xxhash64", "crc32", "md5"),
 )
-"""Each gives the same for the same values, whenever, wherever and by whom it is asked."""
+"""Functions whose result depends only on their arguments."""
 _AGGREGATES = ("any", "avg", "collect_list", "collect_set", "count", "every", "max", "mean", "min", "some", "sum")
-_OF_NO_ROW = ("CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "CURRENT_USER", "LOCALTIMESTAMP", "SESSION_USER")
+_VOLATILE = ("CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "CURRENT_USER", "LOCALTIMESTAMP", "SESSION_USER")
+_ONLY_ITS_ROW = "but may depend only on the values of its row"
+_UNEXPECTED = {
+    '"': "has a double quote: write text in single quotes, and names with special characters in backticks",
+    "'": "has a text without an end",
+    "`": "has a name in backticks without an end",
+    ".": "has a '.': name top-level columns only, without their table",
+    ";": "has a ';': write one condition, without an end",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class _Token:
     kind: str
     text: str
+
+    @property
+    def name(self) -> str:
+        return self.text[1:-1].replace("``", "`") if self.text.startswith("`") else self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,106 +66,72 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str) -> Condition:
-        """The condition, or ValueError with the rest of a sentence."""
-        tokens = tuple(_tokens(text))
-        for before, token, after in zip((None, *tokens), tokens, (*tokens[1:], None), strict=False):
-            if fault := _fault(before, token, after):
-                raise ValueError(fault)
-        if (fault := _unbalanced(tokens)) is not None:
-            raise ValueError(fault)
-        found = cls(tuple(_named(tokens)))
+        """Parse a condition. Raises `ValueError` with a text that continues the name of the field."""
+        tokens = list(_tokens(text))
+        neighbors = zip((None, *tokens), tokens, (*tokens[1:], None), strict=False)
+        found = cls(tuple(_Token(_kind(*each), each[1].text) for each in neighbors))
+        depth = 0
+        for token in tokens:
+            depth += {"(": 1, ")": -1}.get(token.text, 0)
+            if depth < 0:
+                break
+        if depth:
+            raise ValueError("has an unbalanced parenthesis")
         if not found.columns:
             raise ValueError("names no column")
         return found
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names in it that must be columns, each once."""
-        return tuple(dict.fromkeys(_raw(token) for token in self.tokens if token.kind == "column"))
+        """The distinct names of columns, as written."""
+        return tuple(dict.fromkeys(token.name for token in self.tokens if token.kind == "column"))
 
     def sql(self, column: Callable[[str], str] | None = None) -> str:
-        """The same in one line; each column as it is to be spelled."""
-        return " ".join(
-            column(_raw(token)) if column and token.kind == "column" else token.text for token in self.tokens
-        )
+        """The condition in one line. `column` returns the SQL for the name of a column."""
+        return " ".join(column(each.name) if column and each.kind == "column" else each.text for each in self.tokens)
 
 
 def _tokens(text: str) -> Iterator[_Token]:
     at = 0
     while at < len(text):
         if text.startswith(("--", "/*"), at):
-            raise ValueError("has a comment: leave it out")
+            raise ValueError("has a comment: remove it")
         match = _TOKEN.match(text, at)
         if match is None:
-            raise ValueError(_ODD.get(text[at], f"has {text[at]!r}, which is not understood here"))
+            raise ValueError(_UNEXPECTED.get(text[at], f"has {text[at]!r}, which is not supported"))
         if match.lastgroup != "space":
             yield _Token(str(match.lastgroup), match[0])
         at = match.end()
 
 
-_ODD = {
-    '"': "has a double quote: write text in single quotes, and odd names in backticks",
-    "'": "has a text without an end",
-    "`": "has a name in backticks without an end",
-    ".": "has a '.': it can name whole columns alone, without their table",
-    ";": "has a ';': it is one condition, without an end of its own",
-}
-
-
-def _fault(before: _Token | None, token: _Token, after: _Token | None) -> str | None:
-    word, called = token.text.upper(), after is not None and after.text == "("
+def _kind(before: _Token | None, token: _Token, after: _Token | None) -> str:
+    """Return `column` for the name of a column, and the kind of any other token. Raises `ValueError`."""
     if token.kind == "text" and before is not None and before.kind == "text":
-        return "has two texts side by side, of which not every release makes the same: write \\' for a quote in a text"
-    if token.kind != "word":
-        return None
-    is_type, is_prefix = before is not None and before.text.upper() == "AS", after is not None and after.kind == "text"
-    if word == "SELECT" or (word == "EXISTS" and called):
-        return f"holds a subquery ({word}), and other rows do not tell when this one comes or goes"
-    if word == "OVER" and called:
-        return "holds a window (OVER), and other rows do not tell when this one comes or goes"
-    if word in ("TIMESTAMP", "TIMESTAMP_LTZ") and (is_type or is_prefix):
-        return f"has {word}, which depends on the session's time zone: write TIMESTAMP_NTZ, and times in UTC"
-    if word in _OF_NO_ROW:
-        return f"has {word}, and is to be decided by a row's own values: they would come and go without a change"
-    if is_prefix and word not in (*_KEYWORDS, *_PREFIXES):
-        return f"has a text after {token.text}, which is not understood here"
-    if is_type:
-        return None if word in _TYPES else f"casts to {token.text}: known here are {', '.join(sorted(_TYPES)).lower()}"
-    if not called or word in _KEYWORDS:
-        return None
-    if word.lower() in _AGGREGATES:
-        return f"holds an aggregate, {token.text}(), and is to be decided by a row's own values"
-    if word.lower() not in FUNCTIONS:
-        return (
-            f"calls {token.text}(), which is none of those that are known to give the same for a row at any time and in"
-            f" any session: {', '.join(FUNCTIONS)}"
+        raise ValueError(
+            "has two texts in a row, which Spark releases read differently: write \\' for a quote in a text"
         )
-    return None
-
-
-def _unbalanced(tokens: tuple[_Token, ...]) -> str | None:
-    depth = 0
-    for token in tokens:
-        depth += {"(": 1, ")": -1}.get(token.text, 0)
-        if depth < 0:
-            break
-    return "has a parenthesis without its other half" if depth else None
-
-
-def _named(tokens: tuple[_Token, ...]) -> Iterator[_Token]:
-    """The same, with the kind of those that name a column."""
-    for before, token, after in zip((None, *tokens), tokens, (*tokens[1:], None), strict=False):
-        word = token.text.upper()
-        is_type = before is not None and before.text.upper() == "AS"
-        is_literal = after is not None and after.kind == "text" and word in _PREFIXES
-        is_call = after is not None and after.text == "("
-        if token.kind == "quoted" or (
-            token.kind == "word" and not (word in _KEYWORDS or is_type or is_literal or is_call)
-        ):
-            yield _Token("column", token.text)
-        else:
-            yield token
-
-
-def _raw(token: _Token) -> str:
-    return token.text[1:-1].replace("``", "`") if token.text.startswith("`") else token.text
+    if token.kind != "word":
+        return "column" if token.kind == "quoted" else token.kind
+    word, is_type = token.text.upper(), before is not None and before.text.upper() == "AS"
+    is_call, is_prefix = after is not None and after.text == "(", after is not None and after.kind == "text"
+    if word == "SELECT" or (word == "EXISTS" and is_call):
+        raise ValueError(f"has a subquery ({word}), {_ONLY_ITS_ROW}")
+    if word == "OVER" and is_call:
+        raise ValueError(f"has a window (OVER), {_ONLY_ITS_ROW}")
+    if word in ("TIMESTAMP", "TIMESTAMP_LTZ") and (is_type or is_prefix):
+        raise ValueError(f"has {word}, which depends on the session's time zone: write TIMESTAMP_NTZ, and times in UTC")
+    if word in _VOLATILE:
+        raise ValueError(f"has {word}, {_ONLY_ITS_ROW}")
+    if is_prefix and word not in (*_KEYWORDS, *_PREFIXES):
+        raise ValueError(f"has a text after {token.text}, which is not supported")
+    if is_type and word not in _TYPES:
+        raise ValueError(f"casts to {token.text}: supported types are {', '.join(sorted(_TYPES)).lower()}")
+    if is_type or is_prefix or word in _KEYWORDS:
+        return "word"
+    if not is_call:
+        return "column"
+    if word.lower() in _AGGREGATES:
+        raise ValueError(f"has an aggregate, {token.text}(), {_ONLY_ITS_ROW}")
+    if word.lower() not in FUNCTIONS:
+        raise ValueError(f"calls {token.text}(), which is not supported: use only {', '.join(FUNCTIONS)}")
+    return "word"
