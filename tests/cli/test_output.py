@@ -115,7 +115,7 @@ def test_look_ups_that_take_most_of_a_publication_are_a_remark(stage: float, loo
 
 
 def test_a_reload_is_a_remark_with_its_reason() -> None:
-    reason = IncompatibleSchema(table="main.a", version=3, changes=["'v' is gone"])
+    reason = IncompatibleSchema(table="main.a", version=3, changes=["'v' is missing"])
     assert remarks(FIRST, reseeded=reason, published_before=True) == [f"reloaded from a snapshot. {reason.problem}"]
     (line,) = remarks(FIRST, published_before=True)
     assert line.startswith(

@@ -100,9 +100,9 @@ NAMED = {"source": ORDERS, "target": "shop.orders", "keys": ["order_id"]}
             {
                 ORDERS: "-> sales.orders",
                 "main.sales._staged": "cannot be the target 'sales._staged', which has a part that starts with '_',"
-                " which the service ignores: '_staged'",
-                "main.sales.`a.b`": "cannot be the target 'sales.`a.b`', which has a part with a dot in it, which not"
-                " every reader keeps apart from schema.table: 'a.b'",
+                " which Fabric ignores: '_staged'",
+                "main.sales.`a.b`": "cannot be the target 'sales.`a.b`', which has a part with a dot, which some"
+                " readers take for schema.table: 'a.b'",
             },
         ),
         (

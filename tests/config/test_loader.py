@@ -202,7 +202,7 @@ def test_all_mistakes_of_a_file_are_told_at_once_with_their_lines(load: Load) ->
         "mirrorfeed.yml:2: chanegs: is not a known field; did you mean changes?",
         "mirrorfeed.yml:3: compression: must be none, snappy, gzip or zstd, not 'lz4'",
         "mirrorfeed.yml:5: source: 'a.b.c.d' has 4 parts, and a name has at most 3: catalog, schema and table",
-        "mirrorfeed.yml:6: target: '_orders' has a part that starts with '_', which the service ignores: '_orders'",
+        "mirrorfeed.yml:6: target: '_orders' has a part that starts with '_', which Fabric ignores: '_orders'",
         "mirrorfeed.yml:7: keys: 'order_id' is listed 2 times",
         "mirrorfeed.yml:8: source: is missing",
         "mirrorfeed.yml:9: target_file_size: '12 MB' is not a size: write a whole number with KiB, MiB or GiB, such as"

@@ -41,8 +41,8 @@ def test_both_spellings_and_other_fields_are_understood(content: str, keys: tupl
         (b'{"keyColumns": "id"}', "keyColumns: Input should be a valid array"),
         (b'{"keyColumns": [1]}', "keyColumns.0: Input should be a valid string"),
         (b'{"keyColumns": null}', "keyColumns: Input should be a valid array"),
-        (b'{"keyColumns": ["id", "id"]}', "keyColumns: has an entry twice"),
-        (b'{"keyColumns": ["id"], "keyColumns": []}', "an object has a name twice"),
+        (b'{"keyColumns": ["id", "id"]}', "keyColumns: has a duplicate entry"),
+        (b'{"keyColumns": ["id"], "keyColumns": []}', "an object has a duplicate name"),
         (b'{"isUpsertDefaultRowMarker": 1}', "isUpsertDefaultRowMarker: Input should be a valid boolean"),
     ],
 )

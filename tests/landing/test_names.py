@@ -39,16 +39,16 @@ def test_a_target_names_a_folder_of_the_landing_zone(text: str, schema: str | No
         ("", "has an empty part"),
         ("sales.", "has an empty part"),
         (".orders", "has an empty part"),
-        ("main.sales.orders", "has 3 parts, where a schema and a table are two"),
+        ("main.sales.orders", "has 3 parts, and the maximum is 2 (schema and table)"),
         ("sales.`orders", "has a backtick that does not enclose a whole part"),
-        ("_orders", "has a part that starts with '_', which the service ignores: '_orders'"),
-        ("_sales.orders", "has a part that starts with '_', which the service ignores: '_sales'"),
+        ("_orders", "has a part that starts with '_', which Fabric ignores: '_orders'"),
+        ("_sales.orders", "has a part that starts with '_', which Fabric ignores: '_sales'"),
         ("`sales.schema`", "has a part that ends in '.schema', which marks the folder of a schema: 'sales.schema'"),
         ("`Sales.SCHEMA`.orders", "has a part that ends in '.schema'"),
-        ("sales.`a.b`", "has a part with a dot in it, which not every reader keeps apart from schema.table: 'a.b'"),
-        ("`.`", "has the part '.', which would lead to another folder"),
-        ("`..`.orders", "has the part '..', which would lead to another folder"),
-        ("sales/orders", "has / in the part 'sales/orders', which file names cannot hold everywhere"),
+        ("sales.`a.b`", "has a part with a dot, which some readers take for schema.table: 'a.b'"),
+        ("`.`", "has the part '.', which is another folder"),
+        ("`..`.orders", "has the part '..', which is another folder"),
+        ("sales/orders", "has / in the part 'sales/orders', which is not valid in file names of all systems"),
         ("/etc", "has / in the part '/etc'"),
         ("sales\\orders", "has \\ in the part"),
         ("C:orders", "has : in the part 'C:orders'"),
@@ -61,10 +61,10 @@ def test_a_target_names_a_folder_of_the_landing_zone(text: str, schema: str | No
         ("or\x00ders", "has a control character: '\\x00'"),
         ("or\x85ders", "has a control character: '\\x85'"),
         ("or\ud800ders", "has a control character: '\\ud800'"),
-        ("orders\u202etxt", "has a character that is not seen: '\\u202e'"),
-        ("sales\u200b.orders", "has a character that is not seen: '\\u200b'"),
-        ("or\u00adders", "has a character that is not seen: '\\xad'"),
-        ("a" * 129, "has a part of 129 characters, where 128 are the most"),
+        ("orders\u202etxt", "has an invisible character: '\\u202e'"),
+        ("sales\u200b.orders", "has an invisible character: '\\u200b'"),
+        ("or\u00adders", "has an invisible character: '\\xad'"),
+        ("a" * 129, "has a part of 129 characters, and the maximum is 128"),
     ],
 )
 def test_a_target_that_cannot_be_a_folder_is_refused_with_the_reason(text: str, reason: str) -> None:
@@ -79,7 +79,7 @@ def test_the_refusal_names_the_target_and_says_what_to_write() -> None:
         Target.parse("_orders")
     assert isinstance(caught.value, Terminal)
     assert str(caught.value) == (
-        "The target '_orders' has a part that starts with '_', which the service ignores: '_orders'. Write it as "
+        "The target '_orders' has a part that starts with '_', which Fabric ignores: '_orders'. Write it as "
         "schema.table or table, with names that can be folders in the landing zone."
     )
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
@@ -140,7 +140,7 @@ def test_a_data_file_is_named_by_twenty_digits_and_read_back(number: int, suffix
 
 @pytest.mark.parametrize("number", [0, -1, 10**20])
 def test_a_number_that_no_file_can_carry_makes_no_name(number: int) -> None:
-    with pytest.raises(ValueError, match="is not a number that a file can carry"):
+    with pytest.raises(ValueError, match="is not a valid file number"):
         names.data_name(number)
 
 
@@ -192,7 +192,7 @@ def test_everything_that_is_ours_is_ignored_by_the_service() -> None:
 @pytest.mark.parametrize("log_id", ["", "..", "a/b", "A", "a\n"])
 def test_an_id_that_is_none_leads_to_no_folder(log_id: str) -> None:
     assert not names.is_log_id(log_id)
-    with pytest.raises(ValueError, match="cannot be a part of a file's name here"):
+    with pytest.raises(ValueError, match="is not valid in the name of a file"):
         names.log_folder(log_id)
 
 
@@ -238,7 +238,7 @@ def test_a_staged_file_names_the_record_that_it_waits_for(batch: str, part: str,
     ],
 )
 def test_a_staged_name_is_made_of_checked_parts_only(batch: str, part: str, suffix: str) -> None:
-    with pytest.raises(ValueError, match="cannot be a part of a file's name here"):
+    with pytest.raises(ValueError, match="is not valid in the name of a file"):
         names.staged_name(10, batch, part, suffix)
 
 

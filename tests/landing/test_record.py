@@ -92,14 +92,14 @@ def test_the_time_of_a_record_has_its_zone() -> None:
         ({**SPELLED, "number": True}, "number: Input should be a valid integer"),
         ({**SPELLED, "number": 2**63}, "a number has more than 64 bits"),
         ({**SPELLED, "time": "2026-11-21T04:00:00"}, "time: is a time without a zone"),
-        ({**SPELLED, "keys": ["id", "id"]}, "keys: has an entry twice"),
+        ({**SPELLED, "keys": ["id", "id"]}, "keys: has a duplicate entry"),
         ({**SPELLED, "batch": "../x"}, "batch: String should match pattern"),
         ({**SPELLED, "files": [{"staged": "a"}]}, "files.0.number: Field required"),
         ({**SPELLED, "files": [SPELLED["files"][1] | {"staged": "../a"}]}, "'../a' is not the name of a staged file"),
         ({**SPELLED, "columns": [{"name": "a", "type": "json", "nested": "[{}"}]}, "it is not valid JSON ("),
-        ({**SPELLED, "columns": [{"name": "a", "type": "json", "nested": "{}"}]}, "a type that Spark does not write"),
-        ({**SPELLED, "next_file_number": 19}, "the numbers of its files do not lead up to next_file_number"),
-        ({**SPELLED, "files": SPELLED["files"][::-1]}, "the numbers of its files do not lead up to next_file_number"),
+        ({**SPELLED, "columns": [{"name": "a", "type": "json", "nested": "{}"}]}, "a type that is not valid in Spark"),
+        ({**SPELLED, "next_file_number": 19}, "the numbers of its files do not end before next_file_number"),
+        ({**SPELLED, "files": SPELLED["files"][::-1]}, "the numbers of its files do not end before next_file_number"),
         ({key: value for key, value in SPELLED.items() if key != "batch"}, "batch: Field required"),
     ],
 )
@@ -129,5 +129,5 @@ def test_a_record_of_a_whole_table_is_as_older_releases_read_it() -> None:
 
 def test_a_selection_that_cannot_be_read_is_refused() -> None:
     record = replace(RECORD, format=SELECTED, selection=replace(SELECTION, cast={"id": "text"}))
-    with pytest.raises(DamagedFile, match="is no type to cast to"):
+    with pytest.raises(DamagedFile, match="is not a type to cast to"):
         parse(record.to_json(), ADDRESS)

@@ -8,7 +8,16 @@ import pytest
 
 from mirrorfeed.landing.errors import BadCondition, BadSelection, IncompatibleSchema, SelectionChanged
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.landing.selection import Cast, Selection, applied, check, goes_on, keys_of, left_out, types_of
+from mirrorfeed.landing.selection import (
+    Cast,
+    Selection,
+    check,
+    check_source_columns,
+    deselected_columns,
+    selected_schema,
+    source_types,
+    target_keys,
+)
 
 TYPES = {
     "id": "long",
@@ -22,7 +31,7 @@ SCHEMA: dict[str, Any] = {"fields": [{"name": name, "type": type_, "nullable": T
 
 
 def names_and_types(selection: Selection) -> list[tuple[str, Any]]:
-    return [(each["name"], each["type"]) for each in applied("t", selection, SCHEMA)["fields"]]
+    return [(each["name"], each["type"]) for each in selected_schema("t", selection, SCHEMA)["fields"]]
 
 
 def test_columns_are_chosen_renamed_and_cast_in_the_order_of_the_source() -> None:
@@ -32,7 +41,7 @@ def test_columns_are_chosen_renamed_and_cast_in_the_order_of_the_source() -> Non
     assert names_and_types(left) == [("id", "long"), ("price", "decimal(10,2)"), ("note", "string")]
     swapped = Selection(("id", "note"), rename={"id": "note", "note": "id"})
     assert names_and_types(swapped) == [("note", "long"), ("id", "string")]
-    assert applied("t", None, SCHEMA) is SCHEMA
+    assert selected_schema("t", None, SCHEMA) is SCHEMA
 
 
 @pytest.mark.parametrize(
@@ -50,29 +59,29 @@ def test_what_is_selected_is_told_in_short(selection: Selection, words: str) -> 
 @pytest.mark.parametrize(
     ("selection", "reason"),
     [
-        (Selection(rename={"id": "Note"}), "two columns would be 'Note'"),
-        (Selection(cast={"at": "string"}), "'at' is timestamp, of which not every value is one and the same string"),
-        (Selection(cast={"note": "int"}), "'note' is string, of which not every value is one and the same int"),
-        (Selection(where="gone = 1"), "`where` names 'gone', which is no column of it"),
+        (Selection(rename={"id": "Note"}), "two columns would have the name 'Note'"),
+        (Selection(cast={"at": "string"}), "'at' is timestamp, and not all its values can be cast to string exactly"),
+        (Selection(cast={"note": "int"}), "'note' is string, and not all its values can be cast to int exactly"),
+        (Selection(where="gone = 1"), "`where` names 'gone', which is not a column of the table"),
         (Selection(where="part IS NULL"), "`where` names 'part', which is nested"),
     ],
 )
 def test_what_does_not_fit_the_columns_is_refused(selection: Selection, reason: str) -> None:
     with pytest.raises(BadSelection) as told:
-        applied("main.sales.orders", selection, SCHEMA)
+        selected_schema("main.sales.orders", selection, SCHEMA)
     assert told.value.reasons == (reason,)
 
 
 def test_names_that_are_no_columns_are_refused_with_the_field_that_has_them() -> None:
     selection = Selection(("id", "Price"), rename={"nope": "x"}, cast={"gone": "string"})
     with pytest.raises(BadSelection) as told:
-        check("t", selection, types_of(SCHEMA))
+        check("t", selection, source_types(SCHEMA))
     assert told.value.reasons == (
         "`columns` names 'Price', which the table spells 'price'",
-        "`rename` names 'nope', which is no column of it",
-        "`cast` names 'gone', which is no column of it",
+        "`rename` names 'nope', which is not a column of the table",
+        "`cast` names 'gone', which is not a column of the table",
     )
-    check("t", Selection(("id",), where="ID = 1"), types_of(SCHEMA))
+    check("t", Selection(("id",), where="ID = 1"), source_types(SCHEMA))
 
 
 def test_a_condition_that_the_engine_refuses_is_told_with_the_table() -> None:
@@ -82,17 +91,17 @@ def test_a_condition_that_the_engine_refuses_is_told_with_the_table() -> None:
 
 
 def test_keys_are_named_as_the_target_has_them_and_never_left_out_or_cut() -> None:
-    assert keys_of("t", Selection(rename={"id": "order"}), ("id", "note")) == ("order", "note")
-    assert keys_of("t", None, ("id",)) == ("id",)
-    assert keys_of("t", Selection(cast={"id": "string"}), ("id",)) == ("id",)
+    assert target_keys("t", Selection(rename={"id": "order"}), ("id", "note")) == ("order", "note")
+    assert target_keys("t", None, ("id",)) == ("id",)
+    assert target_keys("t", Selection(cast={"id": "string"}), ("id",)) == ("id",)
     for selection, reason in (
-        (Selection(("note",)), "'id' is a key, and cannot be left out"),
-        (Selection(exclude_columns=("id",)), "'id' is a key, and cannot be left out"),
-        (Selection(cast={"id": "double"}), "'id' is a key, and two of them may be the same double"),
-        (Selection(cast={"id": "string(3)"}), "'id' is a key, and two of them may be the same string(3)"),
+        (Selection(("note",)), "'id' is a key and cannot be excluded"),
+        (Selection(exclude_columns=("id",)), "'id' is a key and cannot be excluded"),
+        (Selection(cast={"id": "double"}), "'id' is a key, and different keys could become the same double"),
+        (Selection(cast={"id": "string(3)"}), "'id' is a key, and different keys could become the same string(3)"),
     ):
         with pytest.raises(BadSelection) as told:
-            keys_of("t", selection, ("id",))
+            target_keys("t", selection, ("id",))
         assert told.value.reasons == (reason,)
 
 
@@ -112,7 +121,7 @@ def test_a_cast_fits_where_no_value_is_lost_in_any_session(cast: str, fit: list[
 
 @pytest.mark.parametrize("text", ["varchar(3)", "string(0)", "decimal(39,2)", "decimal(3,4)", "timestamp", ""])
 def test_no_other_type_is_cast_to(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no type to cast to; known here are such as string, string\(20\)"):
+    with pytest.raises(ValueError, match=r"is not a type to cast to; use one such as string, string\(20\)"):
         Cast.parse(text)
 
 
@@ -132,7 +141,7 @@ BEFORE = Selection(exclude_columns=("secret",), where="price > 1", rename={"pric
     ],
 )
 def test_columns_that_are_left_out_from_now_on_are_gone_and_the_rest_goes_on(now: Selection, gone: list[str]) -> None:
-    assert left_out("t", BEFORE, WAS, PUBLISHED, now) == gone
+    assert deselected_columns("t", BEFORE, WAS, PUBLISHED, now) == gone
 
 
 @pytest.mark.parametrize(
@@ -144,7 +153,7 @@ def test_columns_that_are_left_out_from_now_on_are_gone_and_the_rest_goes_on(now
                 "`where` was 'price > 1' and is none",
                 "'price' was published as 'cost' and would be 'price'",
                 "the cast of 'price' was 'string' and is none",
-                "'secret' was left out, and what it holds was never published",
+                "'secret' was excluded, so its values were never published",
             ),
         ),
         (
@@ -163,16 +172,16 @@ def test_columns_that_are_left_out_from_now_on_are_gone_and_the_rest_goes_on(now
 )
 def test_rows_that_would_be_others_need_a_new_snapshot(now: Selection | None, changes: tuple[str, ...]) -> None:
     with pytest.raises(SelectionChanged) as told:
-        left_out("main.sales.orders", BEFORE, WAS, PUBLISHED, now)
+        deselected_columns("main.sales.orders", BEFORE, WAS, PUBLISHED, now)
     assert told.value.changes == changes
     assert "; ".join(changes) in told.value.problem
 
 
 def test_a_table_of_which_all_was_published_may_leave_columns_out_and_not_rows() -> None:
     published = [Column("id", "long"), Column("note", "string"), Column("old", "string", dropped=True)]
-    assert left_out("t", None, None, published, Selection(("id",))) == ["note"]
+    assert deselected_columns("t", None, None, published, Selection(("id",))) == ["note"]
     with pytest.raises(SelectionChanged, match=r"`where` was none and is 'id > 1'"):
-        left_out("t", None, None, published, Selection(where="id > 1"))
+        deselected_columns("t", None, None, published, Selection(where="id > 1"))
 
 
 @pytest.mark.parametrize(
@@ -182,7 +191,7 @@ def test_a_table_of_which_all_was_published_may_leave_columns_out_and_not_rows()
         (WAS | {"added": "string"}, None),
         (WAS | {"secret": "binary", "note": "binary"}, None),  # of what is published `evolve` tells
         ({name: WAS[name] for name in ("id", "price", "note")}, None),
-        ({"id": "long", "price": "decimal(10,2)", "note": "string", "leaked": "string"}, ("'secret' is gone",)),
+        ({"id": "long", "price": "decimal(10,2)", "note": "string", "leaked": "string"}, ("'secret' is missing",)),
         (WAS | {"price": "decimal(12,4)"}, ("'price' was decimal(10,2) and is decimal(12,4)",)),
     ],
 )
@@ -190,13 +199,13 @@ def test_a_source_whose_columns_change_beneath_a_selection_is_not_followed(
     now: dict[str, str], changes: tuple[str, ...] | None
 ) -> None:
     if changes is None:
-        goes_on("t", 7, BEFORE, WAS, now, drops=False)
+        check_source_columns("t", 7, BEFORE, WAS, now, drops=False)
         return
     with pytest.raises(IncompatibleSchema) as told:
-        goes_on("t", 7, BEFORE, WAS, now, drops=False)
+        check_source_columns("t", 7, BEFORE, WAS, now, drops=False)
     assert told.value.changes == changes
 
 
 def test_a_dropped_column_that_was_left_out_is_no_renamed_one() -> None:
     now = {"id": "long", "price": "decimal(10,2)", "note": "string", "added": "string"}
-    goes_on("t", 7, BEFORE, WAS, now, drops=True)
+    check_source_columns("t", 7, BEFORE, WAS, now, drops=True)

@@ -415,13 +415,13 @@ def test_a_table_that_text_cannot_hold_is_refused_before_anything_is_written(
 @pytest.mark.parametrize(
     ("form", "field", "reason"),
     [
-        (Delimited(null="a,b"), "null", "'a,b' holds a separator, a quote, an escape character or a line break"),
-        (Delimited(null="\\N"), "null", "'\\\\N' holds a separator, a quote, an escape character or a line break"),
-        (Delimited(null="a\nb"), "null", "'a\\nb' holds a separator, a quote, an escape character or a line break"),
+        (Delimited(null="a,b"), "null", "'a,b' contains a separator, a quote, an escape character or a line break"),
+        (Delimited(null="\\N"), "null", "'\\\\N' contains a separator, a quote, an escape character or a line break"),
+        (Delimited(null="a\nb"), "null", "'a\\nb' contains a separator, a quote, an escape character or a line break"),
         (
             Delimited(quote=""),
             "null",
-            "is empty, and without a quote an empty text could not be told from NULL: set another",
+            "is empty, and without a quote an empty text would look like NULL: set another value",
         ),
     ],
 )

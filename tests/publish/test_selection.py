@@ -139,7 +139,7 @@ def test_another_part_needs_a_new_snapshot_and_one_column_less_does_not(spark: S
         shop.configure(part)
         for command in (["publish"], ["publish", "--dry-run"], ["status"]):
             assert "MF3013" in shop.run(*command, code=1), command
-    assert "'ssn' was left out, and what it holds was never published" in shop.run("publish", code=1)
+    assert "'ssn' was excluded, so its values were never published" in shop.run("publish", code=1)
     shop.configure(PART.replace("EU", "US"))
     assert "`where` was \"region = 'EU' AND price > 0\" and is \"region = 'US' AND price > 0\"" in shop.run(
         "publish", code=1
@@ -172,12 +172,16 @@ def part(original: DeltaTable, folder: Path, key: str = "id", **selection: Any) 
 @pytest.mark.parametrize(
     ("statements", "error", "words"),
     [
-        (["ALTER TABLE {} RENAME COLUMN w TO x"], IncompatibleSchema, "'w' is gone"),
-        (["ALTER TABLE {} RENAME COLUMN v TO y"], BadSelection, "`where` names 'v', which is no column of it"),
+        (["ALTER TABLE {} RENAME COLUMN w TO x"], IncompatibleSchema, "'w' is missing"),
+        (
+            ["ALTER TABLE {} RENAME COLUMN v TO y"],
+            BadSelection,
+            "`where` names 'v', which is not a column of the table",
+        ),
         (
             ["ALTER TABLE {} DROP COLUMN v", "ALTER TABLE {} ADD COLUMN v string"],
             BadSelection,
-            "`where` names 'v', which is no column of it",
+            "`where` names 'v', which is not a column of the table",
         ),
         (["ALTER TABLE {} ADD COLUMN W2 int"], BadSelection, "two columns would be 'w2'"),
     ],
@@ -219,10 +223,14 @@ def test_columns_that_the_source_gets_later_flow_on_or_stay_out(mapped: DeltaTab
 
 def test_what_does_not_fit_is_refused_before_anything_is_staged(spark: SparkSession, tmp_path: Path) -> None:
     cases: tuple[tuple[dict[str, Any], type[Exception], str], ...] = (
-        ({"columns": ("id", "nope")}, BadSelection, "`columns` names 'nope', which is no column of it"),
+        ({"columns": ("id", "nope")}, BadSelection, "`columns` names 'nope', which is not a column of the table"),
         ({"where": "v + 1"}, BadCondition, "is not a boolean"),
-        ({"where": "v > current_name"}, BadSelection, "`where` names 'current_name', which is no column of it"),
-        ({"cast": {"v": "int"}}, BadSelection, "'v' is string, of which not every value is one and the same int"),
+        (
+            {"where": "v > current_name"},
+            BadSelection,
+            "`where` names 'current_name', which is not a column of the table",
+        ),
+        ({"cast": {"v": "int"}}, BadSelection, "'v' is string, and not all its values can be cast to int"),
     )
     table = DeltaTable(spark, tmp_path / "t")
     for selection, error, words in cases:

@@ -1,1 +1,1 @@
-"""The landing zone's format, pure: neither Spark nor storage nor network is known here."""
+"""The format of the landing zone. Pure: no Spark, storage or network."""

@@ -1,15 +1,15 @@
-"""Encodings that delimited text can have."""
+"""Encodings of delimited text."""
 
 from __future__ import annotations
 
 import codecs
 
 _NO_CHARACTER_SETS = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape", "mbcs", "oem"))
-"""Codecs of Python that turn text into bytes, but for host names, for source code, or differently on each machine."""
+"""Codecs of Python that are not character sets, or differ between machines."""
 
 
 def is_text_encoding(name: str) -> bool:
-    """Whether Python can read and write text in the encoding. It has codecs such as `hex` that are none."""
+    """Whether Python can read and write text in this encoding. Excludes codecs such as `hex`."""
     try:
         "".encode(name)
         codecs.getincrementaldecoder(name)

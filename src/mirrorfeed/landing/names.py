@@ -1,4 +1,4 @@
-"""Names in the landing zone: table folders, data files, and the log beside them. Each is parsed once into a value."""
+"""Names of table folders, data files, and files of the log. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ METADATA = "_metadata.json"
 LOG = "_mirrorfeed"
 LOG_ID = f"{LOG}/log.json"
 PROCESSED = ("_ProcessedFiles", "_FilesReadyToDelete")
-"""Where the service puts the files that it has taken, below the table's folder."""
+"""Subfolders of a table for files that Fabric has consumed."""
 
 LONGEST_PART = 128
 _FORBIDDEN = frozenset('/\\:*?"<>|')
@@ -31,29 +31,29 @@ _SUFFIX = re.compile(_ENDING)
 
 
 def split_name(text: str) -> tuple[str, ...]:
-    """The raw parts of a dotted name, where a part may stand in backticks; ValueError says why it cannot be split."""
+    """Split a dotted name, whose parts may be in backticks. Raises `ValueError`."""
     parts: list[str] = []
     position = 0
     while True:
         match = _PART.match(text, position)
-        assert match  # the second alternative also matches nothing
+        assert match  # the second alternative also matches the empty text
         quoted, bare = match.groups()
         parts.append(bare if quoted is None else quoted.replace("``", "`"))
         position = match.end()
         if position == len(text):
             return tuple(parts)
         if text[position] != ".":
-            raise ValueError("has a backtick that does not enclose a whole part (one inside a part is written twice)")
+            raise ValueError("has a backtick that does not enclose a whole part (write a backtick inside a part twice)")
         position += 1
 
 
 def join_name(parts: Iterable[str]) -> str:
-    """The text that `split_name` splits into these parts, with backticks only where they help."""
+    """Join the parts of a name, with backticks where necessary."""
     return ".".join(part if _PLAIN.fullmatch(part) else "`" + part.replace("`", "``") + "`" for part in parts)
 
 
 def part_fault(part: str) -> str | None:
-    """Why no system could take this as a part of a name, or None."""
+    """Return why no system accepts this part of a name, or None."""
     if not part:
         return "has an empty part"
     if part != part.strip():
@@ -65,7 +65,7 @@ def part_fault(part: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A table in the landing zone. One that exists names a folder below the landing zone that the service reads."""
+    """A table in the landing zone, with a valid folder name."""
 
     schema: str | None
     table: str
@@ -77,13 +77,13 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        """From `table` or `schema.table`, with backticks around a part where wanted; or `BadTarget`."""
+        """Parse `table` or `schema.table`, whose parts may be in backticks. Raises `BadTarget`."""
         try:
             parts = split_name(text)
         except ValueError as error:
             raise BadTarget(text=text, reason=str(error)) from error
         if len(parts) > 2:
-            raise BadTarget(text=text, reason=f"has {len(parts)} parts, where a schema and a table are two")
+            raise BadTarget(text=text, reason=f"has {len(parts)} parts, and the maximum is 2 (schema and table)")
         try:
             return cls(parts[0] if len(parts) == 2 else None, parts[-1])
         except BadTarget as error:
@@ -91,11 +91,11 @@ class Target:
 
     @property
     def folder(self) -> str:
-        """Its path below the landing zone."""
+        """The path below the landing zone."""
         return self.table if self.schema is None else f"{self.schema}.schema/{self.table}"
 
     def fold(self) -> tuple[str, str]:
-        """Equal for two targets that a system without regard to case could take for one."""
+        """A key that is equal for targets that differ in case only."""
         return fold(self.schema or ""), fold(self.table)
 
     def __str__(self) -> str:
@@ -106,55 +106,55 @@ class Target:
 
 
 def fold(name: str) -> str:
-    """A key under which names that differ only in case, or in how an accent is encoded, are equal."""
+    """Return a key that is equal for names that differ only in case or in the encoding of accents."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 def _folder_fault(part: str) -> str | None:
     if odd := [character for character in part if unicodedata.category(character) == "Cf"]:
-        return f"has a character that is not seen: {odd[0]!r}"
+        return f"has an invisible character: {odd[0]!r}"
     if part.startswith("_"):
-        return f"has a part that starts with '_', which the service ignores: {part!r}"
+        return f"has a part that starts with '_', which Fabric ignores: {part!r}"
     if part in (".", ".."):
-        return f"has the part {part!r}, which would lead to another folder"
+        return f"has the part {part!r}, which is another folder"
     if part.casefold().endswith(".schema"):
         return f"has a part that ends in '.schema', which marks the folder of a schema: {part!r}"
     if "." in part:
-        return f"has a part with a dot in it, which not every reader keeps apart from schema.table: {part!r}"
+        return f"has a part with a dot, which some readers take for schema.table: {part!r}"
     if found := sorted(_FORBIDDEN.intersection(part)):
-        return f"has {' '.join(found)} in the part {part!r}, which file names cannot hold everywhere"
+        return f"has {' '.join(found)} in the part {part!r}, which is not valid in file names of all systems"
     if len(part) > LONGEST_PART:
-        return f"has a part of {len(part)} characters, where {LONGEST_PART} are the most"
+        return f"has a part of {len(part)} characters, and the maximum is {LONGEST_PART}"
     return None
 
 
 def data_name(number: int, suffix: str = "parquet") -> str:
-    """The published name of a table's data file; numbers start at 1."""
+    """Return the published name of a data file. Numbers start at 1."""
     return _numbered(number, suffix)
 
 
 def data_number(name: str, extension: str | None = "parquet") -> int | None:
-    """The number of a data file's name; None for any other name. Without an extension, any will do."""
+    """Return the number in the name of a data file, or None. `extension` None accepts any."""
     return _number(_NUMBERED, name, extension)
 
 
 def published_name(number: int, staged: str) -> str:
-    """The name that a staged file is published under."""
+    """Return the published name of a staged file."""
     return data_name(number, staged.partition(".")[2])
 
 
 def is_ignored(name: str) -> bool:
-    """Whether the service ignores a file or folder of this name."""
+    """Whether Fabric ignores a file or folder with this name."""
     return name.startswith("_")
 
 
 def is_log_id(text: str) -> bool:
-    """Whether this can be the id of a log, and so the name of its folder."""
+    """Whether this is a valid id of a log, which is also the name of its folder."""
     return _WORD.fullmatch(text) is not None
 
 
 def log_folder(log_id: str) -> str:
-    """Where the records and staged files of one log are, below the table's folder."""
+    """Return the folder of the records and staged files of a log, below the folder of the table."""
     return f"{LOG}/{_checked(_WORD, log_id)}"
 
 
@@ -163,38 +163,37 @@ def record_name(number: int) -> str:
 
 
 def record_number(name: str) -> int | None:
-    """The number of a record's name; None for any other name."""
+    """Return the number in the name of a record, or None."""
     return _number(_NUMBERED, name, "json")
 
 
 def staged_name(record: int, batch: str, part: str, suffix: str = "parquet") -> str:
-    """The name of a file that waits for a record to publish it, in the folder of its log."""
+    """Return the name of a file that a record will publish, in the folder of its log."""
     name = f"{_digits(record)}-{_checked(_HEX, batch)}-{_checked(_WORD, part)}"
     return f"{name}.{_checked(_SUFFIX, suffix)}"
 
 
 def begun_name(batch: str) -> str:
-    """The name of the empty file that a publisher creates before it stages files for the first record of a log."""
+    """Return the name of the empty file that marks the start of a log, before files are staged."""
     return f"{_checked(_HEX, batch)}{_BEGUN}"
 
 
 def is_begun(name: str) -> bool:
-    """Whether this is the name of such a file."""
     return name.endswith(_BEGUN) and _HEX.fullmatch(name.removesuffix(_BEGUN)) is not None
 
 
 def staged_record_number(name: str, extension: str | None = None) -> int | None:
-    """The record that a staged file was written for; None for any other name. Without an extension, any will do."""
+    """Return the record that a staged file belongs to, or None. `extension` None accepts any."""
     return _number(_STAGED, name, extension)
 
 
 def is_log_file(name: str) -> bool:
-    """Whether a publisher gives such names to files in the folder of a log."""
+    """Whether publishers create files with this name in the folder of a log."""
     return bool(record_number(name) or staged_record_number(name) or is_begun(name))
 
 
 def staged_batch(name: str) -> str | None:
-    """The batch that a staged file belongs to; None for any other name."""
+    """Return the batch that a staged file belongs to, or None."""
     return name.split("-")[1] if staged_record_number(name) else None
 
 
@@ -204,7 +203,7 @@ def _numbered(number: int, suffix: str) -> str:
 
 def _digits(number: int) -> str:
     if not 1 <= number < _NUMBER_LIMIT:
-        raise ValueError(f"{number} is not a number that a file can carry")
+        raise ValueError(f"{number} is not a valid file number")
     return f"{number:020d}"
 
 
@@ -217,5 +216,5 @@ def _number(pattern: re.Pattern[str], name: str, extension: str | None) -> int |
 
 def _checked(pattern: re.Pattern[str], text: str) -> str:
     if not pattern.fullmatch(text):
-        raise ValueError(f"{text!r} cannot be a part of a file's name here")
+        raise ValueError(f"{text!r} is not valid in the name of a file")
     return text

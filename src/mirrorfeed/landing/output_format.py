@@ -1,4 +1,4 @@
-"""The form of a table's data files and how the service finds and reads them: what `_metadata.json` says beside keys."""
+"""The file format of a table, and its settings in `_metadata.json` besides the keys. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from mirrorfeed.landing.errors import EmptyLines, NameNotEncodable, NameNotEscap
 from mirrorfeed.landing.schema import Column
 
 COMPRESSION: Literal["zstd"] = "zstd"
-"""Files travel and are stored more than once: zstd makes them smaller than snappy does, for little more time."""
+"""zstd files are smaller than snappy files and take little more time to write."""
 
 PARQUET = "parquet"
 BY_TIME = "LastUpdateTimeFileDetection"
 
 SUFFIX_OF_COMPRESSED_TEXT: Mapping[str, str] = {}
-"""What follows the extension of compressed delimited files. The specification names the extension alone, and a reader
-sees the compression in the first bytes; a service that wants `.gz` would have `{"gzip": ".gz"}` here."""
+"""Suffixes after the extension of compressed text, such as `{"gzip": ".gz"}`. The specification has none."""
 
 _DECLARED = {
     "boolean": "Boolean",
@@ -39,7 +38,7 @@ _DECLARED = {
     "timestamp": "DateTime",
     "timestamp_ntz": "DateTime",
 }
-"""The DataType of each type of values that has one. There is none for decimals."""
+"""The DataType of each type. Decimals have none."""
 
 
 def _one_of(*allowed: str) -> Callable[[object], str]:
@@ -54,23 +53,21 @@ def _one_of(*allowed: str) -> Callable[[object], str]:
 
 def _extension(value: object) -> str:
     if not isinstance(value, str) or not re.fullmatch("[0-9a-z]{1,16}", value) or value == PARQUET:
-        raise ValueError(f"must be lower-case letters and digits without a dot, as in tsv, not {value!r}")
+        raise ValueError(f"must be lower-case letters and digits without a dot, such as tsv, not {value!r}")
     return value
 
 
 def _encoding(value: object) -> str:
     if not isinstance(value, str) or not is_text_encoding(value):
-        raise ValueError(
-            f"{reprlib.repr(value)} is not an encoding that is known here, as UTF-8, utf-16 or windows-1252"
-        )
+        raise ValueError(f"{reprlib.repr(value)} is not a supported encoding, such as UTF-8, utf-16 or windows-1252")
     return value
 
 
 @dataclass(frozen=True, slots=True)
 class Delimited:
-    """How delimited text is written; an empty `quote` or `escape` means that there is none.
+    """Options of delimited text. An empty `quote` or `escape` is none.
 
-    A dataclass that pydantic validates as a part of the configuration. It travels by value to executors.
+    A dataclass, because it is sent to executors.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -83,7 +80,7 @@ class Delimited:
     null: Annotated[str, Strict()] = ""
     encoding: Annotated[str, PlainValidator(_encoding)] = "UTF-8"
     schema_definition: Annotated[bool, Strict()] = True
-    """Whether the columns and their types are declared; then no column can be added."""
+    """Whether columns and their types are declared. Then no column can be added."""
     undeclared_types: Literal["refuse", "string"] = "refuse"
     """`string` declares types without a DataType as String."""
 
@@ -99,32 +96,31 @@ class Delimited:
         }
 
     def holds(self, name: str) -> bool:
-        """Whether the name of a column can be written: one that must stand in quotes, or be escaped, has what that
-        takes."""
+        """Whether the name of a column can be written with these options."""
         marks = [self.quote] if self.quote else [self.column_separator, "\r", "\n"]
         return bool(self.escape) or not any(mark in name for mark in marks)
 
     def fault(self) -> tuple[str, str] | None:
-        """The field and the reason why no file could be written in this way."""
+        """Return the field that makes files unreadable, with the reason, or None."""
         if any(mark and mark in self.null for mark in (*"\r\n", self.column_separator, self.quote, self.escape)):
-            return "null", f"{self.null!r} holds a separator, a quote, an escape character or a line break"
+            return "null", f"{self.null!r} contains a separator, a quote, an escape character or a line break"
         if not self.quote and not self.null:
-            return "null", "is empty, and without a quote an empty text could not be told from NULL: set another"
+            return "null", "is empty, and without a quote an empty text would look like NULL: set another value"
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
     delimited: Delimited | None = None
-    """None: Parquet."""
+    """None is Parquet."""
     by_time: bool = False
-    """The service takes files in the order of their storage times, not of their numbers."""
+    """Whether Fabric orders files by modification time, not by number."""
     upserts_by_default: bool = False
-    """Rows without a marker are upserts, not inserts."""
+    """Whether rows without a marker are upserts, not inserts."""
 
     @property
     def fixes_columns(self) -> bool:
-        """Whether no column can be added once the table is published."""
+        """Whether no column can be added to a published table."""
         return self.delimited is not None and self.delimited.schema_definition
 
     @property
@@ -132,11 +128,11 @@ class Output:
         return PARQUET if self.delimited is None else self.delimited.extension
 
     def suffix(self, compression: str) -> str:
-        """What follows the first dot in the names of data files."""
+        """The part of the names of data files after the first dot."""
         return self.extension + (SUFFIX_OF_COMPRESSED_TEXT.get(compression, "") if self.delimited else "")
 
     def settings(self, columns: Sequence[Column]) -> dict[str, Any]:
-        """What `_metadata.json` says beside the keys; columns have been checked before."""
+        """Return the content of `_metadata.json` besides the keys, for checked columns."""
         spelled: dict[str, Any] = {}
         if self.by_time:
             spelled["fileDetectionStrategy"] = BY_TIME
@@ -148,7 +144,7 @@ class Output:
             spelled["FileFormatTypeProperties"] = self.delimited.options()
             if self.delimited.schema_definition:
                 declared = [(column.name, _DECLARED.get(column.form, "String")) for column in columns]
-                # Deletes leave all but the keys empty, so every column is optional, as in Parquet.
+                # Rows of deletes have only keys, so every column is nullable, as in Parquet.
                 listed = [{"Name": name, "DataType": type_, "IsNullable": True} for name, type_ in declared]
                 spelled["SchemaDefinition"] = {"Columns": listed}
         return spelled
@@ -158,7 +154,7 @@ AS_PARQUET = Output()
 
 
 def check_output(table: str, output: Output, columns: Sequence[Column], keys: Sequence[str]) -> None:
-    """Raises what a table's columns and keys have against the form."""
+    """Raise an error if the format cannot store the columns or keys of a table."""
     if output.upserts_by_default and not keys:
         raise UpsertsWithoutKeys(table=table)
     text = output.delimited

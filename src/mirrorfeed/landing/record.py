@@ -1,4 +1,4 @@
-"""The log beside the files: one record is one publication. Complete in itself, so the newest is the state."""
+"""Records of the log. A record is one publication, and the newest record is the complete state of a table."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from mirrorfeed.landing.selection import Selection
 from mirrorfeed.landing.strict_json import CONFIG, Count, TimeText, format_of, is_distinct, parse_json, validate
 
 FORMAT, SELECTED, READ_WHOLE = 2, 3, 4
-"""2: each record says what it follows. 3: what is published is a part of the source, and which one; older releases, who
-would publish all, do not go on from it. 4: all of a source without a feed was read for it, and what that took."""
+"""2: has `follows`. 3: has a selection, which older releases cannot continue. 4: has `read`, for a source without a
+change data feed."""
 
 _Number = Annotated[int, Field(ge=1)]
 _Batch = Annotated[str, Field(pattern=r"^[0-9a-f]+$")]
@@ -28,28 +28,28 @@ _Names = Annotated[tuple[str, ...], AfterValidator(is_distinct)]
 @dataclass(frozen=True, slots=True)
 class PublishedFile:
     staged: str
-    """Its name in the log's folder until it is renamed."""
+    """The name in the folder of the log, before it is renamed."""
     number: _Number
-    """Its final name is this number."""
+    """The number of the final name."""
     rows: Mapping[str, Count]
-    """By what they do: insert, update, delete, upsert."""
+    """Rows by insert, update, delete and upsert."""
     bytes: Count
     sha256: str
 
 
 @dataclass(frozen=True, slots=True)
 class Follows:
-    """The record before, so that a log without its beginning is not taken for one whose old records were removed."""
+    """The previous record. Distinguishes a log whose first records are missing from one whose old records expired."""
 
     number: _Number
     batch: str
     etag: str
-    """As its file had it then. Where it has another, the batch decides."""
+    """ETag of its file at that time. If it differs now, the batch decides."""
 
 
 @dataclass(frozen=True, slots=True)
 class WholeRead:
-    """What it took to read all of a source that has no feed."""
+    """Cost of a full read of a source without a change data feed."""
 
     rows: Count
     seconds: Annotated[float, Field(ge=0)]
@@ -60,29 +60,29 @@ class Record:
     __pydantic_config__: ClassVar = CONFIG
     number: _Number
     batch: _Batch
-    """Made up anew for every try, so that a publisher knows its own record from another's."""
+    """Random for each attempt, so that a publisher recognizes its own record."""
     time: TimeText
     source: str
     source_id: str
     from_version_exclusive: Count | None
-    """None: a snapshot. The same as the last: a repair, of rows of a version that was published before."""
+    """None for a snapshot. Equal to `to_version_inclusive` for a repair of published rows."""
     to_version_inclusive: Count
     columns: tuple[Column, ...]
     keys: _Names
     next_file_number: _Number
     files: tuple[PublishedFile, ...] = ()
     extension: str = "parquet"
-    """Of all data files of the table."""
+    """Extension of all data files of the table."""
     partitions: _Names | None = None
-    """The source's partition columns; None in records of before they were kept."""
+    """Partition columns of the source. None in old records."""
     follows: Follows | None = None
-    """None in a first record, and in records of format 1."""
+    """None in the first record, and in records of format 1."""
     build: str | None = None
-    """Which mirrorfeed wrote it; None in records of before that was kept."""
+    """Version of mirrorfeed. None in old records."""
     selection: Selection | None = None
-    """What of the source is published; None: all."""
+    """None if all columns and rows are published."""
     source_columns: Mapping[str, str] | None = None
-    """With a selection: all columns of the source, and their types in short."""
+    """With a selection: all columns of the source, with short type names."""
     read: WholeRead | None = None
     format: int = field(default=FORMAT)
 
@@ -107,7 +107,7 @@ _RECORD: Final = TypeAdapter(Record)
 
 
 def parse(data: bytes, address: str) -> Record:
-    """The record in these bytes, `DamagedFile` or `RecordTooNew`; `address` is for the errors."""
+    """Parse a record. Raises `DamagedFile` or `RecordTooNew` with `address`."""
     try:
         value = parse_json(data)
         if (found := format_of(value)) > READ_WHOLE:
@@ -123,7 +123,7 @@ def _check(record: Record) -> None:
     """Raise `ValueError` if fields contradict each other."""
     last, numbers = record.next_file_number - 1, [file.number for file in record.files]
     if numbers != list(range(last - len(numbers) + 1, last + 1)):
-        raise ValueError("the numbers of its files do not lead up to next_file_number")
+        raise ValueError("the numbers of its files do not end before next_file_number")
     is_distinct(tuple(file.staged for file in record.files))
     if odd := [file.staged for file in record.files if staged_record_number(file.staged) is None]:
         raise ValueError(f"{odd[0]!r} is not the name of a staged file")

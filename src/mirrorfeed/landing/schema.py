@@ -1,4 +1,4 @@
-"""What becomes of a source column in a data file, and how a table's columns may go on from one file to the next."""
+"""Columns of data files: types, reserved names, keys, and compatible changes from one file to the next. Pure."""
 
 from __future__ import annotations
 
@@ -57,44 +57,44 @@ class Problem(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a data file. `type` is Spark's name of it, or `json` for nested values that become JSON text."""
+    """A column of a data file. `type` is the name in Spark, or `json` for nested values that are written as JSON."""
 
     name: str
     type: str
     nested: str = ""
-    """Of a nested column the source's type, in JSON as Spark spells it."""
+    """The type of a nested column in Spark's JSON."""
     dropped: bool = False
-    """Gone from the source. Files keep carrying it, as NULL: a column that is not nullable must not be left out."""
+    """Whether the source no longer has it. Files keep it as NULL, because a column that is not nullable is required."""
 
     @property
     def form(self) -> str:
-        """The type of its values in files, by Spark's name."""
+        """The type of its values in files, by its name in Spark."""
         if is_place(self.type):
             return "binary"
         return "string" if self.type == "json" or _INTERVAL.fullmatch(self.type) else self.type
 
 
 def columns_of(table: str, schema: dict[str, Any]) -> tuple[Column, ...]:
-    """The columns of the data files for a source's schema (as Spark spells it in JSON), in the source's order."""
+    """Return the columns of the data files for a schema in Spark's JSON."""
     fields = schema["fields"]
     if reserved := reserved_names([field["name"] for field in fields]):
         raise ReservedColumn(table=table, columns=reserved)
-    # Of a column without a type nothing is known but that it is NULL: it is left out until it has one.
+    # A column of type void has only NULLs. It is published when it has another type.
     return tuple(_column(table, field) for field in fields if field["type"] != "void")
 
 
 def is_place(type_: Any) -> bool:
-    """Whether a type, as Spark spells it in JSON, is a geometry or a geography."""
+    """Whether a type in Spark's JSON is a geometry or geography."""
     return isinstance(type_, str) and _PLACE.fullmatch(type_) is not None
 
 
 def is_text(type_: str) -> bool:
-    """Whether a type, as Spark spells it in JSON, is a string of any kind."""
+    """Whether a type in Spark's JSON is any kind of string."""
     return type_ == "string" or _CHARS.fullmatch(type_) is not None
 
 
 def reserved_names(names: Sequence[str]) -> list[str]:
-    """Those that no published table may have; Delta compares names without case."""
+    """Return the names that no published table may have. Delta ignores case."""
     return [name for name in names if name.lower() in RESERVED]
 
 
@@ -122,8 +122,8 @@ def check_keys(table: str, keys: Sequence[str], columns: Sequence[Column]) -> No
     for key in keys:
         if key not in types:
             near = [name for name in types if name.lower() == key.lower()]
-            hint = f"the table spells it {near[0]!r}" if near else f"the table has {_list(list(types))}"
-            raise BadKey(table=table, column=key, reason=f"there is no such column, {hint}")
+            hint = f"the table has {near[0]!r}" if near else f"the table has {_list(list(types))}"
+            raise BadKey(table=table, column=key, reason=f"it does not exist; {hint}")
         if types[key] in _NOT_FOR_KEYS or is_place(types[key]):
             raise BadKey(table=table, column=key, reason=f"values of the type {types[key]} have no reliable equality")
 
@@ -137,10 +137,10 @@ def evolve(
     may_drop: Sequence[str] = (),
     fixed: bool = False,
 ) -> tuple[Column, ...]:
-    """The columns to write after `published`: those in their order, then what was added since, unless they are fixed.
+    """Return the columns to write after `published`: first the published ones, then the added ones.
 
-    Columns of `may_drop` may be gone. Of any other it is not known that its values are: a renamed column keeps them
-    under its new name, and no row says so.
+    Only columns in `may_drop` may be missing: any other missing column may have been renamed, with its values. With
+    `fixed`, no column can be added. Raises `IncompatibleSchema`.
     """
     found = {column.name: column for column in now}
     again = {column.name.lower(): column.name for column in now}
@@ -148,7 +148,7 @@ def evolve(
     for column in published:
         current = found.get(column.name)
         if column.dropped and column.name.lower() in again:
-            changes.append(f"{column.name!r} was dropped and is there again, as {again[column.name.lower()]!r}")
+            changes.append(f"{column.name!r} was dropped and added again as {again[column.name.lower()]!r}")
         elif current is None and not (column.dropped or column.name in may_drop):
             changes.append(_gone(column))
         elif current is None:
@@ -160,14 +160,14 @@ def evolve(
     known = {column.name for column in published}
     added = [column for column in now if column.name not in known]
     if fixed:
-        changes += [f"{column.name!r} was added, and SchemaDefinition takes no new columns" for column in added]
+        changes += [f"{column.name!r} was added, and SchemaDefinition does not allow new columns" for column in added]
     if changes:
         raise IncompatibleSchema(table=table, version=version, changes=tuple(changes))
     return (*kept, *added)
 
 
-def lost(columns: Sequence[Column], now: Sequence[Column]) -> list[str]:
-    """What a read with the columns of now cannot give of these, in words."""
+def lost_columns(columns: Sequence[Column], now: Sequence[Column]) -> list[str]:
+    """Return why a read with the columns `now` cannot return these columns, one text for each."""
     found = {column.name: column for column in now}
     differences = (
         _difference(column, found[column.name]) if column.name in found else _gone(column)
@@ -178,21 +178,21 @@ def lost(columns: Sequence[Column], now: Sequence[Column]) -> list[str]:
 
 
 def _gone(column: Column) -> str:
-    return f"{column.name!r} is gone"
+    return f"{column.name!r} is missing"
 
 
 def _difference(column: Column, now: Column) -> str:
     if now.type != column.type:
         return f"{column.name!r} was {column.type} and is {now.type}"
-    return "" if _only_adds_fields(column.nested, now.nested) else f"{column.name!r} has other fields than before"
+    return "" if _only_adds_fields(column.nested, now.nested) else f"{column.name!r} has different nested fields"
 
 
 def _only_adds_fields(before: str, now: str) -> bool:
-    """Whether JSON that was written for one nested type means the same for the other."""
-    return before == now or _goes_on(json.loads(before), json.loads(now))
+    """Whether JSON of the first nested type has the same meaning for the second one."""
+    return before == now or _extends(json.loads(before), json.loads(now))
 
 
-def _goes_on(before: Any, now: Any) -> bool:
+def _extends(before: Any, now: Any) -> bool:
     if not isinstance(before, dict) or not isinstance(now, dict):
         return bool(before == now)
     if before["type"] != now["type"]:
@@ -200,21 +200,21 @@ def _goes_on(before: Any, now: Any) -> bool:
     match before["type"]:
         case "struct":
             fields = {field["name"]: field["type"] for field in now["fields"]}
-            return all(_goes_on(field["type"], fields.get(field["name"])) for field in before["fields"])
+            return all(_extends(field["type"], fields.get(field["name"])) for field in before["fields"])
         case "array":
-            return _goes_on(before["elementType"], now["elementType"])
+            return _extends(before["elementType"], now["elementType"])
         case "map":
-            return bool(before["keyType"] == now["keyType"]) and _goes_on(before["valueType"], now["valueType"])
+            return bool(before["keyType"] == now["keyType"]) and _extends(before["valueType"], now["valueType"])
     return bool(before == now)
 
 
 def check_type(type_: Any) -> None:
-    """Raise `ValueError` if a value parsed from JSON is not a type as Spark writes it."""
+    """Raise `ValueError` if a value parsed from JSON is not a type in Spark's JSON."""
     match type_:
         case {"type": "struct", "fields": list(fields)} if all(isinstance(field, dict) for field in fields):
             names = [field.get("name") for field in fields]
             if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-                raise ValueError("a struct has a field without a name, or a name twice")
+                raise ValueError("a struct has a field without a name or with a duplicate name")
             inner = [field.get("type") for field in fields]
         case {"type": "array"}:
             inner = [type_.get("elementType")]
@@ -223,7 +223,7 @@ def check_type(type_: Any) -> None:
         case str():
             return
         case _:
-            raise ValueError("it has a type that Spark does not write")
+            raise ValueError("it has a type that is not valid in Spark")
     for each in inner:
         check_type(each)
 

@@ -1,5 +1,7 @@
-"""What of a source its target gets: which columns, under which names and in which types, and which rows. Pure: the rows
-are cut elsewhere, once for publishing and once, by other code, for verifying."""
+"""Selection of columns and rows of a source: names, types and compatibility with published columns. Pure.
+
+`source` and `mirror/verify` apply a selection to rows independently.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from mirrorfeed.landing.schema import DECIMAL, Column, reserved_names
 _TEXT = re.compile(r"string|(?:var)?char\(\d+\)|string collate \S+")
 _CUT = re.compile(r"string\((\d{1,9})\)")
 _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
-"""Whole numbers, the narrowest first, and how many digits they have at most."""
+"""Whole numbers, narrowest first, with their maximum number of digits."""
 _AS_TEXT = frozenset({*_DIGITS, "boolean", "date", "timestamp_ntz"})
 _NUMBERS = frozenset({*_DIGITS, "float", "double"})
 _ALSO = {"smallint": "short", "int": "integer", "bigint": "long"}
@@ -27,13 +29,13 @@ CASTS = "string, string(20), smallint, int, bigint, double, decimal(18,2)"
 @dataclass(frozen=True, slots=True)
 class Cast:
     type: str
-    """As Spark names it in JSON."""
+    """Spark's name in JSON."""
     length: int | None = None
-    """How many characters of a text are left."""
+    """Maximum characters of a text. The rest is cut."""
 
     @classmethod
     def parse(cls, text: str) -> Cast:
-        """Or ValueError with the rest of a sentence."""
+        """Parse a type. Raises `ValueError` with a text that continues the name of the field."""
         spelled = text.strip().lower()
         if (match := _CUT.fullmatch(spelled)) and int(match[1]):
             return cls("string", int(match[1]))
@@ -41,10 +43,10 @@ class Cast:
             return cls(f"decimal({match[1]},{match[2]})")
         if (type_ := _ALSO.get(spelled, spelled)) in ("string", "short", "integer", "long", "double"):
             return cls(type_)
-        raise ValueError(f"{text!r} is no type to cast to; known here are such as {CASTS}")
+        raise ValueError(f"{text!r} is not a type to cast to; use one such as {CASTS}")
 
     def fits(self, type_: str) -> bool:
-        """Whether every value of a type has one in this, and the same one in every session."""
+        """Whether the cast keeps every value of a type, and does not depend on the session."""
         found, wanted = DECIMAL.fullmatch(type_), DECIMAL.fullmatch(self.type)
         if self.length is not None:
             return type_ == "string"
@@ -62,13 +64,13 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """All names are the source's, but those that `rename` leads to."""
+    """Names are those of the source, except the new names in `rename`."""
 
     columns: tuple[str, ...] | None = None
-    """None: all."""
+    """None is all columns."""
     exclude_columns: tuple[str, ...] = ()
     where: str | None = None
-    """A condition on rows of the source; where it is not true of a row, NULL included, the target has none."""
+    """Condition on rows of the source. Rows for which it is false or NULL are not published."""
     rename: Mapping[str, str] = field(default_factory=dict)
     cast: Mapping[str, str] = field(default_factory=dict)
 
@@ -76,7 +78,6 @@ class Selection:
         return name not in self.exclude_columns and (self.columns is None or name in self.columns)
 
     def name_of(self, name: str) -> str:
-        """What the target calls a column of the source."""
         return self.rename.get(name, name)
 
     def cast_of(self, name: str) -> Cast | None:
@@ -88,7 +89,7 @@ class Selection:
 
     @property
     def in_short(self) -> str:
-        """For people, in the order in which a configuration says it."""
+        """A summary for display."""
         parts = [
             a_few(self.columns) if self.columns is not None else "",
             f"all but {a_few(self.exclude_columns)}" if self.exclude_columns else "",
@@ -100,7 +101,7 @@ class Selection:
 
     @property
     def named(self) -> Iterator[tuple[str, str]]:
-        """The fields and the columns that they name."""
+        """Each named column, with its field."""
         lists = {"columns": self.columns or (), "exclude_columns": self.exclude_columns}
         for place, names in (lists | {"rename": self.rename, "cast": self.cast}).items():
             yield from ((place, name) for name in names)
@@ -109,8 +110,8 @@ class Selection:
 EVERYTHING = Selection()
 
 
-def keys_of(table: str, selection: Selection | None, keys: Sequence[str]) -> tuple[str, ...]:
-    """The target's names of the keys, which the source's are given for; or `BadSelection`."""
+def target_keys(table: str, selection: Selection | None, keys: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the keys in the target. Raises `BadSelection`."""
     chosen = selection or EVERYTHING
     if faults := [fault for key in keys for fault in key_faults(chosen, key)]:
         raise BadSelection(table=table, reasons=tuple(faults))
@@ -119,14 +120,14 @@ def keys_of(table: str, selection: Selection | None, keys: Sequence[str]) -> tup
 
 def key_faults(selection: Selection, key: str) -> Iterator[str]:
     if not selection.takes(key):
-        yield f"{key!r} is a key, and cannot be left out"
+        yield f"{key!r} is a key and cannot be excluded"
     cast = selection.cast_of(key)
     if cast is not None and (cast.length is not None or cast.type == "double"):
-        yield f"{key!r} is a key, and two of them may be the same {selection.cast[key]}"
+        yield f"{key!r} is a key, and different keys could become the same {selection.cast[key]}"
 
 
-def types_of(schema: Mapping[str, Any]) -> dict[str, str]:
-    """The columns of a source's schema (as Spark spells it in JSON), and their types in short."""
+def source_types(schema: Mapping[str, Any]) -> dict[str, str]:
+    """Return the columns of a schema in Spark's JSON, with the short names of their types."""
     return {each["name"]: _short(each["type"]) for each in schema["fields"] if each["type"] != "void"}
 
 
@@ -137,19 +138,21 @@ def _short(type_: Any) -> str:
 
 
 def check(table: str, selection: Selection, types: Mapping[str, str]) -> None:
-    """Raises `BadSelection` for names that are none of the source's columns."""
+    """Raise `BadSelection` for names that are not columns of the source."""
     faults = [f"`{place}` names {_unknown(name, types)}" for place, name in selection.named if name not in types]
     if faults:
         raise BadSelection(table=table, reasons=tuple(faults))
 
 
-def applied(table: str, selection: Selection | None, schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of what is selected, from the source's, in its order. Of columns that are not there nothing is said:
-    they may come, or be gone. Or `BadSelection`."""
+def selected_schema(table: str, selection: Selection | None, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the selected part of a schema. Ignores missing columns, because they may be added or were dropped.
+
+    Raises `BadSelection`.
+    """
     if selection is None:
         return schema
-    types, fields = types_of(schema), []
-    faults = [*_not_for_condition(selection, types)]
+    types, fields = source_types(schema), []
+    faults = [*_condition_faults(selection, types)]
     for each in schema["fields"]:
         name = each["name"]
         if not selection.takes(name):
@@ -157,27 +160,27 @@ def applied(table: str, selection: Selection | None, schema: dict[str, Any]) -> 
         cast = selection.cast_of(name)
         if cast and not cast.fits(types.get(name, "")):
             faults.append(
-                f"{name!r} is {types.get(name)}, of which not every value is one and the same {selection.cast[name]}"
+                f"{name!r} is {types.get(name)}, and not all its values can be cast to {selection.cast[name]} exactly"
             )
         fields.append({**each, "name": selection.name_of(name), "type": cast.type if cast else each["type"]})
     taken: dict[str, str] = {}
     for each in fields:
         if (other := taken.setdefault(fold(each["name"]), each["name"])) is not each["name"]:
-            faults.append(f"two columns would be {other!r}")
+            faults.append(f"two columns would have the name {other!r}")
     if faults:
         raise BadSelection(table=table, reasons=tuple(faults))
     return {**schema, "fields": fields}
 
 
-def asked(selection: Selection, types: Mapping[str, str]) -> dict[str, str]:
-    """From the names in the condition, as they are written there, to those of columns."""
+def condition_columns(selection: Selection, types: Mapping[str, str]) -> dict[str, str]:
+    """Map the names in the condition to the columns of the source."""
     known = {fold(name): name for name in types}
     condition = selection.condition
     return {name: known[fold(name)] for name in (condition.columns if condition else ()) if fold(name) in known}
 
 
-def _not_for_condition(selection: Selection, types: Mapping[str, str]) -> Iterator[str]:
-    condition, found = selection.condition, asked(selection, types)
+def _condition_faults(selection: Selection, types: Mapping[str, str]) -> Iterator[str]:
+    condition, found = selection.condition, condition_columns(selection, types)
     for name in condition.columns if condition else ():
         if name not in found:
             yield f"`where` names {_unknown(name, types)}"
@@ -187,29 +190,31 @@ def _not_for_condition(selection: Selection, types: Mapping[str, str]) -> Iterat
 
 def _unknown(name: str, types: Mapping[str, str]) -> str:
     near = [other for other in types if fold(other) == fold(name)]
-    return f"{name!r}, which the table spells {near[0]!r}" if near else f"{name!r}, which is no column of it"
+    return f"{name!r}, which the table spells {near[0]!r}" if near else f"{name!r}, which is not a column of the table"
 
 
-def left_out(
+def deselected_columns(
     table: str,
     before: Selection | None,
     types: Mapping[str, str] | None,
     published: Sequence[Column],
     now: Selection | None,
 ) -> list[str]:
-    """The published columns that are not selected any more, though the source had them as they were published; or
-    `SelectionChanged` where what is published is not what would be. `types` are the source's columns then; None where
-    all of them were published."""
+    """Return the published columns that are no longer selected.
+
+    `types` are the columns of the source at that time, or None if all of them were published. Raises
+    `SelectionChanged` if a changed selection affects rows that are already published.
+    """
     old, new = before or EVERYTHING, now or EVERYTHING
     if old == new:
         return []
     gone, changes = [], []
-    if _in_one_form(old) != _in_one_form(new):
-        changes.append(f"`where` was {_said(old.where)} and is {_said(new.where)}")
+    if _normalized(old) != _normalized(new):
+        changes.append(f"`where` was {_quoted(old.where)} and is {_quoted(new.where)}")
     for name in types if types is not None else [column.name for column in published if not column.dropped]:
         if not old.takes(name):
             if new.takes(name):
-                changes.append(f"{name!r} was left out, and what it holds was never published")
+                changes.append(f"{name!r} was excluded, so its values were never published")
         elif not new.takes(name):
             gone.append(old.name_of(name))
         else:
@@ -217,22 +222,22 @@ def left_out(
                 changes.append(f"{name!r} was published as {old.name_of(name)!r} and would be {new.name_of(name)!r}")
             if old.cast_of(name) != new.cast_of(name):
                 changes.append(
-                    f"the cast of {name!r} was {_said(old.cast.get(name))} and is {_said(new.cast.get(name))}"
+                    f"the cast of {name!r} was {_quoted(old.cast.get(name))} and is {_quoted(new.cast.get(name))}"
                 )
     if changes:
         raise SelectionChanged(table=table, changes=tuple(changes))
     return gone
 
 
-def _in_one_form(selection: Selection) -> str | None:
+def _normalized(selection: Selection) -> str | None:
     return condition.sql() if (condition := selection.condition) else None
 
 
-def _said(value: str | None) -> str:
+def _quoted(value: str | None) -> str:
     return "none" if value is None else repr(value)
 
 
-def goes_on(
+def check_source_columns(
     table: str,
     version: int,
     selection: Selection,
@@ -241,9 +246,11 @@ def goes_on(
     *,
     drops: bool,
 ) -> None:
-    """Raises `IncompatibleSchema` where columns of the source changed so that what is selected means something else and
-    no row says so, for `evolve` sees what is published alone: a column that is left out may come in by another name."""
-    used = {*asked(selection, before).values(), *selection.cast}
+    """Raise `IncompatibleSchema` if a change of source columns changes the meaning of the selection.
+
+    `evolve` compares published columns only: an excluded column could come in under another name.
+    """
+    used = {*condition_columns(selection, before).values(), *selection.cast}
     changes = [
         f"{name!r} was {type_} and is {now[name]}"
         for name, type_ in before.items()
@@ -251,13 +258,13 @@ def goes_on(
     ]
     gained = any(selection.takes(name) for name in now if name not in before)
     if gained and not drops:
-        changes += [f"{name!r} is gone" for name in before if name not in now and not selection.takes(name)]
+        changes += [f"{name!r} is missing" for name in before if name not in now and not selection.takes(name)]
     if changes:
         raise IncompatibleSchema(table=table, version=version, changes=tuple(changes))
 
 
 def name_fault(name: str) -> str | None:
-    """Why no column may be renamed so."""
+    """Return why this is not a valid new name of a column, or None."""
     if not name.strip():
         return "is not the name of a column"
-    return "is reserved for the feed and the landing zone" if reserved_names([name]) else None
+    return "is reserved for the change data feed or the landing zone" if reserved_names([name]) else None

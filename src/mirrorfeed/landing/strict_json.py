@@ -1,4 +1,4 @@
-"""Strict reading of JSON that other programs may have written: records, settings, plans.
+"""Parse JSON strictly: records, settings, plans.
 
 Models are frozen dataclasses or pydantic types with `CONFIG`. Whatever the bytes are, reading returns a valid value or
 raises `ValueError` with a short reason.
@@ -56,7 +56,7 @@ def format_of(value: Any) -> int:
 
 def is_distinct(values: tuple[T, ...]) -> tuple[T, ...]:
     if len(set(values)) < len(values):
-        raise ValueError("has an entry twice")
+        raise ValueError("has a duplicate entry")
     return values
 
 
@@ -64,7 +64,7 @@ def _to_utc(moment: datetime) -> datetime:
     try:
         return moment.astimezone(UTC)
     except OverflowError:
-        raise ValueError("is a time that cannot be told in UTC") from None
+        raise ValueError("is a time that cannot be expressed in UTC") from None
 
 
 def _zoned(text: str) -> str:
@@ -79,13 +79,13 @@ Count = Annotated[int, Field(ge=0)]
 UtcTime = Annotated[AwareDatetime, AfterValidator(_to_utc)]
 """A time with any zone, as UTC."""
 TimeText = Annotated[str, AfterValidator(_zoned)]
-"""A time with its zone in ISO form, kept as text."""
+"""A time with its zone in ISO format, as text."""
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("an object has a name twice")
+        raise ValueError("an object has a duplicate name")
     return found
 
 

@@ -13,7 +13,7 @@ from mirrorfeed.landing.metadata_files import metadata_content
 from mirrorfeed.landing.output_format import AS_PARQUET, COMPRESSION, Output, check_output
 from mirrorfeed.landing.record import Record
 from mirrorfeed.landing.schema import Column, check_keys, evolve
-from mirrorfeed.landing.selection import Selection, goes_on, keys_of, left_out
+from mirrorfeed.landing.selection import Selection, check_source_columns, deselected_columns, target_keys
 from mirrorfeed.landing.selection import check as check_names
 from mirrorfeed.publish.errors import KeysRequired
 from mirrorfeed.publish.sources.base import COMPARISON, ChangeSource
@@ -66,7 +66,7 @@ def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace
             if table.changes != "compare":
                 check_policies(table.source, found)
             keys = primary_key(found) if keys is None else keys
-    keys, compares = keys_of(str(table.source), table.selection, keys or ()), table.changes == "compare"
+    keys, compares = target_keys(str(table.source), table.selection, keys or ()), table.changes == "compare"
     if compares and not keys:
         raise KeysRequired(table=str(table.source))
     return Plan(
@@ -104,7 +104,7 @@ def next_columns(
         drops = facts.commits[0].operation in _DROPS
         if newest.source_columns and selection:
             now = source.source_columns(version, facts)
-            goes_on(plan.source, version, selection, newest.source_columns, now, drops=drops)
+            check_source_columns(plan.source, version, selection, newest.source_columns, now, drops=drops)
         if (drops or deselected) and not plan.keep_dropped:
             there = {column.name for column in columns}
             if gone := [each.name for each in before if not (each.dropped or each.name in there)]:
@@ -124,6 +124,6 @@ def repair_columns(plan: Plan, newest: Record, version: int) -> tuple[Column, ..
     return tuple(replace(each, dropped=each.dropped or each.name in gone) for each in newest.columns)
 
 
-def deselected_columns(table: str, newest: Record, selection: Selection | None) -> list[str]:
+def left_out(table: str, newest: Record, selection: Selection | None) -> list[str]:
     """Return published columns that are not selected any more. Raises `SelectionChanged`."""
-    return left_out(table, newest.selection, newest.source_columns, newest.columns, selection)
+    return deselected_columns(table, newest.selection, newest.source_columns, newest.columns, selection)

@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, Stri
 
 from mirrorfeed.errors import MirrorfeedError, Terminal, first_line, innermost_cause
 from mirrorfeed.landing.errors import BadCondition
-from mirrorfeed.landing.selection import Cast, Selection, asked
+from mirrorfeed.landing.selection import Cast, Selection, condition_columns
 from mirrorfeed.runtime import spark_errors
 from mirrorfeed.runtime.spark_errors import first_of, parameter
 from mirrorfeed.runtime.spark_session import looked_at
@@ -191,7 +191,7 @@ def _filter(table: str, rows: DataFrame, selection: Selection, types: dict[str, 
     condition = selection.condition
     if condition is None or selection.where is None:
         return rows
-    names = asked(selection, {name: type_.typeName() for name, type_ in types.items()})
+    names = condition_columns(selection, {name: type_.typeName() for name, type_ in types.items()})
 
     def column(name: str) -> str:
         spelled = quote(names.get(name, name))

@@ -120,8 +120,8 @@ def test_columns_and_keys_of_any_name_are_published_as_they_are(spark: SparkSess
 
 
 NO_KEYS = {
-    ("ID",): "Column 'ID' cannot be a key of {}: there is no such column, the table spells it 'id'.",
-    ("no",): "Column 'no' cannot be a key of {}: there is no such column, the table has 'id', 'd', 'n'.",
+    ("ID",): "Column 'ID' cannot be a key of {}: it does not exist; the table has 'id'.",
+    ("no",): "Column 'no' cannot be a key of {}: it does not exist; the table has 'id', 'd', 'n'.",
     ("d",): "Column 'd' cannot be a key of {}: values of the type double have no reliable equality.",
     ("id", "n"): "Column 'n' cannot be a key of {}: values of the type json have no reliable equality.",
 }

@@ -16,8 +16,8 @@ from mirrorfeed.archive.guard import change_feed as archive
 from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded
 from mirrorfeed.archive.interval import understood
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.landing.schema import FEED_COLUMNS, Column, columns_of, lost
-from mirrorfeed.landing.selection import Selection, applied, types_of
+from mirrorfeed.landing.schema import FEED_COLUMNS, Column, columns_of, lost_columns
+from mirrorfeed.landing.selection import Selection, selected_schema, source_types
 from mirrorfeed.publish.errors import RangeCompared
 from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.files.rolling_writer import write_empty
@@ -76,10 +76,12 @@ class DeltaFeed:
         return is_same_table(facts, self.spark, self.source)
 
     def columns(self, version: int, facts: Facts) -> tuple[Column, ...]:
-        return columns_of(str(self.source), applied(str(self.source), self.selection, self._schema(version, facts)))
+        return columns_of(
+            str(self.source), selected_schema(str(self.source), self.selection, self._schema(version, facts))
+        )
 
     def source_columns(self, version: int, facts: Facts) -> Mapping[str, str]:
-        return types_of(self._schema(version, facts))
+        return source_types(self._schema(version, facts))
 
     def check(self, what: Range | int, facts: Facts) -> None:
         with reader.read_errors(str(self.source), what):
@@ -222,9 +224,9 @@ class DeltaFeed:
         """Read the feed of a range. Raise `FeedUnreadable` if Delta reads it with columns that lack something."""
         table, feed = str(self.source), reader.changes(self.spark, self.source, range_)
         names = {column.name for column in columns if not column.dropped}
-        schema = applied(table, self.selection, json.loads(feed.schema.json()))
+        schema = selected_schema(table, self.selection, json.loads(feed.schema.json()))
         now = [field for field in schema["fields"] if field["name"] in names]
-        if missing := lost(columns, columns_of(table, {"fields": now})):
+        if missing := lost_columns(columns, columns_of(table, {"fields": now})):
             version = str(range_.to_version_inclusive)
             raise FeedUnreadable(table=table, range=range_, version=version, read_version=None, lost=missing)
         return feed

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.config.model import hashes_of
-from mirrorfeed.landing.schema import Column, columns_of, lost
-from mirrorfeed.landing.selection import types_of
+from mirrorfeed.landing.schema import Column, columns_of, lost_columns
+from mirrorfeed.landing.selection import source_types
 from mirrorfeed.publish.errors import ColumnsChanged, FeedRequired, LedgerRequired, RowHashesLost
 from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.files.rolling_writer import write_empty
@@ -68,7 +68,7 @@ class FullCompare:
         return self._columns(read_full(self.spark, self.source))
 
     def source_columns(self, version: int, facts: Facts) -> Mapping[str, str]:
-        return types_of(json.loads(read_full(self.spark, self.source).schema.json()))
+        return source_types(json.loads(read_full(self.spark, self.source).schema.json()))
 
     def check(self, what: Range | int, facts: Facts) -> None:
         if isinstance(what, Range):
@@ -114,7 +114,7 @@ class FullCompare:
         before, at = facts.before, facts.published_at
         new = HashTableVersion(facts.table_id, facts.latest)
         now = read_full(self.spark, self.source)
-        if lost(job.columns, self._columns(now)):  # they were read a moment ago
+        if lost_columns(job.columns, self._columns(now)):  # they were read a moment ago
             raise ColumnsChanged(table=str(self.source))
         key = key_positions(job.columns, job.keys)
         rows = with_hashes(now, job.columns, job.keys)
