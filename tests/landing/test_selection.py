@@ -13,10 +13,10 @@ from mirrorfeed.landing.selection import (
     Selection,
     check,
     check_source_columns,
-    deselected_columns,
     selected_schema,
     source_types,
     target_keys,
+    unselected_columns,
 )
 
 TYPES = {
@@ -141,7 +141,7 @@ BEFORE = Selection(exclude_columns=("secret",), where="price > 1", rename={"pric
     ],
 )
 def test_columns_that_are_left_out_from_now_on_are_gone_and_the_rest_goes_on(now: Selection, gone: list[str]) -> None:
-    assert deselected_columns("t", BEFORE, WAS, PUBLISHED, now) == gone
+    assert unselected_columns("t", BEFORE, WAS, PUBLISHED, now) == gone
 
 
 @pytest.mark.parametrize(
@@ -172,16 +172,16 @@ def test_columns_that_are_left_out_from_now_on_are_gone_and_the_rest_goes_on(now
 )
 def test_rows_that_would_be_others_need_a_new_snapshot(now: Selection | None, changes: tuple[str, ...]) -> None:
     with pytest.raises(SelectionChanged) as told:
-        deselected_columns("main.sales.orders", BEFORE, WAS, PUBLISHED, now)
+        unselected_columns("main.sales.orders", BEFORE, WAS, PUBLISHED, now)
     assert told.value.changes == changes
     assert "; ".join(changes) in told.value.problem
 
 
 def test_a_table_of_which_all_was_published_may_leave_columns_out_and_not_rows() -> None:
     published = [Column("id", "long"), Column("note", "string"), Column("old", "string", dropped=True)]
-    assert deselected_columns("t", None, None, published, Selection(("id",))) == ["note"]
+    assert unselected_columns("t", None, None, published, Selection(("id",))) == ["note"]
     with pytest.raises(SelectionChanged, match=r"`where` was none and is 'id > 1'"):
-        deselected_columns("t", None, None, published, Selection(where="id > 1"))
+        unselected_columns("t", None, None, published, Selection(where="id > 1"))
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ def _unknown(name: str, types: Mapping[str, str]) -> str:
     return f"{name!r}, which the table spells {near[0]!r}" if near else f"{name!r}, which is not a column of the table"
 
 
-def deselected_columns(
+def unselected_columns(
     table: str,
     before: Selection | None,
     types: Mapping[str, str] | None,

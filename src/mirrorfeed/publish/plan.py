@@ -13,7 +13,7 @@ from mirrorfeed.landing.metadata_files import metadata_content
 from mirrorfeed.landing.output_format import AS_PARQUET, COMPRESSION, Output, check_output
 from mirrorfeed.landing.record import Record
 from mirrorfeed.landing.schema import Column, check_keys, evolve
-from mirrorfeed.landing.selection import Selection, check_source_columns, deselected_columns, target_keys
+from mirrorfeed.landing.selection import Selection, check_source_columns, target_keys, unselected_columns
 from mirrorfeed.landing.selection import check as check_names
 from mirrorfeed.publish.errors import KeysRequired
 from mirrorfeed.publish.sources.base import COMPARISON, ChangeSource
@@ -124,6 +124,6 @@ def repair_columns(plan: Plan, newest: Record, version: int) -> tuple[Column, ..
     return tuple(replace(each, dropped=each.dropped or each.name in gone) for each in newest.columns)
 
 
-def left_out(table: str, newest: Record, selection: Selection | None) -> list[str]:
+def deselected_columns(table: str, newest: Record, selection: Selection | None) -> list[str]:
     """Return published columns that are not selected any more. Raises `SelectionChanged`."""
-    return deselected_columns(table, newest.selection, newest.source_columns, newest.columns, selection)
+    return unselected_columns(table, newest.selection, newest.source_columns, newest.columns, selection)
