@@ -34,7 +34,8 @@ from fixtures.reference import FOLDER, stale
 from mirrorfeed.cli import main
 from mirrorfeed.config import history, load
 from mirrorfeed.config.destination import PLACES, PRINCIPAL
-from mirrorfeed.config.model import Config, Options, Sources, Table
+from mirrorfeed.config.model import Config, Sources, Table
+from mirrorfeed.config.options import Options
 from mirrorfeed.landing.output_format import Delimited
 from mirrorfeed.storage.onelake import ENDPOINT
 

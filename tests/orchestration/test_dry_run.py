@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config
-from mirrorfeed.config.schedule import Pause
+from mirrorfeed.config.options import Pause
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
 from mirrorfeed.source.errors import FeedOff

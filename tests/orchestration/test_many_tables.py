@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mirrorfeed.config import Config
-from mirrorfeed.config.schedule import Pause
+from mirrorfeed.config.options import Pause
 from mirrorfeed.errors import Transient
 from mirrorfeed.orchestration.publish_run import RunContext, RunMode, Stop, publish_each
 from mirrorfeed.publish.errors import TableTimeout

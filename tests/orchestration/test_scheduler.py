@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from mirrorfeed.config.schedule import FollowLimits
+from mirrorfeed.config.options import FollowLimits
 from mirrorfeed.errors import MirrorfeedError, SessionLost
 from mirrorfeed.orchestration.scheduler import (
     FULL_READ_INTERVAL,

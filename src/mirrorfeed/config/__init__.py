@@ -3,7 +3,8 @@
 from mirrorfeed import FILE
 from mirrorfeed.config.errors import ConfigInvalid, UnknownTable
 from mirrorfeed.config.loader import EXAMPLE, load
-from mirrorfeed.config.model import Config, Options, Table
+from mirrorfeed.config.model import Config, Table
+from mirrorfeed.config.options import Options
 from mirrorfeed.config.values import ONELAKE, onelake_address
 
 __all__ = [

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo, model_validator
+from pydantic import AfterValidator, BaseModel, Field, PlainValidator, ValidationInfo, model_validator
 
 from mirrorfeed.config import values
-from mirrorfeed.config.destination import secret_place
+from mirrorfeed.config.destination import SECRET_EXPECTED, secret_place
 from mirrorfeed.runtime.addresses import is_host
 from mirrorfeed.runtime.credentials import Secret
 from mirrorfeed.source.identifier import URI, hide_query
 
-_FORM = ConfigDict(strict=True, extra="forbid", frozen=True)
 _ADDRESS = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
 OUTPUT, MAIL = OWN_NAMES = "output", "mail"
 """Names of the channels that are not webhooks."""
@@ -25,10 +24,7 @@ def _secret(value: object) -> Secret:
         return value
     if found := secret_place(value):
         return found
-    raise ValueError(
-        "must be the location of the secret, {scope: …, key: …} or {env: …} or both; never put the secret itself in"
-        " this file"
-    )
+    raise ValueError(SECRET_EXPECTED)
 
 
 def _address(value: object) -> str:
@@ -44,16 +40,13 @@ def _server(value: str) -> str:
 
 
 def _name(value: str) -> str:
-    if not value.strip():
-        raise ValueError("is empty")
-    if value in OWN_NAMES:
+    if values.not_empty(value) in OWN_NAMES:
         raise ValueError(f"{value!r} is the name of another channel")
     return value
 
 
 def _folder(value: str, info: ValidationInfo) -> str:
-    if not value.strip():
-        raise ValueError("is empty: name a folder, or omit the field")
+    values.not_empty(value, ": name a folder, or omit the field")
     if URI.match(value) or value.startswith("~"):
         raise ValueError(
             f"{hide_query(value)!r} is not a folder that this process can write to: name a volume (/Volumes/…)"
@@ -69,7 +62,7 @@ Address = Annotated[str, PlainValidator(_address)]
 class MaxLagMinutes(BaseModel):
     """Longest wait for each step, in minutes. None is no limit."""
 
-    model_config = _FORM
+    model_config = values.FORM
 
     published: Minutes = 120.0
     consumed: Minutes = 30.0
@@ -78,7 +71,7 @@ class MaxLagMinutes(BaseModel):
 
 
 class Webhook(BaseModel):
-    model_config = _FORM
+    model_config = values.FORM
 
     name: Annotated[str, AfterValidator(_name)]
     kind: Literal["teams", "slack"]
@@ -86,7 +79,7 @@ class Webhook(BaseModel):
 
 
 class Mail(BaseModel):
-    model_config = _FORM
+    model_config = values.FORM
 
     server: Annotated[str, AfterValidator(_server)]
     port: Annotated[int, Field(ge=1, le=65_535)] = 587
@@ -104,7 +97,7 @@ class Mail(BaseModel):
 
 
 class Alerts(BaseModel):
-    model_config = _FORM
+    model_config = values.FORM
 
     max_lag_minutes: MaxLagMinutes = MaxLagMinutes()
     webhooks: tuple[Webhook, ...] = ()

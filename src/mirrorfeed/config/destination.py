@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, Field
 
+from mirrorfeed.config import values
 from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.names import Target
 from mirrorfeed.runtime.addresses import HttpsAddress
@@ -15,11 +16,17 @@ from mirrorfeed.runtime.credentials import Credential, Default, Secret, ServiceC
 PRINCIPAL = ("tenant_id", "client_id", "secret", "authority")
 PLACES = {
     "env": re.compile(r"[A-Za-z_][A-Za-z0-9_]*"),
-    # As Databricks lets them be named, and the slash that scopes of older workspaces have.
+    # Names that Databricks allows, and the slash in scopes of older workspaces.
     "scope": re.compile(r"[\w.@/-]{1,128}"),
     "key": re.compile(r"[\w.@/-]{1,128}"),
 }
-"""Fields of the location of a secret, with their valid values. Most secrets do not match them."""
+"""Fields of the location of a secret, with their valid values."""
+
+
+SECRET_EXPECTED = (
+    "must be the location of the secret, {scope: …, key: …} or {env: …} or both; never put the secret itself in this"
+    " file"
+)
 
 
 def credential_in(value: object) -> Credential:
@@ -39,28 +46,23 @@ def credential_in(value: object) -> Credential:
 
 
 def _service_principal(facts: dict[str, Any]) -> ServicePrincipal:
-    faults = [f"service_principal: {name} is missing" for name in PRINCIPAL[:3] if name not in facts]
+    faults = [f"{name} is missing" for name in PRINCIPAL[:3] if name not in facts]
     if any(name not in PRINCIPAL for name in facts):
-        faults.append(f"service_principal: unknown field; allowed are {', '.join(PRINCIPAL)}")
+        faults.append(f"unknown field; allowed are {', '.join(PRINCIPAL)}")
     for name in ("tenant_id", "client_id"):
         if name in facts and not re.fullmatch(r"[0-9A-Za-z.-]+", str(facts[name])):
-            faults.append(f"service_principal: {name} is not an id")
+            faults.append(f"{name} is not an id")
     authority = facts.get("authority")
     if authority is not None:
         try:
             authority = str(HttpsAddress.parse(str(authority)))
         except ValueError:
-            faults.append(
-                "service_principal: authority is not an https address, as in https://login.microsoftonline.us"
-            )
+            faults.append("authority is not an https address, such as https://login.microsoftonline.us")
     secret = secret_place(facts["secret"]) if "secret" in facts else None
     if "secret" in facts and secret is None:
-        faults.append(
-            "service_principal: secret must be the location of the secret, {scope: …, key: …} or {env: …} or both;"
-            " never put the secret itself in this file"
-        )
+        faults.append(f"secret {SECRET_EXPECTED}")
     if faults or secret is None:
-        raise ValueError("; ".join(faults))
+        raise ValueError("; ".join(f"service_principal: {fault}" for fault in faults))
     return ServicePrincipal(str(facts["tenant_id"]), str(facts["client_id"]), secret, authority)
 
 
@@ -88,7 +90,7 @@ def _schema(value: str) -> str:
 class FabricOptions(BaseModel):
     """Omitted settings are not changed."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    model_config = values.FORM
 
     retention_days: Annotated[int, Field(ge=1, le=30)] | None = None
     """Days for which the mirror keeps replaced and deleted data."""

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
-    ConfigDict,
     Field,
     PlainValidator,
     PrivateAttr,
@@ -27,58 +26,14 @@ from mirrorfeed.config.alerts import Alerts
 from mirrorfeed.config.destination import FabricOptions, credential_in
 from mirrorfeed.config.errors import UnknownTable
 from mirrorfeed.config.history import HistoryLocation, below, of_all, of_many, of_one
-from mirrorfeed.config.output import OutputOptions, Partner, contradictions
-from mirrorfeed.config.schedule import FollowLimits, Pause
-from mirrorfeed.config.selection import SelectionOptions, misfits
+from mirrorfeed.config.options import Entry, Options, Partner, Pause
 from mirrorfeed.config.values import ONELAKE, located
 from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.names import Target
-from mirrorfeed.landing.output_format import COMPRESSION
 from mirrorfeed.runtime.credentials import Credential, Default
 from mirrorfeed.source.errors import BadSource
 from mirrorfeed.source.identifier import Pattern, Source
 from mirrorfeed.storage.prices import Prices
-
-
-class Options(OutputOptions):
-    """Options of all tables at the top level, or of one in its entry."""
-
-    changes: Literal["net", "full", "compare"] = "net"
-    row_markers: Literal["upsert", "exact"] = "upsert"
-    validate_keys: Literal["source", "range", "none"] = "source"
-    compression: Literal["none", "snappy", "gzip", "zstd"] = COMPRESSION
-    target_file_size: Annotated[int, PlainValidator(values.size)] = 128 * 2**20
-    """Target size of data files, in bytes."""
-    max_versions_per_publication: Annotated[int, Field(ge=1, le=100_000)] = 500
-    log_retention_records: Annotated[int, Field(ge=1)] = 10
-    on_gap: Literal["stop", "reseed", "compare"] = "stop"
-    on_schema_change: Literal["stop", "reseed"] = "stop"
-    on_dropped_column: Literal["keep", "reseed"] = "keep"
-    follow: FollowLimits = FollowLimits()
-    """Limits of one publication with `publish --follow`."""
-    auto_repair_max_keys: Annotated[int, Field(ge=0)] = 0
-    """Maximum number of differing keys that `verify` repairs by itself."""
-    priority: Annotated[int, Field(ge=-100, le=100)] = 0
-    """Tables with a higher priority are published first."""
-    freshness_target_minutes: Annotated[float | None, PlainValidator(values.minutes)] = None
-    """Minutes from commit to published. None is the limit in `alerts`."""
-    table_timeout_minutes: Annotated[float | None, PlainValidator(values.minutes)] = None
-    """Maximum minutes for a table in one run. None is no limit."""
-
-
-class Entry(SelectionOptions, Options):
-    """Fields of an entry, which is one table or a pattern."""
-
-    keys: Annotated[tuple[str, ...] | None, PlainValidator(values.keys)] = None
-    """Key columns; of a pattern, only for tables that have all of them. None is the primary key in Unity Catalog, empty
-    is no key."""
-    landing_zone: Annotated[str, AfterValidator(values.landing_zone)] | None = None
-    """Landing zone of this entry, if it differs."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        values.refused([*contradictions(self, self.changes, self.row_markers, self.keys), *misfits(self, self.keys)])
-        return self
 
 
 class Table(Entry):
@@ -109,7 +64,7 @@ class Sources(Entry):
 
 
 class ArchiveOptions(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    model_config = values.FORM
 
     prices: Prices
 

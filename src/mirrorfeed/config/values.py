@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from pydantic import ValidationError, ValidationInfo
+from pydantic import ConfigDict, ValidationError, ValidationInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from mirrorfeed.config.errors import BadAddress
@@ -32,6 +32,8 @@ _A_YEAR = 525_600
 _SMALLEST, _LARGEST = 2**10, 4 * 2**30
 _PLACES = "mirrorfeed publishes to OneLake (onelake://…), to folders and to volumes (/Volumes/…)"
 ONELAKE = "onelake://"
+FORM = ConfigDict(strict=True, extra="forbid", frozen=True)
+"""Of all models of the configuration."""
 
 
 def size(value: object) -> int:
@@ -126,8 +128,7 @@ def keys(value: object) -> tuple[str, ...] | None:
 
 
 def landing_zone(value: str, info: ValidationInfo) -> str:
-    if not value.strip():
-        raise ValueError("is empty: name a folder")
+    not_empty(value, ": name a folder")
     if value.startswith(ONELAKE):
         return _onelake(value)
     if URI.match(value):
@@ -138,8 +139,7 @@ def landing_zone(value: str, info: ValidationInfo) -> str:
 
 
 def staging_path(value: str, info: ValidationInfo) -> str:
-    if not value.strip():
-        raise ValueError("is empty: name a volume (/Volumes/catalog/schema/volume), or omit the field")
+    not_empty(value, ": name a volume (/Volumes/catalog/schema/volume), or omit the field")
     if URI.match(value) or value.startswith("~"):
         raise ValueError(f"{value!r} is not a folder that Spark and this process share: name a volume (/Volumes/…)")
     return folder(value.rstrip("/"), info)
@@ -168,7 +168,7 @@ def onelake_address(text: str) -> str:
 
 
 def endpoint(value: object) -> str:
-    if "@" in text(value):  # not repeated: a password can stand there
+    if "@" in text(value):  # the message does not repeat it, because it may be a password
         raise ValueError("has user info before @: remove it")
     try:
         return str(HttpsAddress.parse(text(value)))
@@ -195,6 +195,12 @@ def minutes(value: object) -> float | None:
 def text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"must be text, not {short(value)}: put it in quotes")
+    return value
+
+
+def not_empty(value: str, hint: str = "") -> str:
+    if not value.strip():
+        raise ValueError(f"is empty{hint}")
     return value
 
 

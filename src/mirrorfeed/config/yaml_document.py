@@ -18,7 +18,8 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from mirrorfeed.config.alerts import Alerts, Mail, MaxLagMinutes, Webhook
 from mirrorfeed.config.destination import PLACES, PRINCIPAL
 from mirrorfeed.config.errors import ConfigMissing, ConfigUnreadable
-from mirrorfeed.config.model import Config, Options, Sources, Table
+from mirrorfeed.config.model import Config, Sources, Table
+from mirrorfeed.config.options import Options
 from mirrorfeed.config.values import short
 
 Place = tuple[str | int, ...]

@@ -10,7 +10,7 @@ from mirrorfeed.errors import Terminal
 from mirrorfeed.source.ranges import PendingCommits
 
 if TYPE_CHECKING:
-    from mirrorfeed.config.schedule import FollowLimits
+    from mirrorfeed.config.options import FollowLimits
 
 FULL_READ_INTERVAL = 600.0
 """Seconds after which a table is read, although no change was noticed: its folder may have been deleted."""

@@ -1,0 +1,236 @@
+"""Options of tables: file format, follow limits, pauses, and the selection of columns and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from functools import partial
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, Field, PlainValidator, model_validator
+
+from mirrorfeed.config import values
+from mirrorfeed.landing.condition import Condition
+from mirrorfeed.landing.names import fold
+from mirrorfeed.landing.output_format import COMPRESSION, Delimited, Output
+from mirrorfeed.landing.selection import EVERYTHING, Cast, Selection, key_faults, name_fault
+
+
+def _seconds(value: object) -> float | None:
+    if value is None or value == "never":
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 86_400:
+        raise ValueError(f"must be a number of seconds from 0 to 86400, or never, not {values.short(value)}")
+    return float(value)
+
+
+class FollowLimits(BaseModel):
+    """Limits of one publication of a followed table. The first limit that is reached triggers it. None is no limit."""
+
+    model_config = values.FORM
+
+    # Fabric merges every 15 seconds at the fastest.
+    max_delay_seconds: Annotated[float | None, PlainValidator(_seconds)] = 15.0
+    """Seconds since the previous publication."""
+    max_rows: Annotated[int, Field(ge=1)] | None = None
+    max_bytes: Annotated[int, PlainValidator(values.size)] | None = None
+
+    @model_validator(mode="after")
+    def _fires(self) -> Self:
+        if self.max_delay_seconds is None and self.max_rows is None and self.max_bytes is None:
+            raise ValueError("would never publish anything: set max_delay_seconds, max_rows or max_bytes")
+        return self
+
+    @property
+    def measures(self) -> bool:
+        """Whether a limit depends on the size of commits."""
+        return self.max_rows is not None or self.max_bytes is not None
+
+    @property
+    def poll(self) -> float:
+        """Seconds between two checks for new commits."""
+        return 3.0 if self.max_delay_seconds is None else min(3.0, max(0.2, self.max_delay_seconds / 5))
+
+
+def _moment(value: object) -> datetime:
+    try:
+        found = datetime.fromisoformat(str(value) if isinstance(value, date | str) else "")
+    except ValueError:
+        example = "2026-12-01 or 2026-12-01 18:00 (default time zone: UTC)"
+        raise ValueError(f"must be a date or a time, such as {example}, not {values.short(value)}") from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+class Pause(BaseModel):
+    model_config = values.FORM
+
+    reason: Annotated[str, AfterValidator(partial(values.not_empty, hint=": write a reason"))]
+    until: Annotated[datetime, PlainValidator(_moment)]
+    """End of the pause."""
+
+    def holds(self, now: datetime) -> bool:
+        return now < self.until
+
+    def __str__(self) -> str:
+        return f"paused until {self.until.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {self.reason}"
+
+
+class Partner(BaseModel):
+    """Content of `_partnerEvents.json`."""
+
+    model_config = values.FORM
+
+    name: Annotated[str, Field(min_length=1)]
+    source_type: Annotated[str, Field(min_length=1)]
+    source_version: Annotated[str, Field(min_length=1)]
+    information: dict[str, str | int | float | bool] = {}
+
+
+class Options(BaseModel):
+    """Options of all tables at the top level, or of one in its entry."""
+
+    model_config = values.FORM
+
+    format: Literal["parquet", "delimited"] = "parquet"
+    delimited: Delimited = Delimited()
+    file_order: Literal["sequence", "modified_time"] = "sequence"
+    """Order in which Fabric reads files."""
+    default_row_marker: Literal["insert", "upsert"] = "insert"
+    """How Fabric applies rows without a marker."""
+
+    changes: Literal["net", "full", "compare"] = "net"
+    row_markers: Literal["upsert", "exact"] = "upsert"
+    validate_keys: Literal["source", "range", "none"] = "source"
+    compression: Literal["none", "snappy", "gzip", "zstd"] = COMPRESSION
+    target_file_size: Annotated[int, PlainValidator(values.size)] = 128 * 2**20
+    """Target size of data files, in bytes."""
+    max_versions_per_publication: Annotated[int, Field(ge=1, le=100_000)] = 500
+    log_retention_records: Annotated[int, Field(ge=1)] = 10
+    on_gap: Literal["stop", "reseed", "compare"] = "stop"
+    on_schema_change: Literal["stop", "reseed"] = "stop"
+    on_dropped_column: Literal["keep", "reseed"] = "keep"
+    follow: FollowLimits = FollowLimits()
+    """Limits of one publication with `publish --follow`."""
+    auto_repair_max_keys: Annotated[int, Field(ge=0)] = 0
+    """Maximum number of differing keys that `verify` repairs by itself."""
+    priority: Annotated[int, Field(ge=-100, le=100)] = 0
+    """Tables with a higher priority are published first."""
+    freshness_target_minutes: Annotated[float | None, PlainValidator(values.minutes)] = None
+    """Minutes from commit to published. None is the limit in `alerts`."""
+    table_timeout_minutes: Annotated[float | None, PlainValidator(values.minutes)] = None
+    """Maximum minutes for a table in one run. None is no limit."""
+
+    @property
+    def output(self) -> Output:
+        return Output(
+            delimited=self.delimited if self.format == "delimited" else None,
+            by_time=self.file_order == "modified_time",
+            upserts_by_default=self.default_row_marker == "upsert",
+        )
+
+
+Pairs = tuple[tuple[str, str], ...]
+"""Columns with a value for each."""
+
+
+def _names(value: object) -> tuple[str, ...] | None:
+    found = values.keys(value)
+    if found == ():
+        raise ValueError("is empty: name a column, or omit the field")
+    return found
+
+
+def _condition(value: object) -> str:
+    text = values.not_empty(values.text(value), ": write a condition, or omit the field").strip()
+    Condition.parse(text)
+    return text
+
+
+def _by_column(value: object, example: str) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(each, str) for each in (*value, *value.values())):
+        raise ValueError(f"must map columns of the source to text, such as {example}, not {values.short(value)}")
+    return dict(value)
+
+
+def _renames(value: object) -> Pairs:
+    found = _by_column(value, "{cust_id: customer}")
+    faults = [f"{new!r} {fault}" for new in found.values() if (fault := name_fault(new))]
+    folded = [fold(new) for new in found.values()]
+    repeated = [new for at, new in enumerate(found.values()) if fold(new) in folded[:at]]
+    faults += [f"{new!r} would be the name of several columns" for new in repeated]
+    if faults:
+        raise ValueError("; ".join(faults))
+    return tuple(found.items())
+
+
+def _casts(value: object) -> Pairs:
+    found = _by_column(value, "{price: string}")
+    for text in found.values():
+        Cast.parse(text)
+    return tuple(found.items())
+
+
+class Entry(Options):
+    """Fields of an entry, which is one table or a pattern. Columns have the names of the source, except in `rename`."""
+
+    columns: Annotated[tuple[str, ...] | None, PlainValidator(_names)] = None
+    """None is all columns."""
+    exclude_columns: Annotated[tuple[str, ...] | None, PlainValidator(_names)] = None
+    where: Annotated[str | None, PlainValidator(_condition)] = None
+    rename: Annotated[Pairs | None, PlainValidator(_renames)] = None
+    cast: Annotated[Pairs | None, PlainValidator(_casts)] = None
+    keys: Annotated[tuple[str, ...] | None, PlainValidator(values.keys)] = None
+    """None is the primary key in Unity Catalog, empty is no key. Keys of a pattern apply to tables that have all."""
+    landing_zone: Annotated[str, AfterValidator(values.landing_zone)] | None = None
+    """Landing zone of this entry, if it differs."""
+
+    @property
+    def selection(self) -> Selection | None:
+        """None if the whole source is published unchanged."""
+        named = self.rename or (), self.cast or ()
+        found = Selection(self.columns, self.exclude_columns or (), self.where, *map(dict, named))
+        return None if found == EVERYTHING else found
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        values.refused([*_format_conflicts(self), *_selection_conflicts(self)])
+        return self
+
+
+Conflict = tuple[tuple[str, ...], str]
+"""A field that contradicts others, with the reason."""
+
+
+def _format_conflicts(entry: Entry) -> Iterator[Conflict]:
+    if entry.row_markers == "exact" and entry.changes != "full":
+        yield ("row_markers",), "exact requires changes: full, because net publishes upserts and deletes"
+    if entry.file_order == "modified_time" and entry.changes == "full":
+        yield ("file_order",), "modified_time gives files of the same time no order, and changes: full requires one"
+    if entry.changes == "compare" and entry.keys == ():
+        yield ("keys",), "is required with changes: compare"
+    if entry.default_row_marker == "upsert" and entry.keys == ():
+        yield ("default_row_marker",), "upsert requires keys, and the table has none"
+    if entry.format == "delimited" and (fault := entry.output.delimited and entry.output.delimited.fault()):
+        field, reason = fault
+        yield ("delimited", field), reason
+
+
+def _selection_conflicts(entry: Entry) -> Iterator[Conflict]:
+    chosen = entry.selection
+    if chosen is None:
+        return
+    if entry.columns is not None and entry.exclude_columns is not None:
+        yield ("exclude_columns",), "and `columns` exclude each other: set one of them"
+        return
+    for field in ("rename", "cast"):
+        for name in getattr(chosen, field):
+            if not chosen.takes(name):
+                yield (field,), f"{name!r} is an excluded column"
+    for name in entry.columns or ():
+        for old, new in chosen.rename.items():
+            if fold(new) == fold(name) and old != name and name not in chosen.rename:
+                yield ("rename",), f"{old!r} cannot be {new!r}, because another column has this name"
+    for key in entry.keys or ():
+        for fault in key_faults(chosen, key):
+            place = "cast" if chosen.takes(key) else "columns" if entry.columns is not None else "exclude_columns"
+            yield (place,), fault
