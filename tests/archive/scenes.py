@@ -21,7 +21,6 @@ from mirrorfeed.archive.file_index.log_file import LogFile
 from mirrorfeed.archive.file_index.spark_log import DeltaLog, parts_at
 from mirrorfeed.archive.guard.local_engine import LocalEngine
 from mirrorfeed.archive.interval import Policy
-from mirrorfeed.archive.lifecycle.azure import Place
 from mirrorfeed.archive.lifecycle.base import starts
 from mirrorfeed.source.identifier import Source
 from tests.delta import SparkTable
@@ -86,9 +85,9 @@ class Orders(SparkTable):
         return [file for file in found if not of or (file.partition or {}).get("day") in of]
 
 
-def named(place: Place, partition_columns: Sequence[str], random_names: bool) -> list[str]:
-    """What the names of a table's files begin with, from the container on."""
-    return [place.prefix + start for start in starts(partition_columns, random_names)]
+def prefixes(folder: str, partition_columns: Sequence[str], random_names: bool) -> list[str]:
+    """The prefixes of a table's files, with the container."""
+    return [folder + start for start in starts(partition_columns, random_names)]
 
 
 def days(files: Iterable[LogFile]) -> list[str | None]:

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from mirrorfeed.archive.errors import NoRules
-from mirrorfeed.archive.lifecycle import azure as account
-from mirrorfeed.archive.lifecycle.azure import Place, check, place_of
+from mirrorfeed.archive.lifecycle.azure import AzureRules, folder_of
 from mirrorfeed.archive.lifecycle.base import Finding
-from tests.archive.scenes import named
+from tests.archive.scenes import prefixes
 
-PLACE = Place("lake", "sales/orders")
-EXPECTED = named(PLACE, ("day",), False)
+FOLDER = "lake/sales/orders/"
+EXPECTED = prefixes(FOLDER, ("day",), False)
+RULES = AzureRules(FOLDER, EXPECTED)
 LOCATION = "abfss://lake@acct.dfs.core.windows.net/sales/orders"
 
 
@@ -19,7 +19,7 @@ def policy(
     archive: dict[str, Any] | None = None, prefix: list[str] | None = None, enabled: bool = True, **more: Any
 ) -> dict[str, Any]:
     """One rule; right for the table above, but for what is given."""
-    found: dict[str, Any] = account.policy(PLACE, EXPECTED, 60)
+    found: dict[str, Any] = RULES.policy(60)
     rule = found["rules"][0]
     rule["enabled"] = enabled
     if prefix is not None:
@@ -32,18 +32,18 @@ def policy(
 
 
 @pytest.mark.parametrize(
-    ("location", "place"),
+    ("location", "folder"),
     [
-        (LOCATION, PLACE),
-        ("abfs://lake@acct.dfs.core.windows.net/t/", Place("lake", "t")),
-        ("wasbs://lake@acct.blob.core.windows.net/a b/é", Place("lake", "a b/é")),
-        ("https://acct.blob.core.windows.net/lake/t", Place("lake", "t")),
+        (LOCATION, FOLDER),
+        ("abfs://lake@acct.dfs.core.windows.net/t/", "lake/t/"),
+        ("wasbs://lake@acct.blob.core.windows.net/a b/é", "lake/a b/é/"),
+        ("https://acct.blob.core.windows.net/lake/t", "lake/t/"),
         ("file:/tmp/t", None),
         ("s3://bucket/t", None),
     ],
 )
-def test_a_location_tells_container_and_folder(location: str, place: Place | None) -> None:
-    assert place_of(location) == place
+def test_an_azure_address_contains_container_and_folder(location: str, folder: str | None) -> None:
+    assert folder_of(location) == folder
 
 
 def test_a_rule_names_all_files_of_a_table_but_its_log() -> None:
@@ -52,12 +52,12 @@ def test_a_rule_names_all_files_of_a_table_but_its_log() -> None:
         "lake/sales/orders/deletion_vector_",
         "lake/sales/orders/_change_data/",
     ]
-    assert named(PLACE, (), False)[0] == "lake/sales/orders/part-"
+    assert prefixes(FOLDER, (), False)[0] == "lake/sales/orders/part-"
 
 
 @pytest.mark.parametrize("wrap", [lambda p: p, lambda p: {"policy": p}, lambda p: {"properties": {"policy": p}}])
 def test_the_rule_that_is_printed_passes_its_check_in_every_form_of_export(wrap: Any) -> None:
-    assert check(wrap(policy()), PLACE, EXPECTED, 60) == []
+    assert RULES.check(wrap(policy()), 60) == []
 
 
 def exported(archive: dict[str, Any], enabled: bool | None = True) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def exported(archive: dict[str, Any], enabled: bool | None = True) -> dict[str, 
 
 @pytest.mark.parametrize("enabled", [True, None])
 def test_a_right_policy_passes_as_the_command_line_exports_it(enabled: bool | None) -> None:
-    assert check(exported({"daysAfterCreationGreaterThan": 60.0}, enabled), PLACE, EXPECTED, 60) == []
+    assert RULES.check(exported({"daysAfterCreationGreaterThan": 60.0}, enabled), 60) == []
 
 
 def test_a_right_policy_passes_as_powershell_exports_it() -> None:
@@ -85,11 +85,11 @@ def test_a_right_policy_passes_as_powershell_exports_it() -> None:
         return [capitals(each) for each in value] if isinstance(value, list) else value
 
     found = capitals(exported({"daysAfterCreationGreaterThan": 60.0})["policy"])
-    assert check(found, PLACE, EXPECTED, 60) == []
+    assert RULES.check(found, 60) == []
 
 
-def test_days_that_differ_are_told_as_whole_numbers() -> None:
-    (found,) = check(exported({"daysAfterCreationGreaterThan": 30.0}), PLACE, EXPECTED, 60)
+def test_days_that_differ_are_shown_as_whole_numbers() -> None:
+    (found,) = RULES.check(exported({"daysAfterCreationGreaterThan": 30.0}), 60)
     assert str(found) == "ours: says 30 days, and the table's property 60: they must be equal"
 
 
@@ -103,24 +103,24 @@ def test_days_that_differ_are_told_as_whole_numbers() -> None:
 )
 def test_a_rule_that_does_nothing_to_the_table_is_passed_over(rule: dict[str, Any]) -> None:
     rules = [rule, *policy()["rules"]]
-    assert check({"rules": rules}, PLACE, EXPECTED, 60) == []
+    assert RULES.check({"rules": rules}, 60) == []
 
 
 def test_a_rule_for_another_kind_of_blobs_archives_no_file_of_the_table() -> None:
     given = policy()
     given["rules"][0]["definition"]["filters"]["blobTypes"] = ["appendBlob"]
-    assert check(given, PLACE, EXPECTED, 60) == [Finding("", f"no rule archives {', '.join(EXPECTED)}")]
+    assert RULES.check(given, 60) == [Finding("", f"no rule archives {', '.join(EXPECTED)}")]
 
 
 @pytest.mark.parametrize("part", [{"definition": []}, {"definition": {"filters": ["x"]}}, {"definition": "x"}])
 def test_a_rule_of_another_form_is_refused_by_its_name(part: dict[str, Any]) -> None:
     with pytest.raises(NoRules) as caught:
-        check({"rules": [{"name": "odd", **part}]}, PLACE, EXPECTED, 60)
+        RULES.check({"rules": [{"name": "odd", **part}]}, 60)
     assert caught.value.reason.startswith("its rule 'odd' has")
 
 
 def test_a_rule_by_modification_time_is_said_to_be_none_that_the_log_knows() -> None:
-    (found,) = check(exported({"daysAfterModificationGreaterThan": 60.0}), PLACE, EXPECTED, 60)
+    (found,) = RULES.check(exported({"daysAfterModificationGreaterThan": 60.0}), 60)
     assert (found.rule, found.problem.partition(",")[0]) == (
         "ours",
         "uses the modification time",
@@ -159,22 +159,22 @@ def test_a_rule_by_modification_time_is_said_to_be_none_that_the_log_knows() -> 
     ],
 )
 def test_a_rule_that_does_not_fit_is_flagged(given: dict[str, Any], problem: str) -> None:
-    found = check(given, PLACE, EXPECTED, 60)
+    found = RULES.check(given, 60)
     assert [finding.rule for finding in found if problem in finding.problem] == ["mirrorfeed60days1"]
 
 
 @pytest.mark.parametrize("given", [policy(enabled=False), policy(prefix=["other/"]), {"rules": []}])
 def test_a_table_that_no_rule_reaches_is_flagged(given: dict[str, Any]) -> None:
-    assert check(given, PLACE, EXPECTED, 60) == [Finding("", f"no rule archives {', '.join(EXPECTED)}")]
+    assert RULES.check(given, 60) == [Finding("", f"no rule archives {', '.join(EXPECTED)}")]
 
 
 def test_files_that_a_rule_leaves_out_are_flagged() -> None:
-    (finding,) = check(policy(prefix=["lake/sales/orders/day="]), PLACE, EXPECTED, 60)
+    (finding,) = RULES.check(policy(prefix=["lake/sales/orders/day="]), 60)
     assert str(finding) == "no rule archives lake/sales/orders/deletion_vector_, lake/sales/orders/_change_data/"
 
 
 @pytest.mark.parametrize("given", [{}, [], "rules", {"rules": {}}, {"rules": ["x"]}])
 def test_what_is_no_policy_is_refused(given: Any) -> None:
     with pytest.raises(NoRules) as caught:
-        check(given, PLACE, EXPECTED, 60)
+        RULES.check(given, 60)
     assert caught.value.reason == "it has no list `rules`"

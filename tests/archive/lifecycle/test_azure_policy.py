@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 
 from mirrorfeed.archive.errors import TooManyRules
-from mirrorfeed.archive.lifecycle.azure import Place, check, of_others, policy
+from mirrorfeed.archive.lifecycle.azure import AzureRules
 from mirrorfeed.archive.lifecycle.base import Finding, Wanted
-from tests.archive.scenes import named
+from tests.archive.scenes import prefixes
 
-ORDERS, LINES, RANDOM = Place("lake", "sales/orders"), Place("lake", "sales/lines"), Place("lake", "sales/mapped")
-LISTED = {
-    ORDERS: named(ORDERS, ("day",), False),
-    LINES: named(LINES, (), False),
-    RANDOM: named(RANDOM, (), True),
-}
+
+def rules(folder: str, *partition_columns: str, random_names: bool = False) -> AzureRules:
+    return AzureRules(folder, prefixes(folder, partition_columns, random_names))
+
+
+ORDERS, LINES = rules("lake/sales/orders/", "day"), rules("lake/sales/lines/")
+RANDOM = rules("lake/sales/mapped/", random_names=True)
 OTHER = {
     "enabled": True,
     "name": "logs",
@@ -28,19 +29,19 @@ OTHER = {
 }
 
 
-def put(place: Place, days: int = 60, wanted: Wanted = Wanted.ON, into: Any = None) -> Any:
-    return policy(place, LISTED[place], days, wanted, into)
+def put(table: AzureRules, days: int = 60, wanted: Wanted = Wanted.ON, into: Any = None) -> Any:
+    return table.policy(days, wanted, into)
 
 
-def told(found: Any) -> dict[str, tuple[bool, list[str]]]:
+def enabled_prefixes(found: Any) -> dict[str, tuple[bool, list[str]]]:
     """By the name of each rule, whether it is enabled and its prefixes."""
     return {rule["name"]: (rule["enabled"], rule["definition"]["filters"]["prefixMatch"]) for rule in found["rules"]}
 
 
 def test_a_table_alone_gets_a_policy_that_fits_it() -> None:
     found = put(ORDERS)
-    assert told(found) == {"mirrorfeed60days1": (True, sorted(LISTED[ORDERS]))}
-    assert check(found, ORDERS, LISTED[ORDERS], 60) == []
+    assert enabled_prefixes(found) == {"mirrorfeed60days1": (True, sorted(ORDERS.listed))}
+    assert ORDERS.check(found, 60) == []
 
 
 def test_rules_of_others_are_kept_word_for_word() -> None:
@@ -50,13 +51,13 @@ def test_rules_of_others_are_kept_word_for_word() -> None:
 
 def test_tables_of_one_interval_share_rules_and_of_another_do_not() -> None:
     both = put(LINES, into=put(ORDERS))
-    assert told(both) == {"mirrorfeed60days1": (True, sorted(LISTED[ORDERS] + LISTED[LINES]))}
+    assert enabled_prefixes(both) == {"mirrorfeed60days1": (True, sorted([*ORDERS.listed, *LINES.listed]))}
     third = put(LINES, 90, into=both)
-    assert told(third) == {
-        "mirrorfeed60days1": (True, sorted(LISTED[ORDERS])),
-        "mirrorfeed90days1": (True, sorted(LISTED[LINES])),
+    assert enabled_prefixes(third) == {
+        "mirrorfeed60days1": (True, sorted(ORDERS.listed)),
+        "mirrorfeed90days1": (True, sorted(LINES.listed)),
     }
-    assert check(third, ORDERS, LISTED[ORDERS], 60) == check(third, LINES, LISTED[LINES], 90) == []
+    assert ORDERS.check(third, 60) == LINES.check(third, 90) == []
 
 
 def test_merging_again_changes_nothing() -> None:
@@ -67,22 +68,19 @@ def test_merging_again_changes_nothing() -> None:
 def test_thirty_plain_tables_take_nine_rules_and_a_mapped_one_takes_seven() -> None:
     found: Any = None
     for number in range(30):
-        place = Place("lake", f"t{number}")
-        found = policy(place, named(place, (), False), 60, exported=found)
+        found = rules(f"lake/t{number}/").policy(60, exported=found)
     assert len(found["rules"]) == 9
     assert len(put(RANDOM)["rules"]) == 7
-    assert check(put(RANDOM), RANDOM, LISTED[RANDOM], 60) == []
+    assert RANDOM.check(put(RANDOM), 60) == []
 
 
 def test_a_paused_table_keeps_its_rules_which_do_nothing_and_leaves_others_alone() -> None:
     found = put(ORDERS, wanted=Wanted.PAUSED, into=put(LINES, into=put(ORDERS)))
-    assert told(found) == {
-        "mirrorfeed60dayspaused1": (False, sorted(LISTED[ORDERS])),
-        "mirrorfeed60days1": (True, sorted(LISTED[LINES])),
+    assert enabled_prefixes(found) == {
+        "mirrorfeed60dayspaused1": (False, sorted(ORDERS.listed)),
+        "mirrorfeed60days1": (True, sorted(LINES.listed)),
     }
-    assert [str(each) for each in check(found, ORDERS, LISTED[ORDERS], 60)] == [
-        f"no rule archives {', '.join(LISTED[ORDERS])}"
-    ]
+    assert [str(each) for each in ORDERS.check(found, 60)] == [f"no rule archives {', '.join(ORDERS.listed)}"]
     assert put(ORDERS, into=found) == put(LINES, into=put(ORDERS))
 
 
@@ -95,17 +93,15 @@ def test_a_rule_that_others_wrote_for_the_table_alone_is_kept_unless_it_is_to_be
     by_hand = put(ORDERS, 30)
     by_hand["rules"][0]["name"] = "legalhold"
     exported = {"rules": [OTHER, *by_hand["rules"]]}
-    assert of_others(ORDERS, exported) == ["legalhold"]
-    assert (
-        of_others(LINES, exported) == of_others(ORDERS, put(LINES, into=put(ORDERS))) == of_others(ORDERS, None) == []
-    )
+    assert ORDERS.of_others(exported) == ["legalhold"]
+    assert LINES.of_others(exported) == ORDERS.of_others(put(LINES, into=put(ORDERS))) == ORDERS.of_others(None) == []
     for wanted in Wanted:
         assert put(ORDERS, 60, wanted, exported)["rules"][:2] == exported["rules"]
-    assert [str(each) for each in check(put(ORDERS, into=exported), ORDERS, LISTED[ORDERS], 60)] == [
+    assert [str(each) for each in ORDERS.check(put(ORDERS, into=exported), 60)] == [
         "legalhold: says 30 days, and the table's property 60: they must be equal"
     ]
-    assert policy(ORDERS, LISTED[ORDERS], 60, exported=exported, take_over=True) == put(ORDERS, into={"rules": [OTHER]})
-    gone = policy(ORDERS, LISTED[ORDERS], 60, Wanted.GONE, exported, take_over=True)
+    assert ORDERS.policy(60, exported=exported, take_over=True) == put(ORDERS, into={"rules": [OTHER]})
+    gone = ORDERS.policy(60, Wanted.GONE, exported, take_over=True)
     assert gone == {"rules": [OTHER]}
 
 
@@ -130,7 +126,7 @@ def test_what_others_do_to_the_table_is_found_in_the_merged_policy() -> None:
     theirs = {
         "rules": [{**OTHER, "definition": {"actions": {"baseBlob": {"delete": {"daysAfterCreationGreaterThan": 9}}}}}]
     }
-    found = check(put(ORDERS, into=theirs), ORDERS, LISTED[ORDERS], 60)
+    found = ORDERS.check(put(ORDERS, into=theirs), 60)
     assert found == [
         Finding("logs", "deletes files of the table (daysAfterCreationGreaterThan 9): only VACUUM may delete them")
     ]

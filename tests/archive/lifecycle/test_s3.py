@@ -6,37 +6,37 @@ import pytest
 
 from mirrorfeed.archive.errors import NoBucketRules, NoLifecycle, TooManyRules
 from mirrorfeed.archive.lifecycle import rules_at
-from mirrorfeed.archive.lifecycle import s3 as glacier
 from mirrorfeed.archive.lifecycle.azure import AzureRules
 from mirrorfeed.archive.lifecycle.base import Finding, Wanted
-from mirrorfeed.archive.lifecycle.s3 import S3Rules, check, place_of
+from mirrorfeed.archive.lifecycle.s3 import S3Rules, folder_of
 
-FOLDER = "sales/orders"
-EXPECTED = [f"{FOLDER}/day=", f"{FOLDER}/deletion_vector_", f"{FOLDER}/_change_data/"]
+FOLDER = "sales/orders/"
+EXPECTED = [f"{FOLDER}day=", f"{FOLDER}deletion_vector_", f"{FOLDER}_change_data/"]
+RULES = S3Rules(FOLDER, EXPECTED)
 OTHER = {"ID": "logs", "Filter": {"Prefix": "logs/"}, "Status": "Enabled", "Expiration": {"Days": 30}}
 
 
-def put(days: int = 60, wanted: Wanted = Wanted.ON, into: Any = None, listed: list[str] | None = None) -> Any:
-    return glacier.policy(FOLDER, EXPECTED if listed is None else listed, days, wanted, into)
+def put(days: int = 60, wanted: Wanted = Wanted.ON, into: Any = None) -> Any:
+    return RULES.policy(days, wanted, into)
 
 
 def rule(**change: Any) -> dict[str, Any]:
     moves = [{"Days": 60, "StorageClass": "GLACIER"}]
-    found = {"ID": "r", "Filter": {"Prefix": f"{FOLDER}/day="}, "Status": "Enabled", "Transitions": moves} | change
+    found = {"ID": "r", "Filter": {"Prefix": f"{FOLDER}day="}, "Status": "Enabled", "Transitions": moves} | change
     return {name: value for name, value in found.items() if value is not None}
 
 
 @pytest.mark.parametrize(
-    ("location", "place"),
+    ("location", "folder"),
     [
-        ("s3://bucket/sales/orders", ("bucket", "sales/orders")),
-        ("s3a://bucket/t/", ("bucket", "t")),
+        ("s3://bucket/sales/orders", "sales/orders/"),
+        ("s3a://bucket/t/", "t/"),
         ("file:/tmp/t", None),
         ("abfss://c@a.dfs.core.windows.net/t", None),
     ],
 )
-def test_a_location_tells_bucket_and_folder(location: str, place: tuple[str, str] | None) -> None:
-    assert place_of(location) == place
+def test_an_s3_address_contains_the_folder(location: str, folder: str | None) -> None:
+    assert folder_of(location) == folder
 
 
 def test_a_table_gets_a_rule_for_each_prefix_which_fits_it_and_others_are_kept() -> None:
@@ -48,7 +48,7 @@ def test_a_table_gets_a_rule_for_each_prefix_which_fits_it_and_others_are_kept()
         "Status": "Enabled",
         "Transitions": [{"Days": 60, "StorageClass": "GLACIER"}],
     }
-    assert check(found, FOLDER, EXPECTED, 60) == []
+    assert RULES.check(found, 60) == []
     assert put(into=found) == found
     assert put(wanted=Wanted.GONE, into=found) == {"Rules": [OTHER]}
     paused = put(wanted=Wanted.PAUSED, into=found)
@@ -57,20 +57,20 @@ def test_a_table_gets_a_rule_for_each_prefix_which_fits_it_and_others_are_kept()
 
 
 def test_rules_of_other_tables_of_ours_keep_their_names() -> None:
-    other = glacier.policy("sales/lines", ["sales/lines/part-"], 60, Wanted.ON)
+    other = S3Rules("sales/lines/", ["sales/lines/part-"]).policy(60)
     assert [each["ID"] for each in put(into=other)["Rules"]] == [f"mirrorfeed60days{n}" for n in (1, 2, 3, 4)]
 
 
 def test_a_rule_that_others_wrote_for_the_table_alone_is_kept_unless_it_is_to_be_taken_over() -> None:
     held = rule(ID="legal-hold", Transitions=[{"Days": 30, "StorageClass": "DEEP_ARCHIVE"}])
     exported = {"Rules": [OTHER, held, rule(ID=None)]}
-    assert glacier.of_others(FOLDER, exported) == ["legal-hold", "a rule without a name"]
-    assert glacier.of_others("sales/lines", exported) == glacier.of_others(FOLDER, put()) == []
+    assert RULES.of_others(exported) == ["legal-hold", "a rule without a name"]
+    assert S3Rules("sales/lines/", ()).of_others(exported) == RULES.of_others(put()) == []
     for wanted in Wanted:
         assert put(wanted=wanted, into=exported)["Rules"][:3] == exported["Rules"]
     assert {each["Transitions"][0]["StorageClass"] for each in put(into=exported)["Rules"][3:]} == {"DEEP_ARCHIVE"}
-    assert "says 30 days" in str(check(put(into=exported), FOLDER, EXPECTED, 60)[0])
-    gone = glacier.policy(FOLDER, EXPECTED, 60, Wanted.GONE, exported, take_over=True)
+    assert "says 30 days" in str(RULES.check(put(into=exported), 60)[0])
+    gone = RULES.policy(60, Wanted.GONE, exported, take_over=True)
     assert gone == {"Rules": [OTHER]}
 
 
@@ -80,7 +80,7 @@ def test_files_go_on_into_the_class_that_somebody_chose() -> None:
         each["Transitions"][0]["StorageClass"] = "DEEP_ARCHIVE"
     found = put(90, into=deep)
     assert {each["Transitions"][0]["StorageClass"] for each in found["Rules"]} == {"DEEP_ARCHIVE"}
-    assert check(found, FOLDER, EXPECTED, 90) == []
+    assert RULES.check(found, 90) == []
 
 
 def test_rules_of_the_older_form_are_written_in_that_of_ours() -> None:
@@ -98,7 +98,7 @@ def test_more_rules_than_a_bucket_takes_are_refused_with_their_numbers() -> None
     with pytest.raises(TooManyRules) as caught:
         put(into={"Rules": [{**OTHER, "ID": f"r{n}"} for n in range(998)]})
     assert (caught.value.limit, caught.value.needed) == (1000, 1001)
-    assert caught.value.folder == "sales/orders"
+    assert caught.value.folder == "sales/orders/"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_more_rules_than_a_bucket_takes_are_refused_with_their_numbers() -> None
     ],
 )
 def test_a_rule_that_does_not_fit_is_flagged(given: dict[str, Any], problem: str) -> None:
-    assert [each.rule for each in check({"Rules": [given]}, FOLDER, EXPECTED, 60) if problem in each.problem] == ["r"]
+    assert [each.rule for each in RULES.check({"Rules": [given]}, 60) if problem in each.problem] == ["r"]
 
 
 @pytest.mark.parametrize(
@@ -132,28 +132,27 @@ def test_a_rule_that_does_not_fit_is_flagged(given: dict[str, Any], problem: str
     ],
 )
 def test_what_archives_nothing_that_must_be_restored_covers_nothing(given: dict[str, Any]) -> None:
-    assert check({"Rules": [given]}, FOLDER, EXPECTED, 60) == [Finding("", f"no rule archives {', '.join(EXPECTED)}")]
+    assert RULES.check({"Rules": [given]}, 60) == [Finding("", f"no rule archives {', '.join(EXPECTED)}")]
 
 
 def test_files_may_go_on_to_a_deeper_archive_and_small_ones_may_stay() -> None:
     moves = [{"Days": 60, "StorageClass": "GLACIER"}, {"Days": 180, "StorageClass": "DEEP_ARCHIVE"}]
     reach = {"And": {"Prefix": "sales/orders/day=", "ObjectSizeGreaterThan": 131072}}
-    assert check({"Rules": [rule(Filter=reach, Transitions=moves)]}, FOLDER, EXPECTED[:1], 60) == []
+    assert S3Rules(FOLDER, EXPECTED[:1]).check({"Rules": [rule(Filter=reach, Transitions=moves)]}, 60) == []
 
 
 @pytest.mark.parametrize("given", [{}, [], {"rules": []}, {"Rules": ["x"]}, {"Rules": [{"Filter": "x"}]}])
 def test_what_is_no_configuration_is_refused(given: Any) -> None:
     with pytest.raises(NoBucketRules) as caught:
-        check(given, FOLDER, EXPECTED, 60)
+        RULES.check(given, 60)
     assert "no valid list `Rules`" in str(caught.value)
 
 
 def test_small_files_go_on_moving_as_the_bucket_says() -> None:
-    rules = S3Rules(FOLDER, EXPECTED)
     for said, option in (("varies_by_storage_class", True), ("all_storage_classes_128K", False)):
         exported = {"Rules": [OTHER], "TransitionDefaultMinimumObjectSize": said}
-        told = rules.apply(rules.policy(60, exported=exported), exported)
-        assert ("--transition-default-minimum-object-size varies_by_storage_class`" in told) is option
+        text = RULES.apply(RULES.policy(60, exported=exported), exported)
+        assert ("--transition-default-minimum-object-size varies_by_storage_class`" in text) is option
 
 
 def test_the_address_of_a_table_chooses_the_cloud() -> None:

@@ -16,17 +16,17 @@ from mirrorfeed.source.table_info import read_table_info
 
 
 def rules_at(location: str, partition_columns: Sequence[str], random_names: bool) -> Rules | None:
-    """None for a place that has no such rules."""
+    """Return None for storage without such rules."""
     begins = starts(partition_columns, random_names)
-    if place := azure.place_of(location):
-        return AzureRules(place, [place.prefix + start for start in begins])
-    if bucket := s3.place_of(location):
-        return S3Rules(bucket[1], [f"{bucket[1]}/{start}" for start in begins])
+    if folder := azure.folder_of(location):
+        return AzureRules(folder, [folder + start for start in begins])
+    if folder := s3.folder_of(location):
+        return S3Rules(folder, [folder + start for start in begins])
     return None
 
 
 def rules_of(spark: SparkSession, source: Source) -> Rules:
-    """Those of a table, or `NoLifecycle`."""
+    """Raises `NoLifecycle`."""
     found = read_table_info(spark, source)
     names = ("delta.columnMapping.mode", "delta.randomizeFilePrefixes")
     random_names = any(found.properties.get(name, "none") not in ("none", "false") for name in names)

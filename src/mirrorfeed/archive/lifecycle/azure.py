@@ -23,56 +23,96 @@ _BY_CHANGE = "daysAfterModificationGreaterThan"
 _BY_TIER = "daysAfterLastTierChangeGreaterThan"
 """Azure takes it beside modification time alone."""
 _ADDRESS = re.compile(r"(?:abfss?|wasbs?)://([^@/]+)@[^/]+/(.*)|https://[^/]+/([^/]+)/(.*)", re.DOTALL)
+MOST_RULES = 100
+_PREFIXES_A_RULE = 10
+_NAME = re.compile(r"mirrorfeed(\d+)days(paused)?\d+")
+
+
+def folder_of(location: str) -> str | None:
+    """Return the container and the folder of a table as in lifecycle rules. None outside Azure storage."""
+    found = _ADDRESS.fullmatch(location.rstrip("/"))
+    return f"{found[1] or found[3]}/{(found[2] or found[4]).strip('/')}/" if found else None
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The container and folder of a table, as in lifecycle rules."""
-
-    container: str
+class AzureRules:
     folder: str
+    """The container and folder of the table, with a slash at the end."""
+    listed: Sequence[str]
+    """The prefixes of the files, with the container."""
 
-    @property
-    def prefix(self) -> str:
-        return f"{self.container}/{self.folder}/"
+    def apply(self, policy: Any, exported: Any = None) -> str:
+        if not policy["rules"]:
+            return (
+                "Azure does not accept a policy without rules. Delete the existing policy with `az storage account"
+                " management-policy delete`."
+            )
+        return (
+            "An account has one policy, and applying this replaces it: `--merge` puts it into the exported one. Apply"
+            " it with `az storage account management-policy create --policy @FILE`."
+        )
 
+    def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
+        theirs = self.of_others(exported) if take_over else []
+        kept: list[dict[str, Any]] = []
+        ours: dict[tuple[int, bool], set[str]] = defaultdict(set)
+        for rule in rules_in(exported or {"rules": []}):
+            found = _archived_by(rule)
+            if str(rule.get("name")) in theirs:
+                continue
+            if found and _is_ours(rule):
+                others = {prefix for prefix in found if not prefix.startswith(self.folder)}
+                ours[_days(rule), bool(rule.get("enabled", True))] |= others
+            else:
+                kept.append(rule)
+        if wanted is not Wanted.GONE:
+            ours[days, wanted is Wanted.ON] |= set(self.listed)
+        names = {str(rule.get("name")) for rule in kept}
+        made = [rule for (age, on), found in sorted(ours.items()) for rule in _rules(age, on, sorted(found), names)]
+        if len(kept) + len(made) > MOST_RULES:
+            raise TooManyRules(
+                owner="A storage account", limit=MOST_RULES, needed=len(kept) + len(made), folder=self.folder
+            )
+        return {"rules": kept + made}
 
-def place_of(location: str) -> Place | None:
-    """None outside Azure storage."""
-    found = _ADDRESS.fullmatch(location.rstrip("/"))
-    return Place(found[1] or found[3], (found[2] or found[4]).strip("/")) if found else None
+    def of_others(self, exported: Any) -> list[str]:
+        return [
+            str(rule.get("name"))
+            for rule in rules_in(exported or {"rules": []})
+            if not _is_ours(rule)
+            and (found := _archived_by(rule))
+            and all(each.startswith(self.folder) for each in found)
+        ]
 
-
-def check(policy: Any, place: Place, expected: Sequence[str], days: int) -> list[Finding]:
-    """The problems of an exported policy for a table with this interval. `expected` are the prefixes of its files, with
-    the container."""
-    found: list[Finding] = []
-    covered: set[str] = set()
-    log = f"{place.prefix}_delta_log/"
-    for rule in rules_in(policy):
-        name = str(rule.get("name") or "a rule without a name")
-        definition = _part(rule, "definition", name)
-        filters = _part(definition, "filters", name)
-        actions = _part(_part(definition, "actions", name), "baseBlob", name)
-        reach = [str(prefix) for prefix in filters.get("prefixMatch") or [""]]
-        touching = [prefix for prefix in reach if meet(prefix, place.prefix)]
-        if not rule.get("enabled", True) or not touching or not _takes_blocks(filters):
-            continue
-        if deletes := _part(actions, "delete", name):
-            found.append(Finding(name, f"deletes files of the table ({_listed(deletes)}): only VACUUM may delete them"))
-        if "tierToArchive" not in actions:
-            continue
-        if any(meet(prefix, log) for prefix in touching):
-            found.append(Finding(name, "archives the table's _delta_log, so that the table can no longer be read"))
-        if filters.get("blobIndexMatch"):
-            found.append(Finding(name, "selects files by tag, which the log does not contain"))
-            continue
-        if problem := _misfit(_part(actions, "tierToArchive", name), days):
-            found.append(Finding(name, problem))
-        covered |= {part for part in expected if any(part.startswith(prefix) for prefix in touching)}
-    if missing := [part for part in expected if part not in covered]:
-        found.append(Finding("", f"no rule archives {a_few(missing)}"))
-    return found
+    def check(self, policy: Any, days: int) -> list[Finding]:
+        found: list[Finding] = []
+        covered: set[str] = set()
+        for rule in rules_in(policy):
+            name = str(rule.get("name") or "a rule without a name")
+            definition = _part(rule, "definition", name)
+            filters = _part(definition, "filters", name)
+            actions = _part(_part(definition, "actions", name), "baseBlob", name)
+            reach = [str(prefix) for prefix in filters.get("prefixMatch") or [""]]
+            touching = [prefix for prefix in reach if meet(prefix, self.folder)]
+            if not rule.get("enabled", True) or not touching or not _takes_blocks(filters):
+                continue
+            if deletes := _part(actions, "delete", name):
+                found.append(
+                    Finding(name, f"deletes files of the table ({_listed(deletes)}): only VACUUM may delete them")
+                )
+            if "tierToArchive" not in actions:
+                continue
+            if any(meet(prefix, f"{self.folder}_delta_log/") for prefix in touching):
+                found.append(Finding(name, "archives the table's _delta_log, so that the table can no longer be read"))
+            if filters.get("blobIndexMatch"):
+                found.append(Finding(name, "selects files by tag, which the log does not contain"))
+                continue
+            if problem := _misfit(_part(actions, "tierToArchive", name), days):
+                found.append(Finding(name, problem))
+            covered |= {part for part in self.listed if any(part.startswith(prefix) for prefix in touching)}
+        if missing := [part for part in self.listed if part not in covered]:
+            found.append(Finding("", f"no rule archives {a_few(missing)}"))
+        return found
 
 
 def _misfit(archive: Mapping[str, Any], days: int) -> str | None:
@@ -133,53 +173,6 @@ def _listed(condition: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in condition.items())
 
 
-MOST_RULES = 100
-_PREFIXES_A_RULE = 10
-_NAME = re.compile(r"mirrorfeed(\d+)days(paused)?\d+")
-
-
-def policy(
-    place: Place,
-    listed: Sequence[str],
-    days: int,
-    wanted: Wanted = Wanted.ON,
-    exported: Any = None,
-    take_over: bool = False,
-) -> Any:
-    """The policy of the account with the rules of a table, or only these without an exported policy. `listed` are the
-    prefixes of its files. With `take_over`, rules in `of_others` are left out. Raises `TooManyRules`."""
-    theirs = of_others(place, exported) if take_over else []
-    kept: list[dict[str, Any]] = []
-    ours: dict[tuple[int, bool], set[str]] = defaultdict(set)
-    for rule in rules_in(exported or {"rules": []}):
-        found = _archived_by(rule)
-        if str(rule.get("name")) in theirs:
-            continue
-        if found and _is_ours(rule):
-            others = {prefix for prefix in found if not prefix.startswith(place.prefix)}
-            ours[_days(rule), bool(rule.get("enabled", True))] |= others
-        else:
-            kept.append(rule)
-    if wanted is not Wanted.GONE:
-        ours[days, wanted is Wanted.ON] |= set(listed)
-    names = {str(rule.get("name")) for rule in kept}
-    made = [rule for (age, on), found in sorted(ours.items()) for rule in _rules(age, on, sorted(found), names)]
-    if len(kept) + len(made) > MOST_RULES:
-        raise TooManyRules(
-            owner="A storage account", limit=MOST_RULES, needed=len(kept) + len(made), folder=place.prefix
-        )
-    return {"rules": kept + made}
-
-
-def of_others(place: Place, exported: Any) -> list[str]:
-    """The rules that others wrote and that archive only files of this table."""
-    return [
-        str(rule.get("name"))
-        for rule in rules_in(exported or {"rules": []})
-        if not _is_ours(rule) and (found := _archived_by(rule)) and all(each.startswith(place.prefix) for each in found)
-    ]
-
-
 def _is_ours(rule: Mapping[str, Any]) -> bool:
     return _NAME.fullmatch(str(rule.get("name"))) is not None
 
@@ -216,30 +209,3 @@ def _archived_by(rule: Mapping[str, Any]) -> list[str] | None:
 
 def _days(rule: Mapping[str, Any]) -> int:
     return int(rule["definition"]["actions"]["baseBlob"]["tierToArchive"][BY_CREATION])
-
-
-@dataclass(frozen=True, slots=True)
-class AzureRules:
-    place: Place
-    listed: Sequence[str]
-    """The prefixes of the files, with the container."""
-
-    def apply(self, policy: Any, exported: Any = None) -> str:
-        if not policy["rules"]:
-            return (
-                "Azure does not accept a policy without rules. Delete the existing policy with `az storage account"
-                " management-policy delete`."
-            )
-        return (
-            "An account has one policy, and applying this replaces it: `--merge` puts it into the exported one. Apply"
-            " it with `az storage account management-policy create --policy @FILE`."
-        )
-
-    def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
-        return policy(self.place, self.listed, days, wanted, exported, take_over)
-
-    def of_others(self, exported: Any) -> list[str]:
-        return of_others(self.place, exported)
-
-    def check(self, policy: Any, days: int) -> list[Finding]:
-        return check(policy, self.place, self.listed, days)

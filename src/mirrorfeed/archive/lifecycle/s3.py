@@ -19,43 +19,96 @@ MOST_RULES = 1000
 CLASSES = ("GLACIER", "DEEP_ARCHIVE")
 """Flexible Retrieval and Deep Archive: those that must be restored before they are read."""
 _NAME = re.compile(r"mirrorfeed\d+days(paused)?\d+")
-_ADDRESS = re.compile(r"s3[an]?://([^/]+)/(.*)", re.DOTALL)
+_ADDRESS = re.compile(r"s3[an]?://[^/]+/(.*)", re.DOTALL)
 
 
-def place_of(location: str) -> tuple[str, str] | None:
-    """Bucket and folder. None outside S3."""
+def folder_of(location: str) -> str | None:
+    """Return the folder of a table in its bucket, with a slash at the end. None outside S3."""
     found = _ADDRESS.fullmatch(location.rstrip("/"))
-    return (found[1], found[2].strip("/")) if found else None
+    return f"{found[1].strip('/')}/" if found else None
 
 
-def policy(
-    folder: str, listed: Sequence[str], days: int, wanted: Wanted, exported: Any = None, take_over: bool = False
-) -> Any:
-    """The configuration of the bucket with the rules of a table. They keep the storage class of existing rules for it.
-    With `take_over`, rules in `of_others` are left out. Raises `TooManyRules`."""
-    there = rules_in(exported or {"Rules": []})
-    alike = [rule for rule in there if _archives_only(rule, f"{folder}/")]
-    kept = [rule for rule in there if rule not in alike or not (take_over or _is_ours(rule))]
-    storage_class = alike[0]["Transitions"][0]["StorageClass"] if alike else CLASSES[0]
-    kept = [_in_the_form_of_today(rule) for rule in kept]
-    taken = {rule.get("ID") for rule in kept}
-    paused = "" if wanted is Wanted.ON else "paused"
-    free = (name for n in range(1, MOST_RULES * 2) if (name := f"mirrorfeed{days}days{paused}{n}") not in taken)
-    made = [
-        {
-            "ID": name,
-            "Filter": {"Prefix": prefix},
-            "Status": "Enabled" if wanted is Wanted.ON else "Disabled",
-            "Transitions": [{"Days": days, "StorageClass": storage_class}],
-        }
-        for name, prefix in zip(free, [] if wanted is Wanted.GONE else listed, strict=False)
-    ]
-    if len(kept) + len(made) > MOST_RULES:
-        raise TooManyRules(owner="A bucket", limit=MOST_RULES, needed=len(kept) + len(made), folder=folder)
-    return {"Rules": kept + made}
+@dataclass(frozen=True, slots=True)
+class S3Rules:
+    folder: str
+    """With a slash at the end."""
+    listed: Sequence[str]
+    """The prefixes of the keys of its files."""
+
+    def apply(self, policy: Any, exported: Any = None) -> str:
+        if not policy["Rules"]:
+            return (
+                "S3 takes no configuration without rules, so delete the one that is there: `aws s3api"
+                " delete-bucket-lifecycle`."
+            )
+        return (
+            "A bucket has one lifecycle configuration, and applying this replaces it: `--merge` puts it into the"
+            " exported one. Apply it with `aws s3api put-bucket-lifecycle-configuration --lifecycle-configuration"
+            f" file://FILE{option(exported)}`."
+        )
+
+    def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
+        """They keep the storage class of existing rules for the table."""
+        there = rules_in(exported or {"Rules": []})
+        alike = [rule for rule in there if _archives_only(rule, self.folder)]
+        kept = [rule for rule in there if rule not in alike or not (take_over or _is_ours(rule))]
+        storage_class = alike[0]["Transitions"][0]["StorageClass"] if alike else CLASSES[0]
+        kept = [_with_filter(rule) for rule in kept]
+        taken = {rule.get("ID") for rule in kept}
+        paused = "" if wanted is Wanted.ON else "paused"
+        free = (name for n in range(1, MOST_RULES * 2) if (name := f"mirrorfeed{days}days{paused}{n}") not in taken)
+        made = [
+            {
+                "ID": name,
+                "Filter": {"Prefix": prefix},
+                "Status": "Enabled" if wanted is Wanted.ON else "Disabled",
+                "Transitions": [{"Days": days, "StorageClass": storage_class}],
+            }
+            for name, prefix in zip(free, [] if wanted is Wanted.GONE else self.listed, strict=False)
+        ]
+        if len(kept) + len(made) > MOST_RULES:
+            raise TooManyRules(owner="A bucket", limit=MOST_RULES, needed=len(kept) + len(made), folder=self.folder)
+        return {"Rules": kept + made}
+
+    def of_others(self, exported: Any) -> list[str]:
+        there = rules_in(exported or {"Rules": []})
+        alike = (rule for rule in there if _archives_only(rule, self.folder) and not _is_ours(rule))
+        return [str(rule.get("ID") or "a rule without a name") for rule in alike]
+
+    def check(self, policy: Any, days: int) -> list[Finding]:
+        found: list[Finding] = []
+        covered: set[str] = set()
+        for rule in rules_in(policy):
+            name, prefix = str(rule.get("ID") or "a rule without a name"), _prefix(rule)
+            if rule.get("Status") != "Enabled" or not meet(prefix, self.folder):
+                continue
+            expiration = rule.get("Expiration") or {}
+            if expiration.keys() & {"Days", "Date"}:
+                found.append(Finding(name, "deletes files of the table: only VACUUM may delete them"))
+            moves = rule.get("Transitions") or []
+            if any(move.get("StorageClass") == "INTELLIGENT_TIERING" for move in moves):
+                problem = "moves files to Intelligent-Tiering, which may archive by access time: the log does not know"
+                found.append(Finding(name, problem))
+            archives = [move for move in moves if move.get("StorageClass") in CLASSES]
+            if not archives:
+                continue
+            if meet(prefix, f"{self.folder}_delta_log/"):
+                found.append(Finding(name, "archives the table's _delta_log, so that the table can no longer be read"))
+            if _filters(rule).keys() & {"Tag", "Tags"}:
+                found.append(Finding(name, "selects files by tag, which the log does not contain"))
+                continue
+            if any("Days" not in move for move in archives):
+                found.append(Finding(name, "archives on a date, and not by the age of files"))
+            elif (said := min(move["Days"] for move in archives)) != days:
+                problem = f"says {counted(said, 'day')}, and the table's property {days}: they must be equal"
+                found.append(Finding(name, problem))
+            covered |= {part for part in self.listed if part.startswith(prefix)}
+        if missing := [part for part in self.listed if part not in covered]:
+            found.append(Finding("", f"no rule archives {a_few(missing)}"))
+        return found
 
 
-def _in_the_form_of_today(rule: dict[str, Any]) -> dict[str, Any]:
+def _with_filter(rule: dict[str, Any]) -> dict[str, Any]:
     """With its prefix in a filter, because S3 rejects configurations that mix both forms."""
     if "Prefix" not in rule or rule.get("Filter") is not None:
         return rule
@@ -70,49 +123,6 @@ def option(exported: Any) -> str:
     if isinstance(exported, Mapping) and exported.get("TransitionDefaultMinimumObjectSize") == varies:
         return f" --transition-default-minimum-object-size {varies}"
     return ""
-
-
-def of_others(folder: str, exported: Any) -> list[str]:
-    """The rules that others wrote and that archive only files of this table."""
-    there = rules_in(exported or {"Rules": []})
-    alike = (rule for rule in there if _archives_only(rule, f"{folder}/") and not _is_ours(rule))
-    return [str(rule.get("ID") or "a rule without a name") for rule in alike]
-
-
-def check(exported: Any, folder: str, expected: Sequence[str], days: int) -> list[Finding]:
-    """What in an exported configuration does not fit a table whose property says so many days; empty if it fits."""
-    found: list[Finding] = []
-    covered: set[str] = set()
-    place, log = f"{folder}/", f"{folder}/_delta_log/"
-    for rule in rules_in(exported):
-        name, prefix = str(rule.get("ID") or "a rule without a name"), _prefix(rule)
-        if rule.get("Status") != "Enabled" or not meet(prefix, place):
-            continue
-        expiration = rule.get("Expiration") or {}
-        if expiration.keys() & {"Days", "Date"}:
-            found.append(Finding(name, "deletes files of the table: only VACUUM may delete them"))
-        moves = rule.get("Transitions") or []
-        if any(move.get("StorageClass") == "INTELLIGENT_TIERING" for move in moves):
-            problem = "moves files to Intelligent-Tiering, which may archive them by access time: the log does not know"
-            found.append(Finding(name, problem))
-        archives = [move for move in moves if move.get("StorageClass") in CLASSES]
-        if not archives:
-            continue
-        if meet(prefix, log):
-            found.append(Finding(name, "archives the table's _delta_log, so that the table can no longer be read"))
-        if _tags(rule):
-            found.append(Finding(name, "selects files by tag, which the log does not contain"))
-            continue
-        if any("Days" not in move for move in archives):
-            found.append(Finding(name, "archives on a date, and not by the age of files"))
-        elif (said := min(move["Days"] for move in archives)) != days:
-            found.append(
-                Finding(name, f"says {counted(said, 'day')}, and the table's property {days}: they must be equal")
-            )
-        covered |= {part for part in expected if part.startswith(prefix)}
-    if missing := [part for part in expected if part not in covered]:
-        found.append(Finding("", f"no rule archives {a_few(missing)}"))
-    return found
 
 
 def rules_in(exported: Any) -> list[dict[str, Any]]:
@@ -140,10 +150,6 @@ def _prefix(rule: Mapping[str, Any]) -> str:
     return str(_filters(rule).get("Prefix") or rule.get("Prefix") or "")
 
 
-def _tags(rule: Mapping[str, Any]) -> bool:
-    return bool(_filters(rule).get("Tag") or _filters(rule).get("Tags"))
-
-
 def _is_ours(rule: Mapping[str, Any]) -> bool:
     return _NAME.fullmatch(str(rule.get("ID"))) is not None
 
@@ -158,31 +164,3 @@ def _archives_only(rule: Mapping[str, Any], place: str) -> bool:
         }:
             return prefix.startswith(place) and not others and not conditions and not more.keys() - {"ID", "Status"}
     return False
-
-
-@dataclass(frozen=True, slots=True)
-class S3Rules:
-    folder: str
-    listed: Sequence[str]
-    """The prefixes of the keys of its files."""
-
-    def apply(self, policy: Any, exported: Any = None) -> str:
-        if not policy["Rules"]:
-            return (
-                "S3 takes no configuration without rules, so delete the one that is there: `aws s3api"
-                " delete-bucket-lifecycle`."
-            )
-        return (
-            "A bucket has one lifecycle configuration, and applying this replaces it: `--merge` puts it into the"
-            " exported one. Apply it with `aws s3api put-bucket-lifecycle-configuration --lifecycle-configuration"
-            f" file://FILE{option(exported)}`."
-        )
-
-    def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
-        return policy(self.folder, self.listed, days, wanted, exported, take_over)
-
-    def of_others(self, exported: Any) -> list[str]:
-        return of_others(self.folder, exported)
-
-    def check(self, policy: Any, days: int) -> list[Finding]:
-        return check(policy, self.folder, self.listed, days)
