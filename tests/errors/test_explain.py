@@ -20,7 +20,7 @@ def test_findings_are_explained_by_name() -> None:
 @pytest.mark.parametrize(
     ("asked", "nearest"),
     [
-        ("MF2199", ["MF2201 (RowsProtected)", "MF2202 (KeysNotReadable)", "MF2203 (KeysUnavailable)"]),
+        ("MF2199", ["MF2201 (RowsProtected)", "MF2202 (CatalogRefused)", "MF2203 (CatalogUnavailable)"]),
         ("NoHistory", ["MF5504 (NoHistory)", "MF6001 (NoHistory)"]),
         ("ConfigInvalidd", ["MF1103 (ConfigInvalid)"]),
         ("9" * 5000, []),

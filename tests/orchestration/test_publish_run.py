@@ -18,7 +18,7 @@ from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema
 from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
 from mirrorfeed.publish.result import Progress, TableResult
-from mirrorfeed.source.errors import FeedOff, FeedUnreadable, Gap, KeysNotReadable, PartitionsChanged
+from mirrorfeed.source.errors import CatalogRefused, FeedOff, FeedUnreadable, Gap, PartitionsChanged
 from mirrorfeed.storage import FolderStore, StoreUnavailable
 from tests.delta import FEED, DeltaTable
 from tests.publish.conftest import everything, never
@@ -62,7 +62,7 @@ def test_the_workspace_is_opened_once_for_all_tables(spark: SparkSession, tmp_pa
         return opened[-1]
 
     outcomes = publish_tables(RunContext(spark, config, workspace=workspace, sleep=never))
-    assert [type(outcome.error) for outcome in outcomes] == [KeysNotReadable] * 3
+    assert [type(outcome.error) for outcome in outcomes] == [CatalogRefused] * 3
     assert len(opened) == 1
 
 

@@ -38,7 +38,7 @@ from mirrorfeed.source.catalog import (
     primary_key,
     read_catalog_table,
 )
-from mirrorfeed.source.errors import KeysNotReadable, KeysUnavailable, RowsProtected, SourcesUnavailable, SourcesUnknown
+from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, RowsProtected
 from mirrorfeed.source.identifier import FoundTable, Pattern, Source
 
 ORDERS = Source.parse("main.sales.orders")
@@ -134,15 +134,15 @@ def test_a_name_cannot_lead_the_request_to_another_address(text: str, asked: str
 @pytest.mark.parametrize(
     ("answer", "kind", "root"),
     [
-        (sdk.NotFound("Table 'main.sales.orders' does not exist."), KeysNotReadable, Terminal),
-        (sdk.PermissionDenied("User lacks SELECT"), KeysNotReadable, Terminal),
-        (sdk.Unauthenticated("Token expired"), KeysNotReadable, Terminal),
-        (sdk.InvalidParameterValue("Not a name"), KeysNotReadable, Terminal),
-        (sdk.TooManyRequests("Slow down"), KeysUnavailable, Transient),
-        (sdk.InternalError("Oops"), KeysUnavailable, Transient),
-        (sdk.TemporarilyUnavailable("Later"), KeysUnavailable, Transient),
-        (TimeoutError("Timed out after 0:05:00"), KeysUnavailable, Transient),
-        (ConnectionResetError("Connection reset by peer"), KeysUnavailable, Transient),
+        (sdk.NotFound("Table 'main.sales.orders' does not exist."), CatalogRefused, Terminal),
+        (sdk.PermissionDenied("User lacks SELECT"), CatalogRefused, Terminal),
+        (sdk.Unauthenticated("Token expired"), CatalogRefused, Terminal),
+        (sdk.InvalidParameterValue("Not a name"), CatalogRefused, Terminal),
+        (sdk.TooManyRequests("Slow down"), CatalogUnavailable, Transient),
+        (sdk.InternalError("Oops"), CatalogUnavailable, Transient),
+        (sdk.TemporarilyUnavailable("Later"), CatalogUnavailable, Transient),
+        (TimeoutError("Timed out after 0:05:00"), CatalogUnavailable, Transient),
+        (ConnectionResetError("Connection reset by peer"), CatalogUnavailable, Transient),
     ],
 )
 def test_a_refused_request_is_terminal_and_a_failed_one_transient(
@@ -271,13 +271,14 @@ def test_all_schemas_of_a_catalog_are_listed_except_information_schema() -> None
 
 
 def test_errors_of_unity_catalog_are_reported() -> None:
-    with pytest.raises(SourcesUnknown) as refused:
+    with pytest.raises(CatalogRefused) as refused:
         asked("main.sales.*", lambda: Catalog({}, NotFound("Schema 'main.sales' does not exist.")))
-    assert (refused.value.pattern, refused.value.reason) == ("main.sales.*", "Schema 'main.sales' does not exist")
-    with pytest.raises(SourcesUnavailable) as failed:
+    assert refused.value.asked == "The list of tables main.sales.*"
+    assert refused.value.reason == "Schema 'main.sales' does not exist."
+    with pytest.raises(CatalogUnavailable) as failed:
         asked("main.sales.*", lambda: Catalog({}, InternalError("try again")))
-    assert (failed.value.pattern, failed.value.reason) == ("main.sales.*", "try again")
-    with pytest.raises(SourcesUnavailable, match=r": Timed out after 0:05:00\."):
+    assert (failed.value.asked, failed.value.reason) == ("The list of tables main.sales.*", "try again")
+    with pytest.raises(CatalogUnavailable, match=r": Timed out after 0:05:00\."):
         asked("main.sales.*", lambda: Catalog({}, TimeoutError("Timed out after 0:05:00")))
 
 
@@ -291,7 +292,7 @@ def test_folders_are_listed_without_spark(tmp_path: Path) -> None:
         FoundTable(Source(path=f"{tmp_path}/lake/sales/{name}"), "", ("id", "v")) for name in ("lines", "orders")
     ]
     assert [each.source.path for each in asked(f"{tmp_path}/lake/*/o*", no_spark)] == [f"{tmp_path}/lake/sales/orders"]
-    with pytest.raises(SourcesUnknown, match=r"cannot be listed: .*/nowhere: No such file or directory\."):
+    with pytest.raises(CatalogRefused, match=r"cannot be read: .*/nowhere: No such file or directory\."):
         asked(f"{tmp_path}/nowhere/*", no_spark)
 
 
@@ -312,7 +313,7 @@ def test_sparks_catalog_is_listed_if_no_workspace_is_configured(spark: SparkSess
                 FoundTable(Source((*above, "wide_sales", "seen")), "a view", ("id",)),
             ]
         for pattern in ("no_such_schema.*", "no_such_catalog.sales.*"):
-            with pytest.raises(SourcesUnknown, match="Check the name of the schema or folder"):
+            with pytest.raises(CatalogRefused, match="Check the name and your access"):
                 list_tables(Pattern.parse(pattern), False, lambda: spark, _unconfigured)
     finally:
         spark.sql("DROP SCHEMA wide_sales CASCADE")

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.source.change_preview import Bound, Changes, PastEnd, changes_between, parse_bound, resolve
-from mirrorfeed.source.errors import BadBound, BoundsCrossed, NotRecorded, OutsideHistory, SchemasDiffer
+from mirrorfeed.source.errors import BadBound, BoundsCrossed, FeedUnreadable, OutsideHistory, RangeUnreadable
 from mirrorfeed.source.ranges import Commit, Range
 from tests.delta import DeltaTable
 
@@ -130,14 +130,16 @@ def test_a_column_that_is_gone_from_the_newest_version_cannot_be_shown(spark: Sp
     table.sql("ALTER TABLE {} ADD COLUMNS (w int)")
     table.sql("INSERT INTO {} VALUES (1, 'a', 1)")
     table.sql("RESTORE TABLE {} TO VERSION AS OF 0")
-    with pytest.raises(SchemasDiffer) as caught:
+    with pytest.raises(RangeUnreadable) as caught:
         changes_between(spark, table.source, 0, 2)
-    assert (caught.value.fault.version, list(caught.value.fault.lost)) == ("2", ["'w' is gone"])
+    cause = caught.value.cause
+    assert isinstance(cause, FeedUnreadable)
+    assert (cause.version, list(cause.lost)) == ("2", ["'w' is gone"])
     assert changes_between(spark, table.source, 3).counts() == {"delete": 1}
 
 
 def test_a_start_before_the_feed_is_an_error(spark: SparkSession, table: DeltaTable) -> None:
-    with pytest.raises(NotRecorded, match=r"at version 1 the change data feed is off\. Start at a later version"):
+    with pytest.raises(RangeUnreadable, match=r"at version 1 the change data feed is off\. Start at a later version"):
         changes_between(spark, table.source, 1)
 
 

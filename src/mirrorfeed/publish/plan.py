@@ -19,7 +19,7 @@ from mirrorfeed.publish.errors import KeysRequired
 from mirrorfeed.publish.sources.base import COMPARISON, ChangeSource
 from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.source.catalog import Workspace, check_policies, is_in_unity_catalog, primary_key, read_catalog_table
-from mirrorfeed.source.errors import KeysNotReadable, KeysUnavailable
+from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable
 from mirrorfeed.source.ranges import Facts
 
 _DROPS = ("DROP COLUMNS", COMPARISON)
@@ -58,7 +58,7 @@ def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace
     if is_in_unity_catalog(table.source):
         try:
             found = read_catalog_table(workspace(), table.source)
-        except (KeysNotReadable, KeysUnavailable, ValueError):
+        except (CatalogRefused, CatalogUnavailable, ValueError):
             if keys is None:
                 raise
             # With configured keys, no workspace is needed. Then the engine reports a row filter or a mask.

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote as percent_encoded
 
-from mirrorfeed.errors import MirrorfeedError, first_line
+from mirrorfeed.errors import first_line
 from mirrorfeed.landing.names import fold
-from mirrorfeed.source.errors import KeysNotReadable, KeysUnavailable, RowsProtected, SourcesUnavailable, SourcesUnknown
+from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, RowsProtected
 from mirrorfeed.source.identifier import FoundTable, Pattern, Source, matches, quote
 
 if TYPE_CHECKING:
@@ -39,11 +39,8 @@ def is_in_unity_catalog(source: Source) -> bool:
 
 
 def read_catalog_table(client: Workspace, source: Source) -> TableInfo:
-    """Read a table's entry in Unity Catalog. Raise `KeysNotReadable` or `KeysUnavailable`."""
-    with _catalog_errors(
-        lambda reason: KeysNotReadable(table=str(source), reason=reason),
-        lambda reason: KeysUnavailable(table=str(source), reason=reason),
-    ):
+    """Read a table's entry in Unity Catalog. Raise `CatalogRefused` or `CatalogUnavailable`."""
+    with _catalog_errors(f"The primary key of {source}"):
         # The client puts the name into a URL as it is: a '#' or '?' in it would request another table.
         found: TableInfo = client.tables.get(".".join(percent_encoded(part, safe="") for part in source.parts))
         return found
@@ -71,7 +68,7 @@ def list_tables(
     """All tables that match the pattern, by name, with their columns if requested.
 
     Unity Catalog is read through the configured workspace, other catalogs and unconfigured ones through Spark. Raise
-    `SourcesUnknown` or `SourcesUnavailable`.
+    `CatalogRefused` or `CatalogUnavailable`.
     """
     if pattern.path is not None:
         tables = _list_folders(pattern, columns, spark)
@@ -91,10 +88,7 @@ def _configured(workspace: Callable[[], Workspace]) -> Workspace | None:
 
 def _list_unity_catalog(client: Workspace, pattern: Pattern) -> Iterator[FoundTable]:
     catalog, schema, _ = pattern.parts
-    with _catalog_errors(
-        lambda reason: SourcesUnknown(pattern=str(pattern), reason=first_line(reason)),
-        lambda reason: SourcesUnavailable(pattern=str(pattern), reason=first_line(reason)),
-    ):
+    with _catalog_errors(f"The list of tables {pattern}"):
         for name in _schemas(schema, lambda: [each.name or "" for each in client.schemas.list(catalog)]):
             for table in client.tables.list(catalog, name):
                 columns = tuple(str(column.name) for column in table.columns or ())
@@ -115,18 +109,16 @@ def _unsupported(table: TableInfo) -> str:
 
 
 @contextmanager
-def _catalog_errors(
-    refused: Callable[[str], MirrorfeedError], unavailable: Callable[[str], MirrorfeedError]
-) -> Iterator[None]:
+def _catalog_errors(asked: str) -> Iterator[None]:
     from databricks.sdk import errors  # takes seconds to import, and most commands never need it
     from databricks.sdk.errors.base import DatabricksError
 
     try:
         yield
     except (errors.NotFound, errors.PermissionDenied, errors.Unauthenticated, errors.BadRequest) as error:
-        raise refused(str(error)) from error
+        raise CatalogRefused(asked=asked, reason=str(error)) from error
     except (DatabricksError, OSError) as error:  # without a response, the client raises errors of lower layers
-        raise unavailable(str(error)) from error
+        raise CatalogUnavailable(asked=asked, reason=str(error)) from error
 
 
 def _list_spark_catalog(spark: SparkSession, pattern: Pattern, columns: bool) -> Iterator[FoundTable]:
@@ -148,7 +140,7 @@ def _list_spark_catalog(spark: SparkSession, pattern: Pattern, columns: bool) ->
                     names = tuple(spark.table(source.sql).columns) if columns else ()
                 yield FoundTable(source, unsupported, names)
     except AnalysisException as error:
-        raise SourcesUnknown(pattern=str(pattern), reason=first_line(str(error))) from error
+        raise CatalogRefused(asked=f"The list of tables {pattern}", reason=first_line(str(error))) from error
 
 
 def _unsupported_in_spark(information: str) -> str:
@@ -172,7 +164,8 @@ def _list_folders(pattern: Pattern, columns: bool, spark: Callable[[], SparkSess
                 if matches(last, each.name) and (each / "_delta_log").is_dir():
                     yield FoundTable(Source(path=str(each)), columns=_columns_at(str(each), spark) if columns else ())
     except OSError as error:
-        raise SourcesUnknown(pattern=str(pattern), reason=f"{error.filename}: {error.strerror}") from error
+        reason = f"{error.filename}: {error.strerror}"
+        raise CatalogRefused(asked=f"The list of tables {pattern}", reason=reason) from error
 
 
 def _columns_at(path: str, spark: Callable[[], SparkSession]) -> tuple[str, ...]:

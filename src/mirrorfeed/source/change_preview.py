@@ -79,11 +79,12 @@ def changes_between(
         newest = Range(known[-1].version - 1, known[-1].version)
         return Changes(str(source), range_, changes(spark, source, newest).limit(0))
     hole = first_missing(range_.from_version_exclusive, range_.to_version_inclusive, [each.version for each in known])
-    if hole is not None:
-        raise errors.NotRecorded(table=str(source), where=hole, reason=GapReason.NO_COMMIT)
-    names = [field["name"] for field in schema_at(spark, source, range_.to_version_inclusive)["fields"]]
     with _preview_errors(str(source), range_):
+        if hole is not None:
+            before = range_.from_version_exclusive
+            raise Gap(table=str(source), published=before, where=hole, reason=GapReason.NO_COMMIT)
         feed = changes(spark, source, range_)
+        names = [field["name"] for field in schema_at(spark, source, range_.to_version_inclusive)["fields"]]
         if missing := [f"{name!r} is gone" for name in names if name not in feed.columns]:
             version = str(range_.to_version_inclusive)
             raise FeedUnreadable(table=str(source), range=range_, version=version, read_version=None, lost=missing)
@@ -98,10 +99,8 @@ def _preview_errors(table: str, range_: Range) -> Iterator[None]:
     try:
         with read_errors(table, range_):
             yield
-    except Gap as gap:
-        raise errors.NotRecorded(table=table, where=gap.where, reason=gap.reason) from gap
-    except FeedUnreadable as fault:
-        raise errors.SchemasDiffer(fault=fault) from fault
+    except (Gap, FeedUnreadable) as error:
+        raise errors.RangeUnreadable(cause=error) from error
 
 
 def time_parser(spark: SparkSession) -> Callable[[str], datetime]:

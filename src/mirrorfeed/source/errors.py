@@ -278,34 +278,22 @@ class RowsProtected(Terminal):
         return " and ".join(found)
 
 
-class KeysNotReadable(Terminal):
+class CatalogRefused(Terminal):
     code = "MF2202"
-    what = "The primary key of {table} cannot be read from Unity Catalog: {reason:phrase}."
-    fix = "Check the table name and the SELECT privilege, or set `keys` in the configuration."
+    what = "{asked} cannot be read: {reason:phrase}."
+    fix = "Check the name and your access to it. Without access to a primary key, set `keys` in the configuration."
 
 
-class KeysUnavailable(Transient):
+class CatalogUnavailable(Transient):
     code = "MF2203"
-    what = "Unity Catalog did not return the primary key of {table}: {reason:phrase}."
-    fix = "Run the same command again, or set `keys` in the configuration."
+    what = "{asked} cannot be read, because Unity Catalog did not respond: {reason:phrase}."
+    fix = "Run the same command again."
 
 
 class UnknownFeatures(Terminal):
     code = "MF2204"
     what = "{table} uses table features that this release of mirrorfeed does not know: {names:list}."
     fix = "Install a newer release of mirrorfeed, or drop the features with ALTER TABLE … DROP FEATURE."
-
-
-class SourcesUnknown(Terminal):
-    code = "MF2205"
-    what = "The tables that match {pattern} cannot be listed: {reason}."
-    fix = "Check the name of the schema or folder and your access to it. Nothing was published."
-
-
-class SourcesUnavailable(Transient):
-    code = "MF2206"
-    what = "Unity Catalog did not return the tables that match {pattern}: {reason}."
-    fix = "Run the same command again. Nothing was published."
 
 
 class BadBound(Terminal):
@@ -337,30 +325,15 @@ class BoundsCrossed(Terminal):
     fix = "Swap them. Both ends are included."
 
 
-class NotRecorded(Terminal):
+class RangeUnreadable(Terminal):
     code = "MF2304"
-    what = "The changes of {table} cannot be read: {place} {reason}."
-    fix = "Start at a later version. `DESCRIBE HISTORY` lists the versions and shows when the feed was enabled."
-    where: int | Range
-
-    @property
-    def place(self) -> str:
-        return _place(self.where)
-
-
-class SchemasDiffer(Terminal):
-    code = "MF2305"
-    what = "{fault.problem}"
-    fix = {
-        True: "Start after the version that changed the columns; `DESCRIBE HISTORY` shows it.",
-        False: "Start at the version that changed the columns, or end before it; `DESCRIBE HISTORY` shows it.",
-    }
-    meaning = "The columns changed between the requested versions, so their changes cannot be shown together."
-    fault: FeedUnreadable
-
-    @property
-    def case(self) -> bool:
-        return bool(self.fault.lost)
+    what = "{cause.problem}"
+    fix = (
+        "Start at a later version, or end before the version that changed the columns. `DESCRIBE HISTORY` lists the"
+        " versions and shows when the feed was enabled."
+    )
+    meaning = "The changes between the requested versions cannot be read, or not together."
+    cause: Finding
 
 
 def _place(where: int | Range) -> str:
