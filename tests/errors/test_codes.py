@@ -47,13 +47,7 @@ def _tests(path: Path) -> Iterator[str]:
 class TestWhatDoesNotFitIsRefused:
     def test_an_error_without_a_code(self, monkeypatch: pytest.MonkeyPatch) -> None:
         class Bare(Terminal):
-            """Without a code."""
-
-            def what(self) -> str:
-                return ""
-
-            def next(self) -> str:
-                return ""
+            what = "Something failed."
 
         found = codes.errors()
         monkeypatch.setattr(codes, "errors", lambda: [*found, Bare])

@@ -14,7 +14,8 @@ from py4j.protocol import Py4JNetworkError
 from mirrorfeed.archive.file_index.log_file import LogFile
 from mirrorfeed.errors import SessionLost, Unexpected, named, plain
 from mirrorfeed.history.errors import HistoryInterrupted
-from mirrorfeed.runtime.credentials import Secret, SecretUnreachable
+from mirrorfeed.runtime.credentials import Secret
+from mirrorfeed.runtime.errors import SecretUnreachable
 from mirrorfeed.source.errors import Gap, SourceRecreated
 from mirrorfeed.source.ranges import Range
 from mirrorfeed.storage import NotThere, StoreUnavailable
@@ -106,5 +107,5 @@ def test_facts_are_as_json_can_say_them() -> None:
 
 
 def test_a_secret_that_was_written_in_the_place_of_its_name_is_in_no_fact() -> None:
-    error = SecretUnreachable(Secret(env="hunter2-as-it-is"), "it is not set")
+    error = SecretUnreachable(secret=Secret(env="hunter2-as-it-is"), reason="it is not set")
     assert "hunter2" not in json.dumps(error.to_dict())

@@ -26,7 +26,8 @@ from mirrorfeed.monitor.alert_state import Message, SentAlert
 from mirrorfeed.monitor.errors import ChannelUnavailable, MailRefused, WebhookRefused
 from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.runtime.addresses import BadProxy
-from mirrorfeed.runtime.credentials import Secret, SecretUnreachable
+from mirrorfeed.runtime.credentials import Secret
+from mirrorfeed.runtime.errors import SecretUnreachable
 from mirrorfeed.storage.retry_budget import RetryLimits
 from tests.monitor.conftest import HIDDEN, Hook
 
@@ -190,7 +191,7 @@ def test_an_address_that_is_not_https_gets_no_message(url: str) -> None:
 
 def test_an_address_that_cannot_be_read_is_told_with_where_it_should_be() -> None:
     def read(secret: Secret) -> str:
-        raise SecretUnreachable(secret, "it is not set in this process")
+        raise SecretUnreachable(secret=secret, reason="it is not set in this process")
 
     webhook = Webhook.model_validate({"name": "ops", "kind": "slack", "url": {"env": "HOOK"}})
     with pytest.raises(

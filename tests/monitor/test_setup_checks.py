@@ -143,7 +143,7 @@ def test_a_credential_that_gives_no_token_is_missing_with_its_reason(tmp_path: P
     )
     check = check_credential(load(tmp_path / "mirrorfeed.yml"))
     assert (check.name, check.severity) == ("credential", Severity.WRONG)
-    assert check.what.startswith("The service credential fabric of Unity Catalog cannot be used here")
+    assert check.what.startswith("Cannot use the service credential fabric of Unity Catalog")
 
 
 def test_the_error_of_a_source_is_reported_and_that_of_the_landing_zone_only_once() -> None:

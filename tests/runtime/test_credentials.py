@@ -30,17 +30,16 @@ from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.publish.files.upload import upload_task
 from mirrorfeed.runtime.addresses import BadProxy
 from mirrorfeed.runtime.credentials import (
-    CredentialRefused,
     Default,
     Secret,
-    SecretUnreachable,
     ServiceCredential,
-    ServiceCredentialUnreachable,
     ServicePrincipal,
+    _refusal,
     read_secret,
     service_credential,
     token_credential,
 )
+from mirrorfeed.runtime.errors import CredentialRefused, SecretUnreachable, ServiceCredentialUnreachable
 from mirrorfeed.storage import StoreUnavailable
 from mirrorfeed.storage.retry_budget import RetryLimits
 
@@ -99,11 +98,10 @@ def test_a_variable_that_is_not_set_is_told(monkeypatch: pytest.MonkeyPatch, val
         monkeypatch.setenv("SOME_SECRET", value)
     with pytest.raises(SecretUnreachable) as refused:
         read_secret(Secret(env="SOME_SECRET"))
-    assert str(refused.value) == (
-        "The client secret cannot be read from the environment variable SOME_SECRET: it is not set in this process. Set"
-        " it for the driver and for all executors: on Databricks in the cluster's `spark_env_vars`, as in {NAME:"
-        ' "{{secrets/scope/key}}"}.'
+    assert refused.value.problem == (
+        "Cannot read the client secret from the environment variable SOME_SECRET: it is not set in this process."
     )
+    assert "On serverless compute use `secret: {scope, key}`" in refused.value.solution
 
 
 def test_a_variable_that_is_not_named_as_they_usually_are_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,12 +116,11 @@ def test_a_variable_that_is_not_named_as_they_usually_are_is_not_repeated(monkey
 def test_a_scope_that_cannot_be_read_is_told_without_what_others_say() -> None:
     with pytest.raises(SecretUnreachable) as refused:
         read_secret(Secret(scope="kv", key="mirror"), no_workspace)
-    assert str(refused.value) == (
-        "The client secret cannot be read from the secret kv/mirror of the Databricks workspace: asking the workspace"
-        " ended with ValueError. Check that the scope and the key exist and may be read. Executors of a cluster cannot"
-        " ask the workspace: leave out `upload_from: executors`, or name an environment variable as well (`secret:"
-        ' {scope, key, env}`), and set it in the cluster\'s `spark_env_vars` to "{{secrets/kv/mirror}}".'
+    assert refused.value.problem == (
+        "Cannot read the client secret from the secret kv/mirror of the Databricks workspace: the request to the"
+        " workspace failed with ValueError."
     )
+    assert refused.value.solution.endswith('set it in `spark_env_vars` of the cluster to "{{secrets/kv/mirror}}".')
 
 
 def test_a_secret_that_is_not_there_is_told() -> None:
@@ -141,29 +138,39 @@ def test_a_service_credential_is_for_databricks_alone(monkeypatch: pytest.Monkey
     monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION", raising=False)
     with pytest.raises(ServiceCredentialUnreachable) as refused:
         service_credential("onelake")
-    assert str(refused.value) == (
-        "The service credential onelake of Unity Catalog cannot be used here: LookupError: this process does not run in"
-        " a Databricks runtime. Use it on Databricks Runtime 16.2 or newer, with the privilege ACCESS on it, and for"
-        " executors that write on a dedicated cluster; elsewhere use a service principal or the default credential."
-    )
+    assert refused.value.name == "onelake"
+    assert refused.value.reason == "LookupError: this process does not run in a Databricks runtime"
 
 
 @pytest.mark.parametrize("in_task", [False, True])
 def test_a_service_credential_is_asked_of_the_runtime(monkeypatch: pytest.MonkeyPatch, in_task: bool) -> None:
-    driver, task = (SimpleNamespace(getServiceCredentialsProvider=lambda name, at=at: (at, name)) for at in "dt")
+    driver, task = (
+        SimpleNamespace(getServiceCredentialsProvider=lambda name, at=at: SimpleNamespace(get_token=(at, name)))
+        for at in "dt"
+    )
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
     monkeypatch.setattr("pyspark.TaskContext.get", lambda: object() if in_task else None)
     runtime = SimpleNamespace(dbutils=SimpleNamespace(credentials=driver))
     monkeypatch.setitem(sys.modules, "databricks.sdk.runtime", runtime)
     monkeypatch.setitem(sys.modules, "databricks.service_credentials", task)
 
-    assert service_credential("onelake") == ("t" if in_task else "d", "onelake")
+    assert service_credential("onelake").get_token == ("t" if in_task else "d", "onelake")
+
+
+def test_a_service_credential_of_another_cloud_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = SimpleNamespace(region_name="eu-west-1")  # what the runtime returns for one of AWS
+    credentials = SimpleNamespace(getServiceCredentialsProvider=lambda name: session)
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
+    runtime = SimpleNamespace(dbutils=SimpleNamespace(credentials=credentials))
+    monkeypatch.setitem(sys.modules, "databricks.sdk.runtime", runtime)
+    with pytest.raises(ServiceCredentialUnreachable, match="it is not a credential of Azure"):
+        service_credential("onelake")
 
 
 def test_a_service_credential_that_the_runtime_refuses_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "13.3")
     monkeypatch.setitem(sys.modules, "databricks.sdk.runtime", SimpleNamespace(dbutils=SimpleNamespace()))
-    with pytest.raises(ServiceCredentialUnreachable, match=r"AttributeError: .*credentials.*\. Use it on Databricks"):
+    with pytest.raises(ServiceCredentialUnreachable, match=r"AttributeError: .*credentials.*\. Use an Azure"):
         service_credential("onelake")
 
 
@@ -175,13 +182,13 @@ def test_a_service_credential_that_the_runtime_refuses_is_told(monkeypatch: pyte
     [
         (
             lambda onelake: setattr(onelake.authority, "expired", True),
-            f"its client secret has expired (AADSTS7000222). Make a new secret in Entra ID and put it into the"
+            f"its client secret has expired (AADSTS7000222). Create a new secret in Entra ID and put it into the"
             f" environment variable {SECRET}.",
         ),
         (
             lambda onelake: setattr(onelake.authority, "secret", "another"),
-            f"its client secret is wrong (AADSTS7000215). Put the value of the secret, not its id, into the environment"
-            f" variable {SECRET}; it may be that of another application.",
+            f"its client secret is wrong (AADSTS7000215). Put the value of the right secret, not its id, into the"
+            f" environment variable {SECRET}.",
         ),
     ],
 )
@@ -189,7 +196,7 @@ def test_a_secret_that_is_refused_is_told(onelake: OneLake, change: Any, words: 
     change(onelake)
     with pytest.raises(CredentialRefused) as refused:
         onelake.store().list("")
-    assert str(refused.value) == f"There is no token for the service principal {CLIENT} of tenant {TENANT}: {words}"
+    assert str(refused.value) == f"Cannot get a token for the service principal {CLIENT} of tenant {TENANT}: {words}"
     assert refused.value.__cause__ is None
     assert onelake.verbs() == []
 
@@ -204,13 +211,9 @@ def test_an_application_that_the_tenant_does_not_know_is_told(onelake: OneLake) 
 
 
 def test_a_refusal_without_a_code_that_is_known_is_told_with_what_was_said() -> None:
-    refused = CredentialRefused(Default(), "DefaultAzureCredential failed to retrieve a token.\nThat is it.")
-    assert str(refused) == (
-        "There is no token for the default Azure credential chain: DefaultAzureCredential failed to retrieve a token."
-        " Check `credential` in the configuration. Executors that write log in for themselves: what a person's login"
-        " gives the driver is not there; a service principal with a secret in the cluster's environment, or a service"
-        " credential, is."
-    )
+    refused = _refusal(Default(), "DefaultAzureCredential failed to retrieve a token.\nThat is it.")
+    assert refused.reason.startswith("DefaultAzureCredential failed to retrieve a token")
+    assert refused.solution.startswith("Check `credential` in the configuration.")
 
 
 ATTEMPTED = """DefaultAzureCredential failed to retrieve a token from the included credentials.
@@ -224,11 +227,11 @@ To mitigate this issue, please refer to the troubleshooting guidelines here at h
 
 
 def test_the_default_chain_is_told_with_what_each_link_said() -> None:
-    refused = CredentialRefused(Default(), ATTEMPTED, "AADSTS7000215")
+    refused = _refusal(Default(), ATTEMPTED)
     assert refused.problem == (
-        "There is no token for the default Azure credential chain: EnvironmentCredential: Environment variables are not"
-        " configured; ManagedIdentityCredential: authentication unavailable; AzureCliCredential: Azure CLI not found on"
-        " path; OtherCredential: Authentication failed: AADSTS7000215: Invalid client secret provided."
+        "Cannot get a token for the default Azure credential chain: EnvironmentCredential: Environment variables are"
+        " not configured; ManagedIdentityCredential: authentication unavailable; AzureCliCredential: Azure CLI not"
+        " found on path; OtherCredential: Authentication failed: AADSTS7000215: Invalid client secret provided."
     )
     assert refused.solution.startswith("Check `credential` in the configuration.")
 
@@ -253,7 +256,7 @@ def test_the_chain_that_is_installed_tells_so_and_repeats_no_secret(
     chain = ChainedTokenCredential(FirstCredential(), NextCredential())
     monkeypatch.setattr("azure.identity.DefaultAzureCredential", lambda **_: chain)
     monkeypatch.setenv("AZURE_CLIENT_SECRET", VALUE)
-    begin = "There is no token for the default Azure credential chain: "
+    begin = "Cannot get a token for the default Azure credential chain: "
     assert refusal() == f"{begin}FirstCredential: It is not configured; NextCredential: AADSTS50034: {said}."
     said = f"{VALUE} is not known"
     assert refusal() == f"{begin}(not shown)."
@@ -365,10 +368,8 @@ def test_certificates_that_cannot_be_read_are_told_before_anybody_is_asked(
         file.write_text(content)
     with pytest.raises(Terminal) as refused:
         onelake.store(ca_bundle=str(file)).list("")
-    assert str(refused.value).startswith(f"The certificates in {file} cannot be read: ")
-    assert str(refused.value).endswith(
-        "Let `ca_bundle` in the configuration name a file with certificates in PEM form."
-    )
+    assert str(refused.value).startswith(f"Cannot read the certificates in {file}: ")
+    assert str(refused.value).endswith("a file with certificates in PEM format.")
     assert onelake.calls == []
 
 
@@ -439,9 +440,9 @@ def test_a_credential_is_a_value_that_names_itself(credential: Any, shown: str) 
 @pytest.mark.parametrize(
     "error",
     [
-        CredentialRefused(ServicePrincipal("t", "c", Secret(env="X")), "AADSTS7000222: over", "AADSTS7000222"),
-        SecretUnreachable(Secret(scope="s", key="k"), "why"),
-        ServiceCredentialUnreachable("n", "why"),
+        _refusal(ServicePrincipal("t", "c", Secret(env="X")), "AADSTS7000222: over"),
+        SecretUnreachable(secret=Secret(scope="s", key="k"), reason="why"),
+        ServiceCredentialUnreachable(name="n", reason="why"),
     ],
 )
 def test_errors_of_credentials_are_for_people_and_survive_travelling(error: Terminal) -> None:

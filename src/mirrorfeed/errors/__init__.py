@@ -77,8 +77,8 @@ class MirrorfeedError(Exception):
     """Base class of all errors. Each has a `code`, a `problem`, a `solution` and its facts as attributes."""
 
     code: ClassVar[str]
-    what: ClassVar[Any]
-    fix: ClassVar[Any] = ""
+    what: ClassVar[Template]
+    fix: ClassVar[Template] = ""
     meaning: ClassVar[str] = ""
     """Text for the reference, if `what` alone does not explain the error."""
 
@@ -90,9 +90,7 @@ class MirrorfeedError(Exception):
         classes = [each for each in cls.__mro__ if each is not MirrorfeedError and issubclass(each, MirrorfeedError)]
         declared = {name for each in classes for name in vars(each).get("__annotations__", ())}
         declared -= MirrorfeedError.__annotations__.keys()
-        templates = [
-            text for part in (getattr(cls, "what", ""), cls.fix) if not callable(part) for text in choices(part)
-        ]
+        templates = [text for part in (getattr(cls, "what", ""), cls.fix) for text in choices(part)]
         used = {name for text in templates for name in field_names(text) if not hasattr(cls, name)}
         cls.optional = {name: getattr(cls, name) for name in sorted(declared) if hasattr(cls, name)}
         cls.required = frozenset(used | declared) - cls.optional.keys()
@@ -105,13 +103,12 @@ class MirrorfeedError(Exception):
     @property
     def problem(self) -> str:
         """The sentence about what failed."""
-        return self.what() if callable(self.what) else self._format(self.what)
+        return self._format(self.what)
 
     @property
     def solution(self) -> str:
         """The sentence about what to do, or an empty string."""
-        old = getattr(self, "next", None)
-        return str(old()) if callable(old) else self._format(self.fix)
+        return self._format(self.fix)
 
     @property
     def case(self) -> Any:

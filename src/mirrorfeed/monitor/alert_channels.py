@@ -26,7 +26,8 @@ from mirrorfeed.errors import first_line
 from mirrorfeed.monitor.alert_state import Message, Send
 from mirrorfeed.monitor.errors import ChannelUnavailable, MailRefused, WebhookRefused
 from mirrorfeed.runtime.addresses import check_proxy, is_host
-from mirrorfeed.runtime.credentials import Secret, SecretUnreachable, read_secret
+from mirrorfeed.runtime.credentials import Secret, read_secret
+from mirrorfeed.runtime.errors import SecretUnreachable
 from mirrorfeed.storage.retry_budget import RETRYABLE_STATUS, RetryBudget, RetryLimits, retry_after_seconds
 
 RETRY_LIMITS = RetryLimits(seconds=30.0, first_pause=1.0, longest_pause=10.0, response_seconds=20.0)

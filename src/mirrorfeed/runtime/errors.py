@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mirrorfeed.errors import Terminal
+from typing import Any
+
+from mirrorfeed.errors import Terminal, Transient
 
 
 class SettingFixed(Terminal):
@@ -77,3 +79,89 @@ class CacheUnusable(Terminal):
     code = "MF1208"
     what = "The start of Spark cannot write to {folder}: {reason}."
     fix = "Set the environment variable MIRRORFEED_CACHE to a writable folder."
+
+
+class CredentialRefused(Terminal):
+    code = "MF4301"
+    what = {
+        "": "Cannot get a token for {credential}: {reason:phrase}.",
+        "AADSTS7000222": "Cannot get a token for {credential}: its client secret has expired (AADSTS7000222).",
+        "AADSTS7000215": "Cannot get a token for {credential}: its client secret is wrong (AADSTS7000215).",
+        "AADSTS700016": "Cannot get a token for {credential}: the tenant does not know the application (AADSTS700016).",
+        "AADSTS90002": "Cannot get a token for {credential}: the tenant does not exist (AADSTS90002).",
+        "AADSTS900023": "Cannot get a token for {credential}: the tenant does not exist (AADSTS900023).",
+        "AADSTS500011": "Cannot get a token for {credential}: the tenant does not know the service (AADSTS500011).",
+    }
+    fix = {
+        "": (
+            "Check `credential` in the configuration. With `upload_from: executors` use a service principal with an"
+            " environment variable, or a service credential, because executors cannot use the login of a person."
+        ),
+        "AADSTS7000222": "Create a new secret in Entra ID and put it into {place}.",
+        "AADSTS7000215": "Put the value of the right secret, not its id, into {place}.",
+        "AADSTS700016": "Check `client_id` and `tenant_id`.",
+        "AADSTS90002": "Check `tenant_id`.",
+        "AADSTS900023": "Check `tenant_id`.",
+        "AADSTS500011": "Check that `tenant_id` is the tenant of the Fabric workspace.",
+    }
+    meaning = "The login service refuses the credential, or no way to log in works here."
+    credential: Any
+    reason: str
+    entra_code: str = ""
+
+    @property
+    def case(self) -> str:
+        return self.entra_code if self.entra_code in self.fix else ""
+
+    @property
+    def place(self) -> str:
+        return str(getattr(self.credential, "secret", "the place that the configuration names"))
+
+
+class LoginUnavailable(Transient):
+    code = "MF4302"
+    what = "Cannot get a token at the moment: {reason:phrase}."
+    fix = "Check that this machine can reach the login service, then run the same command again."
+    reached: bool = True
+    """False if there was no connection at all."""
+
+
+class CertificatesUnreadable(Terminal):
+    code = "MF4303"
+    what = "Cannot read the certificates in {file}: {reason:phrase}."
+    fix = "Set `ca_bundle` in the configuration to a file with certificates in PEM format."
+
+
+class SecretUnreachable(Terminal):
+    code = "MF4304"
+    what = "Cannot read the client secret from {secret}: {reason:phrase}."
+    fix = {
+        "variable": (
+            "Set the environment variable for the driver, on a Databricks cluster in `spark_env_vars`. On serverless"
+            " compute use `secret: {{scope, key}}`, because it has no environment variables."
+        ),
+        "scope": (
+            "Check that the scope and the key exist and that this identity may read them. Executors cannot read secret"
+            " scopes: with `upload_from: executors` add an environment variable (`secret: {{scope, key, env}}`) and set"
+            ' it in `spark_env_vars` of the cluster to "{{{{secrets/{path}}}}}".'
+        ),
+    }
+    secret: Any
+    reason: str
+
+    @property
+    def case(self) -> str:
+        return "scope" if getattr(self.secret, "scope", None) else "variable"
+
+    @property
+    def path(self) -> str:
+        return f"{getattr(self.secret, 'scope', 'scope')}/{getattr(self.secret, 'key', 'key')}"
+
+
+class ServiceCredentialUnreachable(Terminal):
+    code = "MF4305"
+    what = "Cannot use the service credential {name} of Unity Catalog: {reason:phrase}."
+    fix = (
+        "Use an Azure service credential on Databricks Runtime 16.2 or newer, with the privilege ACCESS. Executors can"
+        " use it on dedicated clusters only. Elsewhere use a service principal or the default credential."
+    )

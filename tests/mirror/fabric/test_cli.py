@@ -113,7 +113,7 @@ def test_ids_secrets_and_capacities_that_are_wrong_are_told_with_the_next_step(p
     assert "Give it the role Contributor" in project.run("fabric", "stop", code=1)
     project.onelake.authority.expired = True
     expired = project.run("fabric", "stop", code=1)
-    assert "has expired (AADSTS7000222). Make a new secret in Entra ID and put it into the environment" in expired
+    assert "has expired (AADSTS7000222). Create a new secret in Entra ID and put it into the environment" in expired
     assert SECRET in expired
 
 

@@ -26,7 +26,8 @@ from mirrorfeed.mirror.fabric.errors import (
     WorkspaceMissing,
 )
 from mirrorfeed.mirror.fabric.responses import Place
-from mirrorfeed.runtime.credentials import CredentialRefused, LoginUnavailable, Secret, ServicePrincipal, bearer
+from mirrorfeed.runtime.credentials import Secret, ServicePrincipal, bearer
+from mirrorfeed.runtime.errors import CredentialRefused, LoginUnavailable
 from mirrorfeed.storage.errors import CapacityPaused
 from mirrorfeed.storage.retry_budget import RetryLimits
 from tests.mirror.fabric.conftest import Time
@@ -326,7 +327,7 @@ def test_a_token_for_another_audience_is_told(onelake: OneLake, database: Mirror
 
 def test_an_expired_secret_is_told(onelake: OneLake, database: MirroredDatabase, time: Time) -> None:
     onelake.authority.expired = True
-    with pytest.raises(CredentialRefused, match=r"its client secret has expired \(AADSTS7000222\)\. Make a new secret"):
+    with pytest.raises(CredentialRefused, match=r"has expired \(AADSTS7000222\)\. Create a new secret"):
         database.status()
     assert time.pauses == []
 
@@ -349,7 +350,7 @@ def test_a_login_service_that_is_not_well_is_asked_again_and_then_told(
     onelake: OneLake, database: MirroredDatabase, time: Time
 ) -> None:
     onelake.server.faults.add(Fault("token", How.ANSWER, MANY))
-    with pytest.raises(LoginUnavailable, match=r"There is no token for now: .* cannot log in: .* Check that the login"):
+    with pytest.raises(LoginUnavailable, match=r"at the moment: .* cannot log in: .* Check that this machine"):
         database.status()
     assert 50 < time.now <= 60
 
