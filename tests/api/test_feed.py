@@ -155,7 +155,7 @@ VALUES = {
     "Share": "table files bytes archived_files archived_bytes restored_files restored_bytes bytes_by_age"
     " copies month_cost month_saving currency error",
     "Status": "table source state feed service published_version newest_version lag_versions lag_seconds"
-    " not_renamed not_consumed fresh error paused",
+    " not_renamed not_consumed freshness error paused",
     "TableReport": "table state files rows message error",
     "TableResult": "table what from_version_exclusive to_version_inclusive published_version inserts updates"
     " upserts deletes files bytes seconds lag_versions tries error reseeded stopped",
@@ -217,7 +217,7 @@ def test_a_result_is_a_sequence_that_says_whether_all_is_well() -> None:
     assert Result((status("a"),)).check() is None
 
 
-def test_a_result_is_told_to_programs_with_errors_by_their_parts() -> None:
+def test_a_result_as_json_has_errors_with_their_fields() -> None:
     error = FeedOff(table="main.a", version=4)
     told = Result((publication("a", error=error),), ("A note.",)).to_dict()
     json.dumps(told)

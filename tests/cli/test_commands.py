@@ -38,7 +38,7 @@ def said(config: Path, *arguments: str, code: int = 0) -> str:
     ],
     ids=" ".join,
 )
-def test_a_path_at_which_there_is_no_table_is_told_before_spark_starts(
+def test_a_path_without_a_table_is_reported_before_spark_starts(
     config: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     monkeypatch.setattr(spark_session, "get_session", lambda: pytest.fail("Spark was started"))

@@ -52,7 +52,7 @@ def test_durations_have_a_unit_that_fits(seconds: float, shown: str) -> None:
         ({"upsert": 0, "delete": 1}, "1 delete"),
     ],
 )
-def test_rows_are_told_by_what_they_do(rows: dict[str, int], shown: str) -> None:
+def test_a_publication_is_shown_with_its_rows_by_operation(rows: dict[str, int], shown: str) -> None:
     assert amounts.by_marker(rows) == shown
 
 

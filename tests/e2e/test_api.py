@@ -92,7 +92,7 @@ def test_a_name_that_the_configuration_does_not_have_is_refused(feed: mirrorfeed
     assert "has no log" in repr(feed.log("sales.nothing"))
 
 
-def test_what_is_kept_for_good_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_history_is_returned(spark: SparkSession, tmp_path: Path) -> None:
     DeltaTable(spark, tmp_path / "orders").insert(1, 2)
     line = "  - {source: ./orders, target: orders, keys: [id], history: ./kept}\n"
     (tmp_path / "mirrorfeed.yml").write_text(f"landing_zone: ./zone\ntables:\n{line}")

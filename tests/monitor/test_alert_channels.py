@@ -189,7 +189,7 @@ def test_an_address_that_is_not_https_gets_no_message(url: str) -> None:
     assert "(its address is not an https address)" in refusal(url, WebhookRefused)
 
 
-def test_an_address_that_cannot_be_read_is_told_with_where_it_should_be() -> None:
+def test_an_unreadable_webhook_address_is_reported_with_its_location() -> None:
     def read(secret: Secret) -> str:
         raise SecretUnreachable(secret=secret, reason="it is not set in this process")
 
@@ -309,7 +309,7 @@ def test_one_mail_goes_to_all_addresses(office: Post, tls_: str) -> None:
         ({"RCPT": "550 unknown"}, MailRefused, "(it accepts none of a@example.com, b@example.com)."),
     ],
 )
-def test_what_a_mail_server_does_not_take_is_told_without_the_password(
+def test_a_refusal_of_a_mail_server_is_reported_without_the_password(
     office: Post, says: dict[str, str], kind: type[MirrorfeedError], words: str
 ) -> None:
     office.says = says
@@ -320,7 +320,7 @@ def test_what_a_mail_server_does_not_take_is_told_without_the_password(
     assert office.taken == []
 
 
-def test_a_password_that_a_login_cannot_spell_is_told_without_it(office: Post) -> None:
+def test_a_password_that_a_login_cannot_encode_is_reported_without_it(office: Post) -> None:
     with pytest.raises(MailRefused, match="user and password must be ASCII characters") as told:
         mail_to(office, password=f"{HIDDEN}é")
     assert HIDDEN not in repr((told.value, told.value.__dict__, told.value.__cause__))

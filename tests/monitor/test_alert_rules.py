@@ -15,7 +15,7 @@ from mirrorfeed.monitor.freshness import Freshness, Step
 from mirrorfeed.monitor.watch import check_of
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
-WELL = TableFacts("a", "a", log_facts=LogFacts(published=7), source_facts=SourceFacts("on"), fresh=Freshness(), at=NOW)
+WELL = TableFacts("a", "a", log_facts=LogFacts(published=7), source_facts=SourceFacts("on"), freshness=Freshness(), at=NOW)
 LATE = Freshness(since={Step.PUBLISHED: NOW - timedelta(minutes=45)})
 LIMITS = {Step.PUBLISHED: 1800.0}
 
@@ -48,12 +48,12 @@ def test_a_table_that_is_well_has_no_problem_and_hides_none() -> None:
 
 
 def test_changes_that_wait_for_too_long_are_a_problem_since_they_wait() -> None:
-    (found,) = check(facts(fresh=LATE, limits=LIMITS)).problems
+    (found,) = check(facts(freshness=LATE, limits=LIMITS)).problems
     assert (found.key, found.since) == (("a", "LAG_PUBLISHED"), NOW - timedelta(minutes=45))
 
 
 def test_a_paused_table_has_no_problem_and_no_end_of_one() -> None:
-    late = facts(fresh=LATE, limits=LIMITS, errors=(Broken(),))
+    late = facts(freshness=LATE, limits=LIMITS, errors=(Broken(),))
     found = check(replace(late, paused="until noon"), replace(late, table="b"))
     assert [each.key for each in found.problems] == [("b", "Broken"), ("b", "LAG_PUBLISHED")]
     assert (found.hides(("a", "Gap")), found.hides(("b", "Gap"))) == (True, False)
@@ -82,8 +82,8 @@ def test_notes_are_no_problems() -> None:
     ("table", "database", "hidden"),
     [
         (WELL, None, set()),
-        (facts(fresh=None), None, {"LAG_PUBLISHED", "LAG_QUERYABLE"}),
-        (facts(fresh=Freshness(unknown={Step.QUERYABLE: "no"})), None, {"LAG_QUERYABLE"}),
+        (facts(freshness=None), None, {"LAG_PUBLISHED", "LAG_QUERYABLE"}),
+        (facts(freshness=Freshness(unknown={Step.QUERYABLE: "no"})), None, {"LAG_QUERYABLE"}),
         (facts(log_facts=None), None, {"LAG_PUBLISHED", "LAG_QUERYABLE", "Gap"}),
         (facts(source_facts=None), None, {"LAG_PUBLISHED", "LAG_QUERYABLE", "Gap"}),
         (facts(errors=(Silent(),)), None, {"LAG_PUBLISHED", "LAG_QUERYABLE", "Gap"}),

@@ -12,7 +12,7 @@ import pytest
 from mirrorfeed.config import Config
 from mirrorfeed.landing.record import PublishedFile, Record
 from mirrorfeed.monitor.facts import TableFacts
-from mirrorfeed.monitor.freshness import LAG_STEPS, NOTHING_PUBLISHED, Freshness, MirrorTimes, Step, freshness
+from mirrorfeed.monitor.freshness import LAG_STEPS, NOTHING_PUBLISHED, Freshness, MirrorTimes, Step, freshness_of
 from mirrorfeed.monitor.watch import ledger_rows
 from mirrorfeed.orchestration import ledger
 
@@ -56,7 +56,7 @@ def waits(found: Freshness) -> dict[str, float]:
 def test_the_remaining_files_show_what_was_consumed(
     records: list[Record], left: list[int], published: float | None, consumed: float | None, expected: dict[str, float]
 ) -> None:
-    found = freshness(records, left, ago(12), None)
+    found = freshness_of(records, left, ago(12), None)
     assert (found.published, found.consumed) == tuple(
         None if each is None else ago(each) for each in (published, consumed)
     )
@@ -70,7 +70,7 @@ def test_the_remaining_files_show_what_was_consumed(
 def test_a_first_file_is_consumed_only_if_something_shows_it(
     has_consumed: bool, mirrored: datetime | None, consumed: datetime | None
 ) -> None:
-    found = freshness(RECORDS[2:], [1], ago(40), None, has_consumed=has_consumed, mirror=MirrorTimes(mirrored))
+    found = freshness_of(RECORDS[2:], [1], ago(40), None, has_consumed=has_consumed, mirror=MirrorTimes(mirrored))
     assert (found.published, found.consumed) == (ago(30), consumed)
     assert (Step.CONSUMED in found.unknown) is (consumed is None)
     assert found.lag(Step.CONSUMED, NOW) == (None if consumed is None else 0)
@@ -88,7 +88,7 @@ def test_a_first_file_is_consumed_only_if_something_shows_it(
 def test_commits_wait_until_their_files_are_renamed(
     unpublished: datetime | None, unfinished: bool, published: float, expected: dict[str, float]
 ) -> None:
-    found = freshness(RECORDS, [3], ago(5), unpublished, unfinished=unfinished)
+    found = freshness_of(RECORDS, [3], ago(5), unpublished, unfinished=unfinished)
     assert found.published == ago(published)
     assert waits(found) == expected
 
@@ -111,12 +111,12 @@ def test_commits_wait_until_their_files_are_renamed(
 def test_published_changes_wait_for_the_mirror_and_then_for_its_endpoint(
     mirror: MirrorTimes, expected: dict[str, float]
 ) -> None:
-    assert waits(freshness(RECORDS, [4], ago(12), None, mirror=mirror)) == expected
+    assert waits(freshness_of(RECORDS, [4], ago(12), None, mirror=mirror)) == expected
 
 
 @pytest.mark.parametrize("unfinished", [False, True])
 def test_nothing_is_guessed_about_a_table_that_was_never_published(unfinished: bool) -> None:
-    found = freshness(RECORDS[:1] if unfinished else [], [], ago(5), None, unfinished=unfinished)
+    found = freshness_of(RECORDS[:1] if unfinished else [], [], ago(5), None, unfinished=unfinished)
     known = {Step.PUBLISHED} if unfinished else set()
     assert {step for step in LAG_STEPS if found.lag(step, NOW) is not None} == known
     assert found.unknown[Step.CONSUMED] == NOTHING_PUBLISHED
@@ -131,12 +131,12 @@ def test_no_more_records_are_read_than_are_needed() -> None:
             read.append(each.number)
             yield each
 
-    freshness(records(), [4], ago(12), None)
+    freshness_of(records(), [4], ago(12), None)
     assert read == [3]
 
 
 def test_the_json_has_every_time_and_what_is_unknown() -> None:
-    told: dict[str, Any] = freshness(RECORDS, [3, 4], None, ago(7)).to_dict()
+    told: dict[str, Any] = freshness_of(RECORDS, [3, 4], None, ago(7)).to_dict()
     assert (told["committed"], told["consumed"], told["queryable"]) == (None, ago(20).isoformat(), None)
     waiting = {"published": ago(7).isoformat(), "consumed": ago(10).isoformat(), "mirrored": None, "queryable": None}
     assert told["waiting_since"] == waiting
@@ -144,20 +144,20 @@ def test_the_json_has_every_time_and_what_is_unknown() -> None:
 
 
 def test_the_text_is_one_line() -> None:
-    assert str(freshness(RECORDS, [3, 4], ago(12), None)) == (
+    assert str(freshness_of(RECORDS, [3, 4], ago(12), None)) == (
         "committed 2026-03-14 09:18:00, published 2026-03-14 09:20:00, consumed 2026-03-14 09:10:00 (changes wait),"
         " mirrored unknown, queryable unknown"
     )
 
 
 def test_clocks_that_disagree_make_no_wait_negative() -> None:
-    assert freshness(RECORDS, [4], NOW, NOW + timedelta(seconds=3)).lag(Step.PUBLISHED, NOW) == 0
+    assert freshness_of(RECORDS, [4], NOW, NOW + timedelta(seconds=3)).lag(Step.PUBLISHED, NOW) == 0
 
 
 def test_the_ledger_has_times_and_lags() -> None:
-    found = freshness(RECORDS, [3, 4], ago(12), None, mirror=MirrorTimes(ago(15), unknown={Step.QUERYABLE: "no"}))
-    facts = TableFacts("sales.orders", "a.b.c", fresh=found, at=NOW)
-    (row,) = ledger_rows(Config(landing_zone="zone", tables=()), [facts, replace(facts, fresh=None)])
+    found = freshness_of(RECORDS, [3, 4], ago(12), None, mirror=MirrorTimes(ago(15), unknown={Step.QUERYABLE: "no"}))
+    facts = TableFacts("sales.orders", "a.b.c", freshness=found, at=NOW)
+    (row,) = ledger_rows(Config(landing_zone="zone", tables=()), [facts, replace(facts, freshness=None)])
     assert (row.time, row.table, row.outcome) == (NOW, "sales.orders", ledger.WATCHED)
     assert (row.committed_at, row.published_at, row.consumed_at) == (ago(12), ago(10), ago(20))
     assert (row.mirrored_at, row.queryable_at) == (ago(15), None)

@@ -66,7 +66,7 @@ ROWS = [
     Row(ago(days=3), "sales.orders", VERIFIED, to_version=3, message="equal."),
     Row(ago(days=1, hours=2), "sales.orders", DIFFERENT, to_version=4, message="DIFFERENT: 3 rows."),
     Row(ago(hours=2), "sales.old", VERIFIED, to_version=1003, message="equal."),
-    Row(ago(minutes=90), "sales.old", UNVERIFIED, error="NothingTaken", message="Not yet."),
+    Row(ago(minutes=90), "sales.old", UNVERIFIED, error="MirrorNotReached", message="Not yet."),
     Row(ago(hours=1), "sales.compared", VERIFIED, to_version=2, message="equal."),
     Row(ago(days=31), "sales.old", FAILED, error="StoreUnavailable", message="A month ago."),
     Row(ago(hours=3), "sales.orders", WATCHED, queryable_at=ago(hours=4), queryable_lag_seconds=0.0),
@@ -172,7 +172,7 @@ def test_an_archive_is_summed_up_with_the_newest_row_of_every_table(report: Repo
 
 def test_failures_are_those_of_30_days_the_newest_first(report: Report) -> None:
     assert section(report, "failures", "table", "outcome", "error") == [
-        ("sales.old", FAILED, "StoreUnavailable"), (EVIL, FINDING, "Gap"), ("sales.old", UNVERIFIED, "NothingTaken"),
+        ("sales.old", FAILED, "StoreUnavailable"), (EVIL, FINDING, "Gap"), ("sales.old", UNVERIFIED, "MirrorNotReached"),
         ("sales.orders", RESEEDED, "Gap"), ("sales.again", FAILED, "StoreUnavailable"),
         ("sales.orders", DIFFERENT, None),
     ]  # fmt: skip

@@ -67,8 +67,8 @@ def text(length: int, begun: datetime | None = None) -> TableFacts:
 
 
 def waiting(step: Step, minutes: float, limit: float | None = 1800.0) -> TableFacts:
-    fresh = Freshness(since={step: NOW - timedelta(minutes=minutes)})
-    return table(fresh=fresh, limits={step: limit})
+    freshness = Freshness(since={step: NOW - timedelta(minutes=minutes)})
+    return table(freshness=freshness, limits={step: limit})
 
 
 KEEPS = {"retention": 7 * DAY, "log_retention": 30 * DAY}

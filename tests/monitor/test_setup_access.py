@@ -169,7 +169,7 @@ def test_a_landing_zone_that_is_a_folder_needs_no_host() -> None:
     assert hosts(Config(landing_zone="/Volumes/main/mirrorfeed/landing", tables=())) == ()
 
 
-def test_each_host_that_answers_is_told_with_what_it_is_for(onelake: OneLake) -> None:
+def test_a_host_that_responds_passes_with_its_purpose(onelake: OneLake) -> None:
     settings = Config(
         landing_zone=ZONE,
         tables=(),
@@ -218,7 +218,7 @@ def test_a_proxy_that_is_no_address_is_named(monkeypatch: pytest.MonkeyPatch) ->
     assert check.what.startswith("The environment variable HTTPS_PROXY is not the address of a proxy.")
 
 
-def test_a_host_behind_something_that_reads_along_is_told_apart(onelake: OneLake, tmp_path: Path) -> None:
+def test_a_host_behind_an_inspecting_proxy_fails_with_its_own_fix(onelake: OneLake, tmp_path: Path) -> None:
     check = check_host(Host(onelake.dfs, "files"), seconds=5)
     assert check.severity is Severity.WRONG
     assert check.what.startswith("its certificate is not trusted here (certificate verify failed: ")

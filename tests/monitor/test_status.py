@@ -26,7 +26,7 @@ from tests.publish.conftest import everything, never
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 
 
-def test_a_status_is_told_for_each_table(
+def test_status_has_a_row_for_each_table(
     spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]
 ) -> None:
     tables = {name: DeltaTable(spark, tmp_path / name) for name in ("new", "behind", "done")}
@@ -42,8 +42,8 @@ def test_a_status_is_told_for_each_table(
     assert 0 <= behind.lag_seconds < 3600
     assert (done.lag_versions, done.lag_seconds, done.not_renamed) == (0, 0.0, 0)
     assert (done.not_consumed, done.has_consumed) == (1, False)
-    assert done.fresh
-    assert done.fresh.consumed is None
+    assert done.freshness
+    assert done.freshness.consumed is None
     assert str(nowhere.error).startswith(f"There is no Delta table at {tmp_path}/nowhere")
     assert everything(tmp_path) == before
 
@@ -80,7 +80,7 @@ def test_many_tables_are_counted_by_their_state() -> None:
         ({"log_facts": {"has_consumed": True}}, 1, None),
         ({"service": TableState("done", "Replicating", rows=5)}, 1, None),
         ({"service": TableState("done", "Snapshotting", rows=0)}, 1, "at most 1"),
-        ({"fresh": Freshness(mirrored=NOW)}, 1, None),
+        ({"freshness": Freshness(mirrored=NOW)}, 1, None),
     ],
 )
 def test_a_remaining_file_counts_as_consumed_only_if_something_shows_it(
@@ -93,9 +93,9 @@ def test_a_remaining_file_counts_as_consumed_only_if_something_shows_it(
 
 def test_each_step_is_shown_by_the_time_since_or_by_what_waits() -> None:
     ago = [NOW - timedelta(minutes=minutes) for minutes in range(8)]
-    fresh = Freshness(ago[2], ago[3], ago[3], None, None, {Step.CONSUMED: ago[7]}, {Step.QUERYABLE: "no"})
+    freshness = Freshness(ago[2], ago[3], ago[3], None, None, {Step.CONSUMED: ago[7]}, {Step.QUERYABLE: "no"})
     whole = Freshness(ago[2], None, None, ago[1], ago[0], {}, {Step.PUBLISHED: "no"})
-    grid = grid_of([status_of(facts(name, fresh=each)) for name, each in (("a", fresh), ("b", None), ("c", whole))])
+    grid = grid_of([status_of(facts(name, freshness=each)) for name, each in (("a", freshness), ("b", None), ("c", whole))])
     assert grid.header == ["table", "state", "committed", "published at", "consumed", "mirrored", "queryable"]
     assert [list(line)[2:] for line in grid.lines] == [
         ["2.0 min ago", "3.0 min ago", "waits 7.0 min", "-", "-"],

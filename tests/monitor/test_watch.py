@@ -41,7 +41,7 @@ def test_a_landing_zone_without_permission_is_one_problem_and_hides_others(onela
     assert sorted(told(check)) == [("", "NoPermission"), ("sales.orders", "NoPermission")]
     assert told(check) == []
     assert ledger_rows(config, facts) == []
-    assert [(each.log_facts, each.fresh) for each in facts] == [(None, None)]
+    assert [(each.log_facts, each.freshness) for each in facts] == [(None, None)]
     assert not {each.name for each in check.problems} & {rule.name for rule in RULES}
 
 

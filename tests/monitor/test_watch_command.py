@@ -37,7 +37,7 @@ class Project:
         return self.run("watch", "--mirror", self.mirror, *options, code=code)
 
 
-def test_trouble_is_told_once_and_its_end_once_and_the_ledger_tells_every_look(
+def test_a_problem_is_sent_once_and_its_end_once_and_the_ledger_has_every_check(
     spark: SparkSession, tmp_path: Path, hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOOK", hook.url)
@@ -69,14 +69,14 @@ def test_trouble_is_told_once_and_its_end_once_and_the_ledger_tells_every_look(
     }
 
 
-def test_what_is_committed_published_and_replicated_is_told_step_by_step(spark: SparkSession, tmp_path: Path) -> None:
+def test_status_shows_each_step_from_commit_to_mirror(spark: SparkSession, tmp_path: Path) -> None:
     project, table = Project(tmp_path), DeltaTable(spark, tmp_path / "orders")
     loaded = config.load(project.file)
 
     def waits() -> set[Step]:
         (found,) = statuses(lambda: spark, loaded, times_of=mirror_times_of(loaded, mirror=project.mirror))
-        assert found.fresh
-        return set(found.fresh.since)
+        assert found.freshness
+        return set(found.freshness.since)
 
     assert waits() == set()
     project.run("publish")
@@ -86,6 +86,6 @@ def test_what_is_committed_published_and_replicated_is_told_step_by_step(spark: 
     table.insert(1)
     assert waits() == {Step.PUBLISHED}
     project.run("publish")
-    told = json.loads(project.run("status", "--mirror", project.mirror, "--json"))["rows"][0]["fresh"]
+    told = json.loads(project.run("status", "--mirror", project.mirror, "--json"))["rows"][0]["freshness"]
     assert told["waiting_since"]["mirrored"] == told["published"]
     assert told["waiting_since"]["published"] is None

@@ -15,7 +15,7 @@ from mirrorfeed.archive.archived_share import Share
 from mirrorfeed.config import load
 from mirrorfeed.errors import MirrorfeedError, Unexpected
 from mirrorfeed.landing.record import PublishedFile, Record
-from mirrorfeed.mirror.verify.errors import NothingTaken
+from mirrorfeed.mirror.verify.errors import MirrorNotReached
 from mirrorfeed.mirror.verify.row_comparison import Comparison, Difference
 from mirrorfeed.monitor.report_figures import read_report
 from mirrorfeed.orchestration import ledger
@@ -117,8 +117,8 @@ def test_a_table_that_was_started_again_is_said_beside_its_publication_and_does_
                 " the mirror, 1 of them differ. `mirrorfeed verify sales.a` shows the first of them."),
         ),
         (
-            NothingTaken(table="main.a"),
-            Row(NOON, "sales.a", UNVERIFIED, error="NothingTaken", message=str(NothingTaken(table="main.a"))),
+            MirrorNotReached(table="main.a"),
+            Row(NOON, "sales.a", UNVERIFIED, error="MirrorNotReached", message=str(MirrorNotReached(table="main.a"))),
         ),
     ],
     ids=["equal", "different, without a value of the rows", "not compared"],

@@ -286,7 +286,7 @@ class TestCommands:
     def test_lost_files_are_waiting_for_fabric(self, file: str, tmp_path: Path) -> None:
         self.gone(tmp_path, 1, 3)
         (row,) = json.loads(self.ran("status", "--json", "--config", file, code=1))["rows"]
-        assert row["fresh"]["waiting_since"]["consumed"] is not None
+        assert row["freshness"]["waiting_since"]["consumed"] is not None
 
     def test_the_log_does_not_call_a_lost_file_consumed(self, file: str, tmp_path: Path) -> None:
         self.gone(tmp_path, 3)

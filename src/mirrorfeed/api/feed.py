@@ -664,7 +664,7 @@ class Feed:
         from mirrorfeed.mirror.fabric.database import database_of
 
         database = database_of(self._written)
-        there = definition.read(database.client, database.place).content
+        there = definition.read(database.client, database.item).content
         rows = tuple(definition.differences(there, self._written.fabric))
         in_fabric = (f"In Fabric: {definition.in_words(there)}.",)
         return Result(rows, in_fabric, "" if rows else "Nothing differs from the configuration.")
@@ -680,13 +680,13 @@ class Feed:
         from mirrorfeed.mirror.fabric.database import database_of
 
         database, options = database_of(self._written), self._written.fabric
-        found = definition.differences(definition.read(database.client, database.place).content, options)
+        found = definition.differences(definition.read(database.client, database.item).content, options)
         rows = tuple(each for each in found if each.changes)
         fixed = tuple(each.in_words for each in found if not each.changes)
         if rows and confirm:
             confirm(*(each.in_words for each in found))
         if rows:
-            definition.apply(database.client, database.place, options)
+            definition.apply(database.client, database.item, options)
         return Result(rows, fixed, "Fabric shows these changes." if rows else "There was nothing to change.")
 
     def fabric_refresh(self) -> Result[TableSync]:

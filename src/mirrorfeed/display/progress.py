@@ -9,7 +9,7 @@ from threading import Timer
 from typing import TYPE_CHECKING, TextIO
 
 from mirrorfeed.display.printable import printable
-from mirrorfeed.display.terminal import own_standard_error
+from mirrorfeed.display.terminal import copy_of_standard_error
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -79,7 +79,7 @@ def waiting(message: str) -> Iterator[None]:
 def progress_shown() -> Iterator[ProgressHandler]:
     """Shows progress on standard error meanwhile, unless it is logged there."""
     level, logged = progress.level, progress.isEnabledFor(logging.INFO)
-    with own_standard_error() as file:
+    with copy_of_standard_error() as file:
         handler = ProgressHandler(file)
         handler.muted = logged
         progress.addHandler(handler)

@@ -60,7 +60,7 @@ def _unfolded(found: Console) -> Console:
 
 
 @contextmanager
-def own_standard_error() -> Iterator[TextIO]:
+def copy_of_standard_error() -> Iterator[TextIO]:
     """Yield a copy of standard error, because standard error itself is redirected while Spark starts."""
     try:
         own = os.dup(sys.stderr.fileno())
@@ -85,9 +85,9 @@ class Listing:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         header, *rows = [tuple(map(printable, cells)) for cells in (self.header, *self.rows)]
-        yield from Listing(header, rows, self.right)._drawn(options.max_width)
+        yield from Listing(header, rows, self.right)._lay_out(options.max_width)
 
-    def _drawn(self, width: int) -> Iterator[Table | Text]:
+    def _lay_out(self, width: int) -> Iterator[Table | Text]:
         columns = list(zip(self.header, *self.rows, strict=True))
         widths = fitting([_widths(cells, whole=not at) for at, cells in enumerate(columns)], width)
         yield from [self._table(widths)] if widths else self._list(width)
@@ -105,8 +105,8 @@ class Listing:
     def _list(self, width: int) -> Iterator[Text]:
         for name, *cells in self.rows:
             yield text(*folded(name, width).split("\n"), style="bold")
-            told = [f"{what}: {cell}; " for what, cell in zip(self.header[1:], cells, strict=True) if cell]
-            lines = packed([*told[:-1], told[-1].removesuffix("; ")], width - _INDENT)
+            pairs = [f"{what}: {cell}; " for what, cell in zip(self.header[1:], cells, strict=True) if cell]
+            lines = packed([*pairs[:-1], pairs[-1].removesuffix("; ")], width - _INDENT)
             yield text(*(" " * _INDENT + line.rstrip() for line in lines))
 
 

@@ -24,7 +24,7 @@ from mirrorfeed.monitor.freshness import (
     Freshness,
     MirrorTimes,
     Step,
-    freshness,
+    freshness_of,
     is_consumption_visible,
 )
 from mirrorfeed.runtime.parallel import each_of
@@ -107,7 +107,7 @@ class TableFacts:
     source_facts: SourceFacts | None = None
     errors: tuple[MirrorfeedError, ...] = ()
     """What prevents the next publication, or reading these facts."""
-    fresh: Freshness | None = None
+    freshness: Freshness | None = None
     service: TableState | None = None
     """The table in Fabric."""
     read_service: bool = False
@@ -121,7 +121,7 @@ class TableFacts:
         """Whether anything shows that Fabric has consumed a file of the table. Fabric leaves the last consumed file, so
         one remaining file shows nothing."""
         by_log = self.log_facts is not None and self.log_facts.has_consumed
-        return by_log or bool(self.service and self.service.rows) or bool(self.fresh and self.fresh.mirrored)
+        return by_log or bool(self.service and self.service.rows) or bool(self.freshness and self.freshness.mirrored)
 
     @property
     def is_complete(self) -> bool:
@@ -245,14 +245,14 @@ class Collector:
 
         newest = view.newest if view else None
 
-        def fresh(committed: datetime | None, unpublished: datetime | None) -> Freshness | None:
+        def freshness_at(committed: datetime | None, unpublished: datetime | None) -> Freshness | None:
             return _freshness(log, view, committed, unpublished, self.times_of(table), facts)
 
         if table.changes == "compare":
             took = newest.read if newest else None
             words = f", {counted(took.rows, 'row')} in {duration(took.seconds)}" if took else ""
             source = SourceFacts(f"{COMPARED}{words}", longest_text=self._longest_text(spark, table))
-            return replace(facts, source_facts=source, fresh=fresh(None, None))
+            return replace(facts, source_facts=source, freshness=freshness_at(None, None))
         published, records = newest.to_version_inclusive if newest else None, [newest] if newest else []
         if self.deep and view:
             records = list(log.records(view))
@@ -286,7 +286,7 @@ class Collector:
             cloned_from=versions.clone_source(spark, table.source) if self.deep else None,
             longest_text=self._longest_text(spark, table),
         )
-        return replace(facts, source_facts=source, fresh=fresh(commits[-1].timestamp, since))
+        return replace(facts, source_facts=source, freshness=freshness_at(commits[-1].timestamp, since))
 
     def _longest_text(self, spark: SparkSession, table: Table) -> tuple[str, int] | None:
         from mirrorfeed.source.table_info import read_table_info
@@ -339,7 +339,7 @@ class Collector:
             )
             facts = replace(facts, log_facts=log_facts, source_facts=source)
             return replace(
-                facts, fresh=_freshness(log, view, committed(path, version), None, self.times_of(table), facts)
+                facts, freshness=_freshness(log, view, committed(path, version), None, self.times_of(table), facts)
             )
         except Exception:  # the check with Spark reports it
             return None
@@ -393,10 +393,10 @@ def _freshness(
     if facts.log_facts is None:
         return None
     if view is None:
-        return freshness((), (), committed, unpublished, mirror=mirror)
+        return freshness_of((), (), committed, unpublished, mirror=mirror)
     lost = facts.log_facts.lost
     left = [*view.numbers, *lost.numbers] if isinstance(lost, FilesLost) else view.numbers
-    return freshness(
+    return freshness_of(
         log.records(view),
         left,
         committed,

@@ -90,8 +90,8 @@ def failed(check: str, problem: str, fix: str = "", code: str = "") -> Finding:
 def failed_with(check: str, error: Exception) -> Finding:
     """A check that raised `error`. For an error of a Spark task, the problem is the last line of its Python process."""
     if isinstance(error, MirrorfeedError):
-        told = error.to_dict()
-        return failed(check, told["what"], told["next"], error.code)
+        words = error.to_dict()
+        return failed(check, words["what"], words["next"], error.code)
     lines = [line.strip() for line in redact(str(error)).splitlines() if line.strip()]
     own = [line.partition(": ")[2] for line in lines if line.startswith("mirrorfeed.")]
     return failed(check, (own or lines or [type(error).__name__])[0][:500])

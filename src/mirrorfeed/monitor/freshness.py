@@ -100,7 +100,7 @@ class Freshness:
         return found
 
 
-def freshness(
+def freshness_of(
     newest_first: Iterable[Record],
     left: Sequence[int],
     committed: datetime | None,

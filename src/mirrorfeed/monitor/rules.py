@@ -189,10 +189,10 @@ def _stopped(facts: TableFacts) -> Values | None:
 
 def _lags(step: Step) -> Callable[[TableFacts], Values | None]:
     def test(facts: TableFacts) -> Values | None:
-        limit, waited = facts.limits.get(step), facts.fresh.lag(step, facts.at) if facts.fresh else None
-        if not facts.fresh or waited is None or limit is None or waited <= limit:
+        limit, waited = facts.limits.get(step), facts.freshness.lag(step, facts.at) if facts.freshness else None
+        if not facts.freshness or waited is None or limit is None or waited <= limit:
             return None
-        return {"since": facts.fresh.since[step].astimezone(UTC), "waited": duration(waited)}
+        return {"since": facts.freshness.since[step].astimezone(UTC), "waited": duration(waited)}
 
     return test
 

@@ -57,7 +57,7 @@ class Status(Row):
     """Files that Fabric has not consumed. It leaves the last file that it has consumed, which is not counted."""
     has_consumed: bool
     """Whether anything shows that Fabric has consumed a file. If not, `not_consumed` can be one too many."""
-    fresh: Freshness | None
+    freshness: Freshness | None
     """When the newest changes were committed, published, consumed, mirrored and queryable in the SQL endpoint."""
     error: MirrorfeedError | None = None
     paused: str | None = None
@@ -70,7 +70,7 @@ class Status(Row):
         return self.paused is not None or self.error is None
 
     def cells(self) -> Mapping[str, Cell]:
-        steps = {heading: self._step(step) for step, heading in _STEPS.items()} if self.fresh else {}
+        steps = {heading: self._step(step) for step, heading in _STEPS.items()} if self.freshness else {}
         found = {**Row.cells(self), **{heading: Cell(value, False) for heading, value in steps.items()}}
         if self.not_consumed and not self.has_consumed:
             found["not consumed"] = Cell(f"at most {self.not_consumed:,}", True)
@@ -83,10 +83,10 @@ class Status(Row):
 
     def _step(self, step: Step) -> str | None:
         """The time since a step, or for which changes have waited for it; None if unknown."""
-        assert self.fresh
-        if waited := self.fresh.lag(step, self.at):
+        assert self.freshness
+        if waited := self.freshness.lag(step, self.at):
             return f"waits {duration(waited)}"
-        at = None if step in self.fresh.unknown else self.fresh.at(step)
+        at = None if step in self.freshness.unknown else self.freshness.at(step)
         return f"{duration(max(0.0, (self.at - at).total_seconds()))} ago" if at else None
 
 
@@ -108,7 +108,7 @@ def status_of(facts: TableFacts) -> Status:
         not_renamed=log.unfinished,
         not_consumed=max(0, log.data_files - facts.has_consumed) if log.log_created else 0,
         has_consumed=facts.has_consumed,
-        fresh=facts.fresh,
+        freshness=facts.freshness,
         error=error,
         paused=facts.paused,
         at=facts.at,
@@ -132,8 +132,8 @@ def statuses(
 
 def summary_of(rows: Sequence[Status]) -> str:
     counts = Counter(each.state for each in rows)
-    told = [f"{counts[state]:,} {state}" for state in reversed(STATES) if counts[state]]
-    return f"{counted(len(rows), 'table')}: {', '.join(told)}"
+    counted_states = [f"{counts[state]:,} {state}" for state in reversed(STATES) if counts[state]]
+    return f"{counted(len(rows), 'table')}: {', '.join(counted_states)}"
 
 
 def _state(facts: TableFacts, error: MirrorfeedError | None, lag: int | None) -> str:

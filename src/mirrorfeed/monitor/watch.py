@@ -86,7 +86,7 @@ def check_of(database: DatabaseFacts, tables: Sequence[TableFacts], patience: fl
         if facts.paused:
             continue
         for rule, step in zip(ALERT_RULES, LAG_STEPS, strict=True):
-            if facts.fresh is None or step in facts.fresh.unknown:
+            if facts.freshness is None or step in facts.freshness.unknown:
                 unknown.add((facts.table, rule.name))
         found += table_findings(facts, (*TABLE_RULES, *ALERT_RULES))
     problems = {each.key: each for each in found if not each.ok}
@@ -140,9 +140,9 @@ def ledger_rows(config: Config, facts: Sequence[TableFacts]) -> list[ledger.Row]
     targets = {str(table.target): table.freshness_target_minutes for table in config.tables}
     found = []
     for each in facts:
-        if fresh := each.fresh:
-            times: dict[str, Any] = {f"{step}_at": fresh.at(step) for step in Step}
-            waits: dict[str, Any] = {f"{step}_lag_seconds": fresh.lag(step, each.at) for step in LAG_STEPS}
+        if freshness := each.freshness:
+            times: dict[str, Any] = {f"{step}_at": freshness.at(step) for step in Step}
+            waits: dict[str, Any] = {f"{step}_lag_seconds": freshness.lag(step, each.at) for step in LAG_STEPS}
             within = targets.get(each.table)
             found.append(
                 ledger.Row(each.at, each.table, ledger.WATCHED, freshness_target_minutes=within, **times, **waits)

@@ -26,9 +26,9 @@ from mirrorfeed.errors import MirrorfeedError, first_line, named
 from mirrorfeed.landing.output_format import PARQUET
 from mirrorfeed.landing.record import Record
 from mirrorfeed.mirror.verify import row_comparison
-from mirrorfeed.mirror.verify.errors import ConditionUnreadable, MirrorColumns, NothingTaken
+from mirrorfeed.mirror.verify.errors import ConditionUnreadable, MirrorColumns, MirrorNotReached
 from mirrorfeed.mirror.verify.row_comparison import IN_MIRROR, IN_SOURCE, SHOWN, Difference
-from mirrorfeed.mirror.verify.table_comparison import differing, mirror_of, readable, verify_at
+from mirrorfeed.mirror.verify.table_comparison import find_differing_keys, mirror_of, version_gone_reported, verify_at
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.publish_run import RunContext, RunMode, publish_tables
 from mirrorfeed.publish.errors import FeedRequired, NothingPublished, RebuildRequired, TooManyToRepair
@@ -233,7 +233,7 @@ def repair_table(
         raise RebuildRequired(table=name, reason="it has no keys, so its rows can be added but not replaced")
     found: row_comparison.Comparison | None = None
     mirror = None if mirrors is None else mirror_of(mirrors, table.target)
-    with readable(spark, table.source, newest.to_version_inclusive, mirror), faithful(spark):
+    with version_gone_reported(spark, table.source, newest.to_version_inclusive, mirror), faithful(spark):
         if mirror is None:
             keys = _of_source(spark, table, newest, where)
         else:
@@ -277,12 +277,12 @@ def _of_mirror(
 ) -> tuple[row_comparison.Comparison | None, DataFrame]:
     """Return the comparison, unless there is a condition, and the keys with their number of rows on both sides."""
     if not candidates:
-        raise NothingTaken(table=str(table.source))
+        raise MirrorNotReached(table=str(table.source))
     record, chosen = candidates[0], table.selection
     found = verify_at(spark, table.source, mirror, candidates, selection=chosen) if where is None else None
     version = found.version if found else record.to_version_inclusive
     as_text = record.extension != PARQUET
-    keys = differing(spark, table.source, version, mirror, record.keys, where, as_text=as_text, selection=chosen)
+    keys = find_differing_keys(spark, table.source, version, mirror, record.keys, where, as_text=as_text, selection=chosen)
     return found, keys
 
 

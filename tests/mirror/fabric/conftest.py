@@ -8,7 +8,7 @@ import pytest
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.mirror.fabric.client import AUDIENCE, FabricClient
 from mirrorfeed.mirror.fabric.database import MirroredDatabase
-from mirrorfeed.mirror.fabric.responses import Place
+from mirrorfeed.mirror.fabric.responses import FabricItem
 from mirrorfeed.runtime.credentials import bearer
 from mirrorfeed.storage.retry_budget import RetryLimits
 
@@ -44,7 +44,7 @@ def api(onelake: OneLake, time: Time) -> FabricClient:
 
 @pytest.fixture
 def database(api: FabricClient) -> MirroredDatabase:
-    return MirroredDatabase(api, Place(WORKSPACE, DATABASE))
+    return MirroredDatabase(api, FabricItem(WORKSPACE, DATABASE))
 
 
 @pytest.fixture

@@ -99,7 +99,7 @@ def test_a_database_of_another_kind_has_no_landing_zone_to_start_with(project: P
     assert "MF4105: The item has no landing zone" in refused
 
 
-def test_ids_secrets_and_capacities_that_are_wrong_are_told_with_the_next_step(project: Project) -> None:
+def test_wrong_ids_secrets_and_capacities_are_reported_with_a_fix(project: Project) -> None:
     project.configure(f"onelake://{OTHER}/{DATABASE}")
     assert f"The workspace {OTHER} does not exist in Fabric" in project.run("fabric", "create", "orders", code=1)
     project.configure(f"onelake://{WORKSPACE}/{OTHER}")
@@ -118,7 +118,7 @@ def test_ids_secrets_and_capacities_that_are_wrong_are_told_with_the_next_step(p
 
 
 @pytest.mark.parametrize("arguments", [("rebuild", "sales.orders", "--yes"), ("status", "--fabric")])
-def test_what_stands_in_the_way_of_asking_fabric_is_told_before_anything_else(
+def test_what_prevents_a_call_of_fabric_is_reported_first(
     project: Project, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.publish("sales.schema/orders")

@@ -17,10 +17,10 @@ from mirrorfeed.mirror.fabric.client import FabricClient
 from mirrorfeed.mirror.fabric.database import MirroredDatabase, create
 from mirrorfeed.mirror.fabric.definition import differences, read
 from mirrorfeed.mirror.fabric.errors import DefinitionUnreadable, NoSqlEndpoint, NotListed, OtherMirror, ResponseInvalid
-from mirrorfeed.mirror.fabric.responses import Place
+from mirrorfeed.mirror.fabric.responses import FabricItem
 from tests.damage import damaged
 
-PLACE = Place("w", "d")
+PLACE = FabricItem("w", "d")
 _CONTENT = {"properties": {"source": {"type": "GenericMirror"}, "target": {"typeProperties": {"retentionInDays": 7}}}}
 _TABLE = {
     "sourceSchemaName": "dbo",

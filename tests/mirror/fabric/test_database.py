@@ -25,7 +25,7 @@ from mirrorfeed.mirror.fabric.errors import (
     TokenRefused,
     WorkspaceMissing,
 )
-from mirrorfeed.mirror.fabric.responses import Place
+from mirrorfeed.mirror.fabric.responses import FabricItem
 from mirrorfeed.runtime.credentials import Secret, ServicePrincipal, bearer
 from mirrorfeed.runtime.errors import CredentialRefused, LoginUnavailable
 from mirrorfeed.storage.errors import CapacityPaused
@@ -77,7 +77,7 @@ def test_a_making_that_takes_long_is_waited_for_by_its_id(
     assert time.pauses == [20, 20, 20]
 
 
-def test_a_making_that_fails_after_it_was_taken_is_told(onelake: OneLake, api: FabricClient) -> None:
+def test_a_creation_that_fails_after_it_was_accepted_is_reported(onelake: OneLake, api: FabricClient) -> None:
     onelake.fabric.fails_with = "No more items fit"
     with pytest.raises(OperationFailed) as failed:
         create(api, WORKSPACE, "orders")
@@ -97,16 +97,16 @@ def test_a_database_that_mirrors_something_else_is_not_taken(api: FabricClient) 
     with pytest.raises(OtherMirror) as refused:
         create(api, WORKSPACE, "crm")
     assert (refused.value.name, refused.value.kind) == ("crm", "AzureSqlDatabase")
-    assert refused.value.place == str(Place(WORKSPACE, SQL_MIRROR))
+    assert refused.value.item == str(FabricItem(WORKSPACE, SQL_MIRROR))
 
 
-def test_a_name_that_is_taken_by_what_is_not_shown_is_told(onelake: OneLake, api: FabricClient) -> None:
+def test_a_name_taken_by_an_unlisted_item_is_reported(onelake: OneLake, api: FabricClient) -> None:
     fail(onelake, "create", How.ANSWER, MANY, status=409, code="ItemDisplayNameAlreadyInUse", message="In use.")
     with pytest.raises(NameTaken):
         create(api, WORKSPACE, "orders")
 
 
-def test_a_database_that_is_not_shown_yet_is_told(onelake: OneLake, api: FabricClient) -> None:
+def test_a_database_that_is_not_listed_yet_is_reported(onelake: OneLake, api: FabricClient) -> None:
     onelake.fabric.lists_new = False
     with pytest.raises(NotListed) as error:
         create(api, WORKSPACE, "orders")
@@ -155,7 +155,7 @@ def test_it_is_stopped_if_it_runs(
     assert database.status() in ("Stopped", "Initialized")
 
 
-def test_a_start_without_effect_is_told_in_the_end(onelake: OneLake, database: MirroredDatabase, time: Time) -> None:
+def test_a_start_without_effect_is_reported_after_the_wait(onelake: OneLake, database: MirroredDatabase, time: Time) -> None:
     onelake.fabric.databases[DATABASE].next = ["Starting"] * 100
     with pytest.raises(NotReached) as error:
         database.start(nothing, 60)
@@ -226,7 +226,7 @@ def test_a_database_that_does_not_run_drops_nothing_and_is_not_waited_for(
     assert len(database.tables()) == 1
 
 
-def test_a_table_that_stays_is_told_in_the_end(onelake: OneLake, database: MirroredDatabase) -> None:
+def test_a_table_that_is_not_dropped_is_reported_after_the_wait(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.databases[DATABASE].status = "Running"
     onelake.fabric.databases[DATABASE].tables = {("sales", "orders"): {"status": "Replicating"}}
     onelake.fabric.drop_looks = MANY
@@ -265,20 +265,20 @@ def test_a_service_that_asks_for_more_time_than_there_is_is_not_waited_for(
     assert time.pauses == []
 
 
-def test_a_host_that_drops_packets_is_told_after_a_few_tries(api: FabricClient, time: Time, dropping: str) -> None:
+def test_a_host_that_drops_packets_is_reported_after_a_few_attempts(api: FabricClient, time: Time, dropping: str) -> None:
     api.endpoint, api.retry_limits = (
         dropping,
         RetryLimits(connect_seconds=0.02, connections=3, first_pause=1, longest_pause=1),
     )
     with pytest.raises(FabricUnavailable, match=r"ConnectTimeoutError: Connection to localhost timed out"):
-        api.get("count", Place(WORKSPACE))
+        api.get("count", FabricItem(WORKSPACE))
     assert len(time.pauses) == 2
 
 
-def test_an_address_where_nobody_answers_is_told_soon(onelake: OneLake, api: FabricClient, time: Time) -> None:
+def test_an_address_without_a_server_is_reported_soon(onelake: OneLake, api: FabricClient, time: Time) -> None:
     api.endpoint = "https://localhost:1"
     with pytest.raises(FabricUnavailable, match=r"ConnectionError: .*Connection refused"):
-        MirroredDatabase(api, Place(WORKSPACE, DATABASE)).status()
+        MirroredDatabase(api, FabricItem(WORKSPACE, DATABASE)).status()
 
     assert len(time.pauses) == 3
 
@@ -286,7 +286,7 @@ def test_an_address_where_nobody_answers_is_told_soon(onelake: OneLake, api: Fab
 def test_a_server_with_a_certificate_of_a_stranger_gets_no_token(onelake: OneLake, api: FabricClient) -> None:
     api.ca_bundle = None
     with pytest.raises(FabricUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
-        MirroredDatabase(api, Place(WORKSPACE, DATABASE)).status()
+        MirroredDatabase(api, FabricItem(WORKSPACE, DATABASE)).status()
 
     assert not any(verb.startswith("fabric ") for verb in onelake.verbs())
 
@@ -295,37 +295,37 @@ def test_a_server_with_a_certificate_of_a_stranger_gets_no_token(onelake: OneLak
 
 
 @pytest.mark.parametrize(
-    ("place", "kind"),
+    ("item", "kind"),
     [
-        (Place(OTHER, DATABASE), WorkspaceMissing),
-        (Place(WORKSPACE, OTHER), DatabaseMissing),
-        (Place(WORKSPACE, LAKEHOUSE), DatabaseMissing),
+        (FabricItem(OTHER, DATABASE), WorkspaceMissing),
+        (FabricItem(WORKSPACE, OTHER), DatabaseMissing),
+        (FabricItem(WORKSPACE, LAKEHOUSE), DatabaseMissing),
     ],
 )
-def test_ids_that_name_no_mirrored_database_are_told(api: FabricClient, place: Place, kind: type[Exception]) -> None:
+def test_ids_without_a_mirrored_database_are_reported(api: FabricClient, item: FabricItem, kind: type[Exception]) -> None:
     with pytest.raises(kind):
-        MirroredDatabase(api, place).status()
+        MirroredDatabase(api, item).status()
 
 
-def test_a_workspace_that_does_not_exist_is_told_before_anything_is_made(api: FabricClient, asked: Asked) -> None:
+def test_a_missing_workspace_is_reported_before_anything_is_created(api: FabricClient, asked: Asked) -> None:
     with pytest.raises(WorkspaceMissing):
         create(api, OTHER, "orders")
     assert asked() == ["list"]
 
 
-def test_an_identity_without_a_role_is_told(onelake: OneLake, database: MirroredDatabase) -> None:
+def test_an_identity_without_a_role_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.server.forbidden = True
     with pytest.raises(NoPermission):
         database.status()
 
 
-def test_a_token_for_another_audience_is_told(onelake: OneLake, database: MirroredDatabase) -> None:
+def test_a_token_for_another_audience_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.authority.audience = "https://storage.azure.com"
     with pytest.raises(TokenRefused, match=r"the audience https://storage\.azure\.com is not https://api\.fabric"):
         database.status()
 
 
-def test_an_expired_secret_is_told(onelake: OneLake, database: MirroredDatabase, time: Time) -> None:
+def test_an_expired_secret_is_reported(onelake: OneLake, database: MirroredDatabase, time: Time) -> None:
     onelake.authority.expired = True
     with pytest.raises(CredentialRefused, match=r"has expired \(AADSTS7000222\)\. Create a new secret"):
         database.status()
@@ -342,11 +342,11 @@ def test_a_login_that_nobody_answers_is_tried_as_often_as_any_server_that_never_
     token = bearer(principal, AUDIENCE, str(onelake.ca_bundle))
     api = FabricClient(token, f"https://{onelake.address}", str(onelake.ca_bundle), clock=time.clock, sleep=time.sleep)
     with pytest.raises(LoginUnavailable, match=r"cannot log in: .*Failed to establish a new connection"):
-        api.get("list", Place(WORKSPACE))
+        api.get("list", FabricItem(WORKSPACE))
     assert len(time.pauses) == 3
 
 
-def test_a_login_service_that_is_not_well_is_asked_again_and_then_told(
+def test_a_failing_login_service_is_retried_and_then_reported(
     onelake: OneLake, database: MirroredDatabase, time: Time
 ) -> None:
     onelake.server.faults.add(Fault("token", How.ANSWER, MANY))
@@ -355,7 +355,7 @@ def test_a_login_service_that_is_not_well_is_asked_again_and_then_told(
     assert 50 < time.now <= 60
 
 
-def test_a_paused_capacity_is_told_at_once(onelake: OneLake, database: MirroredDatabase, time: Time) -> None:
+def test_a_paused_capacity_is_reported_at_once(onelake: OneLake, database: MirroredDatabase, time: Time) -> None:
     said = "The capacity is currently paused."
     fail(onelake, "getMirroringStatus", How.ANSWER, MANY, status=429, code="X", message=said, retry_after="1")
     with pytest.raises(CapacityPaused, match="Resume the capacity in the Azure portal"):

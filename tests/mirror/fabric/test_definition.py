@@ -75,20 +75,20 @@ def test_what_differs_is_changed_and_looked_at_again(
 ) -> None:
     onelake.fabric.databases[DATABASE].target["later"] = "kept"
     options = FabricOptions(retention_days=30)
-    assert apply(database.client, database.place, options) == [Setting("retention_days", None, 30, True)]
+    assert apply(database.client, database.item, options) == [Setting("retention_days", None, 30, True)]
     assert onelake.fabric.databases[DATABASE].target == {
         "defaultSchema": "dbo", "format": "Delta", "later": "kept", "retentionInDays": 30,
     }  # fmt: skip
-    assert apply(database.client, database.place, options) == []
+    assert apply(database.client, database.item, options) == []
     assert asked() == ["getDefinition", "updateDefinition", "getDefinition", "getDefinition"]
 
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
 def test_a_change_whose_answer_fails_once_is_made(onelake: OneLake, database: MirroredDatabase, how: How) -> None:
     onelake.server.faults.add(Fault("fabric updateDefinition", how))
-    apply(database.client, database.place, FabricOptions(retention_days=30))
+    apply(database.client, database.item, FabricOptions(retention_days=30))
     assert (
-        read(database.client, database.place).content["properties"]["target"]["typeProperties"]["retentionInDays"] == 30
+        read(database.client, database.item).content["properties"]["target"]["typeProperties"]["retentionInDays"] == 30
     )
 
 
@@ -96,14 +96,14 @@ def test_a_definition_that_takes_long_is_waited_for(
     onelake: OneLake, database: MirroredDatabase, asked: Callable[[], list[str]]
 ) -> None:
     onelake.fabric.slow_definition = 2
-    assert read(database.client, database.place).content["properties"]["target"]["typeProperties"]["format"] == "Delta"
+    assert read(database.client, database.item).content["properties"]["target"]["typeProperties"]["format"] == "Delta"
     assert asked() == ["getDefinition", *["operation"] * 3]
 
 
-def test_a_change_without_effect_is_told(onelake: OneLake, database: MirroredDatabase) -> None:
+def test_a_change_without_effect_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.databases[DATABASE].keeps_old = True
     with pytest.raises(NotApplied) as error:
-        apply(database.client, database.place, FabricOptions(retention_days=30))
+        apply(database.client, database.item, FabricOptions(retention_days=30))
     assert error.value.left == ("retention_days: not set -> 30",)
 
 
@@ -141,7 +141,7 @@ def test_a_plan_shows_what_differs_and_changes_nothing_until_it_is_applied(proje
     assert not any("startMirroring" in verb for verb in project.onelake.verbs())
 
 
-def test_a_default_schema_of_a_database_that_is_there_is_told_and_left(project: Project) -> None:
+def test_the_default_schema_of_an_existing_database_is_reported_and_not_changed(project: Project) -> None:
     zone = f"onelake://{WORKSPACE}/{DATABASE}"
     entry = "tables: [{source: ./orders, target: sales.orders}]\n"
     project.file.write_text(f"{project.onelake.configuration(zone)}fabric: {{default_schema: sales}}\n{entry}")
@@ -155,7 +155,7 @@ def test_a_database_that_is_made_takes_what_the_configuration_says(project: Proj
     assert project.onelake.fabric.databases[line.rpartition("/")[2]].target["retentionInDays"] == 14
 
 
-def test_a_definition_in_which_nothing_is_found_is_told(project: Project) -> None:
+def test_an_empty_definition_is_reported(project: Project) -> None:
     nothing = Fault("fabric getDefinition", How.ANSWER, 1, status=200)
     project.onelake.server.faults.add(nothing)
     shown = project.run("fabric", "plan", code=1)
@@ -201,6 +201,6 @@ def test_what_a_folder_is_to_be_in_fabric_is_a_mistake(tmp_path: Path) -> None:
         config.load(tmp_path / "mirrorfeed.yml")
 
 
-def test_a_database_of_another_kind_is_told_by_what_it_is(project: Project) -> None:
+def test_a_database_of_another_kind_is_reported_with_its_kind(project: Project) -> None:
     project.configure(f"onelake://{WORKSPACE}/{SQL_MIRROR}")
     assert "mirrors another source (AzureSqlDatabase; " in project.run("fabric", "plan", code=1)

@@ -54,14 +54,14 @@ def test_a_database_without_an_endpoint_is_reported(onelake: OneLake, database: 
     onelake.fabric.endpoint = None
     with pytest.raises(NoSqlEndpoint) as error:
         database.refresh()
-    assert error.value.place == str(database.place)
+    assert error.value.item == str(database.item)
 
 
 @pytest.mark.parametrize(
     ("verb", "how", "kind"),
     [("refreshMetadata", How.ANSWER, FabricUnavailable), ("get", How.DROP_BEFORE, FabricUnavailable)],
 )
-def test_an_endpoint_that_does_not_answer_is_told(
+def test_an_endpoint_without_a_response_is_reported(
     onelake: OneLake, database: MirroredDatabase, verb: str, how: How, kind: type[Exception]
 ) -> None:
     onelake.server.faults.add(Fault(f"fabric {verb}", how, 10_000))
@@ -69,13 +69,13 @@ def test_an_endpoint_that_does_not_answer_is_told(
         database.refresh()
 
 
-def test_a_refresh_that_fails_after_it_was_taken_is_told(onelake: OneLake, database: MirroredDatabase) -> None:
+def test_a_refresh_that_fails_after_it_was_accepted_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.slow_refresh, onelake.fabric.fails_with = 1, "It is busy"
     with pytest.raises(OperationFailed, match=r"refresh its SQL endpoint, .*It is busy"):
         database.refresh()
 
 
-def test_a_database_that_is_not_there_is_told(onelake: OneLake, database: MirroredDatabase) -> None:
+def test_a_missing_database_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.databases.clear()
     with pytest.raises(DatabaseMissing):
         database.refresh()

@@ -16,14 +16,14 @@ from mirrorfeed.mirror.fabric.errors import (
     TokenRefused,
     WorkspaceMissing,
 )
-from mirrorfeed.mirror.fabric.responses import Answer, Place, answer_in, error_in, error_of
+from mirrorfeed.mirror.fabric.responses import Answer, FabricItem, answer_in, error_in, error_of
 from mirrorfeed.storage.errors import CapacityPaused
 
-SPACE, BASE = Place("w1"), Place("w1", "d1")
+SPACE, BASE = FabricItem("w1"), FabricItem("w1", "d1")
 
 
 @pytest.mark.parametrize(
-    ("place", "answer", "expected"),
+    ("item", "answer", "expected"),
     [
         (
             SPACE, Answer(404, "WorkspaceNotFound", "Not found."),
@@ -35,13 +35,13 @@ SPACE, BASE = Place("w1"), Place("w1", "d1")
         ),
         (
             BASE, Answer(404, "OddNotFound", "Nothing here."),
-            NotFound(action="count", place=str(BASE), response="404 OddNotFound: Nothing here"),
+            NotFound(action="count", item=str(BASE), response="404 OddNotFound: Nothing here"),
         ),
-        (SPACE, Answer(404), NotFound(action="count", place=str(SPACE), response="404")),
-        (BASE, Answer(401, "InvalidToken"), TokenRefused(place=str(BASE), response="401 InvalidToken")),
+        (SPACE, Answer(404), NotFound(action="count", item=str(SPACE), response="404")),
+        (BASE, Answer(401, "InvalidToken"), TokenRefused(item=str(BASE), response="401 InvalidToken")),
         (
             SPACE, Answer(403, "InsufficientPrivileges", "No."),
-            NoPermission(action="count", place=str(SPACE), response="403 InsufficientPrivileges: No"),
+            NoPermission(action="count", item=str(SPACE), response="403 InsufficientPrivileges: No"),
         ),
         (
             BASE, Answer(429, "CapacityNotActive", "The capacity is paused.", retry_after="60"),
@@ -50,21 +50,21 @@ SPACE, BASE = Place("w1"), Place("w1", "d1")
         (
             BASE, Answer(429, "RequestBlocked", "Too many.", retry_after="60"),
             FabricUnavailable(
-                action="count", place=str(BASE), reason="429 RequestBlocked: Too many; retry after 60 s"
+                action="count", item=str(BASE), reason="429 RequestBlocked: Too many; retry after 60 s"
             ),
         ),
         (
             SPACE, Answer(409, "ItemDisplayNameAlreadyInUse"),
-            NameTaken(place=str(SPACE), response="409 ItemDisplayNameAlreadyInUse"),
+            NameTaken(item=str(SPACE), response="409 ItemDisplayNameAlreadyInUse"),
         ),
         (
             SPACE, Answer(400, "OperationNotSupportedForItem", "Not now."),
-            CallRefused(action="count", place=str(SPACE), response="400 OperationNotSupportedForItem: Not now"),
+            CallRefused(action="count", item=str(SPACE), response="400 OperationNotSupportedForItem: Not now"),
         ),
     ],
 )  # fmt: skip
-def test_a_response_that_reports_a_failure_is_an_error(place: Place, answer: Answer, expected: MirrorfeedError) -> None:
-    error = error_of("count", place, answer)
+def test_a_response_that_reports_a_failure_is_an_error(item: FabricItem, answer: Answer, expected: MirrorfeedError) -> None:
+    error = error_of("count", item, answer)
     assert (type(error), vars(error)) == (type(expected), vars(expected))
 
 

@@ -15,9 +15,9 @@ from mirrorfeed.config import Config
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.record import Record
-from mirrorfeed.mirror.verify.errors import MirrorColumns, MirrorMissing, MirrorUnreadable, NothingTaken, VersionGone
+from mirrorfeed.mirror.verify.errors import MirrorColumns, MirrorMissing, MirrorUnreadable, MirrorNotReached, VersionGone
 from mirrorfeed.mirror.verify.row_comparison import Comparison
-from mirrorfeed.mirror.verify.table_comparison import compare, first_equal, folder_of, mirror_of, readable, verify_at
+from mirrorfeed.mirror.verify.table_comparison import compare, first_equal, folder_of, mirror_of, version_gone_reported, verify_at
 from mirrorfeed.source.identifier import Source
 from tests.commits import commit
 from tests.delta import DeltaTable
@@ -193,7 +193,7 @@ def test_the_comparison_settles_where_the_mirror_stands(
     assert seen == asked
 
 
-def test_a_mirror_with_other_columns_at_every_version_is_told() -> None:
+def test_a_mirror_with_other_columns_at_every_version_is_reported() -> None:
     def compare_at(record: Record) -> Comparison:
         raise MirrorColumns(table="t", path="p", faults=[f"of {record.to_version_inclusive}"])
 
@@ -201,8 +201,8 @@ def test_a_mirror_with_other_columns_at_every_version_is_told() -> None:
         first_equal(compare_at, [record(9), record(8)])
 
 
-def test_a_mirror_that_came_to_no_publication_is_told() -> None:
-    with pytest.raises(NothingTaken) as error:
+def test_a_mirror_before_the_oldest_recorded_publication_is_reported() -> None:
+    with pytest.raises(MirrorNotReached) as error:
         verify_at(None, Source(path="/orders"), Source(path="/mirror"), ())  # type: ignore[arg-type]
     assert error.value.table == "/orders"
 
@@ -223,7 +223,7 @@ def test_a_place_that_spark_cannot_reach_is_an_error(spark: SparkSession, source
     assert "ClassNotFoundException" in str(told.value)
 
 
-def test_a_version_that_is_gone_is_told_and_so_is_a_source_that_is_gone(
+def test_a_missing_version_and_a_missing_source_are_reported(
     spark: SparkSession, right: Path, tmp_path: Path
 ) -> None:
     table, mirror = DeltaTable(spark, tmp_path / "source"), Source(path=str(right))
@@ -246,14 +246,14 @@ def test_a_version_that_is_gone_is_told_and_so_is_a_source_that_is_gone(
 
 
 @pytest.mark.parametrize("of", ["source", "mirror"])
-def test_a_file_that_is_gone_is_told_of_the_source_alone(of: str) -> None:
+def test_only_a_missing_file_of_the_source_counts_as_a_missing_version(of: str) -> None:
     missing = (
         "[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file file:/data%20of%20shop/{}/a.parquet"
     )
     source, mirror = Source(path="/data of shop/source"), Source(path="/data of shop/mirror")
     expected = VersionGone if of == "source" else RuntimeError
     asked: Any = Answering()
-    with pytest.raises(expected), readable(asked, source, 1, mirror):
+    with pytest.raises(expected), version_gone_reported(asked, source, 1, mirror):
         raise RuntimeError(missing.format(of))
 
 

@@ -16,7 +16,7 @@ from mirrorfeed.display.redact import redact
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.landing.strict_json import parse_json
 from mirrorfeed.mirror.fabric.errors import FabricUnavailable, OperationFailed, ResponseInvalid
-from mirrorfeed.mirror.fabric.responses import Page, Place, answer_in, error_of, validated
+from mirrorfeed.mirror.fabric.responses import Page, FabricItem, answer_in, error_of, validated
 from mirrorfeed.runtime.errors import LoginUnavailable
 from mirrorfeed.storage.retry_budget import RetryBudget, RetryLimits, retry_after_seconds
 
@@ -41,46 +41,46 @@ class FabricClient:
     sleep: Callable[[float], None] = time.sleep
     _session: requests.Session = field(default_factory=requests.Session, init=False, repr=False)
 
-    def get(self, action: str, place: Place, path: str = "", **query: str) -> dict[str, Any]:
-        return _content(self._send(action, place, "GET", self._address(place, path), query=query))
+    def get(self, action: str, item: FabricItem, path: str = "", **query: str) -> dict[str, Any]:
+        return _content(self._send(action, item, "GET", self._address(item, path), query=query))
 
-    def post(self, action: str, place: Place, path: str = "", body: Any = None, **query: str) -> dict[str, Any]:
+    def post(self, action: str, item: FabricItem, path: str = "", body: Any = None, **query: str) -> dict[str, Any]:
         """The content of the response; empty if the call was a long-running operation, which has then finished."""
-        response = self._send(action, place, "POST", self._address(place, path), body, query)
+        response = self._send(action, item, "POST", self._address(item, path), body, query)
         if response.status_code == 202:
-            self._finish(action, place, response)
+            self._finish(action, item, response)
             return {}
         return _content(response)
 
-    def result(self, action: str, place: Place, path: str, body: Any = None) -> dict[str, Any]:
+    def result(self, action: str, item: FabricItem, path: str, body: Any = None) -> dict[str, Any]:
         """The result of a POST to an item of the workspace, also if it is a long-running operation."""
-        address = f"{self.endpoint}/v1/workspaces/{place.workspace}/{path}"
-        response = self._send(action, place, "POST", address, body)
-        if response.status_code == 202 and (operation := self._finish(action, place, response)):
-            response = self._send(action, place, "GET", f"{self.endpoint}/v1/operations/{operation}/result")
+        address = f"{self.endpoint}/v1/workspaces/{item.workspace}/{path}"
+        response = self._send(action, item, "POST", address, body)
+        if response.status_code == 202 and (operation := self._finish(action, item, response)):
+            response = self._send(action, item, "GET", f"{self.endpoint}/v1/operations/{operation}/result")
         return _content(response)
 
     def pages(
-        self, send: Callable[..., dict[str, Any]], action: str, place: Place, path: str, model: TypeAdapter[Page[T]]
+        self, send: Callable[..., dict[str, Any]], action: str, item: FabricItem, path: str, model: TypeAdapter[Page[T]]
     ) -> Iterator[T]:
         """All entries of a listing, page by page."""
         query: dict[str, str] = {}
         seen: set[str] = set()
         while True:
-            page = validated(model, send(action, place, path, **query), action, place)
+            page = validated(model, send(action, item, path, **query), action, item)
             yield from page.value or page.data or ()
             if not (token := page.continuationToken):
                 return
             if token in seen:
-                raise ResponseInvalid(action=action, place=str(place), reason="it returns the same page twice")
+                raise ResponseInvalid(action=action, item=str(item), reason="it returns the same page twice")
             seen.add(token)
             query = {"continuationToken": token}
 
-    def _address(self, place: Place, path: str) -> str:
-        parts = [self.endpoint, "v1", "workspaces", place.workspace, "mirroredDatabases", place.database, path]
+    def _address(self, item: FabricItem, path: str) -> str:
+        parts = [self.endpoint, "v1", "workspaces", item.workspace, "mirroredDatabases", item.database, path]
         return "/".join(part for part in parts if part)
 
-    def _finish(self, action: str, place: Place, accepted: requests.Response) -> str:
+    def _finish(self, action: str, item: FabricItem, accepted: requests.Response) -> str:
         """Wait for a long-running operation and return its id; empty if the response has none.
 
         The address in the response is not used, because it may be on another host, which must not get the token.
@@ -92,18 +92,18 @@ class FabricClient:
         response, deadline = accepted, self.clock() + _OPERATION_SECONDS
         while self.clock() < deadline:
             self.sleep(retry_after_seconds(response.headers, datetime.now(UTC)) or POLL_SECONDS)
-            response = self._send(action, place, "GET", f"{self.endpoint}/v1/operations/{operation}")
+            response = self._send(action, item, "GET", f"{self.endpoint}/v1/operations/{operation}")
             state = _content(response)
             if state.get("status") == "Succeeded":
                 return operation
             if state.get("status") == "Failed":
                 error = answer_in(response.status_code, "", state.get("error"))
-                raise OperationFailed(action=action, place=str(place), reason=error.message or error.code)
+                raise OperationFailed(action=action, item=str(item), reason=error.message or error.code)
         reason = f"the operation {operation} is not finished after 10 minutes"
-        raise FabricUnavailable(action=action, place=str(place), reason=reason)
+        raise FabricUnavailable(action=action, item=str(item), reason=reason)
 
     def _send(
-        self, action: str, place: Place, method: str, address: str, body: Any = None, query: Any = None
+        self, action: str, item: FabricItem, method: str, address: str, body: Any = None, query: Any = None
     ) -> requests.Response:
         budget = RetryBudget(self.retry_limits, self.clock)
         while True:
@@ -124,12 +124,12 @@ class FabricClient:
                 failure, reached = error, error.reached
             except requests.RequestException as error:  # not chained, because the request in it contains the token
                 reached = not isinstance(error, requests.ConnectionError)
-                failure = FabricUnavailable(action=action, place=str(place), reason=_reason(error))
+                failure = FabricUnavailable(action=action, item=str(item), reason=_reason(error))
             else:
                 if response.status_code < 300:
                     return response
                 header = response.headers.get("Retry-After", "")
-                failure = error_of(action, place, answer_in(response.status_code, header, _content(response)))
+                failure = error_of(action, item, answer_in(response.status_code, header, _content(response)))
                 wait = retry_after_seconds(response.headers, datetime.now(UTC))
             pause = budget.next_pause(wait, reached=reached)
             if pause is None or not isinstance(failure, Transient):

@@ -26,7 +26,7 @@ from mirrorfeed.mirror.fabric.errors import (
     NotPaused,
     NotReached,
 )
-from mirrorfeed.mirror.fabric.responses import Page, Place, Response, error_in, time_in, validated
+from mirrorfeed.mirror.fabric.responses import Page, FabricItem, Response, error_in, time_in, validated
 from mirrorfeed.runtime.credentials import bearer
 
 _DEFAULTS = FabricOptions()
@@ -161,15 +161,15 @@ _SYNCS: TypeAdapter[Page[_Sync]] = TypeAdapter(Page[_Sync])
 @dataclass(frozen=True)
 class MirroredDatabase:
     client: FabricClient
-    place: Place
+    item: FabricItem
 
     def status(self) -> str:
         """One of Initializing, Initialized, Starting, Running, Paused, Stopping, Stopped, as Fabric spells it."""
-        return str(self.client.post("read the status", self.place, "getMirroringStatus").get("status", "unknown"))
+        return str(self.client.post("read the status", self.item, "getMirroringStatus").get("status", "unknown"))
 
     def tables(self) -> list[TableState]:
         action = "read the status of the tables"
-        entries = self.client.pages(self.client.post, action, self.place, "getTablesMirroringStatus", _TABLES)
+        entries = self.client.pages(self.client.post, action, self.item, "getTablesMirroringStatus", _TABLES)
         return [
             TableState(
                 f"{each.sourceSchemaName or DEFAULT_SCHEMA}.{each.sourceTableName}",
@@ -188,7 +188,7 @@ class MirroredDatabase:
     def resume(self, on_status: Callable[[str], None], seconds: float) -> None:
         """Start paused mirroring, and wait until it runs; or raise `NotPaused`."""
         if (status := self.status()) not in ("Paused", "Running", "Starting"):
-            raise NotPaused(place=str(self.place), status=status)
+            raise NotPaused(item=str(self.item), status=status)
         self.start(on_status, seconds)
 
     def stop(self, on_status: Callable[[str], None], seconds: float) -> None:
@@ -212,10 +212,10 @@ class MirroredDatabase:
             if status in goals:
                 return
             if status in ready and not is_sent:
-                self.client.post(verb.replace("Mirroring", " mirroring"), self.place, verb)
+                self.client.post(verb.replace("Mirroring", " mirroring"), self.item, verb)
                 is_sent = True
             elif self.client.clock() >= deadline:
-                raise NotReached(place=str(self.place), verb=verb, status=status, seconds=seconds)
+                raise NotReached(item=str(self.item), verb=verb, status=status, seconds=seconds)
             else:
                 self.client.sleep(POLL_SECONDS)
 
@@ -231,7 +231,7 @@ class MirroredDatabase:
                 on_wait(state.in_words)
             before = state.in_words
             if self.client.clock() >= deadline:
-                raise NotDropped(table=str(target), place=str(self.place), state=state.in_words, seconds=seconds)
+                raise NotDropped(table=str(target), item=str(self.item), state=state.in_words, seconds=seconds)
             self.client.sleep(POLL_SECONDS)
 
     def refresh(self) -> list[TableSync]:
@@ -240,13 +240,13 @@ class MirroredDatabase:
         Fabric reports the times of the endpoint only in response to a refresh, which uses capacity.
         """
         action = "read its SQL endpoint"
-        properties = validated(_DATABASE, self.client.get(action, self.place), action, self.place).properties
+        properties = validated(_DATABASE, self.client.get(action, self.item), action, self.item).properties
         endpoint = properties.sqlEndpointProperties.id if properties and properties.sqlEndpointProperties else None
         if not endpoint:
-            raise NoSqlEndpoint(place=str(self.place))
+            raise NoSqlEndpoint(item=str(self.item))
         action, path = "refresh its SQL endpoint", f"sqlEndpoints/{endpoint}/refreshMetadata"
         body = {"timeout": {"timeUnit": "Minutes", "value": _REFRESH_MINUTES}}
-        found = validated(_SYNCS, self.client.result(action, self.place, path, body), action, self.place).value or ()
+        found = validated(_SYNCS, self.client.result(action, self.item, path, body), action, self.item).value or ()
         return [
             TableSync(each.tableName, each.status, time_in(each.lastSuccessfulSyncDateTime), error_in(each.error))
             for each in found
@@ -266,26 +266,26 @@ def create(
     client: FabricClient, workspace: str, name: str, options: FabricOptions = _DEFAULTS, seconds: float = 120.0
 ) -> tuple[str, bool]:
     """The id of the open mirrored database with this name, and whether this call created it."""
-    place = Place(workspace)
-    if found := _find(client, place, name):
-        read(client, Place(workspace, found), name)
+    item = FabricItem(workspace)
+    if found := _find(client, item, name):
+        read(client, FabricItem(workspace, found), name)
         return found, False
     taken: NameTaken | None = None
     try:
         body = {"displayName": name, "definition": {"parts": [part(new_definition(options))]}}
-        client.post(f"create {name!r}", place, body=body)
+        client.post(f"create {name!r}", item, body=body)
     except NameTaken as error:  # a repeated request finds the database of the first
         taken = error
     deadline = client.clock() + seconds
-    while not (found := _find(client, place, name)):
+    while not (found := _find(client, item, name)):
         if client.clock() >= deadline:
-            raise taken or NotListed(name=name, place=str(place))
+            raise taken or NotListed(name=name, item=str(item))
         client.sleep(POLL_SECONDS)
     return found, True
 
 
-def _find(client: FabricClient, place: Place, name: str) -> str | None:
-    entries = client.pages(client.get, "list the mirrored databases", place, "", _ITEMS)
+def _find(client: FabricClient, item: FabricItem, name: str) -> str | None:
+    entries = client.pages(client.get, "list the mirrored databases", item, "", _ITEMS)
     ids = [entry.id for entry in entries if fold(entry.displayName) == fold(name)]
     return ids[0] if ids else None
 
@@ -300,4 +300,4 @@ def database_of(config: Config) -> MirroredDatabase:
     workspace, database = config.onelake or (None, None)
     if workspace is None or database is None:
         raise NotInFabric(landing_zone=config.landing_zone)
-    return MirroredDatabase(client_of(config), Place(workspace, database))
+    return MirroredDatabase(client_of(config), FabricItem(workspace, database))

@@ -16,7 +16,7 @@ from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.landing.strict_json import parse_json, validate
 from mirrorfeed.mirror.fabric.client import FabricClient
 from mirrorfeed.mirror.fabric.errors import DefinitionUnreadable, NotApplied, OtherMirror
-from mirrorfeed.mirror.fabric.responses import Place, Response, validated
+from mirrorfeed.mirror.fabric.responses import FabricItem, Response, validated
 
 MIRRORING = "mirroring.json"
 OPEN_MIRROR = "GenericMirror"
@@ -156,29 +156,29 @@ class Definition:
     """The other parts, without the one that every item has."""
 
 
-def read(client: FabricClient, place: Place, name: str | None = None) -> Definition:
+def read(client: FabricClient, item: FabricItem, name: str | None = None) -> Definition:
     """The definition of an open mirrored database; or `OtherMirror`, which shows `name`, or `DefinitionUnreadable`."""
-    action, path = "read its definition", f"mirroredDatabases/{place.database}/getDefinition"
-    parts = validated(_RESULT, client.result(action, place, path), action, place).definition.parts
+    action, path = "read its definition", f"mirroredDatabases/{item.database}/getDefinition"
+    parts = validated(_RESULT, client.result(action, item, path), action, item).definition.parts
     own = [each for each in parts if each.path == MIRRORING]
     try:
         content = parse_json(base64.b64decode(own[0].payload, validate=True))
         kind = validate(_CONTENT, content).properties.source.type
     except (LookupError, ValueError) as error:
-        raise DefinitionUnreadable(place=str(place)) from error
+        raise DefinitionUnreadable(item=str(item)) from error
     if kind != OPEN_MIRROR:
-        raise OtherMirror(name=name or str(place.database), place=str(place), kind=kind)
+        raise OtherMirror(name=name or str(item.database), item=str(item), kind=kind)
     return Definition(content, tuple(each.model_dump() for each in parts if each.path not in (MIRRORING, _ITEM)))
 
 
-def apply(client: FabricClient, place: Place, options: FabricOptions) -> list[Setting]:
+def apply(client: FabricClient, item: FabricItem, options: FabricOptions) -> list[Setting]:
     """Change the settings that differ and can be changed, and read the definition again. Returns all that differed."""
-    there = read(client, place)
+    there = read(client, item)
     found = differences(there.content, options)
     if not any(each.changes for each in found):
         return found
     body = {"definition": {"parts": [part(changed(there.content, found)), *there.others]}}
-    client.post("change its definition", place, "updateDefinition", body)
-    if left := [each for each in differences(read(client, place).content, options) if each.changes]:
-        raise NotApplied(place=str(place), left=tuple(each.in_words for each in left))
+    client.post("change its definition", item, "updateDefinition", body)
+    if left := [each for each in differences(read(client, item).content, options) if each.changes]:
+        raise NotApplied(item=str(item), left=tuple(each.in_words for each in left))
     return found

@@ -7,7 +7,7 @@ from mirrorfeed.errors import Terminal, Transient
 
 class TokenRefused(Terminal):
     code = "MF4201"
-    what = "Fabric does not accept the token for {place} ({response})."
+    what = "Fabric does not accept the token for {item} ({response})."
     fix = (
         "Check that `credential` names an identity of the workspace's tenant, and that its tokens are for"
         " https://api.fabric.microsoft.com. Tokens for Azure Storage are not accepted here."
@@ -16,7 +16,7 @@ class TokenRefused(Terminal):
 
 class NoPermission(Terminal):
     code = "MF4202"
-    what = "This identity has no permission to {action} ({place}: {response})."
+    what = "This identity has no permission to {action} ({item}: {response})."
     fix = (
         "Give it the role Contributor in the workspace. For a service principal, an administrator of Fabric must"
         " also allow service principals to use Fabric APIs, in the tenant settings."
@@ -43,31 +43,31 @@ class DatabaseMissing(Terminal):
 
 class NotFound(Terminal):
     code = "MF4205"
-    what = "Fabric cannot {action} ({place}), because something was not found: {response}."
+    what = "Fabric cannot {action} ({item}), because something was not found: {response}."
     fix = "Check `fabric_endpoint`, if it is set, and both ids in `landing_zone`. Then run the same command again."
 
 
 class NameTaken(Terminal):
     code = "MF4206"
-    what = "The name is already used in {place}, by an item that this identity cannot see ({response})."
+    what = "The name is already used in {item}, by an item that this identity cannot see ({response})."
     fix = "Choose another name, or give the identity a role that can see the item."
 
 
 class FabricUnavailable(Transient):
     code = "MF4207"
-    what = "Fabric is not available to {action} ({place}: {reason})."
+    what = "Fabric is not available to {action} ({item}: {reason})."
     fix = "Run the same command again later. It first checks what has already been done."
 
 
 class CallRefused(Terminal):
     code = "MF4208"
-    what = "Fabric refused to {action} ({place}: {response})."
+    what = "Fabric refused to {action} ({item}: {response})."
     fix = "Open the mirrored database in Fabric, correct the cause, and run the same command again."
 
 
 class OperationFailed(Terminal):
     code = "MF4209"
-    what = "Fabric accepted the request to {action}, but failed to complete it ({place}: {reason})."
+    what = "Fabric accepted the request to {action}, but failed to complete it ({item}: {reason})."
     fix = "Open the item in Fabric, then run the same command again."
 
 
@@ -82,53 +82,53 @@ class NotInFabric(Terminal):
 
 class OtherMirror(Terminal):
     code = "MF4211"
-    what = "{name!r} already exists and mirrors another source ({kind}; {place}), so it does not read files."
+    what = "{name!r} already exists and mirrors another source ({kind}; {item}), so it does not read files."
     fix = "Choose another database."
 
 
 class NotListed(Transient):
     code = "MF4212"
-    what = "{name!r} was created in {place}, but Fabric does not list it yet."
+    what = "{name!r} was created in {item}, but Fabric does not list it yet."
     fix = "Run the same command again in a few minutes. It does not create a second one."
 
 
 class NotReached(Transient):
     code = "MF4213"
-    what = "{verb} has not taken effect: after {seconds:.0f} s {place} is {status}."
+    what = "{verb} has not taken effect: after {seconds:.0f} s {item} is {status}."
     fix = "Run the same command again to continue waiting, or check the database in Fabric."
 
 
 class NotDropped(Transient):
     code = "MF4214"
-    what = "The folder of {table} is deleted, but after {seconds:.0f} s {place} still has the table ({state})."
+    what = "The folder of {table} is deleted, but after {seconds:.0f} s {item} still has the table ({state})."
     fix = "Run the same command again. It continues to wait, then publishes. Nothing is published until then."
 
 
 class NoSqlEndpoint(Transient):
     code = "MF4215"
-    what = "Fabric reports no SQL endpoint of {place}."
+    what = "Fabric reports no SQL endpoint of {item}."
     fix = "Fabric creates it within minutes of the database. If it does not appear, check the item in Fabric."
 
 
 class DefinitionUnreadable(Terminal):
     code = "MF4217"
-    what = "The definition of {place} in Fabric has no readable mirroring.json."
+    what = "The definition of {item} in Fabric has no readable mirroring.json."
     fix = "Check that the second id in `landing_zone` is that of a mirrored database. Nothing was changed."
 
 
 class NotApplied(Transient):
     code = "MF4218"
-    what = "Fabric accepted the change of {place}, but does not show it: {left:reasons}."
+    what = "Fabric accepted the change of {item}, but does not show it: {left:reasons}."
     fix = "Run `mirrorfeed fabric plan` in a few minutes to see the current settings."
 
 
 class NotPaused(Terminal):
     code = "MF4219"
-    what = "Mirroring of {place} is {status}, not Paused."
+    what = "Mirroring of {item} is {status}, not Paused."
     fix = "`mirrorfeed fabric start` starts it. Fabric then loads every table again."
 
 
 class ResponseInvalid(Terminal):
     code = "MF4220"
-    what = "Fabric's response to the request to {action} ({place}) is not as documented: {reason}."
+    what = "Fabric's response to the request to {action} ({item}) is not as documented: {reason}."
     fix = "Run the same command again. If it repeats, check whether a proxy on the way to Fabric changes responses."

@@ -41,7 +41,7 @@ class Page(Response, Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FabricItem:
     """A workspace, or a mirrored database in it."""
 
     workspace: str
@@ -67,12 +67,12 @@ class Answer:
         return f"{self.status} {reason}".strip()
 
 
-def validated(model: TypeAdapter[T], body: Any, action: str, place: Place) -> T:
+def validated(model: TypeAdapter[T], body: Any, action: str, item: FabricItem) -> T:
     """The body of a successful response, or `ResponseInvalid`."""
     try:
         return validate(model, body)
     except ValueError as error:
-        raise errors.ResponseInvalid(action=action, place=str(place), reason=str(error)) from error
+        raise errors.ResponseInvalid(action=action, item=str(item), reason=str(error)) from error
 
 
 def answer_in(status: int, retry_after: str, body: Any) -> Answer:
@@ -102,24 +102,24 @@ def time_in(text: Any) -> datetime | None:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def error_of(action: str, place: Place, answer: Answer) -> MirrorfeedError:
+def error_of(action: str, item: FabricItem, answer: Answer) -> MirrorfeedError:
     """The error for a response with a status of 300 or more."""
     if is_paused(answer.code, answer.message):
-        return CapacityPaused(address=str(place), response=str(answer))
+        return CapacityPaused(address=str(item), response=str(answer))
     wait = f"; retry after {answer.retry_after} s" if answer.retry_after else ""
     facts = {
         "action": action,
-        "place": str(place),
-        "workspace": place.workspace,
-        "database": place.database,
+        "item": str(item),
+        "workspace": item.workspace,
+        "database": item.database,
         "response": str(answer),
         "reason": f"{answer}{wait}",
     }
-    kind = _kind_of(place, answer)
+    kind = _kind_of(item, answer)
     return kind(**{name: value for name, value in facts.items() if name in kind.required})
 
 
-def _kind_of(place: Place, answer: Answer) -> type[MirrorfeedError]:
+def _kind_of(item: FabricItem, answer: Answer) -> type[MirrorfeedError]:
     match answer:
         case Answer(status=401):
             return errors.TokenRefused
@@ -127,7 +127,7 @@ def _kind_of(place: Place, answer: Answer) -> type[MirrorfeedError]:
             return errors.NoPermission
         case Answer(status=404, code=code) if code == _NO_WORKSPACE:
             return errors.WorkspaceMissing
-        case Answer(status=404, code=code) if code in _NO_ITEM and place.database is not None:
+        case Answer(status=404, code=code) if code in _NO_ITEM and item.database is not None:
             return errors.DatabaseMissing
         case Answer(status=404, retriable=False):
             return errors.NotFound

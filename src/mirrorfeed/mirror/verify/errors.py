@@ -13,7 +13,7 @@ class MirrorMissing(Terminal):
     fix = "Wait until Fabric has created it, or pass the folder of the mirror with --mirror."
 
 
-class NothingTaken(Transient):
+class MirrorNotReached(Transient):
     code = "MF7102"
     what = "The mirror of {table} has not reached any of the recorded publications."
     fix = "Verify again when Fabric has consumed more files. `mirrorfeed status` shows how many are waiting."

@@ -24,7 +24,7 @@ from mirrorfeed.mirror.verify.errors import (
     MirrorMissing,
     MirrorNotNamed,
     MirrorUnreadable,
-    NothingTaken,
+    MirrorNotReached,
     VersionGone,
 )
 from mirrorfeed.mirror.verify.expected_rows import selected
@@ -38,7 +38,7 @@ from mirrorfeed.source.table_info import read_table_info
 
 
 @contextmanager
-def readable(spark: SparkSession, source: Source, version: int, mirror: Source | None = None) -> Iterator[None]:
+def version_gone_reported(spark: SparkSession, source: Source, version: int, mirror: Source | None = None) -> Iterator[None]:
     """Reads of a source inside this context raise `VersionGone` if the version is gone, or an error of a missing
     source."""
     try:
@@ -85,7 +85,7 @@ def verify_at(
     """Compare the mirror with the selected part of its source, at the version of the publication in `records` that the
     mirror has reached."""
     if not records:
-        raise NothingTaken(table=str(source))
+        raise MirrorNotReached(table=str(source))
     if of_now := records[0].read is not None:  # a source without versions can be read only as it is now
         records = records[:1]
 
@@ -135,14 +135,14 @@ def compare(
 
     `as_text` says that the published files are text, `of_now` that the source has no versions and is read as it is now.
     """
-    gone = nullcontext() if of_now else readable(spark, source, version, mirror)
+    gone = nullcontext() if of_now else version_gone_reported(spark, source, version, mirror)
     with gone, faithful(spark):
         expected, found = _read_both(spark, source, None if of_now else version, mirror, selection)
         there = compare_rows(str(source), version, expected, str(mirror), found, keys, shown, as_text=as_text)
     return replace(there, of_now=of_now)
 
 
-def differing(
+def find_differing_keys(
     spark: SparkSession,
     source: Source,
     version: int,
