@@ -155,7 +155,7 @@ VALUES = {
     "Share": "table files bytes archived_files archived_bytes restored_files restored_bytes bytes_by_age"
     " copies month_cost month_saving currency error",
     "Status": "table source state feed service published_version newest_version lag_versions lag_seconds"
-    " not_renamed not_consumed freshness error paused",
+    " not_renamed not_consumed has_consumed freshness error paused",
     "TableReport": "table state files rows message error",
     "TableResult": "table what from_version_exclusive to_version_inclusive published_version inserts updates"
     " upserts deletes files bytes seconds lag_versions tries error reseeded stopped",
@@ -199,7 +199,7 @@ def test_to_import_it_and_to_load_a_configuration_starts_no_spark_and_no_client_
 
 
 def status(table: str, error: str | None = None, lag: int | None = 0) -> Status:
-    return Status(table, f"main.{table}", "behind", "on", None, 3, 3 + (lag or 0), lag, 0.0, 0, 0, None, error)  # type: ignore[arg-type]
+    return Status(table, f"main.{table}", "behind", "on", None, 3, 3 + (lag or 0), lag, 0.0, 0, 0, False, None, error)  # type: ignore[arg-type]
 
 
 def publication(table: str, error: MirrorfeedError | None = None) -> TableResult:

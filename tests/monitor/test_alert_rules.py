@@ -15,7 +15,9 @@ from mirrorfeed.monitor.freshness import Freshness, Step
 from mirrorfeed.monitor.watch import check_of
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
-WELL = TableFacts("a", "a", log_facts=LogFacts(published=7), source_facts=SourceFacts("on"), freshness=Freshness(), at=NOW)
+WELL = TableFacts(
+    "a", "a", log_facts=LogFacts(published=7), source_facts=SourceFacts("on"), freshness=Freshness(), at=NOW
+)
 LATE = Freshness(since={Step.PUBLISHED: NOW - timedelta(minutes=45)})
 LIMITS = {Step.PUBLISHED: 1800.0}
 

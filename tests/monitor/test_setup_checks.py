@@ -80,8 +80,8 @@ TABLES, CHANGES = "number of tables in one mirrored database", "changes of one d
     ("count", "expected"),
     [
         (449, passed(TABLES, "449 of 500")),
-        (450, passed(TABLES, f"450 tables, and a mirrored database takes 500. {SPREAD}")),
-        (500, passed(TABLES, f"500 tables, and a mirrored database takes 500. {SPREAD}")),
+        (450, passed(TABLES, f"450 tables, and a mirrored database supports 500. {SPREAD}")),
+        (500, passed(TABLES, f"500 tables, and a mirrored database supports 500. {SPREAD}")),
         (501, failed(TABLES, "501 of 500", SPREAD)),
     ],
 )

@@ -95,7 +95,9 @@ def test_each_step_is_shown_by_the_time_since_or_by_what_waits() -> None:
     ago = [NOW - timedelta(minutes=minutes) for minutes in range(8)]
     freshness = Freshness(ago[2], ago[3], ago[3], None, None, {Step.CONSUMED: ago[7]}, {Step.QUERYABLE: "no"})
     whole = Freshness(ago[2], None, None, ago[1], ago[0], {}, {Step.PUBLISHED: "no"})
-    grid = grid_of([status_of(facts(name, freshness=each)) for name, each in (("a", freshness), ("b", None), ("c", whole))])
+    grid = grid_of(
+        [status_of(facts(name, freshness=each)) for name, each in (("a", freshness), ("b", None), ("c", whole))]
+    )
     assert grid.header == ["table", "state", "committed", "published at", "consumed", "mirrored", "queryable"]
     assert [list(line)[2:] for line in grid.lines] == [
         ["2.0 min ago", "3.0 min ago", "waits 7.0 min", "-", "-"],

@@ -28,7 +28,7 @@ from mirrorfeed.landing.record import Record
 from mirrorfeed.mirror.verify import row_comparison
 from mirrorfeed.mirror.verify.errors import ConditionUnreadable, MirrorColumns, MirrorNotReached
 from mirrorfeed.mirror.verify.row_comparison import IN_MIRROR, IN_SOURCE, SHOWN, Difference
-from mirrorfeed.mirror.verify.table_comparison import find_differing_keys, mirror_of, version_gone_reported, verify_at
+from mirrorfeed.mirror.verify.table_comparison import find_differing_keys, mirror_of, verify_at, version_gone_reported
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.publish_run import RunContext, RunMode, publish_tables
 from mirrorfeed.publish.errors import FeedRequired, NothingPublished, RebuildRequired, TooManyToRepair
@@ -282,7 +282,9 @@ def _of_mirror(
     found = verify_at(spark, table.source, mirror, candidates, selection=chosen) if where is None else None
     version = found.version if found else record.to_version_inclusive
     as_text = record.extension != PARQUET
-    keys = find_differing_keys(spark, table.source, version, mirror, record.keys, where, as_text=as_text, selection=chosen)
+    keys = find_differing_keys(
+        spark, table.source, version, mirror, record.keys, where, as_text=as_text, selection=chosen
+    )
     return found, keys
 
 

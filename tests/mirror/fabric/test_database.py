@@ -155,7 +155,9 @@ def test_it_is_stopped_if_it_runs(
     assert database.status() in ("Stopped", "Initialized")
 
 
-def test_a_start_without_effect_is_reported_after_the_wait(onelake: OneLake, database: MirroredDatabase, time: Time) -> None:
+def test_a_start_without_effect_is_reported_after_the_wait(
+    onelake: OneLake, database: MirroredDatabase, time: Time
+) -> None:
     onelake.fabric.databases[DATABASE].next = ["Starting"] * 100
     with pytest.raises(NotReached) as error:
         database.start(nothing, 60)
@@ -265,7 +267,9 @@ def test_a_service_that_asks_for_more_time_than_there_is_is_not_waited_for(
     assert time.pauses == []
 
 
-def test_a_host_that_drops_packets_is_reported_after_a_few_attempts(api: FabricClient, time: Time, dropping: str) -> None:
+def test_a_host_that_drops_packets_is_reported_after_a_few_attempts(
+    api: FabricClient, time: Time, dropping: str
+) -> None:
     api.endpoint, api.retry_limits = (
         dropping,
         RetryLimits(connect_seconds=0.02, connections=3, first_pause=1, longest_pause=1),
@@ -302,7 +306,9 @@ def test_a_server_with_a_certificate_of_a_stranger_gets_no_token(onelake: OneLak
         (FabricItem(WORKSPACE, LAKEHOUSE), DatabaseMissing),
     ],
 )
-def test_ids_without_a_mirrored_database_are_reported(api: FabricClient, item: FabricItem, kind: type[Exception]) -> None:
+def test_ids_without_a_mirrored_database_are_reported(
+    api: FabricClient, item: FabricItem, kind: type[Exception]
+) -> None:
     with pytest.raises(kind):
         MirroredDatabase(api, item).status()
 

@@ -63,7 +63,9 @@ SPACE, BASE = FabricItem("w1"), FabricItem("w1", "d1")
         ),
     ],
 )  # fmt: skip
-def test_a_response_that_reports_a_failure_is_an_error(item: FabricItem, answer: Answer, expected: MirrorfeedError) -> None:
+def test_a_response_that_reports_a_failure_is_an_error(
+    item: FabricItem, answer: Answer, expected: MirrorfeedError
+) -> None:
     error = error_of("count", item, answer)
     assert (type(error), vars(error)) == (type(expected), vars(expected))
 

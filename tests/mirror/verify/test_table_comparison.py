@@ -15,9 +15,22 @@ from mirrorfeed.config import Config
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.record import Record
-from mirrorfeed.mirror.verify.errors import MirrorColumns, MirrorMissing, MirrorUnreadable, MirrorNotReached, VersionGone
+from mirrorfeed.mirror.verify.errors import (
+    MirrorColumns,
+    MirrorMissing,
+    MirrorNotReached,
+    MirrorUnreadable,
+    VersionGone,
+)
 from mirrorfeed.mirror.verify.row_comparison import Comparison
-from mirrorfeed.mirror.verify.table_comparison import compare, first_equal, folder_of, mirror_of, version_gone_reported, verify_at
+from mirrorfeed.mirror.verify.table_comparison import (
+    compare,
+    first_equal,
+    folder_of,
+    mirror_of,
+    verify_at,
+    version_gone_reported,
+)
 from mirrorfeed.source.identifier import Source
 from tests.commits import commit
 from tests.delta import DeltaTable
@@ -223,9 +236,7 @@ def test_a_place_that_spark_cannot_reach_is_an_error(spark: SparkSession, source
     assert "ClassNotFoundException" in str(told.value)
 
 
-def test_a_missing_version_and_a_missing_source_are_reported(
-    spark: SparkSession, right: Path, tmp_path: Path
-) -> None:
+def test_a_missing_version_and_a_missing_source_are_reported(spark: SparkSession, right: Path, tmp_path: Path) -> None:
     table, mirror = DeltaTable(spark, tmp_path / "source"), Source(path=str(right))
     table.insert(1)
     table.sql("DELETE FROM {}")

@@ -26,7 +26,7 @@ from mirrorfeed.mirror.fabric.errors import (
     NotPaused,
     NotReached,
 )
-from mirrorfeed.mirror.fabric.responses import Page, FabricItem, Response, error_in, time_in, validated
+from mirrorfeed.mirror.fabric.responses import FabricItem, Page, Response, error_in, time_in, validated
 from mirrorfeed.runtime.credentials import bearer
 
 _DEFAULTS = FabricOptions()

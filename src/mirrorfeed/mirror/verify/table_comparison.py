@@ -23,8 +23,8 @@ from mirrorfeed.mirror.verify.errors import (
     MirrorColumns,
     MirrorMissing,
     MirrorNotNamed,
-    MirrorUnreadable,
     MirrorNotReached,
+    MirrorUnreadable,
     VersionGone,
 )
 from mirrorfeed.mirror.verify.expected_rows import selected
@@ -38,7 +38,9 @@ from mirrorfeed.source.table_info import read_table_info
 
 
 @contextmanager
-def version_gone_reported(spark: SparkSession, source: Source, version: int, mirror: Source | None = None) -> Iterator[None]:
+def version_gone_reported(
+    spark: SparkSession, source: Source, version: int, mirror: Source | None = None
+) -> Iterator[None]:
     """Reads of a source inside this context raise `VersionGone` if the version is gone, or an error of a missing
     source."""
     try:
