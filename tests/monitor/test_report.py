@@ -172,7 +172,8 @@ def test_an_archive_is_summed_up_with_the_newest_row_of_every_table(report: Repo
 
 def test_failures_are_those_of_30_days_the_newest_first(report: Report) -> None:
     assert section(report, "failures", "table", "outcome", "error") == [
-        ("sales.old", FAILED, "StoreUnavailable"), (EVIL, FINDING, "Gap"), ("sales.old", UNVERIFIED, "MirrorNotReached"),
+        ("sales.old", FAILED, "StoreUnavailable"), (EVIL, FINDING, "Gap"),
+        ("sales.old", UNVERIFIED, "MirrorNotReached"),
         ("sales.orders", RESEEDED, "Gap"), ("sales.again", FAILED, "StoreUnavailable"),
         ("sales.orders", DIFFERENT, None),
     ]  # fmt: skip
