@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mirrorfeed.api.feed import sleep_unless, stop_after
 from mirrorfeed.cli.signals import Interruption
+from mirrorfeed.orchestration.follow_run import stop_after
+from mirrorfeed.orchestration.publish_run import sleep_unless
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -49,7 +47,6 @@ if TYPE_CHECKING:
     )
     from mirrorfeed.config import Config, Table
     from mirrorfeed.mirror.fabric.database import MirroredDatabase
-    from mirrorfeed.orchestration.publish_run import RunContext
     from mirrorfeed.source.identifier import Source
 
 
@@ -141,35 +138,10 @@ class Feed:
 
         Raises `MirrorfeedError` if the landing zone cannot be reached.
         """
-        from mirrorfeed.config.landing_zone import zone_of
-        from mirrorfeed.orchestration.orphans import find_pattern_orphans
-        from mirrorfeed.orchestration.publish_run import all_up_to_date, publish_tables
-        from mirrorfeed.publish.result import Progress, TableResult
-        from mirrorfeed.storage.process_cache import retry_counter
+        from mirrorfeed.orchestration.publish_run import publish_new
 
-        config, now, before = self._config, datetime.now(UTC), retry_counter().value
-        chosen = config.select(tables)
-        if not chosen:
-            return Result((), summary=f"No table is in {' or '.join(tables)}.")
-        pauses = {str(table.target): pause for table in chosen if (pause := table.pause_at(now))}
-        progress.info("Reading what is published")
-        problems: list[MirrorfeedError] = []
-        done = None if self._has_session else all_up_to_date(config, tables)
-        if done is None:
-            spark = self._spark_for(*([] if config.ledger else at_their_paths(chosen)))
-            done = publish_tables(_context(spark, config, problems, on_step, on_done, stop), tables)
-        elif not tables and (orphans := find_pattern_orphans(zone_of(config), config)):
-            problems.append(orphans)
-        rows = {row.table: row for row in done}
-        for name in (str(table.target) for table in chosen):
-            if name not in rows and name not in pauses:
-                rows[name] = TableResult(name, Progress(), 0.0, stopped=True)
-        stopped = sum(row.stopped for row in rows.values())
-        summary = f"Stopped on request. {stopped} of {counted(len(chosen), 'table')} left for the next run."
-        notes = [*map(coded, problems), *(f"{name}: {pause}" for name, pause in pauses.items())]
-        if repeated := retry_counter().value - before:
-            notes.append(f"{counted(repeated, 'call')} to the landing zone had to be repeated.")
-        return Result(tuple(rows.values()), tuple(notes), summary if stopped else "")
+        config, has_session = self._config, self._has_session
+        return Result(*publish_new(self._spark_for, config, tables, has_session, on_step, on_done, stop))
 
     def follow(
         self,
@@ -185,26 +157,10 @@ class Feed:
 
         Raises `MirrorfeedError` if a table has no change data feed to follow.
         """
-        from mirrorfeed.orchestration.follow_run import SparkRuns, follow
+        from mirrorfeed.orchestration.follow_run import follow_tables, stop_after
 
-        ends, newest, notes = stop_after(minutes, stop), dict[str, TableResult](), dict[str, None]()
-
-        def keep(result: TableResult) -> None:
-            newest[result.table] = result
-            if on_done:
-                on_done(result)
-
-        def note(problem: MirrorfeedError) -> None:
-            notes[coded(problem)] = None
-            progress.warning("%s", coded(problem))
-
-        config, spark = self._config, self._spark
-        runs = SparkRuns(spark, config, ends, keep, note, written=self._written, names=tables)
-        chosen = config.select(tables)
-        follow(
-            chosen, runs, stop=ends, max_parallel_tables=config.max_parallel_tables, wait=partial(sleep_unless, ends)
-        )
-        return Result(tuple(newest.values()), tuple(notes), f"Followed {counted(len(chosen), 'table')}.")
+        ends, config = stop_after(minutes, stop), self._config  # the time begins before Spark starts
+        return Result(*follow_tables(self._spark, config, tables, self._written, ends, on_done))
 
     def publisher(self, *tables: str) -> Callable[[DataFrame, int], None]:
         """Return a function for `foreachBatch` of any stream, which then triggers `publish`.
@@ -220,17 +176,9 @@ class Feed:
 
         Raises `MirrorfeedError` if the landing zone cannot be reached.
         """
-        from mirrorfeed.orchestration.dry_run import decide_without_spark, plan_next_steps
+        from mirrorfeed.orchestration.dry_run import next_steps
 
-        config = self._config
-        chosen = config.select(tables)
-        progress.info("Reading what is published")
-        rows = {} if self._has_session else decide_without_spark(config, tables)
-        if left := [table for table in chosen if str(table.target) not in rows]:
-            spark = self._spark_for(*at_their_paths(left))
-            names = [str(table.target) for table in left]
-            rows |= {row.table: row for row in plan_next_steps(spark, config, names)}
-        return Result(tuple(rows[str(table.target)] for table in chosen))
+        return Result(tuple(next_steps(self._spark_for, self._config, tables, self._has_session)))
 
     def status(
         self, *tables: str, behind: bool = False, fabric: bool = False, mirror: str | None = None
@@ -242,24 +190,10 @@ class Feed:
 
         Raises `MirrorfeedError` if Fabric cannot be read.
         """
-        from mirrorfeed.config.landing_zone import zone_of
-        from mirrorfeed.mirror.fabric.database import database_of
-        from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, NOT_READ, mirror_times_of, read_endpoint
-        from mirrorfeed.monitor.status import CURRENT, statuses, summary_of
-        from mirrorfeed.orchestration.orphans import find_orphans
+        from mirrorfeed.monitor.status import read_status
 
         config = self._config
-        progress.info("Reading the newest versions")
-        states = database_of(config).tables() if fabric else None
-        syncs = read_endpoint(config) if fabric else ENDPOINT_NOT_READ
-        times_of = mirror_times_of(config, states, syncs, mirror) if fabric or mirror else lambda _: NOT_READ
-        rows = statuses(lambda: self._spark, config, tables, states=states, times_of=times_of)
-        notes = [
-            f"{target} is published but not configured. `mirrorfeed drop` removes it."
-            for target in ([] if tables else find_orphans(zone_of(config), config))
-        ]
-        shown = [row for row in rows if not behind or row.state not in CURRENT]
-        return Result(tuple(shown), tuple(notes), summary_of(rows))
+        return Result(*read_status(lambda: self._spark, config, tables, behind=behind, fabric=fabric, mirror=mirror))
 
     def verify(self, *tables: str, mirror: str | None = None, shown: int = 5) -> Result[Comparison]:
         """Compare sources and mirrors row by row, at the version that each mirror has.
@@ -301,6 +235,7 @@ class Feed:
         """
         from mirrorfeed.api.errors import ConditionMissing
         from mirrorfeed.mirror.verify.table_comparison import folder_of
+        from mirrorfeed.orchestration.publish_run import run_context
         from mirrorfeed.orchestration.verification import repair_table
 
         config, problems = self._config, list[MirrorfeedError]()
@@ -308,7 +243,7 @@ class Feed:
         if source_only and where is None:
             raise ConditionMissing()
         folder = None if source_only else folder_of(config, mirror or self._mirror)
-        context = _context(self._spark, config, problems, on_step)
+        context = run_context(self._spark, config, problems, on_step)
         progress.info("%s: reading the rows to publish again", table)
         rows = tuple(repair_table(context, each, folder, where) for each in chosen)
         return Result(rows, tuple(map(coded, problems)))
@@ -332,19 +267,10 @@ class Feed:
         Raises `MirrorfeedError` if no snapshot could follow, and then deletes nothing, or if Fabric does not drop the
         table in time.
         """
-        from mirrorfeed.config.landing_zone import zone_of
-        from mirrorfeed.orchestration.publish_run import dropping_by, rebuild_table
+        from mirrorfeed.orchestration.publish_run import rebuild
 
-        config, problems = self._config, list[MirrorfeedError]()
-        chosen = config.select([table])
-        if confirm:
-            for each in chosen:
-                folder = zone_of(config).address(each.target.folder)
-                confirm(f"{folder} is deleted with all its contents, and Fabric lacks the table until it is published.")
-        context = _context(self._spark, config, problems, on_step, on_done, stop)
-        context = replace(context, dropped_by=dropping_by(config, on_step or (lambda *_: None), minutes * 60))
-        rows = tuple(replace(rebuild_table(context, each), published_before=False) for each in chosen)
-        return Result(rows, tuple(map(coded, problems)))
+        config, seconds = self._config, minutes * 60
+        return Result(*rebuild(lambda: self._spark, config, table, seconds, confirm, on_step, on_done, stop))
 
     def log(self, table: str) -> Result[LogRecord]:
         """Return the recorded publications of a target, the newest first, and compare the files of the newest one with
@@ -454,10 +380,11 @@ class Feed:
 
     def enable(self, *tables: str) -> Result[Enabled]:
         """Turn on the change data feed of the sources, where it is off. It does not have earlier changes."""
+        from mirrorfeed.orchestration.publish_run import delta_sources
         from mirrorfeed.source.change_feed import DEFAULT_LINE
 
         chosen = self._config.select(tables)
-        spark = self._spark_for(*at_their_paths(chosen))
+        spark = self._spark_for(*delta_sources(chosen))
         rows = tuple(self._enabled(spark, table) for table in chosen)
         return Result(rows, (f"To enable it for all new tables, set in the Spark configuration: {DEFAULT_LINE}",))
 
@@ -492,7 +419,7 @@ class Feed:
     def append_history(self, *tables: str, begin_again: bool = False) -> Result[Append]:
         """Append new versions to the permanent histories of the tables that have one.
 
-        With `begin_again` a history from whose source versions are lost continues with a snapshot.
+        With `begin_again`, a history continues with a snapshot if the source has lost versions.
 
         Raises `MirrorfeedError` if none of the tables has a history, or a named one has none.
         """
@@ -555,19 +482,9 @@ class Feed:
 
         Raises `MirrorfeedError` if the configuration has the table, or mirrorfeed did not publish it.
         """
-        from mirrorfeed.config.landing_zone import zone_of
-        from mirrorfeed.landing.names import Target
-        from mirrorfeed.orchestration.orphans import plan_drop
-        from mirrorfeed.publish.files.staging_area import clear_staging
+        from mirrorfeed.orchestration.orphans import drop_table
 
-        config, target = self._config, Target.parse(table)
-        zone = zone_of(config)
-        found = plan_drop(zone, config, target)
-        if confirm:
-            confirm(found.consequences)
-        zone.remove_folder(target.folder)
-        clear_staging(config.staging_path, zone, zone.address(target.folder))
-        return Result((found,))
+        return Result((drop_table(self._config, table, confirm),))
 
     def report(self) -> Report:
         """Lag, state of tables and mirrors, rows and sizes per day, archives and failures, from the ledger.
@@ -587,31 +504,18 @@ class Feed:
 
         Both are empty if the configuration names no ledger. Raises `MirrorfeedError` if the ledger cannot be read.
         """
-        from mirrorfeed.display.html import titled
-        from mirrorfeed.monitor.report_figures import Figures, read_report
-        from mirrorfeed.monitor.report_page import lag_chart, operations_chart
+        from mirrorfeed.monitor.report_page import publication_chart
 
-        figures: Figures = {"lag": (), "operations": ()}
-        if ledger := self._written.ledger:
-            figures = read_report(self._spark, ledger, datetime.now(UTC), ("lag", "operations")).figures
-        (title, lag), operations = lag_chart(figures), operations_chart(figures)
-        return Chart(title, lag + titled(*operations))
+        return publication_chart(lambda: self._spark, self._written.ledger)
 
     def fabric_create(self, name: str) -> Result[CreatedDatabase]:
         """Create an open mirrored database in the workspace of the landing zone, if it does not exist. Needs no Spark.
 
         Raises `MirrorfeedError` if the landing zone names no workspace, or Fabric refuses.
         """
-        from mirrorfeed.config import ONELAKE
-        from mirrorfeed.mirror.fabric.database import CreatedDatabase, client_of, create
-        from mirrorfeed.mirror.fabric.errors import NotInFabric
+        from mirrorfeed.mirror.fabric.database import create_configured
 
-        config = self._written
-        if config.onelake is None:
-            raise NotInFabric(landing_zone=config.landing_zone)
-        workspace, _ = config.onelake
-        database, created = create(client_of(config), workspace, name, config.fabric)
-        return Result((CreatedDatabase(name, created, f"{ONELAKE}{workspace}/{database}"),))
+        return Result((create_configured(self._written, name),))
 
     def fabric_start(self, *, force: bool = False, minutes: float = 10.0) -> Result[DatabaseStatus]:
         """Start mirroring, and wait until it runs.
@@ -660,14 +564,9 @@ class Feed:
 
         Raises `MirrorfeedError` as `fabric_status` does.
         """
-        from mirrorfeed.mirror.fabric import definition
-        from mirrorfeed.mirror.fabric.database import database_of
+        from mirrorfeed.mirror.fabric.database import plan_settings
 
-        database = database_of(self._written)
-        there = definition.read(database.client, database.item).content
-        rows = tuple(definition.differences(there, self._written.fabric))
-        in_fabric = (f"In Fabric: {definition.in_words(there)}.",)
-        return Result(rows, in_fabric, "" if rows else "Nothing differs from the configuration.")
+        return Result(*plan_settings(self._written))
 
     def fabric_apply(self, confirm: Callable[..., None] | None = None) -> Result[Setting]:
         """Change the settings that `fabric_plan` shows, except those that cannot be changed. Returns the changed ones.
@@ -676,18 +575,9 @@ class Feed:
 
         Raises `MirrorfeedError` as `fabric_status` does, and if Fabric does not show the change.
         """
-        from mirrorfeed.mirror.fabric import definition
-        from mirrorfeed.mirror.fabric.database import database_of
+        from mirrorfeed.mirror.fabric.database import apply_settings
 
-        database, options = database_of(self._written), self._written.fabric
-        found = definition.differences(definition.read(database.client, database.item).content, options)
-        rows = tuple(each for each in found if each.changes)
-        fixed = tuple(each.in_words for each in found if not each.changes)
-        if rows and confirm:
-            confirm(*(each.in_words for each in found))
-        if rows:
-            definition.apply(database.client, database.item, options)
-        return Result(rows, fixed, "Fabric shows these changes." if rows else "There was nothing to change.")
+        return Result(*apply_settings(self._written, confirm))
 
     def fabric_refresh(self) -> Result[TableSync]:
         """Refresh the SQL endpoint of the mirrored database, and return its report for each table. Uses capacity.
@@ -783,11 +673,6 @@ class Feed:
         return (str(each.sources) for each in self._written.patterns)
 
 
-def at_their_paths(tables: Sequence[Table]) -> list[Source]:
-    """The sources, if all are Delta tables."""
-    return [] if any(table.changes == "compare" for table in tables) else [table.source for table in tables]
-
-
 def _switched(
     database: MirroredDatabase, action: Literal["start", "stop", "resume"], minutes: float
 ) -> Result[DatabaseStatus]:
@@ -795,40 +680,3 @@ def _switched(
 
     getattr(database, action)(partial(progress.info, "The mirrored database is %s"), minutes * 60)
     return Result((DatabaseStatus(database.status()),))
-
-
-def stop_after(
-    minutes: float | None, stop: Callable[[], bool] | None, clock: Callable[[], float] = time.monotonic
-) -> Callable[[], bool]:
-    """Return a function that returns True after `minutes`, or as soon as `stop` does."""
-    end = math.inf if minutes is None else clock() + minutes * 60
-    return lambda: clock() >= end or (stop is not None and stop())
-
-
-def sleep_unless(stop: Callable[[], bool], seconds: float) -> None:
-    """Sleep, until `stop` returns True at the latest."""
-    end = time.monotonic() + seconds
-    while not stop() and (left := end - time.monotonic()) > 0:
-        time.sleep(min(0.5, left))
-
-
-def _context(
-    spark: SparkSession,
-    config: Config,
-    problems: list[MirrorfeedError],
-    on_step: Callable[[str, str], None] | None = None,
-    on_done: Callable[[TableResult], None] | None = None,
-    stop: Callable[[], bool] | None = None,
-) -> RunContext:
-    from mirrorfeed.orchestration.publish_run import RunContext
-
-    ends = stop or (lambda: False)
-    return RunContext(
-        spark,
-        config,
-        on_step=(lambda table, made: on_step(table, made.step)) if on_step else lambda *_: None,
-        on_problem=problems.append,
-        sleep=partial(sleep_unless, ends),
-        stop=ends,
-        on_done=on_done or (lambda _: None),
-    )

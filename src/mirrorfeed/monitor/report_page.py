@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.display.html import card, page_of
+from mirrorfeed.display.html import Chart, card, page_of, titled
 from mirrorfeed.display.printable import escape_html
 from mirrorfeed.display.render import grid_of, section_of
 from mirrorfeed.display.svg_charts import Point, bars, lines
-from mirrorfeed.monitor.report_figures import SECTIONS, Figures, Report, time_in_utc
+from mirrorfeed.monitor.report_figures import SECTIONS, Figures, Report, read_report, time_in_utc
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mirrorfeed.source.identifier import Source
 
 _DAY = "day, UTC"
 _OPERATIONS = ("inserts", "updates", "upserts", "deletes")
@@ -112,3 +117,12 @@ def _over_time(rows: Sequence[Mapping[str, Any]], time: str, values: Mapping[str
 
 def _moment(time: date) -> datetime:
     return time if isinstance(time, datetime) else datetime(time.year, time.month, time.day, tzinfo=UTC)
+
+
+def publication_chart(spark: Callable[[], SparkSession], ledger: Source | None) -> Chart:
+    """The charts of lag and of rows per day. They are empty without a ledger."""
+    figures: Figures = {"lag": (), "operations": ()}
+    if ledger:
+        figures = read_report(spark(), ledger, datetime.now(UTC), ("lag", "operations")).figures
+    (title, lag), operations = lag_chart(figures), operations_chart(figures)
+    return Chart(title, lag + titled(*operations))

@@ -8,11 +8,21 @@ from dataclasses import field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.display.humanize import counted, duration
+from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import Cell, Row, described, nonzero, row, shown
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.monitor.facts import Collector, LogFacts, SourceFacts, TableFacts
-from mirrorfeed.monitor.freshness import NOT_READ, Freshness, Step
+from mirrorfeed.monitor.freshness import (
+    ENDPOINT_NOT_READ,
+    NOT_READ,
+    Freshness,
+    Step,
+    mirror_times_of,
+    read_endpoint,
+)
+from mirrorfeed.orchestration.orphans import find_orphans
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +33,7 @@ if TYPE_CHECKING:
 
 STATES = ("failing", "behind", "never published", "paused", "compared", "up to date")
 """The states of tables, the most urgent first."""
-CURRENT = STATES[-2:]
+_CURRENT = STATES[-2:]
 """The states of tables with nothing to publish."""
 _STEPS = {
     Step.COMMITTED: "committed",
@@ -113,6 +123,34 @@ def status_of(facts: TableFacts) -> Status:
         paused=facts.paused,
         at=facts.at,
     )
+
+
+def read_status(
+    spark: Callable[[], SparkSession],
+    config: Config,
+    names: Sequence[str] = (),
+    *,
+    behind: bool = False,
+    fabric: bool = False,
+    mirror: str | None = None,
+) -> tuple[tuple[Status, ...], tuple[str, ...], str]:
+    """The status of each table, the most urgent first, notes and a summary."""
+    progress.info("Reading the newest versions")
+    times_of, states = None, None
+    if fabric:
+        from mirrorfeed.mirror.fabric.database import database_of
+
+        states = database_of(config).tables()
+    if fabric or mirror:
+        syncs = read_endpoint(config) if fabric else ENDPOINT_NOT_READ
+        times_of = mirror_times_of(config, states, syncs, mirror)
+    rows = statuses(spark, config, names, states=states, times_of=times_of or (lambda _: NOT_READ))
+    notes = [
+        f"{target} is published but not configured. `mirrorfeed drop` removes it."
+        for target in ([] if names else find_orphans(zone_of(config), config))
+    ]
+    listed = tuple(row for row in rows if not behind or row.state not in _CURRENT)
+    return listed, tuple(notes), summary_of(rows)
 
 
 def statuses(

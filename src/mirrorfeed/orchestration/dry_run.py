@@ -10,8 +10,10 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.config.landing_zone import zone_of
+from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, named
+from mirrorfeed.orchestration.publish_run import delta_sources
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.plan import plan_of
 from mirrorfeed.publish.sources.factory import can_bridge_gap, plan_for, source_for
@@ -34,6 +36,19 @@ class Decision(Row):
     next: str = shown("next")
     """In words; `blocked` if publishing would fail."""
     error: MirrorfeedError | None = None
+
+
+def next_steps(
+    spark: Callable[..., SparkSession], config: Config, names: Sequence[str], has_session: bool = False
+) -> list[Decision]:
+    """Return a decision for each table, in the order of the configuration. Starts Spark only if a table needs it."""
+    chosen = config.select(names)
+    progress.info("Reading what is published")
+    found = {} if has_session else decide_without_spark(config, names)
+    if left := [table for table in chosen if str(table.target) not in found]:
+        session = spark(*delta_sources(left))
+        found |= {row.table: row for row in plan_next_steps(session, config, [str(table.target) for table in left])}
+    return [found[str(table.target)] for table in chosen]
 
 
 def decide_without_spark(config: Config, names: Sequence[str]) -> dict[str, Decision]:

@@ -12,6 +12,7 @@ from concurrent import futures
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from threading import Lock
 from typing import Protocol
 
@@ -20,11 +21,13 @@ from pyspark.sql import SparkSession
 from mirrorfeed.config import Config, Table
 from mirrorfeed.config.expansion import expanded
 from mirrorfeed.config.landing_zone import zone_of
-from mirrorfeed.errors import MirrorfeedError, named
+from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.progress import progress
+from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.ledger_writer import BatchedWriter, LedgerWriter, PendingRows
 from mirrorfeed.orchestration.orphans import find_orphans
-from mirrorfeed.orchestration.publish_run import RunContext, RunMode, publish_each
+from mirrorfeed.orchestration.publish_run import OnDone, Published, RunContext, RunMode, publish_each, sleep_unless
 from mirrorfeed.orchestration.scheduler import EXPAND_INTERVAL, FollowState, QueuedTable, Scheduler, is_due, state_after
 from mirrorfeed.publish.errors import FeedRequired, OrphanedTables
 from mirrorfeed.publish.result import Progress, TableResult
@@ -272,3 +275,39 @@ class SparkRuns:
         pending = PendingRows(tuple(self._seen.values()), self._store, self._begun)
         if lost := LedgerWriter(self.spark, self.config.ledger, pending).write(results):
             self.on_problem(lost)
+
+
+def follow_tables(
+    spark: SparkSession,
+    config: Config,
+    names: Sequence[str],
+    written: Config,
+    stop: Callable[[], bool],
+    on_done: OnDone = None,
+) -> Published:
+    """Publish tables as they change. Returns the newest result of each, notes and a summary.
+
+    `written` is the configuration with its patterns, which are expanded again from time to time.
+    """
+    newest, notes = dict[str, TableResult](), dict[str, None]()
+
+    def keep(result: TableResult) -> None:
+        newest[result.table] = result
+        if on_done:
+            on_done(result)
+
+    def note(problem: MirrorfeedError) -> None:
+        notes[coded(problem)] = None
+        progress.warning("%s", coded(problem))
+
+    runs, chosen = SparkRuns(spark, config, stop, keep, note, written=written, names=names), config.select(names)
+    follow(chosen, runs, stop=stop, max_parallel_tables=config.max_parallel_tables, wait=partial(sleep_unless, stop))
+    return tuple(newest.values()), tuple(notes), f"Followed {counted(len(chosen), 'table')}."
+
+
+def stop_after(
+    minutes: float | None, stop: Callable[[], bool] | None, clock: Callable[[], float] = time.monotonic
+) -> Callable[[], bool]:
+    """Return a function that returns True after `minutes`, or as soon as `stop` does."""
+    end = math.inf if minutes is None else clock() + minutes * 60
+    return lambda: clock() >= end or (stop is not None and stop())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field
 
 from mirrorfeed.config import Config
+from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.config.model import hashes_of
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import Row, row
@@ -77,6 +78,19 @@ class DroppedTable(Row):
             remove = "Delete that folder" if self.hashes.path else f"DROP TABLE {self.hashes.sql}"
             lines.append(f"Its hashes, some with rows of the source, stay in {self.hashes}. To remove them: {remove}.")
         return lines
+
+
+def drop_table(config: Config, name: str, confirm: Callable[..., None] | None = None) -> DroppedTable:
+    """Delete the folder of a table, after `confirm` was called with the consequences."""
+    from mirrorfeed.publish.files.staging_area import clear_staging  # slow to import
+
+    target, zone = Target.parse(name), zone_of(config)
+    found = plan_drop(zone, config, target)
+    if confirm:
+        confirm(found.consequences)
+    zone.remove_folder(target.folder)
+    clear_staging(config.staging_path, zone, zone.address(target.folder))
+    return found
 
 
 def plan_drop(store: Store, config: Config, target: Target) -> DroppedTable:

@@ -17,7 +17,9 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.config.landing_zone import zone_of
-from mirrorfeed.errors import MirrorfeedError, named
+from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.progress import progress as shown
+from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.ledger_writer import BatchedWriter, LedgerWriter, PendingRows
 from mirrorfeed.orchestration.orphans import find_pattern_orphans
@@ -36,7 +38,9 @@ from mirrorfeed.publish.up_to_date_check import UpToDateCheck, waits_since
 from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.runtime.parallel import bearable, each_of
 from mirrorfeed.source.catalog import Workspace
+from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import Store
+from mirrorfeed.storage.process_cache import retry_counter
 
 _STOP_CHECK_INTERVAL = 0.5
 """Seconds."""
@@ -107,6 +111,84 @@ class RunContext:
     @property
     def dropping(self) -> Dropping:
         return self.dropped_by or dropping_by(self.config)
+
+
+OnStep = Callable[[str, str], None] | None
+"""Receives a table and its newest step, from several threads."""
+OnDone = Callable[[TableResult], None] | None
+Published = tuple[tuple[TableResult, ...], tuple[str, ...], str]
+"""Results, notes and a summary."""
+
+
+def publish_new(
+    spark: Callable[..., SparkSession],
+    config: Config,
+    names: Sequence[str] = (),
+    has_session: bool = False,
+    on_step: OnStep = None,
+    on_done: OnDone = None,
+    stop: Stop | None = None,
+) -> Published:
+    """Publish what is new. A table that a stop prevented has a result too.
+
+    `spark` returns the session for these sources. Unless there is one already, it is called only if something is new.
+    """
+    now, before = datetime.now(UTC), retry_counter().value
+    chosen = config.select(names)
+    if not chosen:
+        return (), (), f"No table is in {' or '.join(names)}."
+    pauses = {str(table.target): pause for table in chosen if (pause := table.pause_at(now))}
+    shown.info("Reading what is published")
+    problems: list[MirrorfeedError] = []
+    done = None if has_session else all_up_to_date(config, names)
+    if done is None:
+        session = spark(*([] if config.ledger else delta_sources(chosen)))
+        done = publish_tables(run_context(session, config, problems, on_step, on_done, stop), names)
+    elif not names and (orphans := find_pattern_orphans(zone_of(config), config)):
+        problems.append(orphans)
+    rows = {row.table: row for row in done}
+    for name in (str(table.target) for table in chosen):
+        if name not in rows and name not in pauses:
+            rows[name] = TableResult(name, Progress(), 0.0, stopped=True)
+    stopped = sum(row.stopped for row in rows.values())
+    summary = f"Stopped on request. {stopped} of {counted(len(chosen), 'table')} left for the next run."
+    notes = [*map(coded, problems), *(f"{name}: {pause}" for name, pause in pauses.items())]
+    if repeated := retry_counter().value - before:
+        notes.append(f"{counted(repeated, 'call')} to the landing zone had to be repeated.")
+    return tuple(rows.values()), tuple(notes), summary if stopped else ""
+
+
+def delta_sources(tables: Sequence[Table]) -> list[Source]:
+    """The sources, if all are Delta tables."""
+    return [] if any(table.changes == "compare" for table in tables) else [table.source for table in tables]
+
+
+def run_context(
+    spark: SparkSession,
+    config: Config,
+    problems: list[MirrorfeedError],
+    on_step: OnStep = None,
+    on_done: OnDone = None,
+    stop: Stop | None = None,
+) -> RunContext:
+    """A context that adds problems to a list, and whose waits end when `stop` returns True."""
+    ends = stop or (lambda: False)
+    return RunContext(
+        spark,
+        config,
+        on_step=(lambda table, made: on_step(table, made.step)) if on_step else lambda *_: None,
+        on_problem=problems.append,
+        sleep=partial(sleep_unless, ends),
+        stop=ends,
+        on_done=on_done or (lambda _: None),
+    )
+
+
+def sleep_unless(stop: Stop, seconds: float) -> None:
+    """Sleep, until `stop` returns True at the latest."""
+    end = time.monotonic() + seconds
+    while not stop() and (left := end - time.monotonic()) > 0:
+        time.sleep(min(_STOP_CHECK_INTERVAL, left))
 
 
 def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[TableResult]:
@@ -317,6 +399,28 @@ class TableTask:
             freshness_target_minutes=table.freshness_target_minutes,
         )
         return replace(result, stopped=state.error is None and context.stop() and result.lag_versions != 0)
+
+
+def rebuild(
+    spark: Callable[[], SparkSession],
+    config: Config,
+    name: str,
+    drop_timeout: float,
+    confirm: Callable[..., None] | None = None,
+    on_step: OnStep = None,
+    on_done: OnDone = None,
+    stop: Stop | None = None,
+) -> tuple[tuple[TableResult, ...], tuple[str, ...]]:
+    """Rebuild a table, after `confirm` was called with the consequences. Returns results and notes."""
+    chosen, problems = config.select([name]), list[MirrorfeedError]()
+    if confirm:
+        for each in chosen:
+            folder = zone_of(config).address(each.target.folder)
+            confirm(f"{folder} is deleted with all its contents, and Fabric lacks the table until it is published.")
+    context = run_context(spark(), config, problems, on_step, on_done, stop)
+    context = replace(context, dropped_by=dropping_by(config, on_step or (lambda *_: None), drop_timeout))
+    rows = tuple(replace(rebuild_table(context, each), published_before=False) for each in chosen)
+    return rows, tuple(map(coded, problems))
 
 
 def rebuild_table(context: RunContext, table: Table) -> TableResult:

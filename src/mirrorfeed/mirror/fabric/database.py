@@ -9,14 +9,14 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from mirrorfeed.config import Config
+from mirrorfeed.config import ONELAKE, Config
 from mirrorfeed.config.destination import DEFAULT_SCHEMA, FabricOptions
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.landing.names import Target, fold
 from mirrorfeed.landing.strict_json import Count
 from mirrorfeed.mirror.fabric.client import AUDIENCE, ENDPOINT, POLL_SECONDS, FabricClient
-from mirrorfeed.mirror.fabric.definition import new_definition, part, read
+from mirrorfeed.mirror.fabric.definition import Setting, apply, differences, in_words, new_definition, part, read
 from mirrorfeed.mirror.fabric.errors import (
     NameTaken,
     NoSqlEndpoint,
@@ -301,3 +301,37 @@ def database_of(config: Config) -> MirroredDatabase:
     if workspace is None or database is None:
         raise NotInFabric(landing_zone=config.landing_zone)
     return MirroredDatabase(client_of(config), FabricItem(workspace, database))
+
+
+def create_configured(config: Config, name: str) -> CreatedDatabase:
+    """Create a database in the workspace of the landing zone, if it does not exist."""
+    if config.onelake is None:
+        raise NotInFabric(landing_zone=config.landing_zone)
+    workspace, _ = config.onelake
+    database, created = create(client_of(config), workspace, name, config.fabric)
+    return CreatedDatabase(name, created, f"{ONELAKE}{workspace}/{database}")
+
+
+Settings = tuple[tuple[Setting, ...], tuple[str, ...], str]
+"""Settings that differ from the configuration, notes and a summary."""
+
+
+def plan_settings(config: Config) -> Settings:
+    """Compare the settings of the database with the configuration."""
+    database = database_of(config)
+    there = read(database.client, database.item).content
+    rows = tuple(differences(there, config.fabric))
+    return rows, (f"In Fabric: {in_words(there)}.",), "" if rows else "Nothing differs from the configuration."
+
+
+def apply_settings(config: Config, confirm: Callable[..., None] | None = None) -> Settings:
+    """Change the settings that can be changed, after `confirm` was called with the changes."""
+    database = database_of(config)
+    found = differences(read(database.client, database.item).content, config.fabric)
+    rows = tuple(each for each in found if each.changes)
+    if rows and confirm:
+        confirm(*(each.in_words for each in found))
+    if rows:
+        apply(database.client, database.item, config.fabric)
+    fixed = tuple(each.in_words for each in found if not each.changes)
+    return rows, fixed, "Fabric shows these changes." if rows else "There was nothing to change."
