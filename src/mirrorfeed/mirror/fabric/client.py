@@ -16,7 +16,7 @@ from mirrorfeed.display.redact import redact
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.landing.strict_json import parse_json
 from mirrorfeed.mirror.fabric.errors import FabricUnavailable, OperationFailed, ResponseInvalid
-from mirrorfeed.mirror.fabric.responses import Page, FabricItem, answer_in, error_of, validated
+from mirrorfeed.mirror.fabric.responses import FabricItem, Page, answer_in, error_of, validated
 from mirrorfeed.runtime.errors import LoginUnavailable
 from mirrorfeed.storage.retry_budget import RetryBudget, RetryLimits, retry_after_seconds
 
