@@ -6,7 +6,7 @@
     feed.publish()
     feed.status()
 
-The names in `__all__` here and in `mirrorfeed.api.results`, as the reference lists them, are public and stable: the
+The names in `__all__` here and in `mirrorfeed.api.results`, as the reference lists them, are public and stable. The
 order of parameters and the fields of results do not change, and additions come last and have a default. Before a
 public name is removed, a release warns with `DeprecationWarning`, and the changelog lists the removal. Everything else
 can change with any release. Importing the package starts no Spark session and requests no token.

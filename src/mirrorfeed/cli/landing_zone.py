@@ -41,8 +41,8 @@ def log(table: str, path: str) -> Result[LogRecord]:
 def lint(landing_zone: str, path: str) -> Result[LintFinding]:
     """Check LANDING_ZONE, of any publisher, against the specification. Exits with 1 on errors and warnings.
 
-    LANDING_ZONE is a folder, or onelake://<workspace id>/<mirrored database id>, which is read with the credential of
-    the configuration if there is one.
+    LANDING_ZONE is a folder or onelake://<workspace id>/<mirrored database id>. OneLake is read with the credential of
+    the configuration, if there is one.
     """
     return _feed_of(landing_zone, path).lint()
 

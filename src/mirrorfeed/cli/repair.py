@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> Result[Comparison]:
     """Compare sources and mirrors row by row, at the version that each mirror has.
 
-    Writes the results into the ledger. Differing rows are published again if `auto_repair_max_keys` allows so many
-    keys. Exits with 1 if a table differs, was repaired, or cannot be compared, as before its first publication.
+    Writes the results into the ledger. Differing rows are published again if their number is at most
+    `auto_repair_max_keys`. Exits with 1 if a table differs, was repaired, or cannot be compared, as before its first
+    publication.
     """
     return feed(path).verify(*tables, mirror=mirror)
 

@@ -149,7 +149,7 @@ class Unexpected(MirrorfeedError):
     fix = "No data is lost or duplicated. Try again. If it fails again, see the log for the full message.{helps:more}"
     helps: str = ""
     meaning = (
-        "An error without a code of its own occurred in Spark, the network, a library or mirrorfeed. No data is lost or"
+        "An error without a specific code occurred in Spark, the network, a library or mirrorfeed. No data is lost or"
         " duplicated."
     )
 

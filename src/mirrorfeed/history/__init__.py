@@ -1,1 +1,1 @@
-"""The permanent history of a table: its change data feed, appended to a Delta table of its own."""
+"""The permanent history of a table: its change data feed, appended to a separate Delta table."""

@@ -31,8 +31,8 @@ class SourceReplaced(Finding):
     what = {
         True: "{table} was restored to an older version: version {version} is in the history, the newest is {latest}.",
         False: (
-            "{history} is the history of {kept} with id {kept_id}, up to version {version}. {table} has id {found_id}:"
-            " it is another table, or was replaced, or dropped and created again."
+            "{table} has id {found_id}, but {history} is the history of {kept} with id {kept_id}, up to version"
+            " {version}. The source is another table, or was replaced, or dropped and created again."
         ),
     }
     fix = "Set `history` to another table. The existing history can still be replayed."

@@ -66,9 +66,10 @@ class Row:
     table: str = _column("string", "The target; for archive the table itself", MISSING)
     outcome: str = _column(
         "string",
-        "published, well (no problem any more, and nothing new), finding (the history prevents publishing), failed,"
-        " reseeded (reloaded from a snapshot), verified (the mirror is equal), different (it is not), unverified (it"
-        " cannot be compared), archive or watched (how far commits have come)",
+        "Of publishing: published, failed, well (no error any more, and nothing new), finding (the state of the source"
+        " prevents publishing) or reseeded (reloaded from a snapshot). Of a comparison: verified (source and mirror are"
+        " equal), different or unverified (they cannot be compared). Otherwise: archive (archived files of the table)"
+        " or watched (lag of each step)",
         MISSING,
     )
     from_version: int | None = _column(
@@ -91,7 +92,9 @@ class Row:
     archived_share: float | None = _column("double", "Share of bytes, or of files if bytes are unknown")
     archived_files: int | None = _column("bigint", "Files that count as archived")
     archived_bytes: int | None = _column("bigint", "Size of these files; NULL if unknown")
-    restored_bytes: int | None = _column("bigint", "Size of restored files among them; NULL if no storage was asked")
+    restored_bytes: int | None = _column(
+        "bigint", "Size of restored files among them; NULL if the storage was not read"
+    )
     hot_bytes: int | None = _column("bigint", "Size of all other files and of restored files")
     bytes_by_age: Mapping[str, int] | None = _column(
         "map<string, bigint>", "Bytes by the age of the files; NULL on Databricks"

@@ -38,8 +38,8 @@ class RowsRefused(Terminal):
         ),
     }
     meaning = (
-        "Rows cannot be published: a key is NULL or not unique, a row of a table without keys was updated or deleted, a"
-        " text is not valid UTF-8, or the file format cannot store a value. Nothing of their range is published."
+        "Rows cannot be published. A key is NULL or not unique, a row changed in a table without keys, a text is not"
+        " valid UTF-8, or the file format cannot store a value. Nothing of their range is published."
     )
     range: Range | int
     rows: Sequence[BadRow]
@@ -286,7 +286,7 @@ class ExecutorUploadImpossible(Terminal):
     what = "Executors cannot upload files to {address}: {reason}"
     fix = (
         "Remove `upload_from: executors`, so that the driver uploads them, or use a dedicated cluster: on serverless"
-        " compute and in standard access mode, executors have no network access of their own."
+        " compute and in standard access mode, executors have no direct network access."
     )
 
 
@@ -320,7 +320,7 @@ class TooManyToRepair(Terminal):
         "{table} has {keys:count key} to repair, and `auto_repair_max_keys` allows {at_most:,}. Nothing was repaired."
     )
     fix = (
-        "Find out why so many rows differ. Then run `mirrorfeed repair {table:argument}`, or increase"
+        "Find out why these rows differ. Then run `mirrorfeed repair {table:argument}`, or increase"
         " `auto_repair_max_keys`."
     )
 
