@@ -59,9 +59,10 @@ test-runtime-spark: .venv-$(RUNTIME)/made ## run the tests with Spark in the sam
 test-connect: .venv-connect/made ## run the tests for Databricks Connect, if a workspace is configured
 	@.venv-connect/bin/python -m pytest -m connect -rs
 
-check: setup ## check formatting, lint, types, imports between rooms, notebooks and the reference
+check: setup ## check formatting, lint, types, imports between rooms, notebooks, the reference and the English of texts
 	@$(RUN) -m ruff format --check --quiet || { echo 'Not formatted: run make fmt.'; exit 1; }
 	@$(RUN) -m ruff check --quiet
+	@PYTHONPATH=. $(RUN) -m fixtures.prose
 	@$(RUN) -m mypy
 	@.venv/bin/lint-imports --no-logo >.venv/imports.txt || { cat .venv/imports.txt; exit 1; }
 	@PYTHONPATH=. $(RUN) -m fixtures.reference --check || { echo 'The reference is not as the code is: run make fmt.'; exit 1; }

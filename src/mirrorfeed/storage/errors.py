@@ -160,7 +160,8 @@ class TiersUnavailable(Transient):
     what = "Cannot {action} {place}: {reason}."
     fix = (
         "Check that the location is reachable and that the identity can read and write there. In Azure, it needs"
-        " the role Storage Blob Data Contributor; in S3, s3:ListBucket and s3:RestoreObject. Then run the command again."
+        " the role Storage Blob Data Contributor; in S3, s3:ListBucket and s3:RestoreObject. Then run the same command"
+        " again."
     )
     meaning = "The storage did not return or change the access tiers of files."
 
