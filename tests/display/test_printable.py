@@ -24,7 +24,7 @@ from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.api.results import Difference, Result
 from mirrorfeed.api.results.changes import Changes
 from mirrorfeed.cli import main, output
-from mirrorfeed.cli.main import say_error
+from mirrorfeed.cli.main import print_error
 from mirrorfeed.display import terminal
 from mirrorfeed.display.printable import escape_html, printable, printable_block, shell_argument
 from mirrorfeed.errors import Unexpected
@@ -138,7 +138,7 @@ def test_the_value_in_an_error_makes_no_line_of_its_own(tmp_path: Path) -> None:
 
 
 def test_the_name_before_an_error_makes_no_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    say_error(Unexpected(doing="Reading", kind="ValueError", reason=HOSTILE), HOSTILE)
+    print_error(Unexpected(doing="Reading", kind="ValueError", reason=HOSTILE), HOSTILE)
     said = capsys.readouterr().err
     assert hostile(said) == []
     assert len(said.splitlines()) == 1

@@ -19,7 +19,7 @@ from mirrorfeed.cli import main
 from mirrorfeed.cli import output as show
 from mirrorfeed.cli.signals import Interruption
 from mirrorfeed.config.landing_zone import zone_of
-from mirrorfeed.monitor.facts import Collector
+from mirrorfeed.monitor.collector import Collector
 from mirrorfeed.monitor.status import status_of
 from mirrorfeed.publish import up_to_date_check
 from mirrorfeed.runtime import spark_session

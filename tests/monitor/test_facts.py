@@ -20,7 +20,8 @@ from fixtures.shared_faults import NoRenames
 from mirrorfeed.cli import main
 from mirrorfeed.config import load
 from mirrorfeed.mirror.fabric.database import TableState
-from mirrorfeed.monitor.facts import Collector, TableFacts, database_facts, longest_text
+from mirrorfeed.monitor.collector import Collector, database_facts, longest_text
+from mirrorfeed.monitor.facts import TableFacts
 from mirrorfeed.monitor.rules import NOTHING, database_findings, table_findings
 from tests.delta import DeltaTable, Zone
 

@@ -13,8 +13,8 @@ from mirrorfeed.cli.main import (
     load,
     load_if_there,
     main,
-    say,
-    say_json,
+    print_json,
+    print_lines,
     spark_session,
     table_argument,
     tables_argument,
@@ -63,7 +63,7 @@ def archive() -> None:
 @click.option("--tiers", is_flag=True, help="Also read the tier of each file from the storage.")
 def files(table: str, where: str | None, tiers: bool) -> Result[ArchivedFile]:
     """List the archived files of TABLE that a query needs. Reads no data file."""
-    return opened(table).files(where, tiers=tiers)
+    return open_table(table).files(where, tiers=tiers)
 
 
 @archive.command()
@@ -73,7 +73,7 @@ def files(table: str, where: str | None, tiers: bool) -> Result[ArchivedFile]:
 @click.option("--rows", default=20, show_default=True, help="Maximum number of rows to show.")
 def query(table: str, where: str | None, columns: str | None, rows: int) -> Result[DataRow]:
     """Show rows of TABLE, or fail at once with the archived files that the query needs."""
-    return opened(table).first(rows, where, columns.split(",") if columns else None)
+    return open_table(table).first(rows, where, columns.split(",") if columns else None)
 
 
 @archive.command()
@@ -107,14 +107,14 @@ def plan(
         raise click.UsageError("--feed-to requires --feed-from.")
     if (table is None) == (sql is None) or (sql is not None and (where or feed_from is not None)):
         raise click.UsageError("Give either TABLE, with --where or --feed-from, or --sql alone.")
-    on_table = opened(table) if table else None
+    on_table = open_table(table) if table else None
     rates = given_rates(prices, path)
     check_place(to)
     if on_table:
         made = on_table.plan(where, feed_from=feed_from, feed_to=feed_to, priority=priority, prices=rates)
     else:
         made = plan_query(spark_session, sql or "", priority=priority, prices=rates)
-    return one(made.save(to))
+    return as_result(made.save(to))
 
 
 @archive.command()
@@ -147,7 +147,7 @@ def restore(
     from mirrorfeed.api.archive_table import restore
 
     rates = given_rates(prices, path)
-    return one(
+    return as_result(
         restore(
             spark_session,
             plan,
@@ -158,7 +158,7 @@ def restore(
             into=into,
             rows=rows,
             prices=rates,
-            on_step=say,
+            on_step=print_lines,
         )
     )
 
@@ -175,14 +175,16 @@ def maintain(
 ) -> Result[Maintained]:
     """Run maintenance on the active files of TABLE."""
     columns = zorder.split(",") if zorder else ()
-    return one(opened(table).maintain(optimize=optimize, zorder=columns, purge=purge, analyze=analyze, vacuum=vacuum))
+    return as_result(
+        open_table(table).maintain(optimize=optimize, zorder=columns, purge=purge, analyze=analyze, vacuum=vacuum)
+    )
 
 
 @archive.command()
 @table_argument
 def check(table: str) -> Result[FileCheck]:
     """Check that the active files of TABLE exist. Exits with 1 if files are missing."""
-    return one(opened(table).check())
+    return as_result(open_table(table).check())
 
 
 @archive.command("set")
@@ -190,14 +192,14 @@ def check(table: str) -> Result[FileCheck]:
 @click.argument("interval")
 def set_(table: str, interval: str) -> Result[Interval]:
     """Set or shorten the INTERVAL of TABLE, such as '60 days'. Older files count as archived."""
-    return one(opened(table).set_interval(interval))
+    return as_result(open_table(table).set_interval(interval))
 
 
 @archive.command("show")
 @table_argument
 def show_interval(table: str) -> Result[Interval]:
     """Show the interval of TABLE, and the number of days that the lifecycle rule must have."""
-    return one(opened(table).interval())
+    return as_result(open_table(table).interval())
 
 
 @archive.command()
@@ -205,7 +207,7 @@ def show_interval(table: str) -> Result[Interval]:
 @click.option("--nothing-archived", is_flag=True, help="Confirm that the rule is removed and all files are restored.")
 def unset(table: str, nothing_archived: bool) -> Result[Interval]:
     """Remove the interval of TABLE. No file counts as archived."""
-    return one(opened(table).unset_interval(nothing_archived=nothing_archived))
+    return as_result(open_table(table).unset_interval(nothing_archived=nothing_archived))
 
 
 @archive.command("change-interval")
@@ -215,7 +217,7 @@ def unset(table: str, nothing_archived: bool) -> Result[Interval]:
 @click.option("--rule-changed", is_flag=True, help="Confirm that the lifecycle rule has this interval.")
 def change_interval(table: str, to: str, exact: bool, rule_changed: bool) -> Result[Interval]:
     """Change the interval of TABLE: shorten it at once, or increase it as far as it is safe each day."""
-    return one(opened(table).change_interval(to, exact=exact, rule_changed=rule_changed))
+    return as_result(open_table(table).change_interval(to, exact=exact, rule_changed=rule_changed))
 
 
 @archive.command()
@@ -226,7 +228,7 @@ def step(path: str, table: str) -> Result[Interval]:
 
     Writes how much of TABLE is archived to the ledger that --ledger before the command names.
     """
-    return opened(table).step(prices=given_rates(None, path), ledger=given_ledger())
+    return open_table(table).step(prices=given_rates(None, path), ledger=given_ledger())
 
 
 @archive.command()
@@ -246,13 +248,13 @@ def rule(
     if paused and remove:
         raise click.UsageError("--paused and --remove exclude each other.")
     state: Literal["on", "paused", "gone"] = "paused" if paused else "gone" if remove else "on"
-    found = opened(table).lifecycle(merge, state=state, take_over=take_over, interval=interval)
+    found = open_table(table).lifecycle(merge, state=state, take_over=take_over, interval=interval)
     if for_programs():
-        return one(found)
-    say_json(found.policy)
+        return as_result(found)
+    print_json(found.policy)
     kept = "Replaced" if take_over else "Kept (--take-over replaces them)"
     theirs = f"{kept}: {', '.join(found.rules_of_others)}, which archive only files of {table}"
-    say(found.apply, *([theirs] if found.rules_of_others else []), *found.problems, err=True)
+    print_lines(found.apply, *([theirs] if found.rules_of_others else []), *found.problems, err=True)
     raise click.exceptions.Exit(not found.ok)
 
 
@@ -264,7 +266,7 @@ def lifecycle_check(file: str, table: str) -> Result[Lifecycle]:
 
     Exits with 1 if they differ.
     """
-    return one(opened(table).check_lifecycle(file))
+    return as_result(open_table(table).check_lifecycle(file))
 
 
 @archive.command()
@@ -286,7 +288,9 @@ def simulate(
 ) -> Result[Simulation]:
     """Show the effect of INTERVALS such as '60 days' on TABLE: archived bytes, costs, and queries that would fail."""
     rates = given_rates(prices, path)
-    return opened(table).simulate(*intervals, where=where, predicates=predicates, history_days=history, prices=rates)
+    return open_table(table).simulate(
+        *intervals, where=where, predicates=predicates, history_days=history, prices=rates
+    )
 
 
 @archive.command()
@@ -308,13 +312,13 @@ def report(path: str, tables: tuple[str, ...], prices: str | None) -> Result[Sha
     return report(spark_session, sources, with_archive_only=not tables, prices=rates, ledger=ledger)
 
 
-def opened(table: str) -> ArchiveAwareTable:
+def open_table(table: str) -> ArchiveAwareTable:
     from mirrorfeed.api.archive_table import ArchiveAwareTable
 
     return ArchiveAwareTable(spark_session, table)
 
 
-def one(row: Row) -> Result[Any]:
+def as_result(row: Row) -> Result[Any]:
     from mirrorfeed.api.results.base import Result
 
     return Result((row,))

@@ -83,7 +83,7 @@ class _Command(click.Command):
 def show(result: Result[Any]) -> NoReturn:
     """Print a result, and exit with 1 if not all of it is ok."""
     if for_programs():
-        say_json(result.to_dict())
+        print_json(result.to_dict())
     else:
         print_result(result)
     sys.exit(not result.ok)
@@ -166,7 +166,7 @@ def confirmation(yes: bool) -> Callable[..., None]:
 
     def confirm(*consequences: str) -> None:
         click.get_current_context().meta[_PROGRESS].stop()
-        say(*consequences)
+        print_lines(*consequences)
         if yes:
             return
         try:
@@ -186,12 +186,12 @@ def for_programs() -> bool:
     return context is not None and bool(context.meta.get(_JSON))
 
 
-def say(*lines: str, err: bool = False) -> None:
+def print_lines(*lines: str, err: bool = False) -> None:
     """Print lines for people, with --json on standard error. Control characters in them are escaped."""
     click.echo("\n".join(map(printable, lines)), err=err or for_programs())
 
 
-def say_json(value: object) -> None:
+def print_json(value: object) -> None:
     """Print a value as JSON, with times in ISO form and errors as objects."""
     encoding: str | None = sys.stdout.encoding
     escaped = encoding is not None and encoding.lower() != "utf-8"  # or characters that it lacks would not be JSON
@@ -209,16 +209,16 @@ def _as_json(value: object) -> object:
     return value.isoformat() if isinstance(value, date) else str(value)
 
 
-def say_error(error: MirrorfeedError, of: str = "") -> None:
+def print_error(error: MirrorfeedError, of: str = "") -> None:
     """Print an error, and the table that it is about, to standard error."""
     click.echo(f"Error {error.code}: {of and f'{printable(of)}: '}{error}", err=True)
 
 
 def fail(error: MirrorfeedError, status: int = 1) -> NoReturn:
     if for_programs():
-        say_json({"error": error})
+        print_json({"error": error})
     else:
-        say_error(error)
+        print_error(error)
     sys.exit(status)
 
 

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mirrorfeed.cli.main import config_option, feed, for_programs, main, publishing, say, stoppable, tables_argument
+from mirrorfeed.cli.main import (
+    config_option,
+    feed,
+    for_programs,
+    main,
+    print_lines,
+    publishing,
+    stoppable,
+    tables_argument,
+)
 
 if TYPE_CHECKING:
     from mirrorfeed.api.results import Decision, Result, TableResult
@@ -58,7 +67,7 @@ def publish(
     if follow:
         from mirrorfeed.cli.output import FollowLog
 
-        say("Publishing new commits until Ctrl-C or SIGTERM.")
-        return feed(path).follow(*tables, minutes=duration, on_done=FollowLog(say), stop=stoppable())
+        print_lines("Publishing new commits until Ctrl-C or SIGTERM.")
+        return feed(path).follow(*tables, minutes=duration, on_done=FollowLog(print_lines), stop=stoppable())
     with publishing() as steps:
         return feed(path).publish(*tables, on_step=steps, on_done=steps.done, stop=stoppable())

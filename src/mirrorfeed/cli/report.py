@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from mirrorfeed.cli.main import config_option, feed, for_programs, main, say, say_json
+from mirrorfeed.cli.main import config_option, feed, for_programs, main, print_json, print_lines
 from mirrorfeed.display.terminal import console
 
 
@@ -18,8 +18,8 @@ def report(file: str | None, path: str) -> None:
     found = feed(path).report()
     if file is not None:
         Path(file).write_text(found.page(), encoding="utf-8")
-        say(f"Wrote {file}.")
+        print_lines(f"Wrote {file}.")
     if for_programs():
-        say_json(found.to_dict())
+        print_json(found.to_dict())
     elif file is None:
         found.draw(console())

@@ -88,8 +88,8 @@ class Row:
         error = getattr(self, "error", None)
         if error is None:
             return ()
-        table = getattr(self, "table", None)
-        return (f"{f'{table}: ' if table else ''}{described(error)}",)
+        parts = (getattr(self, "table", None), getattr(error, "code", None), str(error))
+        return (": ".join(part for part in parts if part),)
 
     def __str__(self) -> str:
         from mirrorfeed.display.render import text_of
@@ -123,12 +123,6 @@ def _shortened(value: object) -> str:
     text = "NULL" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     line = " ".join(text.splitlines())
     return line if len(line) <= _LONGEST_VALUE else f"{line[: _LONGEST_VALUE - 1]}…"
-
-
-def described(error: object) -> str:
-    """Return the error after its code, if it has one."""
-    code = getattr(error, "code", None)
-    return f"{code}: {error}" if code else str(error)
 
 
 def nonzero(count: int) -> int | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.errors import MirrorfeedError, coded, named
-from mirrorfeed.monitor.facts import Collector, database_facts
+from mirrorfeed.monitor.collector import Collector, database_facts
 from mirrorfeed.monitor.findings import Finding
 from mirrorfeed.monitor.rules import SAFE, database_findings, table_findings
 

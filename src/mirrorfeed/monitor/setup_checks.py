@@ -22,8 +22,9 @@ from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.limits import MAX_DAILY_BYTES, MAX_TABLES, SPREAD, WARN_DAILY_BYTES, table_limit_warning
 from mirrorfeed.landing.names import LOG
 from mirrorfeed.landing.schema import Column
+from mirrorfeed.monitor.collector import Collector
 from mirrorfeed.monitor.errors import ExecutorsElsewhere
-from mirrorfeed.monitor.facts import Collector, TableFacts
+from mirrorfeed.monitor.facts import TableFacts
 from mirrorfeed.monitor.findings import Finding, failed, failed_with, not_checked, passed
 from mirrorfeed.monitor.setup_access import check_host, check_rights, hosts, needed
 from mirrorfeed.orchestration import ledger

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.display.humanize import counted, duration
 from mirrorfeed.display.progress import progress
-from mirrorfeed.display.rows import Cell, Row, described, nonzero, row, shown
+from mirrorfeed.display.rows import Cell, Row, nonzero, row, shown
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.monitor.facts import Collector, LogFacts, SourceFacts, TableFacts
+from mirrorfeed.monitor.collector import Collector
+from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import (
     ENDPOINT_NOT_READ,
     NOT_READ,
@@ -87,9 +88,7 @@ class Status(Row):
         return found
 
     def remarks(self) -> Sequence[str]:
-        if self.paused:
-            return (f"{self.table}: {self.paused}",)
-        return (f"{self.table}: {described(self.error)}",) if self.error else ()
+        return (f"{self.table}: {self.paused}",) if self.paused else Row.remarks(self)
 
     def _step(self, step: Step) -> str | None:
         """The time since a step, or for which changes have waited for it; None if unknown."""

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from mirrorfeed.config.alerts import OUTPUT
 from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.display.rows import Row, described, row
-from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.display.rows import Row, row
+from mirrorfeed.errors import MirrorfeedError, coded
 from mirrorfeed.landing.names import LOG
 from mirrorfeed.monitor.alert_state import FILE, Check, Message, notify
-from mirrorfeed.monitor.facts import Collector, DatabaseFacts, TableFacts, database_facts
+from mirrorfeed.monitor.collector import Collector, database_facts
+from mirrorfeed.monitor.facts import DatabaseFacts, TableFacts
 from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, LAG_STEPS, Step, mirror_times_of, read_endpoint
 from mirrorfeed.monitor.rules import ALERT_RULES, TABLE_RULES, database_findings, table_findings
 
@@ -53,7 +54,7 @@ class Alert(Row):
 
     def remarks(self) -> Sequence[str]:
         if self.error:
-            return (f"{f'{self.name}: ' if self.name else ''}{described(self.error)}",)
+            return (f"{f'{self.name}: ' if self.name else ''}{coded(self.error)}",)
         return tuple(self.what.splitlines()) if OUTPUT in self.sent_to else ()
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config, Table
-from mirrorfeed.display.rows import Row, described, row, shown
-from mirrorfeed.errors import MirrorfeedError, named
+from mirrorfeed.display.rows import Row, row, shown
+from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.history.append import AppendProgress, append_versions
 from mirrorfeed.history.errors import NoHistory
 from mirrorfeed.history.history_table import HistoryTable
@@ -39,7 +39,7 @@ class Append(Row):
 
     def remarks(self) -> Sequence[str]:
         again = (
-            f"{self.table}: continued with a snapshot, because the versions before it are lost. {described(reason)}"
+            f"{self.table}: continued with a snapshot, because the versions before it are lost. {coded(reason)}"
             for reason in self.began_again
         )
         return *again, *Row.remarks(self)

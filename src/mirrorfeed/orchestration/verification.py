@@ -21,8 +21,8 @@ from mirrorfeed.display.html import Chart
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.render import html_of
-from mirrorfeed.display.rows import Row, described, row, shown
-from mirrorfeed.errors import MirrorfeedError, first_line, named
+from mirrorfeed.display.rows import Row, row, shown
+from mirrorfeed.errors import MirrorfeedError, coded, first_line, named
 from mirrorfeed.landing.output_format import PARQUET
 from mirrorfeed.landing.record import Record
 from mirrorfeed.mirror.verify import row_comparison
@@ -99,10 +99,10 @@ class Comparison(Row):
         return html_of(self.differences, summary=f"{self.table}: {self.what}")
 
     def remarks(self) -> Sequence[str]:
-        lines = [described(self.error)] if self.error else [str(each) for each in self.differences]
+        lines = [coded(self.error)] if self.error else [str(each) for each in self.differences]
         if self.repair:
             lines += [self.repair.what] if self.repair.what else []
-            lines += [described(self.repair.error)] if self.repair.error else []
+            lines += [coded(self.repair.error)] if self.repair.error else []
         return [f"{self.table}: {line}" for line in lines]
 
 

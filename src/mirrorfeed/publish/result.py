@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from mirrorfeed.display.humanize import MARKERS, by_marker, counted, duration, size
-from mirrorfeed.display.rows import Row, described, nonzero, row, shown
-from mirrorfeed.errors import MirrorfeedError, named
+from mirrorfeed.display.rows import Row, nonzero, row, shown
+from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.landing.errors import BadCondition
 from mirrorfeed.landing.record import Record
 from mirrorfeed.landing.selection import Selection
@@ -198,7 +198,7 @@ class TableResult(Row):
                 " folder was deleted here, Fabric drops the table and loads it again."
             )
         if self.error:
-            lines.append(described(self.error))
+            lines.append(coded(self.error))
         if self.tries > 1:
             lines.append(f"{self.tries} attempts.")
         if self.progress.first_load and not self.keys_checked:

@@ -20,7 +20,7 @@ from mirrorfeed.config import Config, ConfigInvalid, Table, load
 from mirrorfeed.errors import Transient
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import MARKER, Column
-from mirrorfeed.monitor.facts import Collector
+from mirrorfeed.monitor.collector import Collector
 from mirrorfeed.publish.errors import KeysRequired, LedgerRequired, RowHashesLost
 from mirrorfeed.publish.files.arrow_types import arrow_schema
 from mirrorfeed.publish.files.rolling_writer import write_empty

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirrorfeed.display.rows import Row, described, row, shown
-from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.display.rows import Row, row, shown
+from mirrorfeed.errors import MirrorfeedError, coded
 
 
 @row
@@ -38,7 +38,7 @@ class Listed(Row):
     error: MirrorfeedError | None = None
 
     def remarks(self) -> Sequence[str]:
-        return () if self.error is None else (f"{self.source}: {described(self.error)}",)
+        return () if self.error is None else (f"{self.source}: {coded(self.error)}",)
 
 
 @row

@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.display.rows import Row, described, row, shown
-from mirrorfeed.errors import MirrorfeedError, named
+from mirrorfeed.display.rows import Row, row, shown
+from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.lint.metadata_file import Settings
 from mirrorfeed.lint.specification import DELETE, METADATA
 from mirrorfeed.mirror.replica.column_types import added_columns, in_shape_of, with_types
@@ -86,7 +86,7 @@ class TableReport(Row):
         return self.state is not State.FAILED
 
     def remarks(self) -> Sequence[str]:
-        text = described(self.error) if self.error else self.message
+        text = coded(self.error) if self.error else self.message
         return (f"{self.table}: {text}",) if text else ()
 
 

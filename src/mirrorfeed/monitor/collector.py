@@ -1,0 +1,342 @@
+"""Collects the facts about tables and the mirrored database, without Spark where that is possible. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING
+
+from mirrorfeed.config import Config, Table
+from mirrorfeed.config.landing_zone import zone_of
+from mirrorfeed.display.humanize import counted, duration
+from mirrorfeed.errors import MirrorfeedError, named
+from mirrorfeed.landing.names import LOG as LOGS
+from mirrorfeed.landing.names import LOG_ID, PROCESSED, data_number, is_log_id
+from mirrorfeed.monitor.facts import DatabaseFacts, LogFacts, SourceFacts, TableFacts
+from mirrorfeed.monitor.freshness import LAG_STEPS, NOT_READ, MirrorTimes, freshness_of, is_consumption_visible
+from mirrorfeed.runtime.parallel import each_of
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql import SparkSession
+
+    from mirrorfeed.landing.record import Record
+    from mirrorfeed.landing.selection import Selection
+    from mirrorfeed.mirror.fabric.database import TableState
+    from mirrorfeed.publish.log.table_log import TableLog
+    from mirrorfeed.publish.log.view import View
+    from mirrorfeed.publish.up_to_date_check import UpToDateCheck
+    from mirrorfeed.source.catalog import Workspace
+    from mirrorfeed.source.identifier import Source
+    from mirrorfeed.storage import Store
+
+
+LARGEST_MEASURED = 64 * 2**20
+"""Bytes of the files of a table in which texts are measured, because measuring reads all rows."""
+
+
+def database_facts(config: Config, store: Store | None = None) -> DatabaseFacts:
+    if config.onelake is None:
+        return DatabaseFacts(config.landing_zone)
+    from mirrorfeed.mirror.fabric.database import database_of
+
+    try:
+        database, store = database_of(config), store or zone_of(config)
+        status, states = database.status(), database.tables()
+        published = 0
+        for table in config.tables:
+            published += any(data_number(each.name, None) for each in store.list(table.target.folder))
+    except Exception as error:
+        return DatabaseFacts(config.landing_zone, error=named("Reading the state of the mirrored database", error))
+    return DatabaseFacts(config.landing_zone, status, states=states, published_tables=published)
+
+
+@dataclass(frozen=True)
+class Collector:
+    """Collects the facts about tables of one configuration. Spark is started only if a table needs it."""
+
+    config: Config
+    spark: Callable[[], SparkSession]
+    deep: bool = False
+    """Whether to check everything that the next publication checks, which reads more of the source."""
+    states: Sequence[TableState] | None = None
+    """The tables in Fabric; None if it was not read."""
+    times_of: Callable[[Table], MirrorTimes] = lambda _: NOT_READ
+    workspace: Callable[[], Workspace] | None = None
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    def collect(self, tables: Sequence[Table]) -> list[TableFacts]:
+        from mirrorfeed.publish.up_to_date_check import UpToDateCheck
+        from mirrorfeed.runtime.databricks import default_workspace
+
+        store = zone_of(self.config)
+        idle = UpToDateCheck(self.config, store)
+        found = each_of(lambda table: self._without_spark(idle, table), tables)
+        if None not in found:
+            return [facts for facts in found if facts]
+        spark, workspace = self.spark(), cache(self.workspace or default_workspace)
+        pairs = list(zip(tables, found, strict=True))
+        return each_of(lambda pair: pair[1] or self._with_spark(spark, store, pair[0], workspace), pairs)
+
+    def _begin(self, table: Table, now: datetime) -> TableFacts:
+        most, pause = self.config.alerts.max_lag_minutes, table.pause_at(now)
+        published = table.freshness_target_minutes or most.published
+        minutes = dict(zip(LAG_STEPS, (published, most.consumed, most.mirrored, most.queryable), strict=True))
+        return TableFacts(
+            table=str(table.target),
+            source=table.source.sql,
+            source_name=str(table.source),
+            zone=self.config.landing_zone,
+            paused=str(pause) if pause else None,
+            service=next((each for each in self.states or () if each.is_of(table.target)), None),
+            read_service=self.states is not None,
+            at=now,
+            limits={step: each and each * 60 for step, each in minutes.items()},
+        )
+
+    def _with_spark(
+        self, spark: SparkSession, store: Store, table: Table, workspace: Callable[[], Workspace]
+    ) -> TableFacts:
+        from mirrorfeed.publish.log.table_log import TableLog
+        from mirrorfeed.publish.plan import plan_of
+        from mirrorfeed.publish.sources.factory import source_for
+        from mirrorfeed.publish.table_publisher import check_decision, decide_next
+        from mirrorfeed.source.errors import Finding
+
+        facts, log = self._begin(table, self.now()), TableLog(store, table.target.folder)
+        view: View | None = None
+        try:
+            view = log.read_view()
+            facts = replace(facts, log_facts=read_log(log, view, facts.at))
+        except Exception as error:
+            facts = replace(facts, errors=(named(f"Reading the log of {table.target}", error),))
+        is_log_read = facts.log_facts is not None
+        try:
+            facts = self._read_source(spark, table, facts, log, view)
+            if self.deep and (not facts.errors or not is_log_read):
+                plan, feed = plan_of(table, workspace), source_for(spark, self.config, table)
+                ahead, decision = decide_next(feed, plan, view)
+                if isinstance(decision, Finding):
+                    raise decision
+                if is_log_read:
+                    check_decision(feed, store, plan, view, ahead, decision)
+        except Exception as error:
+            facts = replace(facts, errors=(*facts.errors, named(f"Checking {table.target}", error)))
+        return facts
+
+    def _read_source(
+        self, spark: SparkSession, table: Table, facts: TableFacts, log: TableLog, view: View | None
+    ) -> TableFacts:
+        from mirrorfeed.publish.plan import deselected_columns
+        from mirrorfeed.publish.sources.full_compare import COMPARED
+        from mirrorfeed.source import versions
+        from mirrorfeed.source.change_feed import feed_kind
+        from mirrorfeed.source.ranges import Published, recreated
+        from mirrorfeed.source.retention import FILES, LOG, retention_seconds
+        from mirrorfeed.source.table_info import read_table_info
+
+        newest = view.newest if view else None
+        if table.changes == "compare":
+            took = newest.read if newest else None
+            words = f", {counted(took.rows, 'row')} in {duration(took.seconds)}" if took else ""
+            source = SourceFacts(f"{COMPARED}{words}", longest_text=self._longest_text(spark, table))
+            return self._with_freshness(table, replace(facts, source_facts=source), log, view)
+        published, records = newest.to_version_inclusive if newest else None, [newest] if newest else []
+        if self.deep and view:
+            records = list(log.records(view))
+        begin = published if not self.deep or not records else records[-1].to_version_inclusive - 1
+        commits = versions.commits(spark, table.source, begin)
+        detail = read_table_info(spark, table.source)
+        feed = feed_kind(spark, table.source, detail).value
+        if newest:
+            before = Published(newest.source_id, newest.to_version_inclusive)
+            if found := recreated(str(table.source), before, detail.table_id, commits[-1].version):
+                return replace(facts, source_facts=SourceFacts(feed), errors=(found,))
+            try:
+                deselected_columns(str(table.source), newest, table.selection)
+            except MirrorfeedError as error:
+                return replace(facts, source_facts=SourceFacts(feed), errors=(error,))
+        new = [each for each in commits if published is not None and each.version > published]
+        since = new[0].timestamp if new else None
+        times = {each.version: each.timestamp for each in commits}
+        lag_before = None
+        if since and len(records) > 1 and (committed := times.get(records[-1].to_version_inclusive)):
+            lag = max(0.0, (records[-1].at - committed).total_seconds())
+            lag_before = (facts.at - records[-1].at).total_seconds(), lag
+        source = SourceFacts(
+            feed,
+            commits[-1].version,
+            lag_seconds=None if published is None else max(0.0, (facts.at - since).total_seconds()) if since else 0.0,
+            lag_before=lag_before,
+            longest_wait=longest_wait(records, times),
+            retention=retention_seconds(detail.properties, FILES),
+            log_retention=retention_seconds(detail.properties, LOG),
+            cloned_from=versions.clone_source(spark, table.source) if self.deep else None,
+            longest_text=self._longest_text(spark, table),
+        )
+        facts = replace(facts, source_facts=source)
+        return self._with_freshness(table, facts, log, view, commits[-1].timestamp, since)
+
+    def _with_freshness(
+        self,
+        table: Table,
+        facts: TableFacts,
+        log: TableLog,
+        view: View | None,
+        committed: datetime | None = None,
+        unpublished: datetime | None = None,
+    ) -> TableFacts:
+        """Add the freshness, if the log was read. Lost files count as not consumed."""
+        from mirrorfeed.publish.errors import FilesLost
+
+        mirror = self.times_of(table)
+        if facts.log_facts is None:
+            return facts
+        if view is None:
+            return replace(facts, freshness=freshness_of((), (), committed, unpublished, mirror=mirror))
+        lost = facts.log_facts.lost
+        found = freshness_of(
+            log.records(view),
+            [*view.numbers, *lost.numbers] if isinstance(lost, FilesLost) else view.numbers,
+            committed,
+            unpublished,
+            unfinished=bool(view.unfinished),
+            has_consumed=facts.has_consumed,
+            mirror=mirror,
+        )
+        return replace(facts, freshness=found)
+
+    def _longest_text(self, spark: SparkSession, table: Table) -> tuple[str, int] | None:
+        from mirrorfeed.source.table_info import read_table_info
+
+        with suppress(Exception):  # the checks of the next publication report what cannot be read
+            if self.deep and read_table_info(spark, table.source, counted=True).bytes <= LARGEST_MEASURED:
+                return longest_text(spark, table.source, table.selection)
+        return None
+
+    def _without_spark(self, idle: UpToDateCheck, table: Table) -> TableFacts | None:
+        """The facts about a table in a local folder with nothing to publish; None if Spark is needed."""
+        from mirrorfeed.publish.log.table_log import TableLog
+        from mirrorfeed.publish.up_to_date_check import committed, is_up_to_date, newest_of
+        from mirrorfeed.source.change_feed import FeedKind
+        from mirrorfeed.source.retention import FILES, LOG, retention_seconds
+        from mirrorfeed.source.table_info import open_local_table
+
+        if self.deep and table.selection is not None:  # only Spark selects rows
+            return None
+        try:
+            found, delta = newest_of(table), open_local_table(table.source)
+            if found is None or delta is None:
+                return None
+            (detail, version), path = found, table.source.path or ""
+            if detail.tracks_rows and not detail.records_changes:
+                return None  # only the engine knows whether it computes changes
+            log = TableLog(idle.zone, table.target.folder)
+            if self.deep:
+                up_to_date = idle.published_view(table)
+                if up_to_date is None:
+                    return None
+                view: View | None = up_to_date[0]
+            else:
+                view = log.read_view()
+            newest = view.newest if view else None
+            if view and newest and (newest.selection != table.selection or not is_up_to_date(view, detail, version)):
+                return None
+            facts = self._begin(table, self.now())
+            log_facts = read_log(log, view, facts.at)
+            records = list(log.records(view)) if self.deep and view else []
+            firsts = {(record.from_version_exclusive or 0) + 1 for record in records[:-1]}
+            source = SourceFacts(
+                (FeedKind.RECORDED if detail.records_changes else FeedKind.OFF).value,
+                version,
+                lag_seconds=0.0 if newest else None,
+                longest_wait=longest_wait(records, {each: at for each in firsts if (at := committed(path, each))}),
+                retention=retention_seconds(detail.properties, FILES),
+                log_retention=retention_seconds(detail.properties, LOG),
+                longest_text=longest_local_text(delta) if self.deep else None,
+            )
+            facts = replace(facts, log_facts=log_facts, source_facts=source)
+            return self._with_freshness(table, facts, log, view, committed(path, version))
+        except Exception:  # the check with Spark reports it
+            return None
+
+
+def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
+    store, folder = log.store, log.folder
+    parent, _, name = folder.rpartition("/")
+    entries = store.list(folder)
+    files = [entry for entry in entries if not entry.is_folder and data_number(entry.name, None)]
+    ages = [(now - entry.modified).total_seconds() for entry in files]
+    facts = LogFacts(
+        exists=bool(entries) or any(entry.name == name for entry in store.list(parent)),
+        data_files=len(files),
+        empty_files=tuple(store.address(f"{folder}/{entry.name}") for entry in files if entry.size == 0),
+        newest_file_age=min(ages, default=None),
+    )
+    if view is None:
+        return facts
+    below = store.list(f"{folder}/{LOGS}")
+    is_processed = any(entry.name in PROCESSED for entry in entries)
+    logs = [entry.name for entry in below if entry.is_folder and is_log_id(entry.name)]
+    return replace(
+        facts,
+        log_created=next((entry.modified for entry in below if f"{LOGS}/{entry.name}" == LOG_ID), None),
+        published=view.newest.to_version_inclusive if view.newest else None,
+        unfinished=len(view.unfinished),
+        has_consumed=is_processed or (view.next_file_number > 1 and is_consumption_visible(view.numbers)),
+        orphans=(*view.leftovers(), *(name for name in logs if name != view.log_id)),
+        lost=log.lost(view),
+    )
+
+
+def longest_wait(newest_first: Sequence[Record], committed: Mapping[int, datetime]) -> float:
+    """The longest time in seconds from a commit to its record. The oldest record is left out: it may be a snapshot."""
+    firsts = {record.at: committed.get((record.from_version_exclusive or 0) + 1) for record in newest_first[:-1]}
+    return max(((at - first).total_seconds() for at, first in firsts.items() if first), default=0.0)
+
+
+def longest_text(spark: SparkSession, source: Source, selection: Selection | None = None) -> tuple[str, int] | None:
+    """The selected column with the longest text and its bytes in UTF-8, nested values as JSON; None without a text."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, MapType, StringType, StructType
+
+    from mirrorfeed.source.identifier import quote
+    from mirrorfeed.source.reader import apply_selection
+
+    frame = apply_selection(str(source), spark.read.table(source.sql), selection)
+    lengths = {}
+    for each in frame.schema:
+        column = F.col(quote(each.name))
+        if isinstance(each.dataType, StringType):
+            lengths[each.name] = F.max(F.octet_length(column))
+        elif isinstance(each.dataType, ArrayType | MapType | StructType):
+            lengths[each.name] = F.max(F.octet_length(F.to_json(column)))
+    row = frame.agg(*lengths.values()).first() if lengths else None
+    found = [(name, length) for name, length in zip(lengths, row or (), strict=True) if length is not None]
+    return max(found, key=lambda each: each[1], default=None)
+
+
+def longest_local_text(table: DeltaTable) -> tuple[str, int] | None:
+    """As `longest_text`, without Spark; None also if the table is too large. Raises if there are nested values, which
+    Spark measures as JSON, or files that delta-rs cannot read."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from mirrorfeed.source.table_info import count_files
+
+    if count_files(table)[1] > LARGEST_MEASURED:
+        return None
+    rows = table.to_pyarrow_dataset()
+    if any(pa.types.is_nested(each.type) for each in rows.schema):
+        raise ValueError("nested")
+    texts = [each.name for each in rows.schema if pa.types.is_string(each.type) or pa.types.is_large_string(each.type)]
+    longest: dict[str, int] = {}
+    for batch in rows.to_batches(columns=texts) if texts else ():
+        for name in texts:
+            length = pc.max(pc.binary_length(batch.column(name))).as_py()
+            if length is not None:
+                longest[name] = max(length, longest.get(name, 0))
+    return max(longest.items(), key=lambda each: each[1], default=None)
