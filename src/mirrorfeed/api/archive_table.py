@@ -382,53 +382,15 @@ def restore(
     Then copy the rows of its query into the new table `into`, or return the first `rows` rows. `on_step` is called with
     the costs and with each progress in words. It can be stopped and repeated at any time.
     """
-    from dataclasses import replace
-
-    from mirrorfeed.archive import restore as restoring
-    from mirrorfeed.archive import restore_planner
-    from mirrorfeed.archive.errors import OnlyRows
+    from mirrorfeed.archive.restore import Terms, carry_out
     from mirrorfeed.archive.restore_plan import Plan
-    from mirrorfeed.source.change_preview import to_json_rows
-    from mirrorfeed.storage.errors import NoTiers
     from mirrorfeed.storage.tiers import Tier
 
     made, rates = Plan.load(plan) if isinstance(plan, str) else plan._plan, rates_of(prices)
-    target = Source.parse(into) if into else None
-    if target and not made.has_rows:
-        raise OnlyRows(table=made.table)
-    session = session_of(spark)
-    restore_planner.check_plan(session, made)
-    if target and restoring.is_copied(session, made, target):
-        note = f"{target} already contains the rows of the plan."
-        return restoring.Restoring(made.table, None, None, None, str(target), notes=(note,))
-    several = restoring.TiersOfTables(tuple(file.uri for file in made.files))
-    tiers = several if len(made.tables) > 1 else tiers_of(session, Source.parse(made.table))
-    if tiers is None:
-        raise NoTiers(table=made.table)
-    terms, now = restoring.Terms(Tier[tier.upper()], keep_days), datetime.now(UTC)
-    if costs := restoring.costs(made, tiers, terms, rates, now):
-        on_step(costs)
-
-    def report(found: Restoring) -> None:
-        on_step(f"{found.ready:,} restored, {found.pending:,} pending, {found.archived:,} archived")
-
-    found = (
-        restoring.follow(made, tiers, poll_seconds, terms, report) if wait else restoring.request(made, tiers, terms)
+    target, terms = Source.parse(into) if into else None, Terms(Tier[tier.upper()], keep_days)
+    return carry_out(
+        lambda: session_of(spark), made, tiers_of, terms, rates, poll_seconds if wait else None, target, rows, on_step
     )
-    notes = [restoring.next_steps(made.table, tiers, terms)]
-    if not found.done or (rows is None and target is None):
-        return replace(found, notes=tuple(notes))
-    with restore_planner.in_zone(session, made.zone):
-        frame = restore_planner.run_query(session, made, tiers, datetime.now(UTC))
-        if frame is None:
-            changes = (
-                "" if made.feed_from is None else f" for the changes from version {made.feed_from} to {made.version}"
-            )
-            return replace(found, notes=(f"All planned files{changes} can be read.", *notes))
-        if target is None:
-            return replace(found, rows=to_json_rows(frame.limit(rows or 0)), notes=tuple(notes))
-        restoring.copy(session, frame, made, target)
-        return replace(found, into=str(target), notes=(f"Copied the rows into {target}.",))
 
 
 def report(

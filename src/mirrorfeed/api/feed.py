@@ -15,7 +15,7 @@ from mirrorfeed.api.results.publishing import Configured, Enabled, PartnerFile
 from mirrorfeed.display.html import Chart
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.progress import progress
-from mirrorfeed.errors import MirrorfeedError, Transient, coded, named
+from mirrorfeed.errors import MirrorfeedError, coded, named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -332,11 +332,8 @@ class Feed:
         if poll_seconds is None:
             report(service.step())
         else:
-
-            def trouble(error: Transient) -> None:
-                report((), (coded(error),))
-
-            replica.follow(service, poll_seconds, stop or (lambda: False), on_pass=report, on_error=trouble)
+            never, failed = lambda: False, lambda error: report((), (coded(error),))
+            replica.follow(service, poll_seconds, stop or never, on_pass=report, on_error=failed)
         return last[0]
 
     def doctor(self, *tables: str, fix: bool = False, setup: bool = False, live: bool = False) -> Result[Finding]:
@@ -366,8 +363,6 @@ class Feed:
         A row is a problem that is there or is over since this check. It is not `ok` if it is new or an alert could not
         be sent. `mirror` is the folder of the replicated tables.
         """
-        from datetime import UTC, datetime
-
         from mirrorfeed.monitor.watch import check_all, ledger_rows, send_alerts, summary_of
         from mirrorfeed.orchestration import ledger
 

@@ -9,21 +9,23 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.archive.errors import CannotKeep, FilesGone, OnlyHot, RestoreRejected, TargetExists
+from mirrorfeed.archive.errors import CannotKeep, FilesGone, OnlyHot, OnlyRows, RestoreRejected, TargetExists
 from mirrorfeed.archive.restore_plan import Plan, cost_of_restore, describe_costs
+from mirrorfeed.archive.restore_planner import check_plan, in_zone, run_query
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.display.rows import DataRow, Row, row, shown
+from mirrorfeed.source.change_preview import to_json_rows
 from mirrorfeed.source.errors import NoTableAtPath, NotDelta, SourceMissing
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info
-from mirrorfeed.storage.errors import OtherPlace
+from mirrorfeed.storage.errors import NoTiers, OtherPlace
 from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tiers import DEFAULT_COPY_DAYS, Facts, Priority, Tier, TierStore, tiers_at
 
@@ -102,6 +104,55 @@ class TiersOfTables(TierStore):
             else:
                 same.append(uri)
         return found
+
+
+def carry_out(
+    spark: Callable[[], SparkSession],
+    plan: Plan,
+    tiers_of: Callable[[SparkSession, Source], TierStore | None],
+    terms: Terms,
+    rates: Prices | None = None,
+    poll_seconds: float | None = None,
+    into: Source | None = None,
+    rows: int | None = None,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> Restoring:
+    """Request the files of a plan, and with `poll_seconds` wait until all are restored.
+
+    Then copies the rows of its query into the new table `into`, or returns the first `rows` rows.
+    """
+    if into and not plan.has_rows:
+        raise OnlyRows(table=plan.table)
+    session = spark()
+    check_plan(session, plan)
+    if into and is_copied(session, plan, into):
+        note = f"{into} already contains the rows of the plan."
+        return Restoring(plan.table, None, None, None, str(into), notes=(note,))
+    several = TiersOfTables(tuple(file.uri for file in plan.files))
+    tiers = several if len(plan.tables) > 1 else tiers_of(session, Source.parse(plan.table))
+    if tiers is None:
+        raise NoTiers(table=plan.table)
+    if paid := costs(plan, tiers, terms, rates, datetime.now(UTC)):
+        on_step(paid)
+
+    def report(found: Restoring) -> None:
+        on_step(f"{found.ready:,} restored, {found.pending:,} pending, {found.archived:,} archived")
+
+    waits = poll_seconds is not None
+    found = follow(plan, tiers, poll_seconds or 0.0, terms, report) if waits else request(plan, tiers, terms)
+    notes = [next_steps(plan.table, tiers, terms)]
+    if not found.done or (rows is None and into is None):
+        return replace(found, notes=tuple(notes))
+    with in_zone(session, plan.zone):
+        frame = run_query(session, plan, tiers, datetime.now(UTC))
+        if frame is None:
+            from_ = plan.feed_from
+            changes = "" if from_ is None else f" for the changes from version {from_} to {plan.version}"
+            return replace(found, notes=(f"All planned files{changes} can be read.", *notes))
+        if into is None:
+            return replace(found, rows=to_json_rows(frame.limit(rows or 0)), notes=tuple(notes))
+        copy(session, frame, plan, into)
+        return replace(found, into=str(into), notes=(f"Copied the rows into {into}.",))
 
 
 def progress(plan: Plan, tiers: TierStore) -> Restoring:
