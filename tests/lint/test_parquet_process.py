@@ -132,7 +132,7 @@ def test_data_of_columns_does_not_overlap(process: ParquetProcess) -> None:
     assert same_place != data[footer:]
     assert isinstance(_read(process, data), Contents)
     found = _read(process, data[:third] + same_place)
-    assert found == Unreadable(Broken.TRUNCATED, "its footer names data that would lie behind its end")
+    assert found == Unreadable(Broken.TRUNCATED, "its footer refers to data after its end")
 
 
 def _varint(number: int) -> bytes:

@@ -104,8 +104,8 @@ def test_numbers_rise_by_one_after_those_that_were_processed(
         ("orders.parquet", "MF301 orders.parquet: The name is not a number of 20 digits and an extension."),
         (
             "00000000000000000001.PARQUET",
-            "MF308 00000000000000000001.PARQUET: The extension is 'PARQUET', and files are Parquet or CSV where"
-            " _metadata.json does not say otherwise.",
+            "MF308 00000000000000000001.PARQUET: The extension is 'PARQUET', and files are Parquet or CSV unless"
+            " _metadata.json sets another format.",
         ),
         (
             "00000000000000000001.parquet.tmp",
@@ -139,7 +139,10 @@ def test_by_timestamp_files_have_any_name_and_are_compared_in_the_order_of_their
         (Contents((_NAME,), 1), ["MF407: The file does not have the key column 'id'; it has 'name'."]),
         (Contents((Column("ID", "int64"), _NAME), 1), ["MF407: The file does not have the key column 'id'; it spells"]),
         (Contents((_ID, _NAME), 9, null_keys={"id": 3}), ["MF408: The key column 'id' is NULL in 3 of 9 rows."]),
-        (Contents((_ID, _NAME, Column("x", "list"))), ["MF403: The column 'x' has the type list, which has no form"]),
+        (
+            Contents((_ID, _NAME, Column("x", "list"))),
+            ["MF403: The column 'x' has the type list, which a mirrored"],
+        ),
         (Contents((_ID, _NAME, Column("x", "decimal(38, 9)"))), []),
         (Contents((_ID, _NAME, Column("x", "decimal(39, 9)"))), ["MF403: The column 'x' has the type decimal(39, 9)"]),
         (Contents((_MARKER, _ID, _NAME)), [f"MF502: {MARKER} is the first of 3 columns."]),

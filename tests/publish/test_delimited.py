@@ -331,7 +331,7 @@ def test_the_column_added_to_a_declared_schema_is_refused_in_words_and_flows_wit
             publish(TableFeed(table), store, chosen)
         assert refused.value.problem == (
             "The columns of main.sales.orders at version 3 are incompatible with the published columns: 'city' was"
-            " added, and SchemaDefinition takes no new columns."
+            " added, and SchemaDefinition does not allow new columns."
         )
 
 

@@ -1,4 +1,4 @@
-"""Decompress text files piece by piece. The first bytes of a file show its compression."""
+"""Decompress text files in pieces, by the compression that their first bytes show."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import BinaryIO
 _PIECE = 1 << 20
 _STREAMS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _MAX_SNAPPY_RATIO = 64
-"""Plain bytes for one compressed byte, at most: a copy takes at least two bytes and repeats at most 64."""
+"""Maximum plain bytes for a compressed byte. A copy has at least two bytes and repeats at most 64."""
 _FRAMED = b"\xff\x06\x00\x00sNaPpY"
 _REFUSED = {b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x04\x22\x4d\x18": "lz4", b"PK\x03\x04": "zip"}
 
@@ -22,7 +22,7 @@ class CutShort(OSError):
 
 
 def decompress(file: BinaryIO, name: str) -> Iterator[bytes]:
-    """The plain content; or `RefusedCodec`, `CutShort`, or another OSError if it is damaged."""
+    """Yield the plain content. Raises `RefusedCodec`, `CutShort`, or another `OSError` if the file is damaged."""
     head = file.read(len(_FRAMED))
     file.seek(0)
     for magic, codec in _REFUSED.items():
@@ -50,7 +50,7 @@ def _stream(file: BinaryIO, codec: str) -> Iterator[bytes]:
 
 
 def _framed(file: BinaryIO) -> Iterator[bytes]:
-    """Snappy's framing: a type, a length of three bytes, then for data a checksum of four and the content."""
+    """Framed Snappy: frames of type, length in 3 bytes, checksum in 4 bytes (only data) and content."""
     file.seek(len(_FRAMED))
     while head := file.read(4):
         body = _exactly(file, int.from_bytes(head[1:4], "little"))
@@ -63,7 +63,7 @@ def _framed(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _blocks(file: BinaryIO) -> Iterator[bytes]:
-    """Snappy as Hadoop writes it: the plain length of a block, then parts, each after its length, all of four bytes."""
+    """Snappy of Hadoop: blocks of plain length and parts, each with its length. Lengths have 4 bytes."""
     while head := file.read(4):
         left = int.from_bytes(head, "big")
         while left > 0:

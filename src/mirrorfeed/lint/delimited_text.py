@@ -1,8 +1,7 @@
-"""Split delimited text into rows of values, with any of the separators, quotes and escapes that the format allows.
+"""Split delimited text into rows of values, with all separators, quotes and escapes that the format allows.
 
-A quoted value begins with the quote; in it, the escape character protects itself and the quote (if the two are the
-same, a doubled quote is one). In a value without quotes it protects a separator, a line break, the quote and itself.
-Before any other character it is a plain character.
+In a quoted value, the escape character protects itself and the quote (a doubled quote, if both are the same). In a
+value without quotes it protects separators, line breaks, the quote and itself. Otherwise it is a plain character.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from itertools import chain
 from mirrorfeed.lint.metadata_file import Dialect
 
 MAX_ROW_LENGTH = 64 << 20
-"""In characters. Longer text without the end of a row is not split correctly."""
+"""Maximum length of a row, in characters."""
 
 
 class Fault(StrEnum):
@@ -41,7 +40,7 @@ class TextFault:
 
 
 class Unsplittable(Exception):
-    """From here on it is unknown where values begin."""
+    """The rest of the text cannot be split into values."""
 
     def __init__(self, fault: TextFault) -> None:
         super().__init__(fault.detail)
@@ -49,13 +48,13 @@ class Unsplittable(Exception):
 
 
 def decode(data: Iterable[bytes], encoding: str) -> Iterator[str]:
-    """The text in `data`, without its byte order mark; or UnicodeError, after the text before it."""
+    """Decode text and remove its byte order mark. Raises `UnicodeError`, after it yielded the text before it."""
     decoder = codecs.getincrementaldecoder(encoding)()
     begun = False
     for piece in chain(data, [b""]):
         try:
             text = decoder.decode(piece, final=not piece)
-        except UnicodeDecodeError as error:  # the text before it is split first, so that the row is known
+        except UnicodeDecodeError as error:  # the caller splits the text before it, to know the row
             yield error.object[: error.start].decode(encoding, "ignore")
             raise
         plain = text if begun else text.removeprefix("\ufeff")
@@ -65,10 +64,10 @@ def decode(data: Iterable[bytes], encoding: str) -> Iterator[str]:
 
 
 def split(pieces: Iterable[str], dialect: Dialect, *, takes_breaks: bool = False) -> Iterator[list[str | None]]:
-    """Rows of values, the header first; or `Unsplittable`. None is NULL, which is never in the header.
+    """Yield rows of values, the header first. None is NULL, which a header never has. Raises `Unsplittable`.
 
-    A line break that is neither the row separator nor in quotes is refused in the header, and also in rows unless
-    `takes_breaks` or there are no quotes.
+    Other line breaks than the row separator are invalid outside of quotes, except in rows with `takes_breaks` or
+    without quotes.
     """
     splitter = _Splitter(dialect, None, takes_breaks=False)
     text, at, number = "", 0, 1
@@ -89,7 +88,7 @@ def split(pieces: Iterable[str], dialect: Dialect, *, takes_breaks: bool = False
 
 
 def _at_least(source: Iterator[str], count: int) -> str:
-    """So much that reading a long row again costs no more than reading it once."""
+    """Return more than `count` characters, so that a long row is not read again for each piece."""
     parts: list[str] = []
     length = 0
     while length <= count and (piece := next(source, "")):
@@ -103,7 +102,7 @@ class _Splitter:
         self._dialect, self._null = dialect, null
         row, column, quote, escape = map(re.escape, (dialect.row, dialect.column, dialect.quote, dialect.escape))
         inside = rf"[^{quote}{escape}]++|{escape}[\s\S]" if escape else rf"[^{quote}]++"
-        if escape == quote:  # it has no meaning outside of quotes
+        if escape == quote:  # it is a plain character outside of quotes
             inside, escape = rf"[^{quote}]++|{quote}{quote}", ""
         protected = rf"|{escape}(?:{row}|[\s\S])?+" if escape else ""
         breaks = rf"|(?!{row})[\r\n]" if takes_breaks else ""
@@ -118,14 +117,14 @@ class _Splitter:
         self._unescape = re.compile(rf"{escape}([{column}{quote}{escape}\r\n])") if escape else None
 
     def row(self, text: str, at: int, ended: bool) -> tuple[list[str | None], int, bool]:
-        """The values of a row, where the next row begins, and True; or where a value without an end does, and False."""
+        """Return the values of a row, its end, and True. Or False, and the start of a value without an end."""
         match_value, escape = (self._last_value if ended else self._value).match, self._dialect.escape
         values: list[str | None] = []
         while match := match_value(text, at):
             quoted, plain, column = match.groups()
             if quoted is not None:
                 values.append(self._unquote.sub(r"\1", quoted) if self._unquote and escape in quoted else quoted)
-            elif plain == self._null:  # before escapes are removed, because some write NULL as \N
+            elif plain == self._null:  # before escapes are removed, because some publishers write NULL as \N
                 values.append(None)
             else:
                 values.append(self._unescape.sub(r"\1", plain) if self._unescape and escape in plain else plain)
@@ -135,11 +134,11 @@ class _Splitter:
         return values, at, False
 
     def fault(self, text: str, row: int, at: int, number: int, ended: bool) -> TextFault | None:
-        """Why the value at `at` has no end; None if more text can show it."""
+        """Return why the value at `at` has no end. None if more text is needed to know."""
         if len(text) - row > MAX_ROW_LENGTH:
             return TextFault(Fault.UNCLOSED, number, f"it has more than {MAX_ROW_LENGTH:,} characters")
         match = self._begun_value.match(text, at)
-        assert match  # it also matches nothing
+        assert match  # it also matches the empty text
         quoted, closed = match[1], match[2]
         if quoted is not None and not closed:
             detail = f"it ends inside a quoted value, which begins with {_shown(text[at : at + 20])}"

@@ -12,19 +12,19 @@ from mirrorfeed.lint.delimited_text import TextFault
 from mirrorfeed.lint.specification import METADATA
 
 TYPELESS = "null"
-"""The type of a Parquet column whose writer found no value to infer a type from."""
+"""Type of a Parquet column whose writer found no value to infer a type from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     name: str
     type: str | None
-    """The name of the type in Delta, or in Parquet if Delta has none; None if text declares none."""
+    """Name in Delta, or in Parquet if Delta has none. None if text does not declare it."""
     nullable: bool = True
 
 
 class Broken(StrEnum):
-    """Why the content of a file is unknown."""
+    """Reason why a file cannot be read."""
 
     TRUNCATED = "truncated"
     FOREIGN = "foreign"
@@ -37,26 +37,26 @@ class Broken(StrEnum):
 class Unreadable:
     why: Broken
     reason: str
-    """A phrase; for `CODEC` the name of the compression."""
+    """For `CODEC`, the name of the compression."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
     columns: tuple[Column, ...]
-    """In the order of the file, with the marker."""
+    """With the row marker, in the order of the file."""
     rows: int = 0
     codecs: frozenset[str] = frozenset()
-    """Compressions of the columns of a Parquet file; none for text."""
+    """Compressions in a Parquet file."""
     markers: Mapping[str, int] = field(default_factory=dict)
-    """Rows by the value of the marker as text; `NULL` if it is NULL."""
+    """Rows by value of the row marker, as text or `NULL`."""
     null_keys: Mapping[str, int] = field(default_factory=dict)
-    """Rows with NULL, by key column; only columns with such rows."""
+    """Number of rows with NULL, by key column."""
     widest_keys: Mapping[str, int] = field(default_factory=dict)
-    """The bytes of the longest text or binary value, by key column."""
+    """Length of the longest text or binary value in bytes, by key column."""
     faults: tuple[TextFault, ...] = ()
-    """The first of each kind. Rows after a structural fault are not read."""
+    """The first fault of each kind. Rows after a structural fault are not read."""
     invalid_texts: Mapping[str, int] = field(default_factory=dict)
-    """The first row, from 1, whose text is not valid UTF-8, by column; only of Parquet."""
+    """First row whose text is not valid UTF-8, by column of a Parquet file. Rows start at 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,9 @@ class Log:
     id: str | None
     """The id in `log.json`."""
     fault: str | None = None
-    """The path of `log.json` or of the newest record, and why it cannot be read."""
+    """Path of `log.json` or the newest record, and why it cannot be read."""
     too_new: str | None = None
-    """The path of the newest record and its format, if only a newer version can read it."""
+    """Path and format of the newest record, if only a newer version can read it."""
     newest: Record | None = None
     staged: tuple[str, ...] = ()
     """Names in the log's folder that are not records, from a listing made after the newest record was read."""
@@ -90,19 +90,18 @@ class Log:
 @dataclass(frozen=True, slots=True)
 class Table:
     folder: str
-    """Its path below the landing zone."""
+    """Path below the landing zone."""
     metadata: bytes | None
     metadata_name: str = METADATA
-    """The name of the metadata file."""
     files: tuple[DataFile, ...] = ()
     folders: tuple[str, ...] = ()
     """Subfolders that Fabric does not ignore."""
     ignored: tuple[str, ...] = ()
     """Files and folders whose names start with `_`."""
     in_place: tuple[str, ...] = ()
-    """Names of the data files in a second listing, made after the log was read and before `processed`."""
+    """Data files in a second listing, after the log was read and before `processed`."""
     processed: Mapping[str, str] = field(default_factory=dict)
-    """Consumed files, and the folder that each is in."""
+    """Folder of each consumed file."""
     scratch: tuple[str, ...] = ()
     """Files in `_scratchPad`."""
     log: Log | None = None
@@ -110,18 +109,18 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder that Fabric does not ignore, at the top or in another one, with its content."""
+    """A folder that Fabric does not ignore, with its content."""
 
     path: str
     files: tuple[str, ...] = ()
     folders: tuple[Folder, ...] = ()
-    """Down to one level below tables."""
+    """Subfolders, up to one level below tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Zone:
     files: tuple[str, ...] = ()
-    """At the top, with ignored names."""
+    """Files at the top, also ignored ones."""
     folders: tuple[Folder, ...] = ()
     partner_events: bytes | None = None
     scratch: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Rules, and the findings that they make. Codes are stable, so programs may rely on them.
+"""Rules and findings of lint. Codes are stable.
 
 The first digit after MF is the subject: 1 folders, 2 `_metadata.json`, 3 files, 4 columns and keys, 5 the row marker,
 6 delimited text, 7 leftovers. `mirrorfeed.errors` lists the others.
@@ -17,7 +17,7 @@ class Severity(StrEnum):
     ERROR = "error"
     """Replication stops, or the mirror is wrong."""
     WARNING = "warning"
-    """Deviates from the specification or was left behind, and does not make the mirror wrong."""
+    """Deviates from the specification or was left behind. The mirror is still correct."""
     ADVICE = "advice"
     """Allowed, but not recommended."""
 
@@ -67,11 +67,10 @@ REBUILD = (
     "delete the folder of the table, wait until the table is gone from the mirrored database, and publish all data"
     " again"
 )
-"""The only way to drop and recreate a table."""
 
 
 def listed(names: Iterable[object], most: int = 5) -> str:
-    """The first names, separated by commas, and the number of others."""
+    """Return the first names, separated by commas, and the number of other names."""
     shown = [repr(name) for name in names]
     more = f" and {len(shown) - most} more" if len(shown) > most else ""
     return ", ".join(shown[:most]) + more

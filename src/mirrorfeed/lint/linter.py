@@ -42,12 +42,12 @@ class Report:
     def summary(self) -> str:
         """The number of tables, and of findings by severity."""
         counts = Counter(finding.severity for finding in self.findings)
-        numbers = [_to_text(counts[each], each) for each in Severity if counts[each]] or ["no findings"]
-        return f"{counted(self.tables, 'table')}: {', '.join(numbers)}"
-
-
-def _to_text(number: int, severity: Severity) -> str:
-    return f"{number:,} advice" if severity is Severity.ADVICE else counted(number, severity)
+        numbers = [
+            f"{counts[each]:,} advice" if each is Severity.ADVICE else counted(counts[each], each)
+            for each in Severity
+            if counts[each]
+        ]
+        return f"{counted(self.tables, 'table')}: {', '.join(numbers or ['no findings'])}"
 
 
 def lint(store: Store) -> Report:
@@ -131,13 +131,13 @@ def _read_log(store: Store, folder: str) -> Log:
     folders = tuple(entry.name for entry in entries if entry.is_folder)
     data = _read(store, f"{folder}/{LOG_ID}")
     if data is None:
-        return Log(None, f"{LOG_ID}: it is not there" if folders else None)
+        return Log(None, f"{LOG_ID}: it is missing" if folders else None)
     try:
         log_id = load_object(data)["log_id"]
         if not is_log_id(log_id):
             raise ValueError(f"{log_id!r} is not an id")
     except (ValueError, TypeError, KeyError) as error:
-        return Log(None, f"{LOG_ID}: it names no log ({error!r})")
+        return Log(None, f"{LOG_ID}: it has no id of a log ({error!r})")
     if log_id not in folders and any(entry.name == log_id for entry in entries):
         return Log(None, f"{log_folder(log_id)}: it is not a folder")
     path = f"{folder}/{log_folder(log_id)}"
@@ -147,7 +147,7 @@ def _read_log(store: Store, folder: str) -> Log:
 
 
 def _newest_record(store: Store, folder: str, log_id: str) -> tuple[Record | None, str | None, str | None]:
-    """The newest record, why it cannot be read, and its format if only a newer version can read it."""
+    """Return the newest record, why it cannot be read, and its format if only a newer version can read it."""
     numbers = [number for name in _names(store, f"{folder}/{log_folder(log_id)}") if (number := record_number(name))]
     path = f"{log_folder(log_id)}/{record_name(max(numbers))}" if numbers else None
     data = _read(store, f"{folder}/{path}") if path else None
@@ -166,7 +166,7 @@ def _names(store: Store, folder: str) -> tuple[str, ...]:
 
 
 def _entries(store: Store, folder: str) -> list[Entry]:
-    """None of a symbolic link, which is not followed."""
+    """Return the entries of a folder. Symbolic links are not followed."""
     try:
         return store.list(folder)
     except SymbolicLink:
@@ -174,7 +174,7 @@ def _entries(store: Store, folder: str) -> list[Entry]:
 
 
 def _read(store: Store, path: str) -> bytes | None:
-    """None if it is not there; empty, so that each rule reports it, if it cannot be read."""
+    """Return the content, or None if the file is missing. Empty if it cannot be read, so that each rule reports it."""
     try:
         return store.read(path)
     except NotThere:

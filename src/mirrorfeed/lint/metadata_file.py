@@ -1,8 +1,7 @@
-"""Read `_metadata.json` of any publisher: its settings, and where it deviates from the specification.
+"""Read `_metadata.json` of any publisher: its settings, and its deviations from the specification.
 
-A deviation does not end the reading: the settings then hold what the file clearly means, or else the default, so that
-the data files can be checked all the same. `lint` reports all deviations; the replica refuses a file whose meaning is
-not clear.
+After a deviation, a setting has its clear meaning or else its default, so that data files can still be checked. `lint`
+reports all deviations. The replica refuses a file whose meaning is not clear.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from mirrorfeed.lint.specification import DATA_TYPES, METADATA
 MAX_KEYS = 4
 TIMESTAMPS = "LastUpdateTimeFileDetection"
 _KEYS = ("keyColumns", "KeyColumns")
-"""The specification's own sample for delimited text has the second spelling."""
+"""The second spelling is in the specification's sample of delimited text."""
 _FORMATS = ("DelimitedText", "CSV", "Parquet")
 _PROPERTIES = (
     *(*_KEYS, "fileDetectionStrategy", "isUpsertDefaultRowMarker"),
@@ -32,7 +31,7 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "QuoteCharacter": ('"', "'", ""),
     "EscapeCharacter": ("\\", "/", '"', ""),
 }
-"""The allowed values of options, the default first."""
+"""Allowed values of options. The first is the default."""
 _OPTION_NAMES = ("FirstRowAsHeader", *_OPTIONS, "NullValue", "Encoding")
 _ENCODING = "utf-8"
 _FLAGS = {"true": True, "false": False}
@@ -129,7 +128,7 @@ class DeclaredColumn:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How delimited text is written. An empty `quote` or `escape` means that there is none."""
+    """Options of delimited text. An empty `quote` or `escape` is none."""
 
     row: str = "\r\n"
     column: str = ","
@@ -157,15 +156,15 @@ class Deviation(NamedTuple):
     rule: Rule
     what: str
     is_clear: bool
-    """Whether the file has one possible meaning all the same, which the settings then hold."""
+    """Whether the file still has only one possible meaning, which the settings contain."""
 
 
 class _DuplicateProperty(ValueError):
-    """An object has a property twice."""
+    pass
 
 
 def find_metadata_name(names: Iterable[str]) -> str | None:
-    """The file that is a table's metadata or was meant to be: its case differs, or it lacks `_` or the suffix."""
+    """Return the metadata file of a table, or a file with almost its name, in another case or without `_` or suffix."""
     near = [name for name in names if name.lower().removeprefix("_").removesuffix(".json") == "metadata"]
     return METADATA if METADATA in near else min(near, default=None)
 
@@ -198,16 +197,14 @@ def load_object(data: bytes) -> dict[str, Any]:
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise _DuplicateProperty(f"the property {name!r} is there twice")
-        found[name] = value
-    return found
+    names = [name for name, _ in pairs]
+    if duplicate := next((name for at, name in enumerate(names) if name in names[:at]), None):
+        raise _DuplicateProperty(f"it has the property {duplicate!r} twice")
+    return dict(pairs)
 
 
 def describe(value: object) -> str:
-    """The type of a JSON value in words, with the value if it is short."""
+    """Describe a JSON value by its type, with the value if it is short."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):
@@ -221,7 +218,7 @@ class _Reader:
         self.deviations: list[Deviation] = []
 
     def settings(self, found: Mapping[str, Any]) -> Settings:
-        found = self._known(found, _PROPERTIES, UNKNOWN, "The property {!r} is not one that the specification names.")
+        found = self._known(found, _PROPERTIES, UNKNOWN, "The property {!r} is not in the specification.")
         keys, declared = self._keys(found), self._declared(found)
         columns = {column.name for column in declared or ()}
         if declared and (absent := [key for key in keys if key not in columns]):
@@ -245,7 +242,7 @@ class _Reader:
         self.deviations.append(Deviation(rule, what, is_clear))
 
     def _known(self, found: Mapping[str, Any], names: Sequence[str], unknown: Rule, what: str) -> Mapping[str, Any]:
-        """The properties by their right names. One in another case counts, or one slip would have many findings."""
+        """Return the properties by their correct names. A name in another case counts, to report each mistake once."""
         known = {name: value for name, value in found.items() if name in names}
         for name in [name for name in found if name not in names]:
             if near := next((each for each in names if each.lower() == name.lower()), None):
@@ -265,7 +262,7 @@ class _Reader:
         but: str = "",
         meanings: Mapping[str, Any] = MappingProxyType({}),
     ) -> Any:
-        """The value of a property. `meanings` has other spellings of valid values, which are reported too."""
+        """Return the value of a property. `meanings` has other spellings of valid values, which are also reported."""
         value = found.get(name, default)
         if name not in found or is_valid(value):
             return value
@@ -304,7 +301,7 @@ class _Reader:
         )
         if options is None:
             return Dialect()
-        unknown = "FileFormatTypeProperties has the option {!r}, which there is not."
+        unknown = "FileFormatTypeProperties has the option {!r}, which does not exist."
         options = self._known(options, _OPTION_NAMES, OPTIONS_TYPE, unknown)
         if "FirstRowAsHeader" not in options:
             self._report(HEADER, "FileFormatTypeProperties does not set FirstRowAsHeader.", True)
@@ -363,7 +360,7 @@ def _is_extension(value: object) -> bool:
 
 
 def python_encoding(name: object) -> str | None:
-    """The name of a text encoding as Python spells it; None for any other value."""
+    """Return Python's name of a text encoding, or None."""
     if not isinstance(name, str):
         return None
     plain = name.lower().removesuffix(" without bom")

@@ -50,13 +50,13 @@ _LOGICAL = {
 def serve() -> None:
     """Answer the requests of `ParquetProcess` until standard input ends."""
     _limit("RLIMIT_AS", _MEMORY)
-    _limit("RLIMIT_CORE", 0)  # it would hold rows
+    _limit("RLIMIT_CORE", 0)  # a core file would contain rows
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     answers.write(b"ready\n")
     answers.flush()
     for line in requests:
         request = json.loads(line)
-        # The parent ends what takes too long; this limit is for the case that the parent died.
+        # The parent ends slow requests. This limit is for a child whose parent died.
         _limit("RLIMIT_CPU", int(time.process_time()) + request["seconds"])
         size, sent = request["size"], requests.read(request["sent"])
         file = io.BytesIO(sent) if sent else io.BufferedReader(_Remote(requests, answers, size), _PART)
@@ -97,7 +97,7 @@ class _Remote(io.RawIOBase):
 
 
 def _limit(name: str, most: int) -> None:
-    """Windows has no such limits, and macOS does not have all of them."""
+    """Set a limit of the process, if the system has it."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -107,15 +107,16 @@ def _limit(name: str, most: int) -> None:
 
 
 def parquet_contents(file: BinaryIO, size: int, keys: tuple[str, ...]) -> Contents | Unreadable:
-    """Return the contents, or why they cannot be read. It can crash: only `serve` calls it."""
+    """Return the contents, or why they cannot be read. Can crash, so only `serve` calls it."""
     if outside := _check_ends(file, size):
         return outside
     try:
         parquet = pq.ParquetFile(file, pre_buffer=False)
         columns = tuple(_columns(parquet))
         if _reaches_past_end(parquet.metadata, size):
-            return Unreadable(Broken.TRUNCATED, "its footer names data that would lie behind its end")
-        found = Contents(columns, parquet.metadata.num_rows, _codecs(parquet.metadata))
+            return Unreadable(Broken.TRUNCATED, "its footer refers to data after its end")
+        codecs = frozenset(chunk.compression for chunk in _chunks(parquet.metadata))
+        found = Contents(columns, parquet.metadata.num_rows, codecs)
         return _with_values(found, parquet, keys)
     except MemoryError:
         return Unreadable(Broken.UNSAFE, "reading it takes too much memory")
@@ -144,10 +145,6 @@ def _chunks(metadata: Any) -> Iterator[Any]:
         yield from (row_group.column(at) for at in range(row_group.num_columns))
 
 
-def _codecs(metadata: Any) -> frozenset[str]:
-    return frozenset(chunk.compression for chunk in _chunks(metadata))
-
-
 def _reaches_past_end(metadata: Any, size: int) -> bool:
     """Whether a column, or all of them together, would take more than the bytes before the footer."""
     end = left = size - 8 - metadata.serialized_size
@@ -161,12 +158,14 @@ def _reaches_past_end(metadata: Any, size: int) -> bool:
 
 
 def _columns(parquet: Any) -> Iterator[Column]:
-    """The top-level columns with their Parquet types, because other readers ignore the types that Arrow adds."""
+    """Yield the top-level columns with Parquet types, because other readers ignore the types that Arrow adds."""
     leaf = 0
     for field in parquet.schema_arrow:
         leaves = _leaves(field.type)
         if pa.types.is_nested(field.type):
-            yield Column(field.name, _nested(field.type), field.nullable)
+            is_named = {"struct": pa.types.is_struct(field.type), "map": pa.types.is_map(field.type)}
+            name = next((name for name, found in is_named.items() if found), "list")
+            yield Column(field.name, name, field.nullable)
         else:
             column = parquet.schema.column(leaf)
             yield Column(field.name, _type(column), column.max_definition_level > 0)
@@ -179,13 +178,6 @@ def _leaves(type_: Any) -> int:
     if not pa.types.is_nested(type_):
         return 1
     return sum(_leaves(type_.field(at).type) for at in range(type_.num_fields))
-
-
-def _nested(type_: Any) -> str:
-    for test, name in ((pa.types.is_struct, "struct"), (pa.types.is_map, "map")):
-        if test(type_):
-            return name
-    return "list"
 
 
 def _type(column: Any) -> str:
@@ -205,13 +197,16 @@ def _type(column: Any) -> str:
 
 
 def _with_values(contents: Contents, parquet: Any, keys: tuple[str, ...]) -> Contents:
-    """The contents with the facts about values. One batch is in memory at a time."""
+    """Add the facts about values. One batch is in memory at a time."""
     schema = parquet.schema_arrow
     wanted = [
         field.name
         for field in schema
         if schema.names.count(field.name) == 1
-        and (field.name in (*keys, MARKER) or _is_text(_without_dictionary(field.type)))
+        and (
+            field.name in (*keys, MARKER)
+            or _is_text(field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
+        )
     ]
     markers, nulls, widest, invalid = Counter[str](), Counter[str](), dict[str, int](), dict[str, int]()
     rows = 0
@@ -234,26 +229,18 @@ def _with_values(contents: Contents, parquet: Any, keys: tuple[str, ...]) -> Con
     return replace(contents, markers=dict(markers), null_keys=null_keys, widest_keys=widest, invalid_texts=invalid)
 
 
-def _without_dictionary(type_: Any) -> Any:
-    return type_.value_type if pa.types.is_dictionary(type_) else type_
-
-
 def _first_invalid(texts: Any) -> int | None:
     """The index of the first text that is not valid UTF-8; None if all texts are valid."""
     try:
         texts.validate(full=True)
         return None
     except pa.ArrowInvalid:
-        data = texts.cast(pa.large_binary()).to_pylist()
-        return next((at for at, text in enumerate(data) if text is not None and not _is_utf8(text)), None)
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+        for at, text in enumerate(texts.cast(pa.large_binary()).to_pylist()):
+            try:
+                (text or b"").decode()
+            except UnicodeDecodeError:
+                return at
+        return None
 
 
 def _is_text(type_: Any) -> bool:
@@ -265,15 +252,15 @@ def _is_binary(type_: Any) -> bool:
 
 
 def _counted(values: Any, known: Counter[str]) -> dict[str, int]:
-    """Rows by value as text. Above a limit all other values are counted together."""
+    """Count rows by value as text. Above a limit, all other values are counted together."""
     found: dict[str, int] = Counter()
     for one in pc.value_counts(values):
         value, rows = one["values"], one["counts"].as_py()
-        text = _to_text(value)[:_MAX_VALUE_LENGTH] if value.is_valid else "NULL"
+        if not value.is_valid:
+            text = "NULL"
+        elif _is_text(value.type):
+            text = value.as_buffer().to_pybytes().decode(errors="backslashreplace")[:_MAX_VALUE_LENGTH]
+        else:
+            text = str(value.as_py())[:_MAX_VALUE_LENGTH]
         found[text if text in known or len(known) + len(found) < _MAX_VALUES else "other values"] += rows
     return found
-
-
-def _to_text(value: Any) -> str:
-    data: bytes | None = value.as_buffer().to_pybytes() if _is_text(value.type) else None
-    return str(value.as_py()) if data is None else data.decode(errors="backslashreplace")

@@ -56,7 +56,11 @@ class _FactCounter:
     def take(self, row: list[str | None]) -> None:
         self.seen += 1
         if self.seen == 1:
-            self._take_header([name or "" for name in row])
+            names = self._header = [name or "" for name in row]
+            self._marker = names.index(MARKER) if MARKER in names else None
+            self._keys = {at: name for at, name in enumerate(names) if name in self._settings.keys}
+            declared = ((at, name, self._declared.get(fold(name))) for at, name in enumerate(names))
+            self._checks = [(at, name, column) for at, name, column in declared if column and name != MARKER]
         elif len(row) != len(self._header):
             self._fault(Fault.WIDTH, f"it has {counted(len(row), 'value')}, and the header has {len(self._header)}")
         else:
@@ -72,13 +76,6 @@ class _FactCounter:
         if declared is None or declared.type not in DATA_TYPES:
             return Column(name, None)
         return Column(name, declared.type, declared.nullable)
-
-    def _take_header(self, names: list[str]) -> None:
-        self._header = names
-        self._marker = names.index(MARKER) if MARKER in names else None
-        self._keys = {at: name for at, name in enumerate(names) if name in self._settings.keys}
-        declared = ((at, name, self._declared.get(fold(name))) for at, name in enumerate(names))
-        self._checks = [(at, name, column) for at, name, column in declared if column and name != MARKER]
 
     def _take_values(self, row: list[str | None]) -> None:
         marker = None
@@ -103,47 +100,32 @@ class _FactCounter:
         self.faults.setdefault(fault, TextFault(fault, self.seen, detail))
 
 
-def _integer(bits: int) -> Callable[[str], object]:
-    def parse(text: str) -> None:
-        if not -(1 << bits - 1) <= int(text) < 1 << bits - 1:
-            raise ValueError(text)
-
-    return parse
-
-
-def _boolean(text: str) -> None:
-    if text.lower() not in ("true", "false", "0", "1"):
-        raise ValueError(text)
-
-
-def _timestamp(text: str) -> object:
-    return datetime.fromisoformat(text)
-
-
-def _time(text: str) -> object:
+def _is_time(text: str) -> object:
     """The specification describes ITime as a full date and time. A time alone is valid as well."""
-    return time.fromisoformat(text) if len(text) < len("2000-01-01") or text[2:3] == ":" else _timestamp(text)
+    is_time_alone = len(text) < len("2000-01-01") or text[2:3] == ":"
+    return time.fromisoformat(text) if is_time_alone else datetime.fromisoformat(text)
 
 
-_PARSERS: dict[str, Callable[[str], object]] = {
+def _fits(bits: int) -> Callable[[str], bool]:
+    return lambda text: -(1 << bits - 1) <= int(text) < 1 << bits - 1
+
+
+_CHECKS: dict[str, Callable[[str], object]] = {
     "Double": float,
     "Single": float,
-    "Int16": _integer(16),
-    "Int32": _integer(32),
-    "Int64": _integer(64),
-    "Boolean": _boolean,
-    "DateTime": _timestamp,
+    "Int16": _fits(16),
+    "Int32": _fits(32),
+    "Int64": _fits(64),
+    "Boolean": lambda text: text.lower() in ("true", "false", "0", "1"),
+    "DateTime": datetime.fromisoformat,
     "IDate": date.fromisoformat,
-    "ITime": _time,
+    "ITime": _is_time,
 }
+"""Checks of the text of a value. Invalid is False or `ValueError`."""
 
 
 def _is_valid(text: str, data_type: str) -> bool:
-    parse = _PARSERS.get(data_type)
-    if parse is None:
-        return True
     try:
-        parse(text)
+        return _CHECKS[data_type](text) is not False if data_type in _CHECKS else True
     except ValueError:
         return False
-    return True

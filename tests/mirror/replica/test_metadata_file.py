@@ -87,7 +87,7 @@ def test_what_is_declared_is_understood(fields: dict[str, Any], expected: Settin
         (b"\xff", "it is not JSON"),
         (b"[]", "it holds a list, not an object."),
         (b"[" * 200_000, "values are nested too deep"),
-        (b'{"keyColumns": ["a"], "keyColumns": ["b"]}', "the property 'keyColumns' is there twice."),
+        (b'{"keyColumns": ["a"], "keyColumns": ["b"]}', "it has the property 'keyColumns' twice."),
         ({"keycolumns": ["a"]}, "It spells 'keyColumns' as 'keycolumns'."),
         ({"FileFormatTypeProperties": {"Encoding": "hex"}}, 'Encoding is the text "hex".'),
         ({"FileFormatTypeProperties": {"Encoding": "idna"}}, 'Encoding is the text "idna".'),

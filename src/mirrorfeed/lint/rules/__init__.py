@@ -1,4 +1,4 @@
-"""Rules that decide whether a landing zone conforms, from facts alone: no Spark, no storage, no clock."""
+"""Rules of lint. Pure: they check facts, without Spark, storage or clock."""
 
 from __future__ import annotations
 
@@ -24,34 +24,24 @@ MISNAMED = error(
 
 
 def check_zone(zone: Zone) -> list[Finding]:
-    """Findings outside of the tables' folders."""
-    return [
-        *check_partner_events(zone.partner_events),
-        *check_scratch("", zone.scratch),
-        *check_folders(zone),
-    ]
+    """Return the findings outside of the folders of tables."""
+    return [*check_partner_events(zone.partner_events), *check_scratch("", zone.scratch), *check_folders(zone)]
 
 
 def check_table(table: Table) -> list[Finding]:
-    """Findings in one table's folder, by file."""
-    settings, found = check_metadata(table)
-    ordered = sort_files(table.files, settings)
-    found += [
-        *check_files(table, settings),
-        *check_columns(table.folder, ordered, settings),
-        *check_markers(table, ordered, settings),
-        *check_text(table.folder, ordered),
-        *check_leftovers(table, settings),
-    ]
-    return sorted(found, key=lambda finding: finding.file)
-
-
-def check_metadata(table: Table) -> tuple[Settings, list[Finding]]:
-    """The settings by which to judge the table's files, and the findings in its metadata."""
-    name = table.metadata_name
-    file = f"{table.folder}/{name}"
+    """Return the findings in the folder of a table, sorted by file."""
+    settings, found, file = Settings(), list[Finding](), f"{table.folder}/{table.metadata_name}"
     if table.metadata is None:
-        return Settings(), [MISSING.finding(file, "The table's folder has no _metadata.json.")]
-    settings, deviations = read_metadata(table.metadata)
-    misnamed = [] if name == METADATA else [MISNAMED.finding(file, f"The file is named {name!r}.")]
-    return settings, [*misnamed, *(each.rule.finding(file, each.what) for each in deviations)]
+        found.append(MISSING.finding(file, "The table's folder has no _metadata.json."))
+    else:
+        settings, deviations = read_metadata(table.metadata)
+        if table.metadata_name != METADATA:
+            found.append(MISNAMED.finding(file, f"The file is named {table.metadata_name!r}."))
+        found += [each.rule.finding(file, each.what) for each in deviations]
+    ordered = sort_files(table.files, settings)
+    found += check_files(table, settings)
+    found += check_columns(table.folder, ordered, settings)
+    found += check_markers(table, ordered, settings)
+    found += check_text(table.folder, ordered)
+    found += check_leftovers(table, settings)
+    return sorted(found, key=lambda finding: finding.file)

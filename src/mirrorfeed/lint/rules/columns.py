@@ -1,4 +1,4 @@
-"""Rules for columns: their names and types from one file to the next, the keys, and the row marker."""
+"""Rules for columns: names, types, changes from one file to the next, keys, and the row marker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TYPES = frozenset([*_PLAIN.split(), *DATA_TYPES])
 _DECIMAL = re.compile(r"decimal\((\d+), (\d+)\)")
 _INEXACT = frozenset({"float", "double", "Single", "Double"})
 _VALUES = frozenset(map(str, MARKERS))
-_INT32 = frozenset({"int32", "Int32", TYPELESS})  # without a type there is no value: that is a finding of its own
+_INT32 = frozenset({"int32", "Int32", TYPELESS})  # a marker without a type has no values, and its own finding
 _INTEGERS = frozenset({"int8", "int16", "int64", "uint8", "uint16", "uint32", "uint64", "Int16", "Int64"})
 
 NAME_TWICE = error(
@@ -68,7 +68,7 @@ NO_COLUMNS = error(
 UNDECLARED = error(
     "MF410",
     "A data file has columns that `SchemaDefinition` does not declare.",
-    f"SchemaDefinition takes no new columns. Leave it out, or {REBUILD}.",
+    f"SchemaDefinition does not allow new columns. Leave it out, or {REBUILD}.",
 )
 NO_TYPE = warning(
     "MF411",
@@ -126,37 +126,31 @@ FIRST_LOAD = advice(
 )
 
 
-def check_columns(folder: str, files: list[DataFile], settings: Settings) -> list[Finding]:
-    """`files` are in the order in which Fabric applies them."""
-    listed = (
-        one for one in settings.declared or () if one.name != MARKER
-    )  # some publishers list it, but it is not a column of the table
-    declared = {fold(one.name): Column(one.name, one.type, one.nullable) for one in listed}
-    found: list[Finding] = []
-    known: dict[str, Column] = dict(declared)
-    typeless: set[str] = set()
-    advised = False
+def check_columns(folder: str, files: list[DataFile], settings: Settings) -> Iterator[Finding]:
+    """Check the files in the order in which Fabric applies them."""
+    # Some publishers declare the row marker, which is not a column of the table.
+    plain = [one for one in settings.declared or () if one.name != MARKER]
+    declared = {fold(one.name): Column(one.name, one.type, one.nullable) for one in plain}
+    known, typeless, advised = dict(declared), set[str](), False
     for file in files:
-        if not isinstance(file.content, Contents):
-            continue
-        path, contents = f"{folder}/{file.name}", file.content
-        if contents.faults and not contents.columns:  # text with a fault in its header
-            continue
+        contents = file.content
+        if not isinstance(contents, Contents) or (contents.faults and not contents.columns):
+            continue  # not read, or text with a fault in its header
+        path = f"{folder}/{file.name}"
         columns = [column for column in contents.columns if fold(column.name) != fold(MARKER)]
-        found += _names(path, columns)
-        found += _types(path, columns)
-        found += _typeless(path, contents.columns, typeless)
-        found += _keys(path, columns, contents, settings)
-        if not advised:
-            advice_here = list(_key_advice(path, columns, contents, settings))
-            found, advised = found + advice_here, bool(advice_here)
-        if settings.declared is not None:
-            found += _undeclared(path, columns, declared)
-        found += _evolution(path, columns, contents, known, settings)
-    return found
+        yield from _check_names(path, columns)
+        yield from _check_types(path, contents.columns, typeless)
+        yield from _check_keys(path, columns, contents, settings)
+        advice = [] if advised else _key_advice(path, columns, contents, settings)
+        advised = advised or bool(advice)
+        yield from advice
+        undeclared = [column.name for column in columns if column.name.strip() and fold(column.name) not in declared]
+        if settings.declared is not None and undeclared:
+            yield UNDECLARED.finding(path, f"SchemaDefinition does not declare {listed(undeclared)}.")
+        yield from _check_changes(path, columns, contents, known, settings)
 
 
-def _names(path: str, columns: list[Column]) -> Iterator[Finding]:
+def _check_names(path: str, columns: list[Column]) -> Iterator[Finding]:
     if not columns:
         yield NO_COLUMNS.finding(path, "The file has no columns besides the row marker.")
     if any(not column.name.strip() for column in columns):
@@ -169,100 +163,85 @@ def _names(path: str, columns: list[Column]) -> Iterator[Finding]:
             yield NAME_TWICE.finding(path, f"The file has the column {column.name!r} {how}.")
 
 
-def _types(path: str, columns: list[Column]) -> Iterator[Finding]:
+def _check_types(path: str, columns: tuple[Column, ...], typeless: set[str]) -> Iterator[Finding]:
+    """Report each column without a type once, also the row marker."""
     for column in columns:
-        if column.type is None or column.type == TYPELESS or column.type in _TYPES:
-            continue
-        decimal = _DECIMAL.fullmatch(column.type)
-        if not decimal or int(decimal[1]) > 38:
-            what = f"The column {column.name!r} has the type {column.type}, which has no form in a mirrored table."
+        decimal = _DECIMAL.fullmatch(column.type or "")
+        if column.type == TYPELESS:
+            if fold(column.name) not in typeless:
+                yield NO_TYPE.finding(path, f"The column {column.name!r} has no type in this file.")
+            typeless.add(fold(column.name))
+        elif fold(column.name) != fold(MARKER) and not (
+            column.type is None or column.type in _TYPES or (decimal and int(decimal[1]) <= 38)
+        ):
+            what = f"The column {column.name!r} has the type {column.type}, which a mirrored table cannot store."
             yield UNSUPPORTED.finding(path, what)
 
 
-def _typeless(path: str, columns: tuple[Column, ...], reported: set[str]) -> Iterator[Finding]:
-    """Report each column once, also the marker."""
-    for column in columns:
-        if column.type == TYPELESS and fold(column.name) not in reported:
-            reported.add(fold(column.name))
-            yield NO_TYPE.finding(path, f"The column {column.name!r} has no type in this file.")
-
-
-def _keys(path: str, columns: list[Column], contents: Contents, settings: Settings) -> Iterator[Finding]:
-    names = {column.name for column in columns}
+def _check_keys(path: str, columns: list[Column], contents: Contents, settings: Settings) -> Iterator[Finding]:
+    names = [column.name for column in columns]
     declared = None if settings.declared is None else {column.name for column in settings.declared}
     for key in settings.keys:
-        if key in names or (
-            declared is not None and key not in declared
-        ):  # the rules for metadata report a key that is not declared
-            continue
-        near = [name for name in names if fold(name) == fold(key)]
-        hint = f"it spells it {near[0]!r}" if near else f"it has {listed([column.name for column in columns])}"
-        yield NO_KEY.finding(path, f"The file does not have the key column {key!r}; {hint}.")
+        # Rules of the metadata file report a key that is not declared.
+        if key not in names and (declared is None or key in declared):
+            near = [name for name in names if fold(name) == fold(key)]
+            hint = f"it spells it {near[0]!r}" if near else f"it has {listed(names)}"
+            yield NO_KEY.finding(path, f"The file does not have the key column {key!r}; {hint}.")
     for key, rows in contents.null_keys.items():
         yield NULL_KEY.finding(path, f"The key column {key!r} is NULL in {rows:,} of {contents.rows:,} rows.")
 
 
-def _key_advice(path: str, columns: list[Column], contents: Contents, settings: Settings) -> Iterator[Finding]:
-    for key, width in contents.widest_keys.items():
-        if width > WIDE:
-            yield WIDE_KEY.finding(path, f"The key column {key!r} has values of up to {width:,} bytes.")
-    for column in columns:
-        if column.name in settings.keys and column.type in _INEXACT:
-            yield INEXACT_KEY.finding(path, f"The key column {column.name!r} has the type {column.type}.")
+def _key_advice(path: str, columns: list[Column], contents: Contents, settings: Settings) -> list[Finding]:
+    inexact = [column for column in columns if column.name in settings.keys and column.type in _INEXACT]
+    return [
+        *(
+            WIDE_KEY.finding(path, f"The key column {key!r} has values of up to {width:,} bytes.")
+            for key, width in contents.widest_keys.items()
+            if width > WIDE
+        ),
+        *(INEXACT_KEY.finding(path, f"The key column {one.name!r} has the type {one.type}.") for one in inexact),
+    ]
 
 
-def _undeclared(path: str, columns: list[Column], declared: dict[str, Column]) -> Iterator[Finding]:
-    if more := [column.name for column in columns if column.name.strip() and fold(column.name) not in declared]:
-        yield UNDECLARED.finding(path, f"SchemaDefinition does not declare {listed(more)}.")
-
-
-def _evolution(
+def _check_changes(
     path: str, columns: list[Column], contents: Contents, known: dict[str, Column], settings: Settings
 ) -> Iterator[Finding]:
-    """Compare with `known` columns of earlier files, and update them. A change is reported only in its file."""
+    """Compare with the columns of earlier files, and update `known`. A change is reported only in its file."""
     here: dict[str, Column] = {}
     for column in columns:
         if column.name.strip():
             here.setdefault(fold(column.name), column)
+    keys = {fold(key) for key in settings.keys}
     for name, column in here.items():
-        before = known.get(name)
-        if before is None:
-            continue
-        if before.name != column.name and column.name.lower() not in (key.lower() for key in settings.keys):
+        before = known.get(name, column)
+        if before.name != column.name and name not in keys:
             yield OTHER_CASE.finding(path, f"The column {column.name!r} was {before.name!r} before.")
-        typed = all(one.type and one.type != TYPELESS for one in (before, column))
-        if typed and before.type != column.type:
+        if before.type != column.type and all(one.type not in (None, TYPELESS) for one in (before, column)):
             what = f"The column {column.name!r} was {before.type} and is {column.type} from this file on."
             yield DRIFT.finding(path, what)
-    only_deletes = bool(contents.markers) and set(contents.markers) == {"2"}
-    absent = [] if only_deletes else [column for name, column in known.items() if name not in here]
-    for column in absent:
-        if fold(column.name) in map(fold, settings.keys):
-            continue  # reported as a missing key
+    only_deletes = set(contents.markers) == {"2"}
+    for name in [name for name in known if not only_deletes and name not in here and name not in keys]:
+        column = known.pop(name)
         rule, how = (GONE, "") if column.nullable else (REQUIRED_GONE, ", which is not nullable,")
         yield rule.finding(path, f"The column {column.name!r}{how} is not in this file; it was before.")
-        del known[fold(column.name)]
     known.update({name: column for name, column in here.items() if column.type != TYPELESS or name not in known})
 
 
-def check_markers(table: Table, files: list[DataFile], settings: Settings) -> list[Finding]:
-    found: list[Finding] = []
-    known = {column.name for column in table.log.newest.columns} if table.log and table.log.newest else set()
+def check_markers(table: Table, files: list[DataFile], settings: Settings) -> Iterator[Finding]:
+    published = {column.name for column in table.log.newest.columns} if table.log and table.log.newest else set[str]()
     for file in files:
         if isinstance(file.content, Contents):
             path = f"{table.folder}/{file.name}"
-            found += _column(path, file.content, known)
-            found += _values(path, file.content, settings)
+            yield from _check_marker_column(path, file.content, published)
+            yield from _check_marker_values(path, file.content, settings)
             if number_of(file.name) == 1 and set(file.content.markers) == {"0"} and not settings.upserts:
-                found.append(FIRST_LOAD.finding(path, "The first file marks every row as an insert."))
-    return found
+                yield FIRST_LOAD.finding(path, "The first file marks every row as an insert.")
 
 
-def _column(path: str, contents: Contents, known: set[str]) -> Iterator[Finding]:
-    """`known` are the columns of the table in its log."""
+def _check_marker_column(path: str, contents: Contents, published: set[str]) -> Iterator[Finding]:
     names = [column.name for column in contents.columns]
     for name in names:
-        if name not in known and name != MARKER and name.strip("_").lower() == MARKER.strip("_").lower():
+        if name not in published and name != MARKER and name.strip("_").lower() == MARKER.strip("_").lower():
             yield MISSPELLED.finding(path, f"The file has a column {name!r}, which is not {MARKER!r}.")
     if MARKER not in names:
         return
@@ -274,12 +253,12 @@ def _column(path: str, contents: Contents, known: set[str]) -> Iterator[Finding]
     elif at < len(names) - 1:
         yield NOT_LAST.finding(path, f"{MARKER} is column {at + 1} of {len(names)}.")
     type_ = contents.columns[at].type
-    if type_ is not None and type_ not in _INT32:
+    if type_ not in (None, *_INT32):
         yield (WIDTH if type_ in _INTEGERS else TYPE).finding(path, f"{MARKER} has the type {type_}.")
 
 
-def _values(path: str, contents: Contents, settings: Settings) -> Iterator[Finding]:
-    odd = {value: rows for value, rows in contents.markers.items() if value not in _VALUES and value != "NULL"}
+def _check_marker_values(path: str, contents: Contents, settings: Settings) -> Iterator[Finding]:
+    odd = {value: rows for value, rows in contents.markers.items() if value not in (*_VALUES, "NULL")}
     if odd:
         yield VALUE.finding(path, f"{MARKER} is {listed(sorted(odd))} in {counted(sum(odd.values()), 'row')}.")
     if rows := contents.markers.get("NULL"):

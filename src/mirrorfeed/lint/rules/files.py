@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
 
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.landing.consumed_files import last_renamed, missing_files
@@ -142,8 +143,6 @@ _TEXT_RULES = {
         "Write a value in every row, or declare the column as nullable from the start.",
     ),
 }
-
-
 _UNREADABLE = {
     Broken.TRUNCATED: (TRUNCATED, "is cut short: {}"),
     Broken.CODEC: (CODEC, "is compressed with {}"),
@@ -154,46 +153,13 @@ _UNREADABLE = {
 
 
 def form_of(name: str, settings: Settings) -> str | None:
-    """The format of a file by its name and the settings: Parquet, text, or None."""
+    """Return the format of a file by its name and the settings: Parquet, text, or None."""
     match = _NAME.fullmatch(name)
     if not match or _UNFINISHED.fullmatch(name):
         return None
-    extension = match[2]
-    if extension == PARQUET and not settings.text:
+    if match[2] == PARQUET and not settings.text:
         return PARQUET if name.endswith(PARQUET) else None
-    return TEXT if extension == settings.extension and settings.text is not False else None
-
-
-def sort_files(files: tuple[DataFile, ...], settings: Settings) -> list[DataFile]:
-    """The files in the order in which Fabric applies them."""
-    if settings.by_time:
-        return sorted(files, key=lambda file: (file.modified, file.name))
-    return sorted(files, key=lambda file: file.name)
-
-
-def check_files(table: Table, settings: Settings) -> list[Finding]:
-    found: list[Finding] = []
-    for file in table.files:
-        if _UNFINISHED.fullmatch(file.name):
-            found.append(UNFINISHED.finding(_path(table, file), "The name is that of an unfinished or temporary file."))
-            continue
-        found += _name(table, file, settings)
-        found += _check_content(table, file)
-    found += [
-        SUBFOLDER.finding(f"{table.folder}/{name}", "There is a folder inside the table's folder.")
-        for name in table.folders
-    ]
-    found += _check_form(table, settings)
-    lost = _lost(table, settings)
-    if lost and table.log and table.log.newest:
-        path = f"{table.folder}/{data_name(lost[0], table.log.newest.extension)}"
-        more = f", together with {counted(len(lost) - 1, 'later file')}" if len(lost) > 1 else ""
-        found.append(LOST.finding(path, f"The file was removed before Fabric consumed it{more}."))
-    if not settings.by_time:
-        found += _numbers(table, lost)
-    if not table.files and not table.processed and not (table.log and table.log.staged):
-        found.append(NO_FILES.finding(table.folder, "The table's folder holds no data file."))
-    return found
+    return TEXT if match[2] == settings.extension and settings.text is not False else None
 
 
 def number_of(name: str) -> int | None:
@@ -201,33 +167,55 @@ def number_of(name: str) -> int | None:
     return int(match[1]) or None if match and _DIGITS.fullmatch(match[1]) else None
 
 
-def _path(table: Table, file: DataFile) -> str:
-    return f"{table.folder}/{file.name}"
+def sort_files(files: tuple[DataFile, ...], settings: Settings) -> list[DataFile]:
+    """Return the files in the order in which Fabric applies them."""
+    return sorted(files, key=lambda file: (file.modified, file.name) if settings.by_time else (file.name,))
 
 
-def _name(table: Table, file: DataFile, settings: Settings) -> Iterator[Finding]:
-    path = _path(table, file)
-    match = _NAME.fullmatch(file.name)
-    if not settings.by_time and number_of(file.name) is None:
-        if match and _DIGITS.fullmatch(match[1]):
-            yield NAME.finding(path, "The number is 0; the first is 1.")
-            return
-        if match and match[1].isascii() and match[1].isdigit():
-            how = f"has {counted(len(match[1]), 'digit')}"
+def check_files(table: Table, settings: Settings) -> Iterator[Finding]:
+    for file in table.files:
+        path = f"{table.folder}/{file.name}"
+        if _UNFINISHED.fullmatch(file.name):
+            yield UNFINISHED.finding(path, "The name is that of an unfinished or temporary file.")
         else:
-            how = "is not a number of 20 digits and an extension"
-        yield NAME.finding(path, f"The name {how}.")
-    elif form_of(file.name, settings) is None:
+            yield from _check_name(path, file.name, settings)
+            yield from _check_content(path, file)
+    for name in table.folders:
+        yield SUBFOLDER.finding(f"{table.folder}/{name}", "There is a folder inside the table's folder.")
+    files = [(file, form) for file in sort_files(table.files, settings) if (form := form_of(file.name, settings))]
+    if other := next((file for file, form in files if form != files[0][1]), None):
+        yield FORM.finding(f"{table.folder}/{other.name}", "The folder holds Parquet files and delimited text.")
+    lost = _lost(table, settings)
+    if lost and table.log and table.log.newest:
+        path = f"{table.folder}/{data_name(lost[0], table.log.newest.extension)}"
+        more = f", together with {counted(len(lost) - 1, 'later file')}" if len(lost) > 1 else ""
+        yield LOST.finding(path, f"The file was removed before Fabric consumed it{more}.")
+    if not settings.by_time:
+        yield from _check_numbers(table, lost)
+    if not table.files and not table.processed and not (table.log and table.log.staged):
+        yield NO_FILES.finding(table.folder, "The table's folder holds no data file.")
+
+
+def _check_name(path: str, name: str, settings: Settings) -> Iterator[Finding]:
+    match = _NAME.fullmatch(name)
+    if not settings.by_time and number_of(name) is None:
+        if match and _DIGITS.fullmatch(match[1]):
+            what = "The number is 0; the first is 1."
+        elif match and match[1].isascii() and match[1].isdigit():
+            what = f"The name has {counted(len(match[1]), 'digit')}."
+        else:
+            what = "The name is not a number of 20 digits and an extension."
+        yield NAME.finding(path, what)
+    elif form_of(name, settings) is None:
         extension = repr(match[2]) if match else "no extension"
         if settings.text is None:
-            said = "files are Parquet or CSV where _metadata.json does not say otherwise"
+            expected = "files are Parquet or CSV unless _metadata.json sets another format"
         else:
-            said = f"_metadata.json says {settings.extension if settings.text else PARQUET!r}"
-        yield FORM.finding(path, f"The extension is {extension}, and {said}.")
+            expected = f"_metadata.json sets {settings.extension if settings.text else PARQUET!r}"
+        yield FORM.finding(path, f"The extension is {extension}, and {expected}.")
 
 
-def _check_content(table: Table, file: DataFile) -> Iterator[Finding]:
-    path = _path(table, file)
+def _check_content(path: str, file: DataFile) -> Iterator[Finding]:
     if file.size == 0:
         yield EMPTY.finding(path, "The file has no bytes.")
     elif isinstance(file.content, Unreadable):
@@ -241,66 +229,44 @@ def _check_content(table: Table, file: DataFile) -> Iterator[Finding]:
             yield INVALID_TEXT.finding(path, what)
 
 
-def _check_form(table: Table, settings: Settings) -> Iterator[Finding]:
-    """Report Parquet and CSV files in one folder if the metadata allows both."""
-    files = [(file, form) for file in sort_files(table.files, settings) if (form := form_of(file.name, settings))]
-    if other := next((file for file, form in files if form != files[0][1]), None):
-        yield FORM.finding(_path(table, other), "The folder holds Parquet files and delimited text.")
-
-
 def _lost(table: Table, settings: Settings) -> Sequence[int]:
-    """The numbers of lost files, which our log published."""
-    log = table.log
-    if log is None or log.newest is None:
+    """Return the numbers of lost files that mirrorfeed published."""
+    if table.log is None or table.log.newest is None:
         return ()
-    in_place, processed = (
-        [number for name in names if (number := number_of(name))] for names in (table.in_place, table.processed)
-    )
-    last = last_renamed(log.newest, log.staged)
-    found = missing_files(last, in_place, processed, newest_first=[log.newest], by_time=settings.by_time)
+    newest, last = table.log.newest, last_renamed(table.log.newest, table.log.staged)
+    in_place, processed = (list(filter(None, map(number_of, names))) for names in (table.in_place, table.processed))
+    found = missing_files(last, in_place, processed, newest_first=[newest], by_time=settings.by_time)
     return found.numbers if found.lost else ()
 
 
-def _numbers(table: Table, lost: Collection[int]) -> Iterator[Finding]:
+def _check_numbers(table: Table, lost: Collection[int]) -> Iterator[Finding]:
     processed = {number: f"{folder}/{name}" for name, folder in table.processed.items() if (number := number_of(name))}
-    by_number: dict[int, DataFile] = {}
+    paths: dict[int, str] = {}
     for file in table.files:
-        if (number := number_of(file.name)) is None or _UNFINISHED.fullmatch(file.name):
-            continue
-        if number in by_number:
-            what = f"The number {number} is also that of {by_number[number].name}."
-            yield NUMBER_TWICE.finding(_path(table, file), what)
-        by_number.setdefault(number, file)
+        if (number := number_of(file.name)) and not _UNFINISHED.fullmatch(file.name):
+            path = f"{table.folder}/{file.name}"
+            if (other := paths.setdefault(number, path)) != path:
+                what = f"The number {number} is also that of {other.rpartition('/')[2]}."
+                yield NUMBER_TWICE.finding(path, what)
     last_processed = max(processed, default=0)
-    if last_processed and not by_number:
+    if last_processed and not paths:
         what = f"Number {last_processed} was processed, and no data file is left in the folder."
         yield LAST_GONE.finding(table.folder, what)
-    for number in sorted(by_number.keys() & processed.keys() - {last_processed}):
+    for number in sorted(paths.keys() & processed.keys() - {last_processed}):
         what = f"The number {number} was processed before, as {processed[number]}."
-        yield USED_AGAIN.finding(_path(table, by_number[number]), what)
-    yield from _gaps(table, by_number, set(processed), lost)
-
-
-def _gaps(
-    table: Table, by_number: dict[int, DataFile], processed: set[int], lost: Collection[int]
-) -> Iterator[Finding]:
-    """Missing numbers, except those that are reported as lost."""
-    numbers = sorted(by_number)
-    before: int | None = None
-    for number in sorted({*numbers, *processed}):
-        if number in by_number and before is not None and number > before + 1 and before + 1 not in lost:
+        yield USED_AGAIN.finding(paths[number], what)
+    numbers = sorted({*paths, *processed})
+    for before, number in pairwise(numbers):  # a lost file has its own finding
+        if number in paths and number > before + 1 and before + 1 not in lost:
             one = number == before + 2
             missing = f"number {before + 1} is" if one else f"the numbers {before + 1} to {number - 1} are"
-            what = f"Before it, {missing} missing; the last before is {before}."
-            yield GAP.finding(_path(table, by_number[number]), what)
-        before = number
-    if len(numbers) > 1 and numbers[0] > 1 and not processed and table.log is None:
+            yield GAP.finding(paths[number], f"Before it, {missing} missing; the last before is {before}.")
+    if len(paths) > 1 and numbers[0] > 1 and not processed and table.log is None:
         what = f"The first number is {numbers[0]}, and nothing shows that those before it were processed."
-        yield LATE_START.finding(_path(table, by_number[numbers[0]]), what)
+        yield LATE_START.finding(paths[numbers[0]], what)
 
 
 def check_text(folder: str, files: list[DataFile]) -> Iterator[Finding]:
     for file in files:
-        if isinstance(file.content, Contents):
-            for one in file.content.faults:
-                yield _TEXT_RULES[one.fault].finding(f"{folder}/{file.name}", f"Row {one.row:,}: {one.detail}.")
+        for one in file.content.faults if isinstance(file.content, Contents) else ():
+            yield _TEXT_RULES[one.fault].finding(f"{folder}/{file.name}", f"Row {one.row:,}: {one.detail}.")

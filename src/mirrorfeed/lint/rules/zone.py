@@ -40,6 +40,7 @@ MISPLACED = warning(
     "The file with the partner events is in the wrong folder, or has another name.",
     f"Name the file {PARTNER_EVENTS}, and move it to the top of the landing zone.",
 )
+_MISPLACED = "Fabric does not find the partner events here under this name."
 _SPREAD = "Publish some of the tables to another database before mirroring of this one stops."
 NEARLY_FULL = advice(
     "MF151", f"The number of tables is close to the limit of a mirrored database, {MAX_TABLES}.", _SPREAD
@@ -58,8 +59,6 @@ SHAPE = warning(
 
 @dataclass(frozen=True, slots=True)
 class TableFolder:
-    """The folder of a table."""
-
     schema: str | None
     table: str
     path: str
@@ -77,24 +76,33 @@ def find_tables(zone: Zone) -> list[TableFolder]:
     return found
 
 
-def check_folders(zone: Zone) -> list[Finding]:
-    found = [*_loose("", zone.files)]
+def check_folders(zone: Zone) -> Iterator[Finding]:
+    yield from _check_loose("", zone.files)
     for folder in zone.folders:
+        inner = folder.folders if _is_schema(folder) else (folder,)
         if _is_schema(folder):
-            found += _schema(folder)
-        else:
-            found += _misplaced_partner_events(folder)
+            if not folder.path.endswith(SCHEMA_SUFFIX):
+                how = "ends in another case than" if _has_suffix(folder.path) else "does not end in"
+                what = f"The folder holds tables, and its name {how} '.schema'."
+                yield SCHEMA_NAME.finding(folder.path, what)
+            yield from _check_loose(folder.path, folder.files)
+            if not inner:
+                yield NO_TABLES.finding(folder.path, "The schema's folder holds no table.")
+        for table in inner:
+            for name in filter(_is_partner_events, table.files):
+                yield MISPLACED.finding(f"{table.path}/{name}", _MISPLACED)
     seen: dict[tuple[str, str], str] = {}
-    for table in find_tables(zone):
-        found += _name(table)
-        key = fold(table.schema or ""), fold(table.table)
-        if key in seen:
-            found.append(SAME_NAME.finding(table.path, f"The folder differs from {seen[key]!r} only in case."))
-        seen.setdefault(key, table.path)
+    for found in find_tables(zone):
+        try:
+            Target(found.schema, found.table)
+        except BadTarget as fault:
+            yield BAD_NAME.finding(found.path, f"The table's name {fault.reason}.")
+        other = seen.setdefault((fold(found.schema or ""), fold(found.table)), found.path)
+        if other != found.path:
+            yield SAME_NAME.finding(found.path, f"The folder differs from {other!r} only in case.")
     if len(seen) >= WARN_TABLES:
         rule = TOO_MANY if len(seen) > MAX_TABLES else NEARLY_FULL
-        found.append(rule.finding("", f"The landing zone holds {len(seen)} tables, and a database takes {MAX_TABLES}."))
-    return found
+        yield rule.finding("", f"The landing zone holds {len(seen)} tables, and a database takes {MAX_TABLES}.")
 
 
 def _has_suffix(name: str) -> bool:
@@ -102,64 +110,38 @@ def _has_suffix(name: str) -> bool:
 
 
 def _is_schema(folder: Folder) -> bool:
-    return _has_suffix(folder.path) or _lacks_suffix(folder)
+    """Whether the name is that of a schema, or the folder contains tables and nothing of a table."""
+    has_tables = not folder.files and any(METADATA in inner.files for inner in folder.folders)
+    return _has_suffix(folder.path) or has_tables
 
 
-def _lacks_suffix(folder: Folder) -> bool:
-    """Whether it contains tables and nothing of a table."""
-    return not folder.files and any(METADATA in inner.files for inner in folder.folders)
-
-
-def _schema(folder: Folder) -> Iterator[Finding]:
-    if not folder.path.endswith(SCHEMA_SUFFIX):
-        what = "ends in another case than '.schema'" if _has_suffix(folder.path) else "does not end in '.schema'"
-        yield SCHEMA_NAME.finding(folder.path, f"The folder holds tables, and its name {what}.")
-    yield from _loose(folder.path, folder.files)
-    if not folder.folders:
-        yield NO_TABLES.finding(folder.path, "The schema's folder holds no table.")
-    for inner in folder.folders:
-        yield from _misplaced_partner_events(inner)
-
-
-def _loose(path: str, files: tuple[str, ...]) -> Iterator[Finding]:
+def _check_loose(path: str, files: tuple[str, ...]) -> Iterator[Finding]:
     for name in files:
         where = f"{path}/{name}" if path else name
         if _is_partner_events(name):
-            if path or name != PARTNER_EVENTS:
-                yield MISPLACED.finding(where, "The partner events would not be found here under this name.")
+            if where != PARTNER_EVENTS:
+                yield MISPLACED.finding(where, _MISPLACED)
         elif name == METADATA or not is_ignored(name):
             yield LOOSE.finding(where, "The file is in no table's folder.")
-
-
-def _misplaced_partner_events(folder: Folder) -> Iterator[Finding]:
-    for name in filter(_is_partner_events, folder.files):
-        yield MISPLACED.finding(f"{folder.path}/{name}", "The partner events would not be found here under this name.")
 
 
 def _is_partner_events(name: str) -> bool:
     return name.lower().removeprefix("_") == PARTNER_EVENTS.lower().removeprefix("_")
 
 
-def _name(folder: TableFolder) -> Iterator[Finding]:
-    try:
-        Target(folder.schema, folder.table)
-    except BadTarget as fault:
-        yield BAD_NAME.finding(folder.path, f"The table's name {fault.reason}.")
-
-
 def check_partner_events(data: bytes | None) -> list[Finding]:
     if data is None:
         return []
     try:
-        spelled = load_object(data)
+        content = load_object(data)
     except ValueError as fault:
         return [UNREADABLE.finding(PARTNER_EVENTS, f"It cannot be read: {fault}.")]
-    return [SHAPE.finding(PARTNER_EVENTS, what) for what in _faults(spelled)]
+    return [SHAPE.finding(PARTNER_EVENTS, what) for what in _faults(content)]
 
 
-def _faults(spelled: dict[str, Any]) -> Iterator[str]:
-    yield from _text(spelled, "partnerName", "")
-    source = spelled.get("sourceInfo")
+def _faults(content: dict[str, Any]) -> Iterator[str]:
+    yield from _text(content, "partnerName", "")
+    source = content.get("sourceInfo")
     if not isinstance(source, dict):
         yield "sourceInfo is missing." if source is None else f"sourceInfo is {describe(source)}, not an object."
         return
@@ -170,10 +152,10 @@ def _faults(spelled: dict[str, Any]) -> Iterator[str]:
         yield f"sourceInfo.additionalInformation is {describe(more)}, not an object."
 
 
-def _text(spelled: dict[str, Any], name: str, where: str) -> Iterator[str]:
-    value = spelled.get(name)
+def _text(content: dict[str, Any], name: str, where: str) -> Iterator[str]:
+    value = content.get(name)
     if value is None:
-        near = [other for other in spelled if other.lower() == name.lower() and other != name]
+        near = [other for other in content if other.lower() == name.lower() and other != name]
         yield f"{where}{name} is spelled {near[0]!r}." if near else f"{where}{name} is missing."
     elif not isinstance(value, str) or not value.strip():
         yield f"{where}{name} is {describe(value)}, not a text with something in it."
