@@ -318,7 +318,7 @@ def test_a_table_without_a_key_is_said_to_take_inserts_only_before_an_update_is_
         ("sales.tmp_x", None, None),
     ]
     assert not rows.ok
-    assert "The primary key of main.sales.tmp_x cannot be read from Unity Catalog" in str(rows[2].error)
+    assert "The primary key of main.sales.tmp_x cannot be read" in str(rows[2].error)
     assert f"{TMP}: " in str(rows)
 
 
