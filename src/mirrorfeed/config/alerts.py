@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, Field, PlainValidator, ValidationInfo, model_validator
 
 from mirrorfeed.config import values
-from mirrorfeed.config.destination import SECRET_EXPECTED, secret_place
+from mirrorfeed.config.destination import SECRET_EXPECTED, parse_secret
 from mirrorfeed.runtime.addresses import is_host
 from mirrorfeed.runtime.credentials import Secret
 from mirrorfeed.source.identifier import URI, hide_query
@@ -22,7 +22,7 @@ def _secret(value: object) -> Secret:
     """Messages do not repeat the value, because it may be the secret itself."""
     if isinstance(value, Secret):
         return value
-    if found := secret_place(value):
+    if found := parse_secret(value):
         return found
     raise ValueError(SECRET_EXPECTED)
 

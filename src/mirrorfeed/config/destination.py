@@ -29,8 +29,8 @@ SECRET_EXPECTED = (
 )
 
 
-def credential_in(value: object) -> Credential:
-    """Messages do not repeat the value, because it may contain a secret."""
+def parse_credential(value: object) -> Credential:
+    """Parse `credential`. Messages do not repeat the value, because it may contain a secret."""
     match value:
         case Default() | ServicePrincipal() | ServiceCredential():
             return value
@@ -58,7 +58,7 @@ def _service_principal(facts: dict[str, Any]) -> ServicePrincipal:
             authority = str(HttpsAddress.parse(str(authority)))
         except ValueError:
             faults.append("authority is not an https address, such as https://login.microsoftonline.us")
-    secret = secret_place(facts["secret"]) if "secret" in facts else None
+    secret = parse_secret(facts["secret"]) if "secret" in facts else None
     if "secret" in facts and secret is None:
         faults.append(f"secret {SECRET_EXPECTED}")
     if faults or secret is None:
@@ -66,7 +66,7 @@ def _service_principal(facts: dict[str, Any]) -> ServicePrincipal:
     return ServicePrincipal(str(facts["tenant_id"]), str(facts["client_id"]), secret, authority)
 
 
-def secret_place(value: object) -> Secret | None:
+def parse_secret(value: object) -> Secret | None:
     """Return the location of a secret, or None if the value is not one."""
     if not isinstance(value, dict) or set(value) not in ({"env"}, {"scope", "key"}, {"env", "scope", "key"}):
         return None

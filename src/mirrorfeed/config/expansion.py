@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config import values
 from mirrorfeed.config.errors import HistoriesMeet, NothingMatches, TargetsMeet
-from mirrorfeed.config.history import below
+from mirrorfeed.config.history import history_below
 from mirrorfeed.config.model import Config, Sources, Table, may_be_hashes
 from mirrorfeed.config.values import ONELAKE
 from mirrorfeed.landing.errors import BadTarget
@@ -72,19 +72,33 @@ def expand(config: Config, found: Sequence[Sequence[FoundTable]]) -> Expansion:
             )
         listed += [row for row in of_entry if row.why != _BY_ITSELF]
     tables = [row.table for row in listed if row.table]
-    if meeting := tuple(_meeting(tables)):
-        raise TargetsMeet(meeting=meeting, path=config.path)
-    if shared := tuple(_sharing(tables)):
-        raise HistoriesMeet(meeting=shared, path=config.path)
-    here = tuple(map(_if_here, listed))
-    expanded_tables = tuple(row.table for row in here if row.table)
-    return Expansion(config.model_copy(update={"entries": (*expanded_tables, *config.patterns)}), here)
+    if repeated := tuple((str(a.source), str(b.source), str(b.target)) for a, b in _repeated(tables, _target)):
+        raise TargetsMeet(meeting=repeated, path=config.path)
+    if shared := list(_repeated(tables, _history)):
+        meeting = tuple((str(a.target), str(b.target), str(b.history.table)) for a, b in shared if b.history)
+        raise HistoriesMeet(meeting=meeting, path=config.path)
+    for at, row in enumerate(listed):
+        if row.table and row.table.landing_zone:  # of another landing zone than the one in use
+            listed[at] = Listed(row.source, None, f"goes into {row.table.landing_zone}")
+    here = tuple(row.table for row in listed if row.table)
+    return Expansion(config.model_copy(update={"entries": (*here, *config.patterns)}), tuple(listed))
 
 
-def _if_here(row: Listed) -> Listed:
-    """Exclude a table of another landing zone than the one in use."""
-    elsewhere = row.table.landing_zone if row.table else None
-    return Listed(row.source, None, f"goes into {elsewhere}") if elsewhere else row
+def _target(table: Table) -> Hashable:
+    return table.target.fold()
+
+
+def _history(table: Table) -> Hashable:
+    return table.history and table.history.table.fold()
+
+
+def _repeated(tables: Sequence[Table], key: Callable[[Table], Hashable]) -> Iterator[tuple[Table, Table]]:
+    """Yield each table whose key an earlier table has, after that table. None is no key."""
+    first: dict[Hashable, Table] = {}
+    for table in tables:
+        other = first.setdefault(key(table), table)
+        if other is not table and key(table) is not None:
+            yield other, table
 
 
 def _why_not(config: Config, entry: Sources, found: FoundTable) -> str:
@@ -93,10 +107,10 @@ def _why_not(config: Config, entry: Sources, found: FoundTable) -> str:
         return "is listed in `exclude`"
     if found.unsupported and entry.changes != "compare":
         return f"is {found.unsupported}, which has no change data feed"
-    return _ours(config, found.source)
+    return _own_purpose(config, found.source)
 
 
-def _ours(config: Config, source: Source) -> str:
+def _own_purpose(config: Config, source: Source) -> str:
     """Return the purpose of a table that mirrorfeed itself created, or an empty text."""
     if config.ledger and source.fold() == config.ledger.fold():
         return "is the ledger"
@@ -127,7 +141,7 @@ def _listed(entry: Sources, found: FoundTable) -> Listed:
     except BadTarget as error:
         return Listed(found.source, None, f"cannot be the target {error.text!r}, which {error.reason}")
     table = Table(source=found.source, target=target, keys=_keys(entry, found))
-    history = below(entry.history, target) if entry.history else None
+    history = history_below(entry.history, target) if entry.history else None
     options = {name: getattr(entry, name) for name in _ALIKE}
     return Listed(found.source, table.model_copy(update={**options, "history": history}), f"by {entry.sources}")
 
@@ -141,20 +155,3 @@ def _keys(entry: Sources, found: FoundTable) -> tuple[str, ...] | None:
         return None
     there = {fold(name): name for name in found.columns}
     return tuple(there[fold(key)] for key in entry.keys) if all(fold(key) in there for key in entry.keys) else None
-
-
-def _meeting(tables: Sequence[Table]) -> Iterator[tuple[str, str, str]]:
-    first: dict[tuple[str, str], Table] = {}
-    for table in tables:
-        other = first.setdefault(table.target.fold(), table)
-        if other is not table:
-            yield str(other.source), str(table.source), str(table.target)
-
-
-def _sharing(tables: Sequence[Table]) -> Iterator[tuple[str, str, str]]:
-    first: dict[tuple[str, ...], Table] = {}
-    for table in tables:
-        if table.history:
-            other = first.setdefault(table.history.table.fold(), table)
-            if other is not table:
-                yield str(other.target), str(table.target), str(table.history.table)

@@ -24,7 +24,7 @@ class HistoryLocation:
     """Age from which files count as archived. None is never."""
 
 
-def of_all(value: object, info: ValidationInfo) -> HistoryLocation:
+def common_history(value: object, info: ValidationInfo) -> HistoryLocation:
     """Parse the schema or folder of all histories."""
     found = _location(value, "a schema or a folder, such as main.history", info)
     if len(found.table.parts) == MAX_PARTS:
@@ -32,18 +32,18 @@ def of_all(value: object, info: ValidationInfo) -> HistoryLocation:
     return found
 
 
-def of_many(value: object, info: ValidationInfo) -> HistoryLocation | None:
+def pattern_history(value: object, info: ValidationInfo) -> HistoryLocation | None:
     """Parse the schema or folder of the histories of a pattern. None is `false`."""
-    return None if value is False else of_all(value, info)
+    return None if value is False else common_history(value, info)
 
 
-def of_one(value: object, info: ValidationInfo) -> HistoryLocation | None:
+def table_history(value: object, info: ValidationInfo) -> HistoryLocation | None:
     """Parse the history of one table. None is `false`."""
     expected = "a table, such as main.history.orders, or false"
     return None if value is False else _location(value, expected, info)
 
 
-def below(place: HistoryLocation, target: Target) -> HistoryLocation:
+def history_below(place: HistoryLocation, target: Target) -> HistoryLocation:
     """Return the location of one table's history below a common one."""
     names = [part for part in (target.schema, target.table) if part is not None]
     if place.table.path is not None:
@@ -59,11 +59,9 @@ def _location(value: object, expected: str, info: ValidationInfo) -> HistoryLoca
         raise ValueError(f"{unknown[0]!r} is not a known field of history; allowed are {', '.join(_KNOWN)}")
     if not isinstance(given.get("location"), str):
         raise ValueError(f"must name {expected}, not {values.short(given.get('location'))}")
-    return HistoryLocation(values.source(given["location"], info), _days(given.get("archive")))
-
-
-def _days(value: object) -> int | None:
+    archive = given.get("archive")
     try:
-        return None if value is None else parse_days(values.text(value))
+        days = None if archive is None else parse_days(values.text(archive))
     except BadInterval as error:
         raise ValueError(f"archive: {error.text!r} {error.reason}") from error
+    return HistoryLocation(values.source(given["location"], info), days)

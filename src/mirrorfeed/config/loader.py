@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -80,7 +80,7 @@ def _top(*loc: str | int) -> Place:
 
 
 def _in_one_zone(document: Document, config: Config, given: bool) -> Config:
-    """The configuration with the landing zone in use, and with those of tables that go into another one."""
+    """Choose the landing zone. Only entries of another one keep their `landing_zone`."""
     if not any(entry.landing_zone for entry in config.entries):
         return config
     home = config.landing_zone
@@ -111,7 +111,7 @@ def _is_pattern(entry: object) -> bool:
 
 
 Conflict = tuple[Place, str]
-"""A place in the file, and why its value does not fit the rest of the configuration."""
+"""A place in the file, and why its value conflicts with other values."""
 
 
 def _conflicts(
@@ -122,8 +122,15 @@ def _conflicts(
     yield from _overlapping_folders(config, entries)
     yield from _misplaced_histories(document, config, entries)
     for i, entry in entries.items():
-        if entry.changes == "compare":
-            yield from _comparison_needs(config, entry, document.place(i, "changes"))
+        place = document.place(i, "changes")
+        if entry.changes != "compare":
+            continue
+        if config.ledger is None:
+            yield place, "compare stores row hashes next to the ledger: set `ledger`"
+        if entry.selection:
+            yield place, "compare publishes the whole source: select columns and rows in a view"
+        if entry.history:
+            yield place, "compare reads no changes, so there is no history of them: set `history: false`"
 
 
 def _unused_options(
@@ -134,7 +141,11 @@ def _unused_options(
         for name in _ONELAKE_FIELDS:
             if name in config.model_fields_set:
                 yield (name,), "is only for a landing zone in OneLake (onelake://…)"
-    if config.fabric.default_schema not in (None, DEFAULT_SCHEMA) and any(map(_lacks_schema, entries.values())):
+    lacks_schema = [
+        entry.target.schema is None if isinstance(entry, Table) else len(split_name(entry.target)) == 1
+        for entry in entries.values()
+    ]
+    if config.fabric.default_schema not in (None, DEFAULT_SCHEMA) and any(lacks_schema):
         yield (
             ("fabric", "default_schema"),
             f"applies to targets without a schema, which mirrorfeed expects in {DEFAULT_SCHEMA}: add a schema to each"
@@ -148,12 +159,8 @@ def _unused_options(
             yield place, "is only for format: delimited"
 
 
-def _lacks_schema(entry: Table | Sources) -> bool:
-    return entry.target.schema is None if isinstance(entry, Table) else len(split_name(entry.target)) == 1
-
-
 def _untrusted_hosts(config: Config) -> Iterator[Conflict]:
-    """Addresses that would get tokens, although Microsoft does not own the host and the user does not trust it."""
+    """Addresses that would receive tokens, but are neither of Microsoft nor trusted."""
     authority = config.credential.authority if isinstance(config.credential, ServicePrincipal) else None
     addresses = {
         "endpoint": ("", config.endpoint),
@@ -162,7 +169,7 @@ def _untrusted_hosts(config: Config) -> Iterator[Conflict]:
     }
     for name, (prefix, address) in addresses.items():
         if address and not HttpsAddress.parse(address).is_trusted(config.trusted_hosts):
-            words = "gets tokens, and is not a host of Microsoft: if you trust it, list it in trusted_hosts"
+            words = "receives tokens, but is not a host of Microsoft: if you trust it, list it in trusted_hosts"
             yield (name,), f"{prefix}{words}"
 
 
@@ -217,26 +224,16 @@ def _misplaced_histories(
             yield place, _ELSEWHERE
 
 
-def _comparison_needs(config: Config, entry: Table | Sources, place: Place) -> Iterator[Conflict]:
-    """What `changes: compare` needs, and what it excludes."""
-    if config.ledger is None:
-        yield place, "compare stores row hashes next to the ledger: set `ledger`"
-    if entry.selection:
-        yield place, "compare publishes the whole source: select columns and rows in a view"
-    if entry.history:
-        yield place, "compare reads no changes, so there is no history of them: set `history: false`"
-
-
-def _shared_targets(document: Document) -> Iterable[Mistake]:
+def _shared_targets(document: Document) -> Iterator[Mistake]:
     first: dict[tuple[str, str], tuple[int, Target]] = {}
     for i, table in enumerate(document.tables):
         place: Place = ("tables", i, "target")
         if _is_pattern(table):
-            continue  # its targets are known once it is expanded
+            continue  # its targets are known after the expansion
         try:
             target = Target.parse(table["target"])
         except (BadTarget, TypeError, KeyError):
-            continue  # a mistake of its own
+            continue  # reported separately
         if target.fold() not in first:
             first[target.fold()] = document.line(place), target
             continue

@@ -23,9 +23,9 @@ from pydantic import (
 from mirrorfeed import FILE
 from mirrorfeed.config import values
 from mirrorfeed.config.alerts import Alerts
-from mirrorfeed.config.destination import FabricOptions, credential_in
+from mirrorfeed.config.destination import FabricOptions, parse_credential
 from mirrorfeed.config.errors import UnknownTable
-from mirrorfeed.config.history import HistoryLocation, below, of_all, of_many, of_one
+from mirrorfeed.config.history import HistoryLocation, common_history, history_below, pattern_history, table_history
 from mirrorfeed.config.options import Entry, Options, Partner, Pause
 from mirrorfeed.config.values import ONELAKE, located
 from mirrorfeed.landing.errors import BadTarget
@@ -39,7 +39,7 @@ from mirrorfeed.storage.prices import Prices
 class Table(Entry):
     source: Annotated[Source, PlainValidator(values.source)]
     target: Annotated[Target, PlainValidator(values.target)]
-    history: Annotated[HistoryLocation | None, PlainValidator(of_one)] = None
+    history: Annotated[HistoryLocation | None, PlainValidator(table_history)] = None
     paused: Pause | None = None
     """Reason and end of a pause."""
 
@@ -53,7 +53,7 @@ class Sources(Entry):
     sources: Annotated[Pattern, PlainValidator(values.sources)]
     exclude: Annotated[tuple[tuple[str, ...], ...], PlainValidator(values.endings)] = ()
     target: Annotated[str, PlainValidator(values.template)] = "{schema}.{table}"
-    history: Annotated[HistoryLocation | None, PlainValidator(of_many)] = None
+    history: Annotated[HistoryLocation | None, PlainValidator(pattern_history)] = None
     """The schema or folder of the histories."""
 
     @model_validator(mode="after")
@@ -81,7 +81,7 @@ class Config(Options):
     """Hosts other than Microsoft's that may receive tokens."""
     ca_bundle: Annotated[str, AfterValidator(values.folder)] | None = None
     """Certificates to trust. None is those of the system."""
-    credential: Annotated[Credential, PlainValidator(credential_in)] = Default()
+    credential: Annotated[Credential, PlainValidator(parse_credential)] = Default()
     upload_from: Literal["driver", "executors"] = "driver"
     """Who uploads the files that Spark writes into the landing zone."""
     staging_path: Annotated[str, AfterValidator(values.staging_path)] | None = None
@@ -93,7 +93,7 @@ class Config(Options):
     """Number of tables published at the same time. None depends on the driver."""
     partner: Partner | None = None
     """Publisher in `_partnerEvents.json`. None writes no such file."""
-    history: Annotated[HistoryLocation | None, PlainValidator(of_all)] = None
+    history: Annotated[HistoryLocation | None, PlainValidator(common_history)] = None
     """The schema or folder of the histories of all tables without a `history` of their own."""
     archive: ArchiveOptions | None = None
     """Settings for tables with archived files."""
@@ -113,7 +113,7 @@ class Config(Options):
         def placed(entry: Table | Sources) -> Table | Sources:
             if common is None or "history" in entry.model_fields_set:
                 return entry
-            own = below(common, entry.target) if isinstance(entry, Table) else common
+            own = history_below(common, entry.target) if isinstance(entry, Table) else common
             return entry.model_copy(update={"history": own})
 
         return tuple(map(placed, entries))

@@ -144,7 +144,7 @@ class Document:
             return [self.take(item, (*place, i)) for i, item in enumerate(node.value)]
         try:
             value = SafeConstructor().construct_object(node)
-        except (ValueError, LookupError, AttributeError, OverflowError):  # looks like a date or a number, and is none
+        except (ValueError, LookupError, AttributeError, OverflowError):  # looks like a date or a number, but is text
             return node.value
         if isinstance(value, int) and value.bit_length() > 64:
             self.refuse(place, "is a whole number of more than 64 bits")
@@ -186,7 +186,7 @@ def read(path: str) -> Document:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         said = error.problem or error.context or "it is not YAML"
-        if said.startswith("found undefined"):  # an alias or a tag: a secret may begin as they do
+        if said.startswith("found undefined"):  # an alias or a tag, whose text may be a secret
             said = f"{said.split(chr(39))[0].strip()}: put values that begin with * or ! in quotes"
         raise ConfigUnreadable(path=path, line=line, reason=said) from error
     except yaml.reader.ReaderError as error:

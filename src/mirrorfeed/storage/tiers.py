@@ -18,9 +18,9 @@ class Tier(Enum):
     HOT = "hot"
     COOL = "cool"
     COLD = "cold"
-    PENDING = "on its way back"
+    PENDING = "pending"
     ARCHIVE = "archive"
-    MISSING = "not there"
+    MISSING = "missing"
 
     @property
     def is_readable(self) -> bool:
