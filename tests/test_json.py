@@ -64,7 +64,16 @@ def test_what_is_not_understood_is_told_as_data_too(arguments: list[str]) -> Non
 @pytest.mark.parametrize(
     "arguments",
     [
-        *(["publish"], ["status"], ["enable"], ["rebuild", "t"], ["drop", "t"], ["doctor"], ["watch"], ["verify"]),
+        *(
+            ["publish"],
+            ["status"],
+            ["enable-cdf"],
+            ["rebuild", "t"],
+            ["drop", "t"],
+            ["doctor"],
+            ["check-alerts"],
+            ["verify"],
+        ),
         *(["fabric", "status"], ["history", "run"], ["archive", "report"], ["archive", "plan", "t", "--to", "x"]),
     ],
     ids=" ".join,

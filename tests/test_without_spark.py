@@ -37,7 +37,7 @@ WITHOUT_SPARK = {
     "replicate landing mirror": (0, ""),
 }
 """How each ends, and words of what it says."""
-WITH_SPARK = ("status", "publish", "enable", "doctor --setup", "verify --mirror x", "archive show a")
+WITH_SPARK = ("status", "publish", "enable-cdf", "doctor --setup", "verify --mirror x", "archive show a")
 
 
 @pytest.fixture(scope="module")

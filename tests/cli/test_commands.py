@@ -33,7 +33,7 @@ def said(config: Path, *arguments: str, code: int = 0) -> str:
     [
         ["publish"],
         ["publish", "--dry-run"],
-        ["enable"],
+        ["enable-cdf"],
         ["changes", "sales.orders", "--from", "0"],
     ],
     ids=" ".join,

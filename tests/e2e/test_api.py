@@ -48,7 +48,7 @@ def test_a_notebook_goes_the_whole_way_by_the_public_names(
         published.check()
     assert [finding.code for finding in feed.doctor() if not finding.ok] == ["MF2101"]
 
-    assert [row.feed for row in feed.enable()] == ["on already", "switched on"]
+    assert [row.feed for row in feed.enable_cdf()] == ["on already", "switched on"]
     spark.sql(f"DELETE FROM delta.`{tmp_path}/orders` WHERE id = 1")
     assert [row.lag_versions for row in feed.status()] == [1, None]
     found = feed.publish()
@@ -82,7 +82,7 @@ def test_a_notebook_goes_the_whole_way_by_the_public_names(
 
 
 def test_a_name_that_the_configuration_does_not_have_is_refused(feed: mirrorfeed.Feed) -> None:
-    for ask in (feed.publish, feed.status, feed.dry_run, feed.rebuild, feed.repair, feed.doctor, feed.enable):
+    for ask in (feed.publish, feed.status, feed.dry_run, feed.rebuild, feed.repair, feed.doctor, feed.enable_cdf):
         with pytest.raises(UnknownTable if ask != feed.repair else (UnknownTable, MirrorNotNamed)):
             ask("sales.nothing")
     with pytest.raises(NoHistory):

@@ -169,7 +169,7 @@ def test_a_table_that_was_made_again_or_that_changed_its_keys_is_not_told_withou
     ("command", "words", "other"),
     [
         (
-            ["enable"],
+            ["enable-cdf"],
             "far: MF1000: Enabling the feed of foo://far/away failed with",
             "on already",
         ),
@@ -276,7 +276,7 @@ def test_tables_that_cannot_be_enabled_are_named(spark: SparkSession, project: P
         "  - {source: ./nothing, target: nothing}",
         "  - {source: ./orders, target: sales.orders, keys: [id]}",
     )
-    ended = project.run("enable", code=1)
+    ended = project.run("enable-cdf", code=1)
     assert (
         "has columns with names that are reserved for the change data feed or Fabric: '__rowMarker__'. Rename them"
         in ended

@@ -13,7 +13,7 @@ from mirrorfeed.cli import main
 PAGE = ROOT / "docs/getting-started.md"
 SHOWN = [
     ("init", "Wrote mirrorfeed.yml."),
-    ("enable", "switched on"),
+    ("enable-cdf", "switched on"),
     ("publish --dry-run", "snapshot at version 1"),
     ("publish", "snapshot to 1"),
     ("status", "sales.orders"),

@@ -30,8 +30,8 @@ from tests.golden.expected_output import check
 from tests.golden.recorder import COMMANDS, Recorder, recording
 from tests.publish.scenes import two_orders
 
-OWN = ("archive", "changes", "doctor", "enable", "history", "publish", "rebuild", "repair", "report")
-COMMANDS_WITH_SPARK = [each for each in COMMANDS if each.split()[0] in (*OWN, "status", "verify", "watch")]
+OWN = ("archive", "changes", "doctor", "enable-cdf", "history", "publish", "rebuild", "repair", "report")
+COMMANDS_WITH_SPARK = [each for each in COMMANDS if each.split()[0] in (*OWN, "status", "verify", "check-alerts")]
 
 ALL = """landing_zone: zone
 ledger: ./ledger
@@ -85,8 +85,8 @@ def _publications(recorder: Recorder, orders: DeltaTable) -> None:
     recorder.case("Setup: a feed is off, a source is missing", "doctor", "--setup")
     recorder.case("The feed is off", "publish", "sales.orders")
     recorder.text("The feed is off", "publish", "sales.orders", "--dry-run")
-    recorder.text("A feed is off, a source is missing", "enable")
-    recorder.case("A feed is on, a source is missing", "enable", "sales.orders", "sales.missing")
+    recorder.text("A feed is off, a source is missing", "enable-cdf")
+    recorder.case("A feed is on, a source is missing", "enable-cdf", "sales.orders", "sales.missing")
 
     recorder.case("Nothing is published", "status")
     before = _files()
@@ -162,8 +162,8 @@ def _mirrors(recorder: Recorder, orders: DeltaTable) -> None:
 
     recorder.case("A source is missing", "doctor", "sales.orders", "sales.missing")
     recorder.text("Nothing is wrong", "doctor", "sales.customers", "sales.prices")
-    recorder.text("A problem is new", "watch", *MIRROR)
-    recorder.json("The problem is known", "watch", *MIRROR)
+    recorder.text("A problem is new", "check-alerts", *MIRROR)
+    recorder.json("The problem is known", "check-alerts", *MIRROR)
 
     recorder.text("It is not confirmed", "rebuild", "sales.orders", answer="n\n")
     recorder.text("A table is published again", "rebuild", "sales.orders", "--yes")

@@ -34,7 +34,7 @@ class Project:
         return found.stdout
 
     def watch(self, *options: str, code: int = 0) -> str:
-        return self.run("watch", "--mirror", self.mirror, *options, code=code)
+        return self.run("check-alerts", "--mirror", self.mirror, *options, code=code)
 
 
 def test_a_problem_is_sent_once_and_its_end_once_and_the_ledger_has_every_check(

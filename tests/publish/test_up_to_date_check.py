@@ -130,17 +130,17 @@ def ran(*arguments: str) -> Any:
 
 def test_watching_tables_with_nothing_new_starts_no_spark(tmp_path: Path) -> None:
     file = str(fleet(tmp_path, 2))
-    code, told = ran("watch", "--config", file)
+    code, told = ran("check-alerts", "--config", file)
     assert (code, told["rows"]) == (0, [])
     assert [row["state"] for row in ran("status", "--config", file)[1]["rows"]] == ["up to date"] * 2
     commit(tmp_path / "t1", "INSERT INTO {} VALUES (1000, 'new')")
-    code, told = ran("watch", "--config", file)
+    code, told = ran("check-alerts", "--config", file)
     assert (code, told["error"]["what"]) == (1, "Spark was started.")
 
 
 def test_a_text_that_is_too_long_is_found_without_spark(tmp_path: Path) -> None:
     file = str(fleet(tmp_path, 1, longest=17 * 2**20))
-    code, told = ran("watch", "--config", file)
+    code, told = ran("check-alerts", "--config", file)
     (trouble,) = told["rows"]
     assert (code, trouble["name"], trouble["table"]) == (1, "TEXT_TOO_LONG", "sales.t0")
     assert "'v' has a text of 17,825,792 bytes" in trouble["what"]

@@ -64,9 +64,9 @@ def test_a_table_whose_changes_the_engine_computes_needs_no_change(
         command: " ".join(
             CliRunner().invoke(main, [*command.split(), "--config", str(tmp_path / "mirrorfeed.yml")]).output.split()
         )
-        for command in ("enable", "doctor --setup", "status")
+        for command in ("enable-cdf", "doctor --setup", "status")
     }
-    assert "computed from row tracking when it is read: nothing is to be done" in said["enable"]
+    assert "computed from row tracking when it is read: nothing is to be done" in said["enable-cdf"]
     assert "computed from row tracking when it is read" in said["doctor --setup"]
     assert "computed" in said["status"]
 

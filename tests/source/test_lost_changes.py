@@ -134,7 +134,7 @@ def test_a_restore_to_before_the_feed_was_on_is_a_gap(spark: SparkSession, tmp_p
 def test_without_the_feed_no_snapshot_is_taken(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "orders", feed=False)
     table.insert(1)
-    with pytest.raises(FeedOff, match=r"off at version 1\. Run `mirrorfeed enable`"):
+    with pytest.raises(FeedOff, match=r"off at version 1\. Run `mirrorfeed enable-cdf`"):
         Zone(tmp_path / "zone", table).publish()
 
 

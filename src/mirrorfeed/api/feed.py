@@ -357,7 +357,7 @@ class Feed:
         rows, notes = diagnose(lambda: self._spark, self._config, tables, fix=fix)
         return Result(tuple(rows), tuple(notes), counted(len(rows), "finding") if rows else NOTHING)
 
-    def watch(self, mirror: str | None = None) -> Result[Alert]:
+    def check_alerts(self, mirror: str | None = None) -> Result[Alert]:
         """Check all tables and send an alert for each new problem and each resolved one, as `alerts` configures.
 
         A row is a problem that is there or is over since this check. It is not `ok` if it is new or an alert could not
@@ -373,7 +373,7 @@ class Feed:
         rows = send_alerts(config, check, lambda: datetime.now(UTC))
         return Result(tuple(rows), (coded(lost),) if lost else (), summary_of(rows))
 
-    def enable(self, *tables: str) -> Result[Enabled]:
+    def enable_cdf(self, *tables: str) -> Result[Enabled]:
         """Turn on the change data feed of the sources, where it is off. It does not have earlier changes."""
         from mirrorfeed.orchestration.publish_run import delta_sources
         from mirrorfeed.source.change_feed import DEFAULT_LINE

@@ -34,7 +34,7 @@ class Example(Row):
     file: str
 
     def remarks(self) -> Sequence[str]:
-        return (f"Wrote {self.file}. Edit it, then run `mirrorfeed enable` and `mirrorfeed publish`.",)
+        return (f"Wrote {self.file}. Edit it, then run `mirrorfeed enable-cdf` and `mirrorfeed publish`.",)
 
 
 @row

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 @main.command()
 @tables_argument
 @config_option
-def enable(tables: tuple[str, ...], path: str) -> Result[Enabled]:
+def enable_cdf(tables: tuple[str, ...], path: str) -> Result[Enabled]:
     """Turn on the change data feed of all configured tables, or only of TABLES."""
-    return feed(path).enable(*tables)
+    return feed(path).enable_cdf(*tables)
 
 
 @main.command()

@@ -54,9 +54,9 @@ mirror_option = click.option(
 _JSON, _PROGRESS, _SPARK, _STOP = "mirrorfeed.json", "mirrorfeed.progress", "mirrorfeed.spark", "mirrorfeed.stop"
 _LONGEST_HELP = 1000
 _SECTIONS = {
-    "Set up": ("init", "enable", "tables"),
+    "Set up": ("init", "enable-cdf", "tables"),
     "Publish": ("publish", "rebuild", "repair", "drop"),
-    "Check": ("status", "verify", "doctor", "explain", "watch", "report", "changes", "log", "lint"),
+    "Check": ("status", "verify", "doctor", "explain", "check-alerts", "report", "changes", "log", "lint"),
     "Operate": ("fabric", "history", "partner", "replicate"),
     "Archive": ("archive",),
 }

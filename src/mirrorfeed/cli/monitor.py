@@ -1,4 +1,4 @@
-"""Commands that report on tables: `status`, `watch`, `doctor`, `explain`."""
+"""Commands that report on tables: `status`, `check-alerts`, `doctor`, `explain`."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def status(tables: tuple[str, ...], behind: bool, fabric: bool, mirror: str | No
 @main.command()
 @click.option("--mirror", metavar="FOLDER", help="Folder of the replicated tables, to check how far they are.")
 @config_option
-def watch(mirror: str | None, path: str) -> Result[Alert]:
+def check_alerts(mirror: str | None, path: str) -> Result[Alert]:
     """Check all tables and send an alert for each new problem and each resolved one.
 
     Alerts go to the webhooks and addresses in `alerts`, and to the output. A problem that lasts is sent again once a
     day. Run this on a separate schedule. Exits with 1 if it printed a problem, or if a channel or the file of sent
     alerts failed.
     """
-    return feed(path).watch(mirror)
+    return feed(path).check_alerts(mirror)
 
 
 @main.command()

@@ -98,7 +98,7 @@ class Config(Options):
     archive: ArchiveOptions | None = None
     """Settings for tables with archived files."""
     alerts: Alerts = Alerts()
-    """Limits and channels of `mirrorfeed watch`."""
+    """Limits and channels of `mirrorfeed check-alerts`."""
     fabric: FabricOptions = FabricOptions()
     """Settings of the mirrored database."""
     entries: tuple[Table | Sources, ...] = Field(alias="tables")

@@ -172,7 +172,7 @@ class DamagedFile(Terminal):
         "history": "Install a newer mirrorfeed if one wrote it. If somebody changed it, restore an earlier version of"
         " the history with RESTORE TABLE.",
         "alerts": "The file is ignored and replaced, so current problems are reported again. If this repeats, set"
-        " `state_path` of `alerts` to a folder that only `mirrorfeed watch` writes to.",
+        " `state_path` of `alerts` to a folder that only `mirrorfeed check-alerts` writes to.",
     }
     reason: str
     kind: Literal["table", "history", "alerts"] = "table"

@@ -26,7 +26,7 @@ class NoLedger(Terminal):
 class ChannelUnavailable(Transient):
     code = "MF8103"
     what = "The {channel} is not available ({response})."
-    fix = "The next run of `mirrorfeed watch` sends the alerts that were not delivered."
+    fix = "The next run of `mirrorfeed check-alerts` sends the alerts that were not delivered."
 
 
 class WebhookRefused(Terminal):

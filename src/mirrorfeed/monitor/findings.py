@@ -70,9 +70,7 @@ def name_table(fix: str, table: str) -> str:
     """Add the table to each command in `fix` that would otherwise run for all tables."""
     if not table:
         return fix
-    return re.sub(
-        r"`(mirrorfeed (?:publish|rebuild|enable|enable-cdf))`", lambda m: f"`{m[1]} {shell_argument(table)}`", fix
-    )
+    return re.sub(r"`(mirrorfeed (?:publish|rebuild|enable-cdf))`", lambda m: f"`{m[1]} {shell_argument(table)}`", fix)
 
 
 def passed(check: str, found: str = "") -> Finding:

@@ -102,7 +102,7 @@ class Finding(Terminal):
 class FeedOff(Finding):
     code = "MF2101"
     what = "The change data feed of {table} is off at version {version}."
-    fix = "Run `mirrorfeed enable`, then publish."
+    fix = "Run `mirrorfeed enable-cdf`, then publish."
     meaning = (
         "The source does not record its changes. No snapshot is published either, because no change could follow it."
     )

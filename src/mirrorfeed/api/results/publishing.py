@@ -10,7 +10,7 @@ from mirrorfeed.errors import MirrorfeedError, coded
 
 @row
 class Enabled(Row):
-    """The change data feed of a source, after `enable`."""
+    """The change data feed of a source, after `enable-cdf`."""
 
     table: str = shown("table")
     source: str = shown("source")
