@@ -22,15 +22,15 @@ from mirrorfeed.monitor.report_queries import QUERIES
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.ledger import (
     ARCHIVE,
+    BLOCKED,
     DIFFERENT,
     FAILED,
-    FINDING,
     PUBLISHED,
+    RECOVERED,
     RESEEDED,
     UNVERIFIED,
     VERIFIED,
     WATCHED,
-    WELL,
     Row,
 )
 from mirrorfeed.publish.errors import LedgerUnreadable
@@ -58,10 +58,10 @@ ROWS = [
         freshness_target_minutes=15.0),
     Row(ago(hours=3), "sales.orders", PUBLISHED, 5, 6, upserts=1, lag_versions=0, lag_seconds=901.0,
         freshness_target_minutes=15.0),
-    Row(ago(hours=1), EVIL, FINDING, lag_versions=3, error="Gap", message=f"Changes are lost {EVIL}"),
+    Row(ago(hours=1), EVIL, BLOCKED, lag_versions=3, error="Gap", message=f"Changes are lost {EVIL}"),
     Row(ago(minutes=5), "sales.old", FAILED, from_version=3, error="StoreUnavailable", message="No answer."),
     Row(ago(hours=9), "sales.again", FAILED, error="StoreUnavailable", message="No answer before."),
-    Row(ago(hours=8), "sales.again", WELL, from_version=3, lag_versions=0),
+    Row(ago(hours=8), "sales.again", RECOVERED, from_version=3, lag_versions=0),
     Row(ago(hours=4), "sales.orders", RESEEDED, error="Gap", message="Reloaded."),
     Row(ago(days=3), "sales.orders", VERIFIED, to_version=3, message="equal."),
     Row(ago(days=1, hours=2), "sales.orders", DIFFERENT, to_version=4, message="DIFFERENT: 3 rows."),
@@ -110,8 +110,8 @@ def test_totals_count_the_last_24_hours_and_the_tables_that_are_stopped_or_diffe
 
 def test_the_state_of_a_table_is_its_newest_whatever_its_age(report: Report) -> None:
     assert section(report, "tables", "table", "state", "error", "published_version", "lag_versions", "ok") == [
-        (EVIL, FINDING, "Gap", None, 3, False),
-        ("sales.again", WELL, None, None, 0, True),
+        (EVIL, BLOCKED, "Gap", None, 3, False),
+        ("sales.again", RECOVERED, None, None, 0, True),
         ("sales.compared", None, None, None, None, True),
         ("sales.old", FAILED, "StoreUnavailable", 3, None, False),
         ("sales.orders", PUBLISHED, None, 6, 0, False),
@@ -172,7 +172,7 @@ def test_an_archive_is_summed_up_with_the_newest_row_of_every_table(report: Repo
 
 def test_failures_are_those_of_30_days_the_newest_first(report: Report) -> None:
     assert section(report, "failures", "table", "outcome", "error") == [
-        ("sales.old", FAILED, "StoreUnavailable"), (EVIL, FINDING, "Gap"),
+        ("sales.old", FAILED, "StoreUnavailable"), (EVIL, BLOCKED, "Gap"),
         ("sales.old", UNVERIFIED, "MirrorNotReached"),
         ("sales.orders", RESEEDED, "Gap"), ("sales.again", FAILED, "StoreUnavailable"),
         ("sales.orders", DIFFERENT, None),

@@ -21,14 +21,14 @@ from mirrorfeed.monitor.report_figures import read_report
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.ledger import (
     ARCHIVE,
+    BLOCKED,
     DIFFERENT,
     FAILED,
-    FINDING,
     PUBLISHED,
+    RECOVERED,
     RESEEDED,
     UNVERIFIED,
     VERIFIED,
-    WELL,
     Row,
 )
 from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
@@ -82,7 +82,7 @@ def test_every_publication_of_a_run_is_a_row_with_its_range_its_rows_and_its_lag
 @pytest.mark.parametrize(
     ("error", "outcome", "kind"),
     [
-        (FeedOff(table="main.sales.orders", version=4), FINDING, "FeedOff"),
+        (FeedOff(table="main.sales.orders", version=4), BLOCKED, "FeedOff"),
         (Unexpected(doing="Publishing", kind="ValueError", reason="odd"), FAILED, "Unexpected"),
     ],
 )
@@ -197,12 +197,12 @@ def test_a_table_that_is_well_again_and_has_nothing_new_does_not_count_as_stoppe
     for _ in range(2):
         publish_tables(fleet, ["a"])
     found = [row for row in read_ledger(spark, Source(path=str(tmp_path / "fleet/ledger"))) if row.table == "a"]
-    assert [row.outcome for row in found] == [PUBLISHED, FAILED, WELL]  # and once is enough
+    assert [row.outcome for row in found] == [PUBLISHED, FAILED, RECOVERED]  # and once is enough
     assert found[-1].message == "The problem is solved, and nothing is new."
     assert (found[-1].from_version, found[-1].lag_versions) == (0, 0)
     assert config.ledger
     states = read_report(spark, config.ledger, datetime.now(UTC), ["tables"]).figures["tables"]
-    assert [row["state"] for row in states if row["table"] == "a"] == [WELL]
+    assert [row["state"] for row in states if row["table"] == "a"] == [RECOVERED]
     asked = ledger.known(spark, config.ledger, ["a", "silent"], 10, datetime.now(UTC))
     monkeypatch.delenv("SPARK_REMOTE", raising=False)  # over Connect folders are another machine's
     assert ledger.known_without_spark(config.ledger, 10) == asked  # and is told so without Spark
@@ -225,7 +225,7 @@ def test_a_run_adds_its_rows_in_one_commit_and_a_ledger_that_fails_harms_nothing
         (PUBLISHED, 0, 0, None),
         (PUBLISHED, 1, 2, None),
     ]
-    assert [(row.outcome, row.error) for row in found if row.table == "silent"] == [(FINDING, "FeedOff")]
+    assert [(row.outcome, row.error) for row in found if row.table == "silent"] == [(BLOCKED, "FeedOff")]
     assert all(row.time.tzinfo for row in found)
     assert {row.build for row in found} == {this_build()}
     records = [json.loads(file.read_text()) for file in (tmp_path / "fleet/zone/a/_mirrorfeed").glob("*/0*.json")]

@@ -16,7 +16,7 @@ from mirrorfeed.config import Config, load
 from mirrorfeed.config import Table as Configured
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.orchestration import ledger
-from mirrorfeed.orchestration.ledger import FAILED, PUBLISHED, WELL, Known, PublicationKey, Row
+from mirrorfeed.orchestration.ledger import FAILED, PUBLISHED, RECOVERED, Known, PublicationKey, Row
 from mirrorfeed.orchestration.ledger_writer import BatchedWriter, LedgerWriter, PendingRows, is_complete
 from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
 from mirrorfeed.publish.errors import LedgerNotWritten
@@ -191,7 +191,7 @@ def test_a_table_that_was_to_end_before_it_was_looked_at_is_not_told_to_be_well(
     assert [row.outcome for row in world.rows] == [PUBLISHED, FAILED]
     assert ledger.rows([stopped], NOON) == []
     world.teller().write([replace(stopped, stopped=False)] * 2)
-    assert [row.outcome for row in world.rows] == [PUBLISHED, FAILED, WELL]
+    assert [row.outcome for row in world.rows] == [PUBLISHED, FAILED, RECOVERED]
 
 
 def test_a_landing_zone_that_cannot_be_asked_stands_in_nobodys_way(

@@ -23,7 +23,7 @@ from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.errors import Terminal
 from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.status import status_of
-from mirrorfeed.orchestration.ledger import COLUMNS, FAILED, PUBLISHED, WELL, Row
+from mirrorfeed.orchestration.ledger import COLUMNS, FAILED, PUBLISHED, RECOVERED, Row
 from mirrorfeed.orchestration.publish_run import all_up_to_date
 from mirrorfeed.runtime import spark_session
 from tests.commits import commit
@@ -97,7 +97,7 @@ def test_tables_with_nothing_new_are_told_without_spark_where_the_ledger_lacks_n
             [
                 *TOLD,
                 Row(NOW + timedelta(minutes=1), "sales.t1", FAILED),
-                Row(NOW + timedelta(minutes=2), "sales.t1", WELL),
+                Row(NOW + timedelta(minutes=2), "sales.t1", RECOVERED),
             ],
             True,
         ),

@@ -56,7 +56,7 @@ class TableState(Row):
 
     table: str = shown("Table")
     state: str | None = shown("State")
-    """The outcome in the ledger: `published`, `well`, `finding` or `failed`; None without a publication or failure."""
+    """The outcome: `published`, `recovered`, `blocked` or `failed`; None without a publication or failure."""
     error: str | None = shown("Error")
     published_version: int | None = shown("Version published")
     lag_versions: int | None = shown("Versions not published")

@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from mirrorfeed.mirror.verify.row_comparison import Comparison
     from mirrorfeed.storage.prices import Prices
 
-PUBLISHED, WELL, FINDING, FAILED, RESEEDED = "published", "well", "finding", "failed", "reseeded"
+PUBLISHED, RECOVERED, BLOCKED, FAILED, RESEEDED = "published", "recovered", "blocked", "failed", "reseeded"
 VERIFIED, DIFFERENT, UNVERIFIED = "verified", "different", "unverified"
 ARCHIVE, WATCHED = "archive", "watched"
 
-STOPPED = (FINDING, FAILED)
-STANDS = (PUBLISHED, WELL, *STOPPED)
+STOPPED = (BLOCKED, FAILED)
+STANDS = (PUBLISHED, RECOVERED, *STOPPED)
 """The newest row with one of these outcomes says whether a table is published, or what stopped it."""
 COMPARED = (VERIFIED, DIFFERENT)
 """The newest row with one of these outcomes says whether its mirror was right, whatever was published since."""
-WRONG = (FINDING, FAILED, RESEEDED, DIFFERENT, UNVERIFIED)
+WRONG = (BLOCKED, FAILED, RESEEDED, DIFFERENT, UNVERIFIED)
 
 _ALWAYS = ("time", "table", "outcome")
 """Every ledger has these columns."""
@@ -66,10 +66,10 @@ class Row:
     table: str = _column("string", "The target; for archive the table itself", MISSING)
     outcome: str = _column(
         "string",
-        "Of publishing: published, failed, well (no error any more, and nothing new), finding (the state of the source"
-        " prevents publishing) or reseeded (reloaded from a snapshot). Of a comparison: verified (source and mirror are"
-        " equal), different or unverified (they cannot be compared). Otherwise: archive (archived files of the table)"
-        " or watched (lag of each step)",
+        "Of publishing: published, failed, recovered (no error any more, and nothing new), blocked (the state of the"
+        " source prevents publishing) or reseeded (reloaded from a snapshot). Of a comparison: verified (source and"
+        " mirror are equal), different or unverified (they cannot be compared). Otherwise: archive (archived files of"
+        " the table) or watched (lag of each step)",
         MISSING,
     )
     from_version: int | None = _column(
@@ -149,7 +149,7 @@ def rows(results: Iterable[TableResult], now: datetime) -> list[Row]:
         if result.reseeded:
             found.append(_failure(result, RESEEDED, result.reseeded, now))
         if result.error:
-            kind = FINDING if isinstance(result.error, Finding) else FAILED
+            kind = BLOCKED if isinstance(result.error, Finding) else FAILED
             found.append(_failure(result, kind, result.error, now))
     return found
 
@@ -333,7 +333,7 @@ def recovered_row(result: TableResult, now: datetime) -> Row:
     return Row(
         time=now,
         table=result.table,
-        outcome=WELL,
+        outcome=RECOVERED,
         from_version=result.progress.published,
         lag_versions=result.lag_versions,
         tries=result.tries,
