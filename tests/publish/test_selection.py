@@ -183,7 +183,7 @@ def part(original: DeltaTable, folder: Path, key: str = "id", **selection: Any) 
             BadSelection,
             "`where` names 'v', which is not a column of the table",
         ),
-        (["ALTER TABLE {} ADD COLUMN W2 int"], BadSelection, "two columns would be 'w2'"),
+        (["ALTER TABLE {} ADD COLUMN W2 int"], BadSelection, "two columns would have the name 'w2'"),
     ],
     ids=[
         "a column that was left out gets a name that is not",
