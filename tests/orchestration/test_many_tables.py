@@ -23,11 +23,8 @@ NO_SPARK: Any = None
 
 
 class Busy(Transient):
-    def what(self) -> str:
-        return "The service is busy."
-
-    def next(self) -> str:
-        return "Wait."
+    what = "The service is busy."
+    fix = "Wait."
 
 
 class World:

@@ -168,19 +168,13 @@ def test_a_table_that_cannot_go_on_is_reseeded_only_where_the_configuration_says
 
 
 class NoRoom(Terminal):
-    def what(self) -> str:
-        return "No."
-
-    def next(self) -> str:
-        return ""
+    what = "No."
+    fix = ""
 
 
 class Waiting(Transient):
-    def what(self) -> str:
-        return "The service is busy."
-
-    def next(self) -> str:
-        return "Wait."
+    what = "The service is busy."
+    fix = "Wait."
 
 
 @pytest.fixture

@@ -16,19 +16,13 @@ GAP, OTHER_GAP = (
 
 
 class Busy(Transient):
-    def what(self) -> str:
-        return "The service is busy."
-
-    def next(self) -> str:
-        return "Wait."
+    what = "The service is busy."
+    fix = "Wait."
 
 
 class Broken(Terminal):
-    def what(self) -> str:
-        return "It is broken."
-
-    def next(self) -> str:
-        return ""
+    what = "It is broken."
+    fix = ""
 
 
 BUSY, BROKEN, LOST = Busy(), Broken(), SessionLost()

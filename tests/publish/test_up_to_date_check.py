@@ -42,11 +42,8 @@ _TYPES = {
 class NoSpark(Terminal):
     code = "MF1201"
 
-    def what(self) -> str:
-        return "Spark was started."
-
-    def next(self) -> str:
-        return ""
+    what = "Spark was started."
+    fix = ""
 
 
 @pytest.fixture(autouse=True)

@@ -37,9 +37,9 @@ def publish(
     plan: Plan,
     progress: Progress | None = None,
     on_step: Callable[[Progress], None] = lambda _: None,
+    stop: Callable[[], bool] = lambda: False,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     clock: Callable[[], float] = time.monotonic,
-    stop: Callable[[], bool] = lambda: False,
 ) -> Progress:
     """Publish all versions up to the one that is the newest at the start.
 

@@ -14,11 +14,11 @@ import pytest
 
 from fixtures.faults import Fault, FaultyStore, Mode
 from fixtures.memory import MemoryStore
+from fixtures.tables import stage_small_batch
 from mirrorfeed.landing.names import staged_record_number
 from mirrorfeed.landing.output_format import AS_PARQUET, Delimited, Output
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.files.rolling_writer import write_empty, write_files
-from mirrorfeed.publish.files.staging import stage_small_batch
 from mirrorfeed.publish.files.staging_job import BadRow, StagedFile, StagingJob
 from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.storage import StoreUnavailable

@@ -16,6 +16,7 @@ from hypothesis.stateful import initialize, rule
 
 from fixtures.faults import Crash, Fault, Mode
 from fixtures.mirror import canonical
+from fixtures.tables import stage_small_batch
 from mirrorfeed.config import Config, ConfigInvalid, Table, load
 from mirrorfeed.errors import Transient
 from mirrorfeed.landing.names import Target
@@ -24,7 +25,6 @@ from mirrorfeed.monitor.collector import Collector
 from mirrorfeed.publish.errors import KeysRequired, LedgerRequired, RowHashesLost
 from mirrorfeed.publish.files.arrow_types import arrow_schema
 from mirrorfeed.publish.files.rolling_writer import write_empty
-from mirrorfeed.publish.files.staging import stage_small_batch
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
 from mirrorfeed.publish.plan import Plan, plan_of
 from mirrorfeed.publish.sources.base import COMPARISON, Repair
@@ -171,11 +171,8 @@ class ModelSource:
 class Moved(Transient):
     """As `RowHashesChanged`."""
 
-    def what(self) -> str:
-        return "moved"
-
-    def next(self) -> str:
-        return "again"
+    what = "moved"
+    fix = "again"
 
 
 _VALUE = st.one_of(st.none(), st.sampled_from("ab"))

@@ -1,4 +1,4 @@
-"""The columns of data files as Arrow has them: apart from their rules, which are read long before any file."""
+"""Arrow types of the columns of data files, and single rows as text for messages."""
 
 from __future__ import annotations
 
@@ -22,10 +22,8 @@ _PLAIN: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
-
-
 _AROUND = 20
-"""How many bytes of an invalid text are shown on each side of the first invalid one."""
+"""Bytes of an invalid text that are shown on each side of the first invalid one."""
 
 
 def arrow_type(column: Column) -> pa.DataType:
@@ -34,8 +32,8 @@ def arrow_type(column: Column) -> pa.DataType:
     return _PLAIN[column.form]
 
 
-def told(rows: pa.RecordBatch | pa.Table, at: int) -> str:
-    """One row, for people. Python's dates and times end where years do that have four digits: Arrow tells them."""
+def row_text(rows: pa.RecordBatch | pa.Table, at: int) -> str:
+    """Return a row as text. Arrow formats dates and times, because Python's have only years of four digits."""
 
     def one(value: pa.Scalar) -> str:
         if not value.is_valid:
@@ -48,8 +46,7 @@ def told(rows: pa.RecordBatch | pa.Table, at: int) -> str:
 
 
 def shown_text(data: bytes) -> str:
-    """A text in quotes. If its bytes are not valid UTF-8, only the part around the first invalid byte is shown, with
-    invalid bytes as `\\xff`."""
+    """Return a text in quotes. Of invalid UTF-8, only the part around the first invalid byte, as `\\xff`."""
     try:
         return repr(data.decode())
     except UnicodeDecodeError as error:
@@ -59,7 +56,7 @@ def shown_text(data: bytes) -> str:
 
 
 def invalid_text(rows: pa.RecordBatch | pa.Table, at: int) -> str:
-    """The first column of a row whose text is not valid UTF-8, with the text, for people."""
+    """Return the first column of a row whose text is not valid UTF-8, with the text."""
     for place, field in enumerate(rows.schema):
         value = rows.column(place)[at]
         if pa.types.is_string(field.type) and value.is_valid:
@@ -72,6 +69,6 @@ def invalid_text(rows: pa.RecordBatch | pa.Table, at: int) -> str:
 
 
 def arrow_schema(columns: Sequence[Column], *, with_marker: bool) -> pa.Schema:
-    """The schema of a data file: every column optional, for deletes leave all but the keys empty; the marker last."""
+    """Return the schema of a data file. All columns are nullable, because a delete has only the keys."""
     fields = [pa.field(column.name, arrow_type(column)) for column in columns]
     return pa.schema([*fields, pa.field(MARKER, pa.int32())] if with_marker else fields)

@@ -1,8 +1,8 @@
-"""Rows as delimited text, computed on columns: quoting, escaping, and NULL told from an empty text.
+"""Rows as delimited text, computed on columns: quoting, escaping, and NULL.
 
-A value stands in quotes where it must: where it holds a separator, a quote, an escape character or a line break, where
-it begins or ends with a space, and where it is empty or the text that stands for NULL. A value in quotes is never NULL.
-Without quotes the escape character protects what would be read otherwise; what cannot be told apart is refused.
+A value is quoted if it contains a separator, a quote, an escape character or a line break, if it begins or ends with a
+space, and if it is empty or equal to the text for NULL. A quoted value is never NULL. Without quotes, the escape
+character protects special characters, and ambiguous values are refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mirrorfeed.landing.schema import Problem
 
 
 class UnwritableValue(Exception):
-    """Not for people: whoever writes rows tells them by their keys."""
+    """Internal: the caller adds the key of the row."""
 
     def __init__(self, reason: Problem, column: str, row: int, shown: str) -> None:
         super().__init__(reason, column, row, shown)
@@ -27,7 +27,7 @@ class UnwritableValue(Exception):
 
 
 class Texts:
-    """Gives the text of rows and of their header, or `UnwritableValue`."""
+    """Formats rows and their header. Raises `UnwritableValue`."""
 
     def __init__(self, form: Delimited) -> None:
         self._form = form
@@ -39,7 +39,7 @@ class Texts:
         return self._form.column_separator.join(self._protect(names, "header").to_pylist()) + self._form.row_separator
 
     def rows(self, rows: pa.RecordBatch) -> str:
-        """Each row with its separator at the end."""
+        """Return each row with its separator at the end."""
         if not rows.num_rows:
             return ""
         for at, name in enumerate(rows.schema.names):
@@ -49,8 +49,8 @@ class Texts:
         whole = pa.LargeListArray.from_arrays(pa.array([0, len(lines)], pa.int64()), lines)
         return str(pc.binary_join(whole, _text(self._form.row_separator))[0]) + self._form.row_separator
 
-    def refuse_lacking(self, rows: pa.RecordBatch, encoding: str) -> None:
-        """Names the first value with a character that the encoding lacks; one value after another, for it is rare."""
+    def refuse_unencodable(self, rows: pa.RecordBatch, encoding: str) -> None:
+        """Raise `UnwritableValue` for the first value with a character that the encoding lacks."""
         for at, name in enumerate(rows.schema.names):
             for row, value in enumerate(_plain_text(rows.column(at)).to_pylist()):
                 try:
@@ -102,7 +102,7 @@ class Texts:
 
 
 def _refuse_years(values: pa.Array, name: str) -> None:
-    """Of dates and times only those of the years 1 to 9999 have a text that readers understand."""
+    """Refuse dates and times outside the years 1 to 9999, because readers do not parse them."""
     if not pa.types.is_temporal(values.type):
         return
     bounds = (date.min, date.max) if pa.types.is_date(values.type) else (datetime.min, datetime.max)
@@ -118,7 +118,7 @@ def _text(value: str) -> pa.Scalar:
 
 
 def _plain_text(values: pa.Array) -> pa.Array:
-    """The values as text, before anything in them is protected."""
+    """Return the values as text, without quotes or escapes."""
     kind = values.type
     if pa.types.is_binary(kind):  # Arrow has no Base64
         coded = [
@@ -126,7 +126,7 @@ def _plain_text(values: pa.Array) -> pa.Array:
         ]
         return pa.array(coded, pa.string())
     if pa.types.is_timestamp(kind):
-        return values.cast(pa.timestamp("us")).cast(pa.string())  # what has a zone is written in UTC
+        return values.cast(pa.timestamp("us")).cast(pa.string())  # in UTC
     texts = values.cast(pa.string())
     if pa.types.is_floating(kind):
         for short, spelled in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):

@@ -1,4 +1,4 @@
-"""The two forms of a data file that is being written: Parquet, and delimited text, compressed as a whole."""
+"""Formats of a data file that is being written: Parquet, and delimited text, compressed as a whole."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from mirrorfeed.publish.files.snappy import SnappyFrames
 
 class Form(Protocol):
     def write(self, group: pa.Table) -> None:
-        """Appends rows; when it returns, the sink has all of their bytes but for a few."""
+        """Append rows. Afterwards the sink has nearly all of their bytes."""
         ...
 
     def close(self) -> None:
-        """Ends the file's content; the sink stays open."""
+        """End the content of the file. The sink stays open."""
         ...
 
 
@@ -29,7 +29,11 @@ class ParquetForm:
 
     def __init__(self, sink: Any, schema: pa.Schema, compression: str) -> None:
         # Dictionaries cost time and bytes where most values differ, as numbers do.
-        repeating = [field.name for field in schema if _repeats(field)]
+        repeating = [
+            field.name
+            for field in schema
+            if pa.types.is_string(field.type) or pa.types.is_date(field.type) or field.name == MARKER
+        ]
         self._writer = pq.ParquetWriter(sink, schema, compression=compression, use_dictionary=repeating)
 
     def write(self, group: pa.Table) -> None:
@@ -39,25 +43,25 @@ class ParquetForm:
         self._writer.close()
 
 
-def _repeats(field: pa.Field) -> bool:
-    return bool(pa.types.is_string(field.type) or pa.types.is_date(field.type)) or field.name == MARKER
-
-
 class TextForm:
     def __init__(self, sink: Any, schema: pa.Schema, compression: str, form: Delimited) -> None:
         self._encoding = form.encoding
         self._texts, self._encoder = Texts(form), codecs.getincrementalencoder(form.encoding)()
-        self._sink = _compressed(sink, compression)
+        self._sink: Any = _OpenSink(sink)
+        if compression == "snappy":
+            self._sink = SnappyFrames(self._sink)
+        elif compression != "none":
+            self._sink = pa.CompressedOutputStream(self._sink, compression)
         self._sink.write(self._encoder.encode(self._texts.header(schema)))
 
     def write(self, group: pa.Table) -> None:
-        """Or `UnwritableValue`."""
+        """Raises `UnwritableValue`."""
         for batch in group.combine_chunks().to_batches():
             text = self._texts.rows(batch)
             try:
                 self._sink.write(self._encoder.encode(text))
             except UnicodeEncodeError:
-                self._texts.refuse_lacking(batch, self._encoding)
+                self._texts.refuse_unencodable(batch, self._encoding)
                 raise
         self._sink.flush()
 
@@ -66,8 +70,8 @@ class TextForm:
         self._sink.close()
 
 
-class _Kept:
-    """A sink that the text may close and that stays open all the same."""
+class _OpenSink:
+    """A sink that stays open when the compressor closes it."""
 
     closed = False
 
@@ -76,10 +80,3 @@ class _Kept:
 
     def close(self) -> None:
         self.closed = True
-
-
-def _compressed(sink: Any, compression: str) -> Any:
-    kept = _Kept(sink)
-    if compression == "none":
-        return kept
-    return SnappyFrames(kept) if compression == "snappy" else pa.CompressedOutputStream(kept, compression)

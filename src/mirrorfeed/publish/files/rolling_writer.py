@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorfeed.landing.schema import MARKER, Marker
-from mirrorfeed.publish.files.arrow_types import arrow_schema, told
+from mirrorfeed.publish.files.arrow_types import arrow_schema, row_text
 from mirrorfeed.publish.files.delimited_text import UnwritableValue
 from mirrorfeed.publish.files.file_formats import Form, ParquetForm, TextForm
 from mirrorfeed.publish.files.staging_job import BadRow, StagedFile, StagingJob, count_markers
@@ -142,7 +142,7 @@ class _Files:
         return not pc.all(pc.equal(group.column(MARKER), Marker.UPSERT.value)).as_py()
 
     def _bad_row(self, group: pa.Table, error: UnwritableValue) -> BadRow:
-        key = told(group.select(self._job.keys), error.row)
+        key = row_text(group.select(self._job.keys), error.row)
         where = f"{key}, column {error.column!r}" if key else f"column {error.column!r}"
         return BadRow(error.reason, f"{where}: {reprlib.repr(error.shown)}")
 

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from mirrorfeed.errors import first_line
 from mirrorfeed.landing.schema import MARKER, Marker, Problem
 from mirrorfeed.publish.errors import StagingFilesLost, StagingPathRequired
-from mirrorfeed.publish.files.arrow_types import told
+from mirrorfeed.publish.files.arrow_types import row_text
 from mirrorfeed.publish.files.rolling_writer import UnwritableRow, write_files
 from mirrorfeed.publish.files.spark_writer import SparkFiles, write_with_spark
 from mirrorfeed.publish.files.staging_area import StagingArea
@@ -79,7 +79,7 @@ def stage(
             if (expect_few or area is None or corrects) and (found := collect_small_batch(rows)) is not None:
                 if area is not None:
                     folders.callback(area.clear, job, may_ask=False)
-                return _small_part(found, job, unique_keys, look)
+                return small_part(found, job, unique_keys, look)
             if area is None:
                 raise StagingPathRequired(table=job.table)
             files = folders.enter_context(
@@ -103,17 +103,6 @@ def stage(
         except UnwritableRow as error:
             return Staged((), [error.row])
         return Staged(files)
-
-
-def stage_small_batch(rows: pa.Table, job: StagingJob, unique_keys: Sequence[str] = ()) -> Staged:
-    """Stage landing rows that are in memory, in their order. Their last column is the problem of each row."""
-    part = _small_part(rows, job, unique_keys)
-    if part.bad:
-        return Staged((), part.bad)
-    try:
-        return Staged(part.write())
-    except UnwritableRow as error:
-        return Staged((), [error.row])
 
 
 def collect_small_batch(rows: DataFrame) -> pa.Table | None:
@@ -203,7 +192,7 @@ def _spark_part(
     return _Part(bad, deleted, partial(upload_files if upload_from == "driver" else upload_from_executors, job, files))
 
 
-def _small_part(
+def small_part(
     found: pa.Table, job: StagingJob, unique_keys: Sequence[str] = (), look_up: LookUp | None = None
 ) -> _Part:
     bad = bad_rows(found, PROBLEM, job.keys) or _duplicates_in_rows(found, unique_keys)
@@ -236,7 +225,7 @@ def _duplicates_in_rows(found: pa.Table, keys: Sequence[str]) -> list[BadRow]:
     places = [str(at) for at in range(len(keys))]
     counted = pa.table([found.column(name) for name in keys], places).group_by(places).aggregate([([], "count_all")])
     shared = counted.filter(pc.field("count_all") > 1).slice(0, PROBLEMS_SHOWN).select(places).rename_columns(keys)
-    return [BadRow(Problem.DUPLICATE_KEY, told(shared, at)) for at in range(shared.num_rows)]
+    return [BadRow(Problem.DUPLICATE_KEY, row_text(shared, at)) for at in range(shared.num_rows)]
 
 
 def _duplicates_in_files(files: SparkFiles, job: StagingJob, keys: Sequence[str]) -> list[BadRow]:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from mirrorfeed.landing.names import staged_name
 from mirrorfeed.landing.output_format import AS_PARQUET, Output
 from mirrorfeed.landing.schema import MARKER, Column, Marker, Problem
-from mirrorfeed.publish.files.arrow_types import invalid_text, told
+from mirrorfeed.publish.files.arrow_types import invalid_text, row_text
 from mirrorfeed.storage.create_once import NewFile, Sink
 
 PROBLEMS_SHOWN = 5
@@ -106,7 +106,7 @@ def bad_rows(rows: pa.RecordBatch | pa.Table, problem: str, keys: Sequence[str])
     bad = rows.filter(pc.not_equal(found, Problem.REPLACED_TEXT.value)).slice(0, PROBLEMS_SHOWN)
     shown = []
     for at, each in enumerate(bad.column(problem).to_pylist()):
-        parts = [told(bad.select(keys), at)]
+        parts = [row_text(bad.select(keys), at)]
         if each == Problem.INVALID_TEXT:
             parts.append(invalid_text(bad, at))
         shown.append(BadRow(Problem(each), ", ".join(filter(None, parts))))

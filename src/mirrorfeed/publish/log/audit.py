@@ -54,7 +54,20 @@ class LogAudit:
     def rows(self, table: str) -> tuple[LogRecord, ...]:
         """The records as rows, the newest first and with its fault."""
         return tuple(
-            log_record(table, record, self.fault if at == 0 else None, self.places if at == 0 else ())
+            LogRecord(
+                table=table,
+                record=record.number,
+                time=record.time,
+                what=published(record),
+                from_version_exclusive=record.from_version_exclusive,
+                to_version_inclusive=record.to_version_inclusive,
+                **{f"{name}s": sum(file.rows.get(name, 0) for file in record.files) for name in MARKERS},
+                files=len(record.files),
+                bytes=sum(file.bytes for file in record.files),
+                build=record.build,
+                places=self.places if at == 0 else (),
+                error=self.fault if at == 0 else None,
+            )
             for at, record in enumerate(self.records)
         )
 
@@ -93,26 +106,6 @@ class LogRecord(Row):
     """For the newest record: files that the log does not account for, and published files that are gone."""
 
 
-def log_record(
-    table: str, record: Record, error: MirrorfeedError | str | None = None, places: tuple[FileState, ...] = ()
-) -> LogRecord:
-    rows = {f"{name}s": sum(file.rows.get(name, 0) for file in record.files) for name in MARKERS}
-    return LogRecord(
-        table=table,
-        record=record.number,
-        time=record.time,
-        what=published(record),
-        from_version_exclusive=record.from_version_exclusive,
-        to_version_inclusive=record.to_version_inclusive,
-        **rows,
-        files=len(record.files),
-        bytes=sum(file.bytes for file in record.files),
-        build=record.build,
-        places=places,
-        error=error,
-    )
-
-
 def published(record: Record) -> str:
     """Describe the publication of a record."""
     after, last = record.from_version_exclusive, record.to_version_inclusive
@@ -133,14 +126,14 @@ def audit_log(store: Store, folder: str) -> LogAudit | None:
     lost = log.lost(view)
     places: list[FileState] = []
     for file in view.newest.files if view.newest else ():
-        staged = _place(store, f"{mine}/{file.staged}", file)
-        final = _place(store, f"{folder}/{published_name(file.number, file.staged)}", file)
+        staged = _file_state(store, f"{mine}/{file.staged}", file)
+        final = _file_state(store, f"{folder}/{published_name(file.number, file.staged)}", file)
         consumed = not (staged.found or final.found or (lost and file.number in lost.numbers))
         places += [staged, replace(final, consumed=consumed)]
     return LogAudit(store.address(mine), tuple(log.records(view)), view.follows_on, tuple(places), lost)
 
 
-def _place(store: Store, path: str, file: PublishedFile) -> FileState:
+def _file_state(store: Store, path: str, file: PublishedFile) -> FileState:
     address, size, digest = store.address(path), 0, hashlib.sha256()
     try:
         with store.open_read(path) as source:

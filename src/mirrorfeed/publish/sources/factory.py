@@ -22,12 +22,8 @@ from mirrorfeed.source.table_info import read_table_info
 Report = Callable[[MirrorfeedError], None]
 
 
-def _ignore(_: MirrorfeedError) -> None:
-    pass
-
-
 def source_for(
-    spark: SparkSession, config: Config, table: Table, gap: Gap | None = None, on_note: Report = _ignore
+    spark: SparkSession, config: Config, table: Table, gap: Gap | None = None, on_note: Report = lambda _: None
 ) -> DeltaFeed | FullCompare:
     if table.changes == "compare":
         return full_compare(spark, config, table)
@@ -39,7 +35,7 @@ def source_for(
     return HistorySource(*common, on_note=on_note, history=table.history.table)
 
 
-def can_bridge_gap(spark: SparkSession, table: Table, gap: Gap, on_problem: Report = _ignore) -> bool:
+def can_bridge_gap(spark: SparkSession, table: Table, gap: Gap, on_problem: Report = lambda _: None) -> bool:
     """Whether another source than the feed has the changes. Reports a history that cannot be read."""
     return _has_history(spark, table, gap, on_problem) or table.on_gap == "compare"
 
@@ -56,7 +52,7 @@ def plan_for(plan: Plan, source: ChangeSource) -> Plan:
     return replace(plan, max_versions_per_publication=sys.maxsize) if isinstance(source, SnapshotDiff) else plan
 
 
-def _has_history(spark: SparkSession, table: Table, gap: Gap, on_problem: Report = _ignore) -> bool:
+def _has_history(spark: SparkSession, table: Table, gap: Gap, on_problem: Report = lambda _: None) -> bool:
     if table.history is None:
         return False
     history = table.history.table

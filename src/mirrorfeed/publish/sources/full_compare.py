@@ -23,7 +23,7 @@ from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.sources.base import COMPARISON, Repair
 from mirrorfeed.publish.sources.row_hashes import HashTableVersion, HashWrite, RowHashTable
-from mirrorfeed.publish.translate.row_diff import DIFFERS, differences, key_positions, with_hashes
+from mirrorfeed.publish.translate.row_diff import DIFFERS, HASH, differences, key_positions, with_hashes
 from mirrorfeed.runtime.session_settings import faithful
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import Commit, Facts, Range
@@ -119,8 +119,8 @@ class FullCompare:
         key = key_positions(job.columns, job.keys)
         rows = with_hashes(now, job.columns, job.keys)
         if published is None:
-            known = self.hashes.no_hashes(rows, key)
-            return self.hashes.write(differences(rows, known, key), before, new, key, all_hashes=True)
+            no_hashes = self.spark.createDataFrame([], rows.select(*key, HASH).schema)
+            return self.hashes.write(differences(rows, no_hashes, key), before, new, key, all_hashes=True)
         assert before is not None
         with self.hashes.missing_as_lost(published, before.folder):
             found = differences(rows, self.hashes.hashes_at(at, key), key)

@@ -87,10 +87,6 @@ class RowHashTable:
         rows = self._read(version).select(*key, HASH, F.row_number().over(newest).alias("__nth__"))
         return rows.where(f"__nth__ = 1 AND {HASH} IS NOT NULL").select(*key, HASH)
 
-    def no_hashes(self, now: DataFrame, key: Sequence[str]) -> DataFrame:
-        """Return the hashes of an empty state."""
-        return self.spark.createDataFrame([], now.select(*key, HASH).schema)
-
     def write(
         self,
         found: DataFrame,
