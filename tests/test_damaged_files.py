@@ -18,7 +18,7 @@ from fixtures.memory import MemoryStore
 from mirrorfeed.archive.errors import BadPlan
 from mirrorfeed.archive.restore_plan import Plan
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.history import record as kept
+from mirrorfeed.history import record as history_record
 from mirrorfeed.landing import metadata_files, record
 from mirrorfeed.landing.errors import DamagedFile, RecordTooNew
 from mirrorfeed.monitor import alert_state
@@ -64,8 +64,8 @@ def _log_id(data: bytes) -> object:
     return TableLog(store, "t").read_latest()
 
 
-def _history(data: bytes) -> kept.Record:
-    found = kept.parse(data.decode(errors="surrogateescape"), "x")
+def _history(data: bytes) -> history_record.HistoryRecord:
+    found = history_record.parse_record(data.decode(errors="surrogateescape"), "x")
     assert len(found.schema["fields"]) == len(found.columns)
     return found
 

@@ -77,7 +77,7 @@ def test_every_module_of_it_can_be_imported_beside_a_runtime(place: Path, tmp_pa
         "        print(found.name)\n"
     )
     said = run(place / "python", "-c", code, PYTHONPATH=str(tmp_path))
-    assert {"mirrorfeed.orchestration.publish_run", "mirrorfeed.storage.onelake", "mirrorfeed.cli.__main__"} <= set(
+    assert {"mirrorfeed.orchestration.publish_run", "mirrorfeed.storage.onelake", "mirrorfeed.cli.main"} <= set(
         said.split()
     )
 

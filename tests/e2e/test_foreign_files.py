@@ -139,7 +139,7 @@ def world(project: Project, monkeypatch: pytest.MonkeyPatch) -> World:
     found.put(fine / "_mirrorfeed", "notes")  # as the name of a log may be
     found.put(project.mirror / "_dropped", "notes")
     found.link(project.mirror / f"_dropped/{HEX}")
-    monkeypatch.setattr(folder, "_LEFT_SECONDS", -1)
+    monkeypatch.setattr(folder, "_LEFTOVER_SECONDS", -1)
     return found
 
 

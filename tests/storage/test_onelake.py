@@ -643,7 +643,7 @@ import json
 data = sys.stdin.buffer.read()
 for _ in range(3):  # as a worker gets one task after another
     for told in pickle.loads(data)(iter([pa.RecordBatch.from_pydict({"id": [0]})])):
-        (receipt,) = json.loads(told.column(0)[0].as_py())["receipts"]
+        (receipt,) = json.loads(told.column(0)[0].as_py())["files"]
         print(receipt["rows"], receipt["retries"])
 """
 
