@@ -131,7 +131,7 @@ def test_a_landing_zone_that_cannot_be_written_is_reported_for_the_driver_and_fo
 
 def test_a_file_that_only_executors_see_is_reported(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setup_checks, "zone_of", lambda _: MemoryStore())  # executors write into copies
-    asked = Config(landing_zone="memory:", tables=(), send="executors")
+    asked = Config(landing_zone="memory:", tables=(), upload_from="executors")
     found = {check.name: check for check in check_setup(spark, asked, nowhere)}
     assert found["landing zone, written by executors"].code == ExecutorsElsewhere.code
 

@@ -202,8 +202,8 @@ def test_rows_of_a_condition_are_published_once_more_with_and_without_the_mirror
     heard = BufferingHandler(capacity=9)
     log = PySparkLogger.getLogger("SQLQueryContextLogger")
     log.addHandler(heard)
-    assert "The condition 'no_such = 1' is not valid for" in shop.repair("--where", "no_such = 1", code=1)
-    assert "The condition 'id <' is not valid for" in shop.repair("--where", "id <", code=1)
+    assert "The condition 'no_such = 1' cannot be applied to" in shop.repair("--where", "no_such = 1", code=1)
+    assert "The condition 'id <' cannot be applied to" in shop.repair("--where", "id <", code=1)
     log.removeHandler(heard)
     assert heard.buffer == []  # pages of Java, which Spark writes there
     assert len(shop.records) == 3

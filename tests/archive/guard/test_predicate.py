@@ -56,10 +56,7 @@ def test_a_condition_on_a_row_is_taken(frame: DataFrame, predicate: str | None, 
 def test_any_other_is_refused(frame: DataFrame, predicate: str, reason: str) -> None:
     with pytest.raises(BadPredicate) as caught:
         filtered(frame, "main.sales.orders", predicate)
-    assert str(caught.value) == (
-        f"The predicate {predicate!r} for main.sales.orders {reason}. Write a condition as after WHERE, on the table's"
-        " own columns, without subqueries and without functions such as rand() or uuid()."
-    )
+    assert (caught.value.predicate, caught.value.table, caught.value.reason) == (predicate, "main.sales.orders", reason)
 
 
 @pytest.mark.parametrize("given", ["5", "*", "'a'", "id AS x", "explode(array(true))", "sum(id) OVER () > 1"])
