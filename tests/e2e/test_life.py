@@ -123,6 +123,7 @@ def test_a_source_that_is_gone_or_is_a_clone_of_another_stops_the_table_until_it
     assert "equal at version 1, 2 rows" in project.verified()
 
 
+@pytest.mark.soak  # as in `publish/test_delta_cases`
 def test_an_emptied_source_that_is_cloned_over_is_the_same_table_and_goes_on(
     project: Project, orders: DeltaTable
 ) -> None:
@@ -137,6 +138,7 @@ def test_an_emptied_source_that_is_cloned_over_is_the_same_table_and_goes_on(
     assert "equal at version 4, 3 rows" in project.verified()
 
 
+@pytest.mark.soak  # without Spark in `publish/log/test_table_log`
 def test_keys_may_be_given_later_and_never_changed(project: Project, orders: DeltaTable) -> None:
     project.configure("sales.orders", keys="")
     project.run("publish")

@@ -115,6 +115,7 @@ def test_a_publisher_that_slept_before_any_of_its_calls_goes_on_where_others_are
         counted["interleavings through Spark"] += 1
 
 
+@pytest.mark.soak  # without Spark in `publish/test_two_publishers`
 def test_two_publishers_at_once_neither_lose_nor_double_a_file(
     spark: SparkSession, tmp_path: Path, counted: Counter[str]
 ) -> None:

@@ -121,7 +121,14 @@ def test_the_run_after_a_call_that_failed_completes_the_mirror(
     _play(Stage(onelake, scenario, keeps_etags=keeps_etags), counted, slice(26 * keeps_etags, None, 53))
 
 
-@pytest.mark.parametrize("late", [2, 9, None], ids=["soon", "later", "after the next run"])
+@pytest.mark.parametrize(
+    "late",
+    [
+        pytest.param(2, id="soon"),
+        pytest.param(9, id="later", marks=pytest.mark.soak),
+        pytest.param(None, id="after the next run"),
+    ],
+)
 @pytest.mark.parametrize("scenario", _named("first snapshot", "several files"), ids=lambda each: each.name)
 def test_a_call_that_the_network_delivers_twice_changes_nothing(
     onelake: OneLake, scenario: Scenario, late: int | None, counted: Counter[str]

@@ -45,7 +45,7 @@ def table(spark: SparkSession, tmp_path: Path) -> SparkTable:
     ("most", "values", "named"),
     [
         pytest.param(SMALL, {"v": BAD}, r"id = 3, k = 'k', column 'v': 'a\xffb'", id="small batch, value"),
-        pytest.param(SPARK, {"k": BAD}, r"id = 3, k = 'a\xffb', column 'k': 'a\xffb'", id="Spark, key"),
+        pytest.param(SPARK, {"k": BAD}, r"id = 3, k = 'a\xffb', column 'k': 'a\xffb'", marks=LONG, id="Spark, key"),
         pytest.param(SPARK, {"name": BAD}, "id = 3, k = 'k', column 'nested'", id="Spark, key of a map"),
         pytest.param(SPARK, {"v": BAD}, r"id = 3, k = 'k', column 'v': 'a\xffb'", marks=LONG, id="Spark, value"),
         pytest.param(
@@ -82,7 +82,7 @@ def test_it_is_refused_by_key_and_column_wherever_it_is(
     ("most", "options"),
     [
         pytest.param(SPARK, {"output": TEXT}, id="Spark, delimited text"),
-        pytest.param(SMALL, {"changes": "full"}, id="small batch, all changes"),
+        pytest.param(SMALL, {"changes": "full"}, id="small batch, all changes", marks=LONG),
         pytest.param(SMALL, {"keys": ()}, id="small batch, no keys", marks=LONG),
         pytest.param(SMALL, {"output": TEXT}, id="small batch, delimited text", marks=LONG),
         pytest.param(SPARK, {"changes": "full"}, id="Spark, all changes", marks=LONG),
@@ -101,7 +101,7 @@ def test_it_is_refused_in_every_form(
             each.publish()
 
 
-@pytest.mark.parametrize("most", [SPARK, pytest.param(SMALL, marks=LONG)])
+@pytest.mark.parametrize("most", [SMALL, pytest.param(SPARK, marks=LONG)])
 def test_it_is_refused_where_sources_are_compared(
     spark: SparkSession, table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:

@@ -250,6 +250,7 @@ def test_a_table_without_keys_takes_inserts_of_what_is_selected(spark: SparkSess
     assert [row["id"] for file in zone.files for row in file.to_pylist()] == [3, 4]
 
 
+@pytest.mark.soak  # as in `publish/sources/test_history_source`
 def test_what_is_selected_is_read_from_the_history_where_the_feed_is_gone(spark: SparkSession, tmp_path: Path) -> None:
     shop, table = Shop(spark, tmp_path), DeltaTable(spark, tmp_path / "source", "order_id int, v string")
     shop.configure("    where: v <> 'out'\n    rename: {order_id: order}\n", "history: ./histories\n")

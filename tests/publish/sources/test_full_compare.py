@@ -307,6 +307,7 @@ def test_a_kill_after_the_record_publishes_everything_once(published: Compared) 
     assert view.is_mirrored()
 
 
+@pytest.mark.soak  # `test_comparing` tries all orders without Spark
 def test_two_runs_at_once_agree(published: Compared) -> None:
     view = published
     view.holds((1, "b"))
@@ -336,6 +337,7 @@ def test_a_folder_that_was_deleted_begins_with_all_rows(published: Compared) -> 
     assert (view.publish().rows, view.is_mirrored()) == ({"insert": 12}, True)
 
 
+@pytest.mark.soak  # as in `test_comparing`
 def test_a_commit_of_somebody_else_is_seen_and_the_next_run_is_right(published: Compared) -> None:
     view = published
     view.holds((1, "a"), (2, "c"), (3, None))
@@ -373,6 +375,7 @@ def test_a_table_that_somebody_else_made_is_left_alone(view: Compared) -> None:
     assert there.value.states == str(view.states)
 
 
+@pytest.mark.soak  # as in `test_schema_changes`
 def test_columns_of_a_view_come_and_go_as_those_of_a_table_do(published: Compared) -> None:
     view = published
     view.always = [row for row in view.always if row["id"] > 22]

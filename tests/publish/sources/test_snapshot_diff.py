@@ -120,6 +120,7 @@ def test_a_published_version_that_is_gone_is_told(spark: SparkSession, tmp_path:
     assert told == []
 
 
+@pytest.mark.soak  # as in `test_schema_changes`
 def test_columns_that_went_within_the_gap_are_dropped_as_ever(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t", properties={"delta.columnMapping.mode": "name"})
     original = Zone(tmp_path / "landing", table)
