@@ -173,31 +173,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 LONGEST = (
-    *("e2e/test_walls", "publish/sources/test_snapshot_diff", "publish/test_invalid_text", "history/test_history"),
-    *("publish/sources/test_full_compare", "publish/test_delta_cases", "publish/test_shared_keys"),
-    *("runtime/test_session_settings", "publish/test_types"),
-    *(
-        "publish/test_schema_changes",
-        "test_notebooks",
-        "test_wheel",
-        "publish/sources/test_delta_feed",
-        "e2e/test_secrets",
-    ),
-    *(
-        "orchestration/test_verification",
-        "publish/test_selection",
-        "archive/guard/test_writer",
-        "publish/files/test_staging_area",
-        "e2e/test_forms",
-    ),
-    *("archive/guard/test_table", "archive/guard/test_query", "archive/guard/test_guarded_writes"),
-    *(
-        "monitor/test_facts",
-        "orchestration/test_publish_run",
-        "e2e/test_cli",
-        "golden/test_with_spark",
-        "e2e/test_archive_cli",
-    ),
+    *("golden/test_with_spark", "publish/test_schema_changes", "publish/sources/test_full_compare"),
+    *("archive/guard/test_table", "publish/files/test_staging_area", "publish/sources/test_delta_feed"),
+    *("history/test_history", "orchestration/test_verification", "archive/guard/test_writer", "test_notebooks"),
+    *("archive/guard/test_query", "publish/test_shared_keys", "publish/test_selection", "e2e/test_walls"),
+    *("archive/guard/test_change_feed", "monitor/test_facts", "orchestration/test_publish_run"),
+    *("archive/guard/test_guarded_writes", "publish/test_invalid_text", "source/test_reader"),
 )
 """Side by side these are begun first, so that all processes end together."""
 
