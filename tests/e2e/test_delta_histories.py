@@ -39,6 +39,7 @@ pytestmark = pytest.mark.usefixtures("several_files")
 
 
 @pytest.mark.parametrize("seed", [int(os.environ["MIRRORFEED_SEED"])] if "MIRRORFEED_SEED" in os.environ else IN_CI)
+@pytest.mark.soak  # without Spark in `publish/test_histories`
 def test_the_mirror_equals_the_source_at_every_published_version(
     spark: SparkSession, tmp_path: Path, seed: int, counted: Counter[str]
 ) -> None:

@@ -128,7 +128,7 @@ COME_AND_GO = statements("ALTER TABLE {} ADD COLUMN w int", "UPDATE {} SET w = 1
         ("on_schema_change: reseed", IncompatibleSchema, RENAME),
         ("on_gap: reseed", Gap, GAP),
         ("on_schema_change: reseed", PartitionsChanged, repartition),
-        ("on_schema_change: reseed", FeedUnreadable, COME_AND_GO),
+        pytest.param("on_schema_change: reseed", FeedUnreadable, COME_AND_GO, marks=pytest.mark.soak),
         ("on_dropped_column: reseed", ColumnsDropped, DROP),
     ],
 )

@@ -113,7 +113,9 @@ def _brisk_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("azure.storage.blob._download.time", SimpleNamespace(sleep=lambda _: None))
 
 
-@pytest.mark.parametrize("keeps_etags", [False, True], ids=["new etags", "kept etags"])
+@pytest.mark.parametrize(
+    "keeps_etags", [pytest.param(False, id="new etags"), pytest.param(True, id="kept etags", marks=pytest.mark.soak)]
+)
 @pytest.mark.parametrize("scenario", _named("first snapshot", "several files"), ids=lambda each: each.name)
 def test_the_run_after_a_call_that_failed_completes_the_mirror(
     onelake: OneLake, scenario: Scenario, keeps_etags: bool, counted: Counter[str]

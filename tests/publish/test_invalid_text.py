@@ -101,7 +101,8 @@ def test_it_is_refused_in_every_form(
             each.publish()
 
 
-@pytest.mark.parametrize("most", [SMALL, pytest.param(SPARK, marks=LONG)])
+@LONG
+@pytest.mark.parametrize("most", [SMALL, SPARK])
 def test_it_is_refused_where_sources_are_compared(
     spark: SparkSession, table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:

@@ -335,6 +335,7 @@ def test_a_column_that_came_and_went_before_it_was_published_stops_the_table_unt
     assert table.is_mirrored()
 
 
+@pytest.mark.soak  # without column mapping above
 def test_columns_that_came_or_went_and_are_restored_stop_the_table_under_column_mapping_where_they_are(
     table: Changing,
 ) -> None:

@@ -213,7 +213,7 @@ def test_columns_that_the_source_gets_later_flow_on_or_stay_out(mapped: DeltaTab
     later = Zone(zone.root, zone.table, selection=Selection(exclude_columns=("w", "y")))
     later.publish()
     assert later.last == [{"id": 2, "v": "b", "x": 1, "__rowMarker__": 4}]
-    with pytest.raises(SelectionChanged, match="'y' was left out"):
+    with pytest.raises(SelectionChanged, match="'y' was excluded"):
         zone.publish()
     zone.table.sql("ALTER TABLE {} DROP COLUMN w")
     zone.table.sql("INSERT INTO {} VALUES (3, 'c', 3, 3)")

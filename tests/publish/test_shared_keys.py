@@ -56,7 +56,8 @@ def test_the_newer_row_is_left_after_the_older_one_was_deleted(
 
 
 @pytest.mark.usefixtures("all_rows_are_many")
-@pytest.mark.parametrize("way", ["exact", pytest.param("by time", marks=pytest.mark.soak)])
+@pytest.mark.soak  # duplicates go in `test_duplicates_that_are_left_of_several_are_refused` as well
+@pytest.mark.parametrize("way", ["exact", "by time"])
 def test_a_whole_table_is_deduplicated_after_it_was_published_with_duplicates(
     spark: SparkSession, tmp_path: Path, way: str
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
@@ -26,6 +27,7 @@ def told_by(folder: Path, *arguments: str, status: int = 0) -> Told:
     return told(*arguments, "--config", str(folder / "mirrorfeed.yml"), code=status)
 
 
+@pytest.mark.soak  # the test of a gap below reads the history as well
 def test_a_publication_is_caught_up_from_the_history_when_the_feed_is_gone(spark: SparkSession, tmp_path: Path) -> None:
     """It takes long, for the whole way is gone by commands: versions are kept, lost by the feed, and published."""
     table = DeltaTable(spark, tmp_path / "t")
