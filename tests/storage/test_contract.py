@@ -433,6 +433,22 @@ def test_a_folder_that_cannot_be_synced_is_told_where_that_is_a_fault(
     assert names(store, "") == ["b"]
 
 
+@pytest.mark.parametrize("error", [errno.EPERM, errno.ENOSYS])
+def test_a_file_system_without_fsync_holds_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
+    """As is reported of Databricks volumes."""
+
+    def fsync(_handle: int) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr("os.fsync", fsync)
+    store = FolderStore(str(tmp_path / "zone"))
+    store.create("t/log.json", b"{}")
+    store.replace("t/log.json", b"{} ")
+    write(store, "t/log/x", b"content")
+    store.rename("t/log/x", "t/1")
+    assert (store.read("t/log.json"), store.read("t/1")) == (b"{} ", b"content")
+
+
 WRITES: dict[str, Callable[[Store, str], object]] = {
     "create": lambda store, path: store.create(path, b""),
     "replace": lambda store, path: store.replace(path, b""),

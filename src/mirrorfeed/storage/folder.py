@@ -128,7 +128,7 @@ class FolderStore:
                 with unfinished.open("xb") as file:
                     file.write(data)
                     file.flush()
-                    os.fsync(file.fileno())
+                    flush_to_disk(file.fileno())
                 written = unfinished.stat()
                 give_name(unfinished, target)
             finally:
@@ -244,7 +244,7 @@ class _Writer(io.RawIOBase):
         with self._store._errors("write", self._path):
             try:
                 self._file.flush()
-                os.fsync(self._file.fileno())
+                flush_to_disk(self._file.fileno())
             finally:
                 self._file.close()
 
@@ -265,12 +265,18 @@ def _sync(folder: Path) -> None:
     with suppress(FileNotFoundError):  # deleted meanwhile
         handle = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(handle)
-        except OSError as error:
-            if error.errno not in _NOT_SUPPORTED:
-                raise
+            flush_to_disk(handle)
         finally:
             os.close(handle)
+
+
+def flush_to_disk(handle: int) -> None:
+    """Call `fsync` if the file system supports it. Databricks volumes do not: they upload a file when it is closed."""
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _NOT_SUPPORTED:
+            raise
 
 
 def _remove_leftovers(folder: Path) -> None:

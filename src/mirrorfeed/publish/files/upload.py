@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, replace
@@ -26,6 +25,7 @@ from mirrorfeed.publish.files.spark_writer import FileCheck, SparkFiles, check_f
 from mirrorfeed.publish.files.staging_area import IN_ZONE, StagingArea
 from mirrorfeed.publish.files.staging_job import BadRow, StagedFile, StagingJob
 from mirrorfeed.storage import NotThere, Store, StoreUnavailable
+from mirrorfeed.storage.folder import flush_to_disk
 from mirrorfeed.storage.process_cache import per_process, retry_counter
 
 _PARALLEL_FILES = 4
@@ -134,7 +134,7 @@ def _move(job: StagingJob, path: str, found: FileCheck, file: BinaryIO) -> Stage
     """Rename a file within the landing zone. Not repeated: if the response is lost, the file may have moved."""
     file.seek(0)
     digest = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
-    os.fsync(file.fileno())  # Spark does not
+    flush_to_disk(file.fileno())  # Spark does not
     staged = job.new_path()
     try:
         cast(Store, job.store).rename(f"{IN_ZONE}/{path.rsplit(f'/{IN_ZONE}/', 1)[1]}", staged)
