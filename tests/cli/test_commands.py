@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from mirrorfeed.cli import main
+from mirrorfeed.config import UnknownTable, load
 from mirrorfeed.config.model import shard_of
 from mirrorfeed.landing.names import Target
 from mirrorfeed.runtime import spark_session
@@ -53,3 +54,17 @@ def test_a_shard_without_a_table_is_no_failure_and_starts_no_spark(
     found = [said(config, "publish", "--shard", f"{n}/2", code=int(n == of_orders)) for n in (1, 2)]
     assert f"No table is in shard:{3 - of_orders}/2." in found
     assert any("There is no Delta table at" in each for each in found)
+
+
+@pytest.mark.parametrize("shard", ["9/8", "3/2", "0/2", "2", "a/b"])
+def test_a_shard_that_does_not_exist_is_refused(tmp_path: Path, shard: str) -> None:
+    result = CliRunner().invoke(main, ["publish", "--shard", shard, "--config", str(tmp_path / "mirrorfeed.yml")])
+    assert result.exit_code == 2
+    assert f"'{shard}' is not a shard" in result.output
+
+
+@pytest.mark.parametrize("name", ["shard:9/8", "shard:3/2", "shard:0/2"])
+def test_a_name_of_a_shard_that_does_not_exist_is_an_unknown_table(tmp_path: Path, name: str) -> None:
+    (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./z\ntables: [{source: ./t, target: orders}]\n")
+    with pytest.raises(UnknownTable):
+        load(tmp_path / "mirrorfeed.yml").select([name])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import click
@@ -28,7 +27,9 @@ class Shard(click.ParamType[str]):
     name = "shard"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if re.fullmatch(r"[1-9]\d{0,4}/[1-9]\d{0,4}", value) is None:
+        from mirrorfeed.config.model import parse_shard  # the start of the command line does not import pydantic
+
+        if parse_shard(f"shard:{value}") is None:
             self.fail(f"{value!r} is not a shard, such as 2/8.", param, ctx)
         return f"shard:{value}"
 

@@ -152,14 +152,15 @@ class Config(Options):
         adding or removing tables does not move the others. A shard may be empty.
         """
         chosen = {name: self._named(name) for name in names}
-        if unknown := tuple(name for name, tables in chosen.items() if not tables and not _SHARD.fullmatch(name)):
+        if unknown := tuple(name for name, tables in chosen.items() if not tables and parse_shard(name) is None):
             raise UnknownTable(names=unknown, known=tuple(str(table.target) for table in self.tables), path=self.path)
         wanted = {table.target for tables in chosen.values() for table in tables}
         return tuple(table for table in self.tables if not names or table.target in wanted)
 
     def _named(self, name: str) -> list[Table]:
-        if shard := _SHARD.fullmatch(name):
-            return [table for table in self.tables if shard_of(table.target, int(shard[2])) == int(shard[1])]
+        if shard := parse_shard(name):
+            number, count = shard
+            return [table for table in self.tables if shard_of(table.target, count) == number]
         try:
             target = Target.parse(name).fold()
         except BadTarget:
@@ -174,6 +175,12 @@ class Config(Options):
 
 
 _SHARD = re.compile(r"shard:([1-9][0-9]{0,4})/([1-9][0-9]{0,4})")
+
+
+def parse_shard(name: str) -> tuple[int, int] | None:
+    """Number and count of a shard such as `shard:2/8`. None if it is not one, as `shard:9/8`."""
+    found = _SHARD.fullmatch(name)
+    return (int(found[1]), int(found[2])) if found and int(found[1]) <= int(found[2]) else None
 
 
 def shard_of(target: Target, count: int) -> int:
