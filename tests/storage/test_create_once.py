@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 import pytest
 
+from fixtures.clock import Time
 from fixtures.memory import MemoryStore
 from mirrorfeed.storage import AlreadyThere, NotThere, StoreUnavailable
 from mirrorfeed.storage.create_once import NewFile, open_new
@@ -35,19 +36,6 @@ class Refusing(MemoryStore):
         if self.answers:
             raise self.answers.pop(0)
         return super().open_write(path)
-
-
-@dataclass
-class Time:
-    now: float = 0.0
-    pauses: list[float] = field(default_factory=list)
-
-    def clock(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-        self.now += seconds
 
 
 def begin(store: Refusing) -> tuple[str, Time]:

@@ -1,31 +1,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import pytest
 
+from fixtures.clock import Time
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.mirror.fabric.client import AUDIENCE, FabricClient
 from mirrorfeed.mirror.fabric.database import MirroredDatabase
 from mirrorfeed.mirror.fabric.responses import FabricItem
 from mirrorfeed.runtime.credentials import bearer
 from mirrorfeed.storage.retry_budget import RetryLimits
-
-
-@dataclass
-class Time:
-    """A clock that pauses move."""
-
-    now: float = 0.0
-    pauses: list[float] = field(default_factory=list)
-
-    def clock(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-        self.now += seconds
 
 
 @pytest.fixture

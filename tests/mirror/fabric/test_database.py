@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from fixtures.clock import Time
 from fixtures.onelake import DATABASE, LAKEHOUSE, WORKSPACE, OneLake
 from fixtures.onelake.fabric import SQL_MIRROR, Database
 from fixtures.onelake.faults import Fault, How
@@ -30,7 +31,6 @@ from mirrorfeed.runtime.credentials import Secret, ServicePrincipal, bearer
 from mirrorfeed.runtime.errors import CredentialRefused, LoginUnavailable
 from mirrorfeed.storage.errors import CapacityPaused
 from mirrorfeed.storage.retry_budget import RetryLimits
-from tests.mirror.fabric.conftest import Time
 
 Asked = Callable[[], list[str]]
 OTHER = "99999999-9999-4999-8999-999999999999"
