@@ -20,7 +20,7 @@ from mirrorfeed.config.destination import PLACES, PRINCIPAL
 from mirrorfeed.config.errors import ConfigMissing, ConfigUnreadable
 from mirrorfeed.config.model import Config, Sources, Table
 from mirrorfeed.config.options import Options
-from mirrorfeed.config.values import short
+from mirrorfeed.config.values import RENAMED, short
 
 Place = tuple[str | int, ...]
 """A place in the file: names of fields and positions in lists."""
@@ -210,7 +210,7 @@ def read(path: str) -> Document:
 
 _OF_CREDENTIAL = {"service_principal", "service_credential", *PRINCIPAL, *PLACES}
 _OF_ALERTS = {*PLACES, *(name for model in (Alerts, MaxLagMinutes, Mail, Webhook) for name in model.model_fields)}
-_KNOWN = {"credential": _OF_CREDENTIAL, "alerts": _OF_ALERTS}
+_KNOWN = {"credential": _OF_CREDENTIAL, "alerts": {*_OF_ALERTS, *RENAMED}}
 
 
 def may_be_secret(place: tuple[str | int, ...]) -> bool:
@@ -224,25 +224,6 @@ def shown(place: tuple[str | int, ...]) -> str:
     return name if len(place) < 2 or not may_be_secret(place) or name in _KNOWN[str(place[0])] else "(not shown)"
 
 
-_RENAMED = {
-    "at_once": "max_parallel_tables",
-    "at_most": "follow",
-    "ca_file": "ca_bundle",
-    "check_keys": "validate_keys",
-    "default_marker": "default_row_marker",
-    "detection": "file_order",
-    "except": "exclude",
-    "except_columns": "exclude_columns",
-    "file_size": "target_file_size",
-    "fresh_within": "freshness_target_minutes",
-    "handover": "staging_path",
-    "keep_records": "log_retention_records",
-    "markers": "row_markers",
-    "repair_up_to": "auto_repair_max_keys",
-    "send": "upload_from",
-    "time_limit": "table_timeout_minutes",
-    "versions_per_range": "max_versions_per_publication",
-}
 _M = TypeVar("_M", bound=BaseModel)
 
 
@@ -254,6 +235,8 @@ def validated(
         return model.model_validate(data, context={"file": file})
     except ValidationError as error:
         for fault in error.errors(include_url=False):
+            if fault["type"] == "missing" and any(RENAMED.get(name) == fault["loc"][-1] for name in fault["input"]):
+                continue
             at = place(*fault["loc"])
             faults[at] = _words(model, dict(fault), "this value" if may_be_secret(at) else short(fault["input"]))
         return None
@@ -309,8 +292,8 @@ def _names(model: Any) -> list[str]:
 
 
 def _unknown_field(name: str, model: Any) -> str:
-    if name in _RENAMED and _RENAMED[name] in _names(model):
-        return f"was renamed to {_RENAMED[name]}"
+    if name in RENAMED and RENAMED[name] in _names(model):
+        return f"was renamed to {RENAMED[name]}"
     if issubclass(model, Options) and name in _names(Table if model is Config else Config):
         return "belongs to a table, below tables" if model is Config else "belongs at the top level, not to a table"
     if model is Sources and name == "source":
