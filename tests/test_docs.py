@@ -40,7 +40,7 @@ from mirrorfeed.landing.output_format import Delimited
 from mirrorfeed.storage.onelake import ENDPOINT
 
 ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
-ELSEWHERE = {"az", "export", "gh", "pre-commit"}
+ELSEWHERE = {"az", "export", "gh", "pip", "pre-commit"}
 """Programs of others, which are not there when tests run; their lines are split into words and no more."""
 OURS = {"mirrorfeed", "make", "databricks"}
 
@@ -169,11 +169,11 @@ def test_every_json_is_json(snippet: Snippet) -> None:
 def test_settings_are_names_with_a_value_for_the_host_that_is_read(snippet: Snippet) -> None:
     for line in snippet.text.splitlines():
         name, _value = line.split(" ")
-        assert name.startswith("fs.azure.account.")
+        assert name.startswith("spark.hadoop.fs.azure.account.")
         assert name.endswith(ENDPOINT.removeprefix("https://"))
 
 
-GIVEN = {"spark", "display", "dbutils", "config"}
+GIVEN = {"spark", "display", "dbutils", "config", "token"}
 """What a notebook has, and what the text around a snippet names."""
 
 
