@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import deltalake
@@ -12,8 +13,8 @@ import pyarrow as pa
 import pytest
 import yaml
 from click.testing import CliRunner
-from databricks.sdk.errors import PermissionDenied
-from databricks.sdk.service.catalog import PrimaryKeyConstraint, TableConstraint, TableInfo
+from databricks.sdk.errors import NotFound, PermissionDenied
+from databricks.sdk.service.catalog import ColumnInfo, PrimaryKeyConstraint, TableConstraint, TableInfo
 from pyspark.sql import SparkSession
 
 import mirrorfeed
@@ -24,7 +25,9 @@ from mirrorfeed.cli import main
 from mirrorfeed.config import Config, ConfigInvalid
 from mirrorfeed.config.errors import HistoriesMeet, NothingMatches, OptionInvalid, SeveralLandingZones, TargetsMeet
 from mirrorfeed.config.expansion import Expansion, expand
+from mirrorfeed.landing.errors import BadKey, BadSelection
 from mirrorfeed.runtime import spark_session
+from mirrorfeed.source.errors import CatalogRefused, NoTableAtPath
 from mirrorfeed.source.identifier import FoundTable, Source
 from tests.delta import FEED
 
@@ -54,6 +57,14 @@ def told(expansion: Expansion) -> dict[str, str]:
         str(row.source): f"-> {row.table.target}" if row.table else row.why
         for row in expansion.listed
     }  # fmt: skip
+
+
+def no_spark() -> SparkSession:
+    pytest.fail("Spark was started")
+
+
+def unconfigured() -> RecordingWorkspace:
+    raise ValueError("cannot configure default credentials")
 
 
 ORDERS, LINES, TMP = "main.sales.orders", "main.sales.lines", "main.sales.tmp_x"
@@ -291,8 +302,8 @@ def test_a_landing_zone_of_the_file_that_is_wrong_is_told_though_another_is_give
 
 @pytest.mark.parametrize(("count", "notes"), [(449, 0), (450, 1), (501, 1)])
 def test_as_many_tables_as_a_database_takes_are_noted(written: Written, count: int, notes: int) -> None:
-    found = there(*(f"sales.t{n}" for n in range(count)))
-    rows = listed(expand(written({"sources": "sales.*"}), [found]))
+    found = there(*(f"{SALES['sources'][:-1]}t{n}" for n in range(count)))
+    rows = listed(expand(written(SALES), [found]), no_spark, unconfigured)
     assert (len(rows), len(rows.notes)) == (count, notes)
     assert all(
         note.startswith(f"{count} tables, and a mirrored database supports 500. Distribute") for note in rows.notes
@@ -311,7 +322,7 @@ def test_a_table_without_a_key_is_said_to_take_inserts_only_before_an_update_is_
     workspace = RecordingWorkspace(
         {ORDERS: key("order_id"), LINES: TableInfo(), TMP: PermissionDenied("User does not have SELECT")}
     )
-    rows = listed(expand(written(SALES), [there(ORDERS, LINES, TMP)]), lambda: workspace)
+    rows = listed(expand(written(SALES), [there(ORDERS, LINES, TMP)]), no_spark, lambda: workspace)
     assert [(row.table, row.keys, row.takes) for row in rows] == [
         ("sales.orders", ("order_id",), "inserts, updates, deletes"),
         ("sales.lines", (), "inserts only, because it has no key"),
@@ -323,15 +334,24 @@ def test_a_table_without_a_key_is_said_to_take_inserts_only_before_an_update_is_
 
 
 def test_where_no_workspace_is_configured_keys_are_not_guessed(written: Written) -> None:
-    def unconfigured() -> RecordingWorkspace:
-        raise ValueError("cannot configure default credentials")
-
-    rows = listed(expand(written(NAMED, SALES), [there(LINES)]), unconfigured)
+    rows = listed(expand(written(NAMED, SALES), [there(LINES)]), no_spark, unconfigured)
     assert [(row.keys, row.takes, row.why) for row in rows] == [
         (("order_id",), "inserts, updates, deletes", "named by itself"),
         (None, None, "by main.sales.*; its keys are in Unity Catalog, and no workspace is configured here"),
     ]
     assert rows.ok
+
+
+def test_a_configured_key_that_the_catalog_does_not_have_is_an_error(written: Written) -> None:
+    columns = [ColumnInfo(name="id", type_text="bigint"), ColumnInfo(name="price", type_text="double")]
+    workspace = RecordingWorkspace({ORDERS: TableInfo(columns=columns), LINES: NotFound("no such table")})
+    entries = [{"source": ORDERS, "target": f"t.{key}", "keys": [key]} for key in ("id", "nope", "price")]
+    gone = {"source": LINES, "target": "t.gone", "keys": ["id"]}
+    rows = listed(expand(written(*entries, gone), []), no_spark, lambda: workspace)
+    assert [(row.table, type(row.error)) for row in rows] == [
+        ("t.id", NoneType), ("t.nope", BadKey), ("t.price", BadKey), ("t.gone", CatalogRefused)
+    ]  # fmt: skip
+    assert [row.takes for row in rows] == ["inserts, updates, deletes", None, None, None]
 
 
 # Commands and the face, over a folder of tables
@@ -376,6 +396,23 @@ def test_tables_shows_what_a_folder_holds_and_why_each_is_in_or_out_without_spar
     assert f"│ - │ {lake}/tables/tmp_x │ no │" in shown
     assert "is listed in `exclude`" in shown
     assert " part " not in shown
+
+
+def test_tables_fails_for_a_source_that_is_missing_and_for_columns_that_it_does_not_have(lake: Path) -> None:
+    config = lake / "mirrorfeed.yml"
+    written = yaml.safe_load(config.read_text(encoding="utf-8"))
+    orders = {"source": "./tables/orders", "keys": ["id"]}
+    written["tables"] = [
+        {**orders, "target": "good"},
+        {**orders, "target": "no_key", "keys": ["nope"]},
+        {**orders, "target": "no_column", "columns": ["id", "nope"]},
+        {**orders, "target": "no_source", "source": "./tables/nothing"},
+    ]
+    config.write_text(yaml.safe_dump(written), encoding="utf-8")
+    found = json.loads(run(lake, "tables", "--json", code=1))["rows"]
+    codes = [BadKey.code, BadSelection.code, NoTableAtPath.code]
+    assert [row["error"] and row["error"]["code"] for row in found] == [None, *codes]
+    assert [row["takes"] for row in found] == ["inserts, updates, deletes", None, None, None]
 
 
 def test_tables_shows_in_short_what_of_a_table_is_published(lake: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import deltalake
+import pyarrow as pa
 import pytest
 
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
@@ -59,6 +61,9 @@ def _configurations(recorder: Recorder) -> None:
     _write("wrong.yml", f"landing_zone: zone\ntables:\n  - {tables}\n  - {wrong}\n")
     _write("part.yml", f"landing_zone: zone\n{TABLES}  - {{source: ./eu, target: eu, keys: [id], columns: [id, v]}}\n")
     _write("mirrorfeed.yml", f"landing_zone: zone\n{TABLES}")
+    recorder.case("The sources are missing", "tables")
+    for name in ("orders", "lines", "eu"):
+        deltalake.write_deltalake(name, pa.table({"id": [1], "v": ["a"]}))
     recorder.case("Two tables", "tables")
     recorder.case("A table of which a part is published", "tables", "--config", "part.yml")
     recorder.case("A mistake in each of two tables", "tables", "--config", "wrong.yml")

@@ -274,10 +274,12 @@ def spark_session(*needed: Source) -> Any:
     Spark's own messages about failed queries are suppressed, because the command reports them.
     """
     context = click.get_current_context()
-    if needed and all(map(_is_missing, needed)):
+    if needed:
         from mirrorfeed.source.errors import NoTableAtPath
+        from mirrorfeed.source.table_info import is_missing_here
 
-        raise NoTableAtPath(path=", ".join(map(str, needed)))
+        if all(map(is_missing_here, needed)):
+            raise NoTableAtPath(path=", ".join(map(str, needed)))
     if _SPARK not in context.meta:
         from mirrorfeed.display.progress import waiting
 
@@ -288,14 +290,6 @@ def spark_session(*needed: Source) -> Any:
         context.meta[_STOP].listen()  # Spark installed a handler of its own
         context.with_resource(unlogged())
     return context.meta[_SPARK]
-
-
-def _is_missing(source: Source) -> bool:
-    """Whether the source would be in a local folder, but is not there."""
-    from mirrorfeed.runtime.spark_session import Kind, kind
-
-    is_folder = source.path is not None and not re.match(r"\w+:/", source.path)
-    return is_folder and not Path(source.path or "", "_delta_log").is_dir() and kind() is Kind.LOCAL
 
 
 def _log_to_standard_error(level: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os.path import normpath
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
@@ -81,6 +83,26 @@ def open_local_table(source: Source, version: int | None = None) -> DeltaTable |
     except Exception:  # Spark will report the reason
         return None
     return None if unknown_features(features) or external_commit_features(features) else table
+
+
+def is_missing_here(source: Source) -> bool:
+    """Whether the source would be in a folder of this machine, but is not there."""
+    is_folder = source.path is not None and not re.match(r"\w+:/", source.path)
+    return is_folder and not Path(source.path or "", "_delta_log").is_dir() and kind() is Kind.LOCAL
+
+
+def newest_schema(source: Source, spark: SparkSession | None) -> dict[str, Any]:
+    """The newest schema of a Delta table, in Spark's JSON. Only tables that delta-rs cannot open need Spark."""
+    if is_missing_here(source):
+        raise NoTableAtPath(path=str(source))
+    if table := open_local_table(source):
+        text = table.schema().to_json()
+    else:
+        assert spark
+        with table_errors(source):
+            text = spark.read.table(source.sql).schema.json()
+    schema: dict[str, Any] = json.loads(text)
+    return schema
 
 
 def local_table_info(table: DeltaTable, source: Source, *, counted: bool = False) -> TableInfo | None:
