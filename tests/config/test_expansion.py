@@ -59,10 +59,6 @@ def told(expansion: Expansion) -> dict[str, str]:
     }  # fmt: skip
 
 
-def no_spark() -> SparkSession:
-    pytest.fail("Spark was started")
-
-
 def unconfigured() -> RecordingWorkspace:
     raise ValueError("cannot configure default credentials")
 
@@ -303,7 +299,7 @@ def test_a_landing_zone_of_the_file_that_is_wrong_is_told_though_another_is_give
 @pytest.mark.parametrize(("count", "notes"), [(449, 0), (450, 1), (501, 1)])
 def test_as_many_tables_as_a_database_takes_are_noted(written: Written, count: int, notes: int) -> None:
     found = there(*(f"{SALES['sources'][:-1]}t{n}" for n in range(count)))
-    rows = listed(expand(written(SALES), [found]), no_spark, unconfigured)
+    rows = listed(expand(written(SALES), [found]), None, unconfigured)
     assert (len(rows), len(rows.notes)) == (count, notes)
     assert all(
         note.startswith(f"{count} tables, and a mirrored database supports 500. Distribute") for note in rows.notes
@@ -322,7 +318,7 @@ def test_a_table_without_a_key_is_said_to_take_inserts_only_before_an_update_is_
     workspace = RecordingWorkspace(
         {ORDERS: key("order_id"), LINES: TableInfo(), TMP: PermissionDenied("User does not have SELECT")}
     )
-    rows = listed(expand(written(SALES), [there(ORDERS, LINES, TMP)]), no_spark, lambda: workspace)
+    rows = listed(expand(written(SALES), [there(ORDERS, LINES, TMP)]), None, lambda: workspace)
     assert [(row.table, row.keys, row.takes) for row in rows] == [
         ("sales.orders", ("order_id",), "inserts, updates, deletes"),
         ("sales.lines", (), "inserts only, because it has no key"),
@@ -334,7 +330,7 @@ def test_a_table_without_a_key_is_said_to_take_inserts_only_before_an_update_is_
 
 
 def test_where_no_workspace_is_configured_keys_are_not_guessed(written: Written) -> None:
-    rows = listed(expand(written(NAMED, SALES), [there(LINES)]), no_spark, unconfigured)
+    rows = listed(expand(written(NAMED, SALES), [there(LINES)]), None, unconfigured)
     assert [(row.keys, row.takes, row.why) for row in rows] == [
         (("order_id",), "inserts, updates, deletes", "named by itself"),
         (None, None, "by main.sales.*; its keys are in Unity Catalog, and no workspace is configured here"),
@@ -347,7 +343,7 @@ def test_a_configured_key_that_the_catalog_does_not_have_is_an_error(written: Wr
     workspace = RecordingWorkspace({ORDERS: TableInfo(columns=columns), LINES: NotFound("no such table")})
     entries = [{"source": ORDERS, "target": f"t.{key}", "keys": [key]} for key in ("id", "nope", "price")]
     gone = {"source": LINES, "target": "t.gone", "keys": ["id"]}
-    rows = listed(expand(written(*entries, gone), []), no_spark, lambda: workspace)
+    rows = listed(expand(written(*entries, gone), []), None, lambda: workspace)
     assert [(row.table, type(row.error)) for row in rows] == [
         ("t.id", NoneType), ("t.nope", BadKey), ("t.price", BadKey), ("t.gone", CatalogRefused)
     ]  # fmt: skip

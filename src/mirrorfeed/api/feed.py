@@ -110,15 +110,17 @@ class Feed:
 
     def sources(self) -> Result[Listed]:
         """Return each table that the configuration names or a pattern matches: whether it is selected and why, its
-        keys, and the kinds of changes that it can take. Patterns, columns and keys that are not configured are read
-        now. A row has an `error` if its source is missing, or if the columns of the source do not fit the entry.
+        keys, and the kinds of changes that it can take. Patterns and keys that are not configured are looked up now.
+
+        A row has an `error` if its source is missing or has columns that do not fit the entry. Without a session, only
+        tables in Unity Catalog and in local folders are checked.
 
         Raises `MirrorfeedError` if a pattern matches nothing, or if two tables have the same target.
         """
         from mirrorfeed.api.listing import listed
         from mirrorfeed.config.expansion import expanded
 
-        return listed(expanded(self._written, lambda: self._spark), lambda: self._spark)
+        return listed(expanded(self._written, lambda: self._spark), self._spark if self._has_session else None)
 
     def publish(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,8 +19,7 @@ from mirrorfeed.publish.plan import plan_of
 from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.runtime.parallel import each_of
 from mirrorfeed.source.catalog import Workspace, is_in_unity_catalog, read_catalog_table
-from mirrorfeed.source.reader import read_full
-from mirrorfeed.source.table_info import is_missing_here, newest_schema, open_local_table
+from mirrorfeed.source.table_info import newest_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,24 +30,16 @@ _NO_WORKSPACE = "its keys are in Unity Catalog, and no workspace is configured h
 
 
 def listed(
-    expansion: Expansion, spark: Callable[[], SparkSession], workspace: Callable[[], Workspace] = default_workspace
+    expansion: Expansion, spark: SparkSession | None, workspace: Callable[[], Workspace] = default_workspace
 ) -> Result[Listed]:
-    """Return a row for each table. Tables in Unity Catalog are read from there, others from their own logs, or with
-    Spark if only it can read them."""
-    tables = [row.table for row in expansion.listed if row.table]
-    client = _client(workspace) if any(is_in_unity_catalog(table.source) for table in tables) else None
-    session = spark() if any(map(_needs_spark, tables)) else None  # not in a thread
+    """Return a row for each table, with the keys and columns that can be read without starting Spark: those of tables
+    in Unity Catalog and in local folders, and with a session those of all Delta tables."""
+    in_catalog = any(row.table and is_in_unity_catalog(row.source) for row in expansion.listed)
+    client = _client(workspace) if in_catalog else None
     progress.info("Reading keys and columns")
-    rows = tuple(each_of(partial(_row, client, session), expansion.listed))
+    rows = tuple(each_of(partial(_row, client, spark), expansion.listed))
     warning = table_limit_warning(len(expansion.config.tables))
     return Result(rows, (warning,) if warning else ())
-
-
-def _needs_spark(table: Table) -> bool:
-    source = table.source
-    if is_in_unity_catalog(source) or (table.changes != "compare" and is_missing_here(source)):
-        return False
-    return open_local_table(source) is None
 
 
 def _client(workspace: Callable[[], Workspace]) -> Workspace | None:
@@ -59,7 +49,7 @@ def _client(workspace: Callable[[], Workspace]) -> Workspace | None:
         return None
 
 
-def _row(client: Workspace | None, session: SparkSession | None, decided: Decided) -> Listed:
+def _row(client: Workspace | None, spark: SparkSession | None, decided: Decided) -> Listed:
     table, source = decided.table, str(decided.source)
     if table is None:
         return Listed(None, source, False, why=decided.why)
@@ -76,27 +66,23 @@ def _row(client: Workspace | None, session: SparkSession | None, decided: Decide
 
     try:
         keys = plan_of(table, opened).keys
-        _check_columns(client, session, table, keys)
+        _check_columns(client, spark, table, keys)
     except Exception as error:
         return replace(row, error=named(f"Reading the keys and columns of {source}", error))
     return replace(row, keys=keys, takes=_takes(keys))
 
 
-def _check_columns(client: Workspace | None, session: SparkSession | None, table: Table, keys: Sequence[str]) -> None:
+def _check_columns(client: Workspace | None, spark: SparkSession | None, table: Table, keys: Sequence[str]) -> None:
     """Raise if the source is missing, or if its columns cannot be published."""
     name, source = str(table.source), table.source
     if is_in_unity_catalog(source):
         if client and table.keys:  # other keys are from there
             found = read_catalog_table(client, source).columns or ()
             check_keys(name, table.keys, [Column(str(each.name), each.type_text or "") for each in found])
-        return
-    if session and table.changes == "compare":
-        schema = json.loads(read_full(session, source).schema.json())
-    else:
-        schema = newest_schema(source, session)
-    if table.selection:
-        selection.check(name, table.selection, selection.source_types(schema))
-    check_keys(name, keys, columns_of(name, selection.selected_schema(name, table.selection, schema)))
+    elif table.changes != "compare" and (schema := newest_schema(source, spark)):
+        if table.selection:
+            selection.check(name, table.selection, selection.source_types(schema))
+        check_keys(name, keys, columns_of(name, selection.selected_schema(name, table.selection, schema)))
 
 
 def _takes(keys: Sequence[str]) -> str:

@@ -70,7 +70,8 @@ def tables(task_value: str | None, path: str) -> Result[Listed] | Result[TaskInp
     """List the tables that the configuration selects, and those that match a pattern but are left out, with the reason.
 
     Also shows the keys and the kinds of changes that each table can take. Keys that are not configured are read from
-    Unity Catalog. Exits with 1 if a table cannot be published.
+    Unity Catalog. Sources and columns are checked where this needs no Spark. Exits with 1 if a table cannot be
+    published.
     """
     found = feed(path)
     if task_value is None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from pyspark.errors import PySparkException
-
 NOT_THERE = "DELTA_VERSION_NOT_FOUND"
 """What time travel says of a version that the table does not have any more, or not yet."""
 _VECTOR_GONE = "DELETION_VECTOR_NOT_FOUND"
@@ -72,7 +70,8 @@ def conditions(error: Exception) -> tuple[str, ...]:
     A failure in a task, and one of Delta's that Spark has no class for, arrive without a condition of their own: as
     the text of a stack of Java exceptions (and not even as a PySparkException), with the names in brackets.
     """
-    if isinstance(error, PySparkException) and (own := error.getCondition()) and own != _STREAM:
+    own: str | None = getattr(error, "getCondition", lambda: None)()
+    if own and own != _STREAM:
         return (own,)
     text = str(error)
     unnamed = [name for pattern, name in _BY_TEXT if pattern.search(text)]
@@ -92,7 +91,7 @@ def unreadable_file(error: Exception) -> str:
 
 def parameter(error: Exception, name: str) -> str | None:
     """What the error says about one thing by name, if it does."""
-    told = error.getMessageParameters() if isinstance(error, PySparkException) else None
+    told: dict[str, str] | None = getattr(error, "getMessageParameters", lambda: None)()
     if not told and (unnamed := _UNNAMED.search(str(error))):
         told = unnamed.groupdict()
     return (told or {}).get(name)

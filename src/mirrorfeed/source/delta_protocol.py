@@ -7,10 +7,10 @@ import logging
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
 _COMMIT = re.compile(r"([0-9]{20})\.json")
@@ -63,6 +63,8 @@ def find_metadata_changes(spark: SparkSession, location: str, versions: Collecti
 
     None if not all of the log can be read, for example because only the catalog may open the table's files.
     """
+    from pyspark.sql import functions as F
+
     if _PATH_PATTERN.intersection(location):
         return None
     names = {commit_name(version): version for version in versions}

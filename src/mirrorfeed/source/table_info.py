@@ -11,8 +11,6 @@ from os.path import normpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
-
 from mirrorfeed.runtime.spark_errors import LOG_GONE, NOT_IN_CATALOG, first_of
 from mirrorfeed.runtime.spark_session import Kind, kind
 from mirrorfeed.source.delta_protocol import external_commit_features, unknown_features
@@ -21,6 +19,7 @@ from mirrorfeed.source.identifier import Source
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+    from pyspark.sql import SparkSession
 
 FEED = "delta.enableChangeDataFeed"
 _ROW_TRACKING = "delta.enableRowTracking"
@@ -91,14 +90,15 @@ def is_missing_here(source: Source) -> bool:
     return is_folder and not Path(source.path or "", "_delta_log").is_dir() and kind() is Kind.LOCAL
 
 
-def newest_schema(source: Source, spark: SparkSession | None) -> dict[str, Any]:
-    """The newest schema of a Delta table, in Spark's JSON. Only tables that delta-rs cannot open need Spark."""
+def newest_schema(source: Source, spark: SparkSession | None) -> dict[str, Any] | None:
+    """The newest schema of a Delta table, in Spark's JSON. None without a session, if only Spark can read it."""
     if is_missing_here(source):
         raise NoTableAtPath(path=str(source))
     if table := open_local_table(source):
         text = table.schema().to_json()
+    elif spark is None:
+        return None
     else:
-        assert spark
         with table_errors(source):
             text = spark.read.table(source.sql).schema.json()
     schema: dict[str, Any] = json.loads(text)
