@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pyspark
 from pyspark.sql import SparkSession
 
+from fixtures.entries import FOLDER, entry
 from fixtures.journeys import newest_version
 from fixtures.mirror import Mirror, canonical
-from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.result import Progress
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish
@@ -149,16 +149,16 @@ class Zone:
     def __init__(self, root: Path, table: DeltaTable, keys: tuple[str, ...] = ("id",), **options: Any) -> None:
         self.root, self.table = root, table
         self.store = FolderStore(str(root))
-        self.plan = Plan(str(table.source), "sales.orders", "sales.schema/orders", keys, **options)
-        self.folder = root / self.plan.folder
-        self._mirror = Mirror(self.store, self.plan.folder)
+        self.plan = entry(table.source, keys=keys, **options)
+        self.folder = root / FOLDER
+        self._mirror = Mirror(self.store, FOLDER)
 
     @classmethod
     def copied(cls, original: Zone, folder: Path) -> Zone:
         """As another is, of a copy of its table, with nothing mirrored."""
         shutil.copytree(original.root, folder / original.root.name)
         table = DeltaTable.copied(original.table, folder / original.table.path.name)
-        return cls(folder / original.root.name, table, original.plan.keys)
+        return cls(folder / original.root.name, table, original.plan.target_keys)
 
     def publish(self) -> Progress:
         feed = DeltaFeed(self.table.spark, self.table.source, selection=self.plan.selection)

@@ -9,8 +9,8 @@ import deltalake
 import pyarrow as pa
 import yaml
 
+from fixtures.entries import entry
 from fixtures.tables import Table, TableFeed
-from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import FolderStore
 from tests.commits import commit
@@ -30,7 +30,7 @@ def fleet(folder: Path, count: int, *, rows: int = 100, behind: int = 0, longest
     assert commit(source, f"INSERT INTO {{}} VALUES {', '.join(map(str, values))}")
     made.insert(*({"id": id_, "v": v} for id_, v in values))
     published = folder / "published"
-    publish(TableFeed(made), FolderStore(str(published)), Plan(str(source), "sales.t", "t", ("id",)))
+    publish(TableFeed(made), FolderStore(str(published)), entry(str(source), "t"))
     for number in range(count):
         if number == count - behind:
             assert commit(source, f"UPDATE {{}} SET v = 'new' WHERE id < {CHANGED}")

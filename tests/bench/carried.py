@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.publish.plan import Plan
+from fixtures.entries import entry
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
@@ -26,7 +26,7 @@ class Apart(FolderStore):
 def case(spark: SparkSession, folder: Path, rows: int) -> Case:
     source, zone = Source(path=str(folder / "source")), str(folder / "zone")
     tables.create(spark, source, rows)
-    plan = Plan(str(source), "bench", "bench", ("id",), validate_keys="none")
+    plan = entry(source, "bench", validate_keys="none")
 
     return Case(
         {

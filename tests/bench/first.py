@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.publish.plan import Plan
+from fixtures.entries import entry
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source import reader
@@ -23,7 +23,7 @@ def case(spark: SparkSession, folder: Path, rows: int) -> Case:
     feed = DeltaFeed(spark, source)
 
     def to_zone(validate_keys: str) -> None:
-        publish(feed, zone, Plan(str(source), "bench", "bench", ("id",), validate_keys=validate_keys))
+        publish(feed, zone, entry(source, "bench", validate_keys=validate_keys))
 
     def between() -> None:
         for name in ("zone", "parquet"):

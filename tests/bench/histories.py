@@ -22,13 +22,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from fixtures.entries import entry
 from fixtures.mirror import canonical
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.landing.names import data_name, record_number
 from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.mirror.replica import Replica, State
 from mirrorfeed.publish.files.arrow_types import arrow_schema
-from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import FolderStore
 
@@ -135,7 +135,7 @@ def _notebook(table: Table, place: Path) -> Callable[[Callable[[], object] | Non
 def _product(table: Table, place: Path) -> Callable[[Callable[[], object] | None], object]:
     def run(meanwhile: Callable[[], object] | None) -> None:
         zone = Zone(str(place / "zone"), [meanwhile] if meanwhile else [])
-        publish(TableFeed(table), zone, Plan("a.b.t", "s.t", FOLDER, KEYS))
+        publish(TableFeed(table), zone, entry("a.b.t", "s.t", KEYS))
 
     return run
 

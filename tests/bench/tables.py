@@ -8,9 +8,9 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from fixtures.entries import entry
 from mirrorfeed.config import Config, Table
 from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
-from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish as publish_table
 from mirrorfeed.source.identifier import Source
@@ -50,7 +50,7 @@ class Followed:
     def __init__(self, spark: SparkSession, folder: Path, rows: int) -> None:
         self.source = Source(path=str(folder / "source"))
         self._zone = FolderStore(str(folder / "zone"))
-        self._plan = Plan(str(self.source), "bench", "bench", ("id",), validate_keys="none")
+        self._plan = entry(self.source, "bench", validate_keys="none")
         self._feed = DeltaFeed(spark, self.source)
         create(spark, self.source, rows)
         self.publish()

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from fixtures.entries import changed
 from fixtures.histories import History
 from fixtures.journeys import PLAN, Journey, newest_version
 from fixtures.selections import drawn
@@ -79,7 +80,7 @@ class Compared(Journey):
         feed = FullCompare(
             self.spark, source, RowHashTable(self.spark, Source(path=str(self.place / "hashes")), str(source))
         )
-        return publish(feed, store or self.zone, replace(self.plan, keys=self.keys), **arguments)
+        return publish(feed, store or self.zone, changed(self.plan, keys=self.keys), **arguments)
 
 
 class Killed(BaseException):
@@ -97,7 +98,7 @@ def be_compared(spark: SparkSession, place: Path, seed: int, counted: Counter[st
     """With runs that are killed between the hashes and the record, and runs that find nothing new."""
     place.mkdir(exist_ok=True)
     history, choose = History(spark, place / "source", seed), random.Random(-seed - 1)
-    plan = replace(
+    plan = changed(
         PLAN, changes="compare", target_file_size=choose.choice((1, 2**20)), max_versions_per_publication=sys.maxsize
     )
     journey = Compared(spark, place / "source", place, history.key_names, plan)
@@ -127,7 +128,7 @@ def live_through(spark: SparkSession, place: Path, seed: int) -> int:
     shares_keys = seed >= SHARED
     history = History(spark, place / "source", seed, shares_keys=shares_keys)
     choose = random.Random(-seed - 1)
-    plan = replace(
+    plan = changed(
         PLAN,
         changes=choose.choice(("net", "full")),
         target_file_size=choose.choice((1, 2**20)),
@@ -139,8 +140,7 @@ def live_through(spark: SparkSession, place: Path, seed: int) -> int:
     journey = Journey(spark, place / "source", place, history.key_names, plan)
     if seed % 3:  # of two in three a part is published
         selection, wanted = drawn(random.Random(seed), history.columns, history.key_names)
-        keys = tuple(map(selection.name_of, history.key_names))
-        journey = replace(journey, keys=keys, plan=replace(plan, selection=selection), wanted=wanted)
+        journey = replace(journey, plan=changed(plan, selection=selection), wanted=wanted)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(staging, "SMALL_BATCH_ROWS", few_rows)
         return _publish_along(journey, history, choose, f"seed {seed}, {journey.plan}, {few_rows} rows are few")

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from fixtures.entries import changed
 from fixtures.journeys import FOLDER, PLAN, Journey, newest_version
 from mirrorfeed.errors import Transient
 from mirrorfeed.storage import FolderStore
@@ -24,7 +25,7 @@ from tests.delta import DeltaTable
 pytestmark = pytest.mark.usefixtures("several_files")
 
 SEED = int(os.environ.get("MIRRORFEED_SEED", "20261121"))
-SMALL = replace(PLAN, target_file_size=1, max_versions_per_publication=2)
+SMALL = changed(PLAN, target_file_size=1, max_versions_per_publication=2)
 
 
 class Interrupted:
@@ -126,7 +127,7 @@ def test_two_publishers_at_once_neither_lose_nor_double_a_file(
 def test_two_publishers_at_once_many_times_neither_lose_nor_double_a_file(
     spark: SparkSession, tmp_path: Path, counted: Counter[str]
 ) -> None:
-    _race(Journey(spark, tmp_path / "source", tmp_path, ("id",), replace(SMALL, log_retention_records=1)), 50, counted)
+    _race(Journey(spark, tmp_path / "source", tmp_path, ("id",), changed(SMALL, log_retention_records=1)), 50, counted)
 
 
 def _race(journey: Journey, rounds: int, counted: Counter[str]) -> None:
@@ -154,7 +155,7 @@ def _interrupt(ready: Journey, at: int, happening: Callable[[Journey], None], pl
     shutil.copytree(ready.place / "zone", place / "zone")
     shutil.copytree(ready.source, place / "source")
     journey = replace(ready, source=place / "source", place=place)
-    other = replace(journey, plan=replace(SMALL, log_retention_records=1))
+    other = replace(journey, plan=changed(SMALL, log_retention_records=1))
     store = Interrupted(journey.zone, at, lambda: happening(other))
     try:
         with suppress(Transient):

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from fixtures.entries import entry
 from fixtures.tables import TableFeed
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.ledger import ARCHIVE, DIFFERENT, FAILED, PUBLISHED, UNVERIFIED, VERIFIED, WATCHED, Row
-from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import FolderStore
@@ -100,7 +100,7 @@ def _publications(recorder: Recorder, orders: DeltaTable) -> None:
     _commit(orders, "UPDATE {} SET v = 'new' WHERE id = 1", "DELETE FROM {} WHERE id = 2")
     _write_prices({1: "a", 2: "new", 4: "d"})
     zone = FolderStore(str(recorder.folder / "zone"))
-    publish(TableFeed(two_orders()), zone, Plan("a", "sales.old", "sales.schema/old", ("id",)))
+    publish(TableFeed(two_orders()), zone, entry("a", "sales.old"))
     recorder.case("A table is behind, another is not configured", "status")
     recorder.case("Only tables behind", "status", "--behind", *GOOD)
     recorder.case("Two versions, and a comparison", "publish", "--dry-run", "sales.orders", "sales.prices")

@@ -9,11 +9,11 @@ import deltalake
 import pyarrow as pa
 import pytest
 
+from fixtures.entries import entry
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from fixtures.tables import TableFeed
 from fixtures.zones import CUSTOMERS, customers, put, write_clean_zone
-from mirrorfeed.landing.names import Target, data_name
-from mirrorfeed.publish.plan import Plan
+from mirrorfeed.landing.names import data_name
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import FolderStore
 from tests.golden.expected_output import FOLDER, check, file_of
@@ -167,5 +167,5 @@ def _write(name: str, text: str) -> None:
 def _publish(zone: FolderStore, target: str, times: int = 1) -> None:
     table = two_orders()
     for _ in range(times):
-        publish(TableFeed(table), zone, Plan("a", target, Target.parse(target).folder, ("id",)))
+        publish(TableFeed(table), zone, entry("a", target))
         table.update(1, status="paid")

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
+from fixtures.entries import FOLDER
 from fixtures.faults import Crash
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from fixtures.shared_faults import NoRenames
@@ -80,7 +81,7 @@ def published(begun: Zone, tmp_path: Path) -> Patient:
 def test_a_table_from_nothing_to_well(patient: Patient) -> None:
     patient.table.insert(1)
     assert patient.codes() == ["NOT_PUBLISHED"]
-    patient.zone.store.create(f"{patient.zone.plan.folder}/_metadata.json", b'{"keyColumns": ["id"]}')
+    patient.zone.store.create(f"{FOLDER}/_metadata.json", b'{"keyColumns": ["id"]}')
     assert patient.codes() == ["NOT_PUBLISHED", "EMPTY_TABLE"]
     patient.zone.publish()
     assert NOTHING in patient.doctor()

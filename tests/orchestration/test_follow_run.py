@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import deltalake
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from fixtures.entries import changed
 from fixtures.memory import MemoryStore
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.config import Config, load
@@ -77,7 +78,7 @@ class World:
             self.runs.append((self.now, None))
             return [TableResult(name, progress, 0.0, error=error)]
         publish(
-            TableFeed(self.table), self.zone, replace(plan(), max_versions_per_publication=2), progress, stop=self.stop
+            TableFeed(self.table), self.zone, changed(plan(), max_versions_per_publication=2), progress, stop=self.stop
         )
         self.runs.append((self.now, progress.published))
         return [TableResult(name, progress, 0.0)]
@@ -256,7 +257,7 @@ def test_what_patterns_stand_for_is_asked_again_and_what_is_gone_is_told_once(tm
     publish(
         TableFeed(Table({"id": "long"}, ("id",))),
         FolderStore(str(tmp_path / "landing")),
-        replace(plan(), target="s.lines", folder="s.schema/lines"),
+        plan(target="s.lines"),
     )
     made("customers")
     shutil.rmtree(tmp_path / "tables/lines")

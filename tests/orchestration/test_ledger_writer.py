@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from fixtures.entries import changed
 from fixtures.memory import MemoryStore
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.config import Config, load
@@ -128,7 +129,7 @@ class World:
         publish(
             TableFeed(self.table),
             self.zone,
-            replace(plan(), log_retention_records=3),
+            changed(plan(), log_retention_records=3),
             progress,
             now=self.now,
             stop=stop,

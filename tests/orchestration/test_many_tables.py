@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.config import Config
+from mirrorfeed.config import Config, Table
 from mirrorfeed.config.options import Pause
 from mirrorfeed.errors import Transient
 from mirrorfeed.orchestration.publish_run import RunContext, RunMode, Stop, publish_each
 from mirrorfeed.publish.errors import TableTimeout
-from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.result import Progress
 from mirrorfeed.runtime.parallel import bearable_by
 
@@ -38,9 +37,9 @@ class World:
         self.slept.append(seconds)
         self.now += seconds
 
-    def work(self, _: object, __: object, plan: Plan, progress: Progress, ___: object, stop: Stop) -> None:
-        self.begun.append(plan.target)
-        self.works.get(plan.target, lambda _, __: None)(progress, stop)
+    def work(self, _: object, __: object, table: Table, progress: Progress, ___: object, stop: Stop) -> None:
+        self.begun.append(str(table.target))
+        self.works.get(str(table.target), lambda _, __: None)(progress, stop)
 
     def fleet(self, config: Config, stop: Stop = lambda: False) -> RunContext:
         way = RunMode(self.work)

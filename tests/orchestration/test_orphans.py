@@ -7,16 +7,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from fixtures.entries import entry
 from fixtures.tables import TableFeed
 from mirrorfeed.cli import main
 from mirrorfeed.config import Config, expansion, load
 from mirrorfeed.config.expansion import expand
-from mirrorfeed.landing.names import Target
 from mirrorfeed.orchestration import publish_run
 from mirrorfeed.orchestration.orphans import find_orphans, find_pattern_orphans
 from mirrorfeed.publish.errors import FileNumberConflict, OrphanedTables
 from mirrorfeed.publish.log.table_log import TableLog
-from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import FoundTable, Source
@@ -34,7 +33,7 @@ def published(tmp_path: Path) -> Published:
     def make(*targets: str) -> tuple[FolderStore, Config]:
         store = FolderStore(str(tmp_path / "zone"))
         for target in targets:
-            publish(TableFeed(two_orders()), store, Plan("a", target, Target.parse(target).folder, ("id",)))
+            publish(TableFeed(two_orders()), store, entry("a", target))
         (tmp_path / "mirrorfeed.yml").write_text(
             "landing_zone: ./zone\ntables:\n  - {source: a, target: sales.orders, keys: [id]}\n"
         )
@@ -137,7 +136,7 @@ def test_where_the_hashes_of_a_dropped_table_stay_is_told(
     published: Published, tmp_path: Path, ledger: str, place: str, remove: str
 ) -> None:
     store, config = published("sales.orders")
-    publish(OfComparison(two_orders()), store, Plan("a", "sales.old", "sales.schema/old", ("id",)))
+    publish(OfComparison(two_orders()), store, entry("a", "sales.old"))
     with (tmp_path / "mirrorfeed.yml").open("a", encoding="utf-8") as file:
         file.write(f"ledger: {ledger}\n")
     code, said = run(config, "sales.old", "--yes")
@@ -150,7 +149,7 @@ def test_a_refused_publication_makes_no_folder_of_others_droppable(published: Pu
     store, config = published("sales.orders")
     store.create("sales.schema/theirs/00000000000000000001.parquet", b"of another publisher")
     with pytest.raises(FileNumberConflict):
-        publish(TableFeed(two_orders()), store, Plan("a", "sales.theirs", "sales.schema/theirs", ("id",)))
+        publish(TableFeed(two_orders()), store, entry("a", "sales.theirs"))
     assert find_orphans(store, config) == []
     code, said = run(config, "sales.theirs", "--yes")
     assert (code, [entry.name for entry in store.list("sales.schema/theirs")]) == (1, ["00000000000000000001.parquet"])

@@ -9,21 +9,20 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from fixtures.entries import FOLDER
 from fixtures.faults import Crash, Fault, FaultyStore
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Audit, Mirror, canonical
+from mirrorfeed.config import Table
 from mirrorfeed.errors import Transient
-from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.sources.base import ChangeSource
 from mirrorfeed.publish.table_publisher import publish
-
-FOLDER = "sales.schema/orders"
 
 
 class Published(RuleBasedStateMachine):
     """A landing zone of one table, the service, and an audit."""
 
-    plan: Plan
+    plan: Table
 
     def begin_zone(self) -> None:
         self.zone = MemoryStore()

@@ -5,28 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
+from fixtures.entries import FOLDER, entry
 from fixtures.faults import PAGE, Crash, Fault, FaultyStore
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Audit, Mirror, canonical
 from fixtures.tables import Table, TableFeed
+from mirrorfeed.config import Table as ConfigTable
 from mirrorfeed.errors import Transient
 from mirrorfeed.publish.errors import NothingPublished, RecordsMissing
-from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.republish import repair
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import Store
 
-FOLDER = "sales.schema/orders"
 
-
-def plan(**other: object) -> Plan:
-    return Plan(
-        "main.sales.orders",
-        "sales.orders",
-        FOLDER,
-        **{"keys": ("id",), "target_file_size": 1, "compression": "none", **other},
-    )
+def plan(**other: Any) -> ConfigTable:
+    """Every row becomes a file."""
+    return entry(**{"target_file_size": 1, "compression": "none", **other})
 
 
 @dataclass(frozen=True)
@@ -36,10 +32,10 @@ class Scenario:
     name: str
     table: Callable[[], Table]
     change: Callable[[Table], None]
-    plan: Plan = field(default_factory=plan)
+    plan: ConfigTable = field(default_factory=plan)
     feed: dict[str, int] = field(default_factory=dict)
     published_before: bool = True
-    plan_before: Plan | None = None
+    plan_before: ConfigTable | None = None
     deleted: bool = False
     checks_renames: bool = True
     leftovers: int = 0
@@ -152,7 +148,7 @@ class Scene:
 class Take:
     """One play of a scene, on a landing zone of its own, under audit."""
 
-    plan: Plan
+    plan: ConfigTable
     feed: TableFeed
     zone: MemoryStore
     audit: Audit

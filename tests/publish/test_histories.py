@@ -12,13 +12,13 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
+from fixtures.entries import entry
 from fixtures.faults import Fault, Mode
 from fixtures.mirror import canonical
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.publish.errors import RowsRefused
-from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.table_publisher import publish
-from tests.publish.machines import FOLDER, Published
+from tests.publish.machines import Published
 
 _KEYS: dict[str, st.SearchStrategy[Any]] = {
     "long": st.integers(0, 4),
@@ -51,7 +51,7 @@ class Histories(Published):
         self.keys = tuple(self.types)
         self.types |= {f"v{n}": type_ for n, type_ in enumerate(values)}
         self.table = Table(self.types, self.keys)
-        self.plan = Plan("main.sales.orders", "sales.orders", FOLDER, self.keys, *changes, **options)
+        self.plan = entry(keys=self.keys, changes=changes[0], row_markers=changes[1], **options)
         self.begin_zone()
 
     # What may happen to the table.

@@ -11,12 +11,14 @@ import deltalake
 import pytest
 from click.testing import CliRunner
 
+from fixtures.entries import entry
 from fixtures.faults import FaultyStore
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror
 from fixtures.tables import Table, TableFeed
 from mirrorfeed import config
 from mirrorfeed.cli import main
+from mirrorfeed.config import Table as ConfigTable
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.landing.output_format import BY_TIME, Output
 from mirrorfeed.lint.linter import lint
@@ -24,7 +26,6 @@ from mirrorfeed.publish.errors import FilesLost, LastFileMissing
 from mirrorfeed.publish.log.audit import audit_log
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
-from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.republish import repair
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.up_to_date_check import UpToDateCheck
@@ -45,7 +46,7 @@ def remove(store: Store, *numbers: int) -> None:
         store.remove(path(number))
 
 
-def published(store: Store, times: int = 4, how: Plan = PLAN) -> Table:
+def published(store: Store, times: int = 4, how: ConfigTable = PLAN) -> Table:
     """A table that was published so many times, with one file each time."""
     table = two_orders()
     publish(TableFeed(table), store, how)
@@ -54,7 +55,7 @@ def published(store: Store, times: int = 4, how: Plan = PLAN) -> Table:
     return table
 
 
-def publish_more(store: Store, table: Table, number: int, how: Plan = PLAN) -> Any:
+def publish_more(store: Store, table: Table, number: int, how: ConfigTable = PLAN) -> Any:
     table.update(1, status=f"changed {number}")
     return publish(TableFeed(table), store, how)
 
@@ -251,7 +252,7 @@ class TestCommands:
         file, source = fleet(tmp_path, 1), tmp_path / "t0"
         same = Table({"id": "long", "v": "string"}, ("id",), str(deltalake.DeltaTable(source).metadata().id))
         same.insert({"id": 0, "v": "v0"})
-        store, how = FolderStore(str(tmp_path / "zone")), Plan(str(source), "sales.t0", "sales.schema/t0", ("id",))
+        store, how = FolderStore(str(tmp_path / "zone")), entry(str(source), "sales.t0")
         for number in (1, 2):
             commit(source, f"UPDATE {{}} SET v = 'new {number}' WHERE id = 0")
             same.update(0, v=f"new {number}")

@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror, canonical
 from fixtures.tables import Table, TableFeed
+from mirrorfeed.config import Table as ConfigTable
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.landing import output_format
 from mirrorfeed.landing.errors import UpsertsWithoutKeys
@@ -27,7 +28,6 @@ from mirrorfeed.lint.linter import lint
 from mirrorfeed.mirror.replica import Replica
 from mirrorfeed.publish.errors import EqualFileTimes
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
-from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.sources.base import Repair
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.ranges import Facts, Range
@@ -126,8 +126,8 @@ def test_files_of_the_same_time_as_those_before_are_not_published() -> None:
 class Correcting(TableFeed):
     """Whose last file corrects those before it."""
 
-    def stage(self, what: Range | int | Repair, facts: Facts, plan: Plan, job: StagingJob) -> Staged:
-        staged = super().stage(what, facts, plan, job)
+    def stage(self, what: Range | int | Repair, facts: Facts, table: ConfigTable, job: StagingJob) -> Staged:
+        staged = super().stage(what, facts, table, job)
         *others, last = staged.files
         return staged._replace(files=[*others, replace(last, corrects=isinstance(what, Range))])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import ClassVar, cast
@@ -14,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
+from fixtures.entries import changed
 from fixtures.journeys import Journey, newest_version, rows_of
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.errors import IncompatibleSchema
@@ -86,7 +86,7 @@ class Changing(Journey):
         rows.option("overwriteSchema", "true").partitionBy(*by).save(str(self.source))
 
     def rebuild(self) -> None:
-        clear(DeltaFeed(self.spark, Source(path=str(self.source))), self.zone, replace(self.plan, keys=self.keys))
+        clear(DeltaFeed(self.spark, Source(path=str(self.source))), self.zone, changed(self.plan, keys=self.keys))
         self.publish()
 
     def is_mirrored(self) -> bool:

@@ -8,10 +8,10 @@ import pytest
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror
 from fixtures.tables import Table, TableFeed
+from mirrorfeed.config import Table as ConfigTable
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
-from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.sources.base import Repair
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import SourceRecreated
@@ -38,21 +38,21 @@ class Exchanged:
     def source_columns(self, version: int, facts: Facts) -> dict[str, str]:
         return {}
 
-    def bad_keys(self, version: int, plan: Plan) -> list[BadRow]:
+    def bad_keys(self, version: int, table: ConfigTable) -> list[BadRow]:
         return []
 
     def check(self, what: Range | int, facts: Facts) -> None: ...
 
-    def stage(self, what: Range | int | Repair, facts: Facts, plan: Plan, job: StagingJob) -> Staged:
+    def stage(self, what: Range | int | Repair, facts: Facts, table: ConfigTable, job: StagingJob) -> Staged:
         self.table = self.other
-        return TableFeed(self.table).stage(what, facts, plan, job)
+        return TableFeed(self.table).stage(what, facts, table, job)
 
 
 class Repeating(TableFeed):
     """Executors that repeat a call to the store for each file of a range, and three for one of a snapshot."""
 
-    def stage(self, what: Range | int | Repair, facts: Facts, plan: Plan, job: StagingJob) -> Staged:
-        staged = super().stage(what, facts, plan, job)
+    def stage(self, what: Range | int | Repair, facts: Facts, table: ConfigTable, job: StagingJob) -> Staged:
+        staged = super().stage(what, facts, table, job)
         return staged._replace(
             files=[replace(each, retries=3 if isinstance(what, int) else 1) for each in staged.files]
         )
@@ -80,7 +80,7 @@ def test_changes_of_a_table_that_took_the_source_s_name_are_not_published() -> N
     files = [entry.name for entry in store.list(FOLDER)]
     one_commit(table)
     with pytest.raises(SourceRecreated):
-        publish(Exchanged(table, another()), store, replace(plan(), target_file_size=10_000))
+        publish(Exchanged(table, another()), store, plan(target_file_size=10_000))
     assert [entry.name for entry in store.list(FOLDER)] == files
 
 

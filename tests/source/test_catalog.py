@@ -29,7 +29,7 @@ from fixtures.fakes import RecordingWorkspace
 from mirrorfeed.config import Table
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.landing.names import Target
-from mirrorfeed.publish.plan import plan_of
+from mirrorfeed.publish.columns import with_keys
 from mirrorfeed.source.catalog import (
     Workspace,
     check_policies,
@@ -112,7 +112,7 @@ def test_the_response_of_unity_catalog_is_parsed() -> None:
 def test_a_source_outside_of_unity_catalog_has_no_key_and_no_request_is_sent(text: str) -> None:
     workspace = RecordingWorkspace({})
     assert not is_in_unity_catalog(Source.parse(text))
-    assert plan_of(Table(source=Source.parse(text), target=Target.parse("orders")), lambda: workspace).keys == ()
+    assert with_keys(Table(source=Source.parse(text), target=Target.parse("orders")), lambda: workspace).keys == ()
     assert workspace.tables.asked == []
 
 
@@ -180,7 +180,7 @@ def test_a_table_with_a_row_filter_or_a_mask_is_refused_by_name(
 ) -> None:
     orders = Table(source=ORDERS, target=Target.parse("orders"), keys=keys)
     with pytest.raises(RowsProtected) as refused:
-        plan_of(orders, lambda: RecordingWorkspace({"main.sales.orders": table}))
+        with_keys(orders, lambda: RecordingWorkspace({"main.sales.orders": table}))
     assert refused.value.protection == words
 
 
@@ -192,7 +192,7 @@ def test_tables_without_row_filters_and_masks_are_accepted(table: TableInfo) -> 
 @pytest.mark.parametrize("answer", [sdk.PermissionDenied("no"), sdk.InternalError("Oops")])
 def test_configured_keys_need_no_response_of_the_catalog(answer: Exception) -> None:
     orders = Table(source=ORDERS, target=Target.parse("orders"), keys=("id",))
-    assert plan_of(orders, lambda: RecordingWorkspace({"main.sales.orders": answer})).keys == ("id",)
+    assert with_keys(orders, lambda: RecordingWorkspace({"main.sales.orders": answer})).keys == ("id",)
 
 
 class Catalog:

@@ -15,7 +15,7 @@ from mirrorfeed.errors import named
 from mirrorfeed.landing import selection
 from mirrorfeed.landing.limits import table_limit_warning
 from mirrorfeed.landing.schema import Column, check_keys, columns_of
-from mirrorfeed.publish.plan import plan_of
+from mirrorfeed.publish.columns import with_keys
 from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.runtime.parallel import each_of
 from mirrorfeed.source.catalog import Workspace, is_in_unity_catalog, read_catalog_table
@@ -65,7 +65,7 @@ def _row(client: Workspace | None, spark: SparkSession | None, decided: Decided)
         return client
 
     try:
-        keys = plan_of(table, opened).keys
+        keys = with_keys(table, opened).target_keys
         _check_columns(client, spark, table, keys)
     except Exception as error:
         return replace(row, error=named(f"Reading the keys and columns of {source}", error))

@@ -43,6 +43,12 @@ class Table(Entry):
     paused: Pause | None = None
     """Reason and end of a pause."""
 
+    @property
+    def target_keys(self) -> tuple[str, ...]:
+        """Names of the keys in the target. None are known before keys are read from Unity Catalog."""
+        chosen = self.selection
+        return tuple(chosen.name_of(key) if chosen else key for key in self.keys or ())
+
     def pause_at(self, now: datetime) -> Pause | None:
         return self.paused if self.paused and self.paused.holds(now) else None
 

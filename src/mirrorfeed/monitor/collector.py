@@ -100,8 +100,8 @@ class Collector:
     def _with_spark(
         self, spark: SparkSession, store: Store, table: Table, workspace: Callable[[], Workspace]
     ) -> TableFacts:
+        from mirrorfeed.publish.columns import with_keys
         from mirrorfeed.publish.log.table_log import TableLog
-        from mirrorfeed.publish.plan import plan_of
         from mirrorfeed.publish.sources.factory import source_for
         from mirrorfeed.publish.table_publisher import check_decision, decide_next
         from mirrorfeed.source.errors import Finding
@@ -117,12 +117,12 @@ class Collector:
         try:
             facts = self._read_source(spark, table, facts, log, view)
             if self.deep and (not facts.errors or not is_log_read):
-                plan, feed = plan_of(table, workspace), source_for(spark, self.config, table)
-                ahead, decision = decide_next(feed, plan, view)
+                table, feed = with_keys(table, workspace), source_for(spark, self.config, table)
+                ahead, decision = decide_next(feed, table, view)
                 if isinstance(decision, Finding):
                     raise decision
                 if is_log_read:
-                    check_decision(feed, store, plan, view, ahead, decision)
+                    check_decision(feed, store, table, view, ahead, decision)
         except Exception as error:
             facts = replace(facts, errors=(*facts.errors, named(f"Checking {table.target}", error)))
         return facts
@@ -130,7 +130,7 @@ class Collector:
     def _read_source(
         self, spark: SparkSession, table: Table, facts: TableFacts, log: TableLog, view: View | None
     ) -> TableFacts:
-        from mirrorfeed.publish.plan import deselected_columns
+        from mirrorfeed.publish.columns import deselected_columns
         from mirrorfeed.publish.sources.full_compare import COMPARED
         from mirrorfeed.source import versions
         from mirrorfeed.source.change_feed import feed_kind
@@ -156,7 +156,7 @@ class Collector:
             if found := recreated(str(table.source), before, detail.table_id, commits[-1].version):
                 return replace(facts, source_facts=SourceFacts(feed), errors=(found,))
             try:
-                deselected_columns(str(table.source), newest, table.selection)
+                deselected_columns(table, newest)
             except MirrorfeedError as error:
                 return replace(facts, source_facts=SourceFacts(feed), errors=(error,))
         new = [each for each in commits if published is not None and each.version > published]

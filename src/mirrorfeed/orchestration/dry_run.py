@@ -14,10 +14,9 @@ from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.orchestration.publish_run import delta_sources
+from mirrorfeed.publish.columns import with_keys
 from mirrorfeed.publish.log.table_log import TableLog
-from mirrorfeed.publish.plan import plan_of
-from mirrorfeed.publish.sources.factory import can_bridge_gap, plan_for, source_for
-from mirrorfeed.publish.sources.gap_sources import SnapshotDiff
+from mirrorfeed.publish.sources.factory import can_bridge_gap, source_for
 from mirrorfeed.publish.table_publisher import check_decision, decide_next
 from mirrorfeed.publish.up_to_date_check import UpToDateCheck
 from mirrorfeed.runtime.databricks import default_workspace
@@ -75,21 +74,19 @@ def plan_next_steps(
         if pause := table.pause_at(now):
             return Decision(name, str(pause))
         try:
-            plan = plan_of(table, opened)
-            view = TableLog(store, plan.folder).read_view()
+            table = with_keys(table, opened)
+            view = TableLog(store, table.target.folder).read_view()
             source = source_for(spark, config, table)
-            facts, decision = decide_next(source, plan, view)
+            facts, decision = decide_next(source, table, view)
             gap = decision if isinstance(decision, Gap) and can_bridge_gap(spark, table, decision) else None
             if gap:
                 source = source_for(spark, config, table, gap)
-                plan = plan_for(plan, source)
-                facts, decision = decide_next(source, plan, view)
+                facts, decision = decide_next(source, table, view)
             if isinstance(decision, MirrorfeedError):
                 return Decision(name, BLOCKED, decision)
-            check_decision(source, store, plan, view, facts, decision)
+            check_decision(source, store, table, view, facts, decision)
             waiting = len(view.unfinished) if view else 0
-            compares = table.changes == "compare" or isinstance(source, SnapshotDiff)
-            notes = [", by comparison"] * compares + [", from its history"] * (bool(gap) and not compares)
+            notes = [", by comparison"] * facts.compared + [", from its history"] * (bool(gap) and not facts.compared)
             notes += [f", after renaming {waiting} recorded files"] * bool(waiting)
             return Decision(name, f"{decision}{''.join(notes)}")
         except Exception as error:

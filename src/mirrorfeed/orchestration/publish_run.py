@@ -25,14 +25,14 @@ from mirrorfeed.orchestration.ledger_writer import BatchedWriter, LedgerWriter, 
 from mirrorfeed.orchestration.orphans import find_pattern_orphans
 from mirrorfeed.orchestration.retry import ATTEMPTS, RetryPolicy, RetryState, after, needs_reload
 from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler
+from mirrorfeed.publish.columns import with_keys
 from mirrorfeed.publish.errors import FilesRewritten, LeftoversNotDeleted, TableTimeout
 from mirrorfeed.publish.files.staging_area import clear_staging
 from mirrorfeed.publish.log.metadata_files import partner_events_problem
-from mirrorfeed.publish.plan import Plan, plan_of
 from mirrorfeed.publish.republish import clear
 from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.publish.sources.base import ChangeSource
-from mirrorfeed.publish.sources.factory import can_bridge_gap, gap_note, plan_for, source_for
+from mirrorfeed.publish.sources.factory import can_bridge_gap, gap_note, source_for
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.up_to_date_check import UpToDateCheck, waits_since
 from mirrorfeed.runtime.databricks import default_workspace
@@ -46,7 +46,7 @@ _STOP_CHECK_INTERVAL = 0.5
 """Seconds."""
 _DROP_TIMEOUT = 600.0
 Stop = Callable[[], bool]
-Work = Callable[[ChangeSource, Store, Plan, Progress, Callable[[Progress], None], Stop], object]
+Work = Callable[[ChangeSource, Store, Table, Progress, Callable[[Progress], None], Stop], object]
 """What a run does for a table. It reports its progress, and may be asked to stop."""
 Dropping = Callable[[Table], AbstractContextManager[None]]
 """A context in which a table's folder is deleted. It ends when Fabric has dropped the table."""
@@ -55,12 +55,12 @@ Dropping = Callable[[Table], AbstractContextManager[None]]
 def _publish(
     source: ChangeSource,
     store: Store,
-    plan: Plan,
+    table: Table,
     progress: Progress,
     on_step: Callable[[Progress], None],
     stop: Stop,
 ) -> object:
-    return publish(source, store, plan, progress, on_step, stop=stop)
+    return publish(source, store, table, progress, on_step, stop=stop)
 
 
 def _warn(error: MirrorfeedError) -> None:
@@ -376,13 +376,13 @@ class TableTask:
     def _publish(self, stop: Stop) -> None:
         context, table, progress = self.context, self.table, self.progress
         source = source_for(context.spark, context.config, table, self.state.gap, progress.took_another_way)
-        plan = plan_of(table, lambda: context.client)
+        table = with_keys(table, lambda: context.client)
         if self.state.gap:
-            plan, progress.across = plan_for(plan, source), gap_note(source, self.state.gap)
+            progress.across = gap_note(source, self.state.gap)
         if self.state.clears:
-            _clear(context, table, source, plan)
+            _clear(context, table, source)
             self.state = replace(self.state, cleared=True)
-        context.mode.work(source, context.zone, plan, progress, partial(context.on_step, str(table.target)), stop)
+        context.mode.work(source, context.zone, table, progress, partial(context.on_step, str(table.target)), stop)
 
     def result(self) -> TableResult:
         state, table, progress, context = self.state, self.table, self.progress, self.context
@@ -429,16 +429,16 @@ def rebuild_table(context: RunContext, table: Table) -> TableResult:
     Raises what fails before the publication.
     """
     source = source_for(context.spark, context.config, table)
-    _clear(context, table, source, plan_of(table, lambda: context.client))
+    _clear(context, with_keys(table, lambda: context.client), source)
     mode = replace(context.mode, skips_paused=False)
     (result,) = publish_tables(replace(context, mode=mode, store=context.zone), [str(table.target)])
     return result
 
 
-def _clear(context: RunContext, table: Table, source: ChangeSource, plan: Plan) -> None:
+def _clear(context: RunContext, table: Table, source: ChangeSource) -> None:
     with context.dropping(table):
-        clear(source, context.zone, plan)
-        clear_staging(context.config.staging_path, context.zone, context.zone.address(plan.folder))
+        clear(source, context.zone, table)
+        clear_staging(context.config.staging_path, context.zone, context.zone.address(table.target.folder))
 
 
 def dropping_by(

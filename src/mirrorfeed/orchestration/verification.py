@@ -254,7 +254,7 @@ def repair_table(
     if not plan.doubled:
         chosen = chosen.where(f"NOT {DELETE_FIRST}")
     mode = RunMode(
-        lambda source, store, plan, progress, on_step, _: repair(source, store, plan, chosen, progress, on_step),
+        lambda source, store, table, progress, on_step, _: repair(source, store, table, chosen, progress, on_step),
         reloads=False,
         skips_paused=False,
     )

@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from mirrorfeed.config import Table
 from mirrorfeed.landing.errors import KeysChanged
 from mirrorfeed.landing.names import METADATA, log_folder
 from mirrorfeed.landing.record import READ_WHOLE, SELECTED, PublishedFile, Record, WholeRead
+from mirrorfeed.publish.columns import deselected_columns, metadata_of, next_columns, repair_columns
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
 from mirrorfeed.publish.log import metadata_files
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
-from mirrorfeed.publish.plan import Plan, deselected_columns, next_columns, repair_columns
 from mirrorfeed.publish.result import Progress, Publication, named_errors
 from mirrorfeed.publish.sources.base import ChangeSource, Repair
 from mirrorfeed.runtime.version import this_build
@@ -34,7 +35,7 @@ from mirrorfeed.storage import Store
 def publish(
     source: ChangeSource,
     store: Store,
-    plan: Plan,
+    table: Table,
     progress: Progress | None = None,
     on_step: Callable[[Progress], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
@@ -45,7 +46,9 @@ def publish(
 
     If asked to stop, it stops between two records, with no file left to rename. Raises findings and refusals.
     """
-    run = TablePublisher(source, TableLog(store, plan.folder), plan, progress or Progress(), on_step, now, clock, stop)
+    run = TablePublisher(
+        source, TableLog(store, table.target.folder), table, progress or Progress(), on_step, now, clock, stop
+    )
     run.publish()
     return run.progress
 
@@ -56,7 +59,7 @@ class TablePublisher:
 
     source: ChangeSource
     log: TableLog
-    plan: Plan
+    table: Table
     progress: Progress
     on_step: Callable[[Progress], None]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -64,7 +67,7 @@ class TablePublisher:
     stop: Callable[[], bool] = lambda: False
 
     def publish(self) -> None:
-        log, plan, progress = self.log, self.plan, self.progress
+        log, table, progress = self.log, self.table, self.progress
         view: View | None = None
         goal: int | None = None
         while True:
@@ -73,13 +76,13 @@ class TablePublisher:
                 return
             if self.stop():
                 return
-            facts, decision = decide_next(self.source, plan, view)
+            facts, decision = decide_next(self.source, table, view)
             goal = facts.latest if goal is None else goal
             progress.latest = facts.latest
             progress.decision = str(decision)
             if view and view.newest and facts.commits and not progress.made:
                 waited = (self.now() - facts.commits[0].timestamp).total_seconds()
-                progress.short = check_retention(plan.source, facts.properties, waited)
+                progress.short = check_retention(str(table.source), facts.properties, waited)
             if isinstance(decision, NothingNew):
                 self.check_unchanged(view)
                 return
@@ -92,7 +95,7 @@ class TablePublisher:
                 raise decision
             self.on_step(progress)
             what = _first_part(decision)
-            with named_errors(plan.source, what, facts.commits, plan.selection):
+            with named_errors(str(table.source), what, facts.commits, table.selection):
                 staged = self.stage(view, facts, what)
             if isinstance(staged, NothingNew):
                 progress.latest, progress.decision = staged.version, str(staged)
@@ -129,7 +132,7 @@ class TablePublisher:
         # records 1, 2, 4, 8 and so on: often at first, rarely later.
         others = len(self.progress.made) > made and view.number & (view.number - 1) == 0
         self.progress.untidy = (
-            self.log.clean_up(view, self.plan.log_retention_records, others=others) or self.progress.untidy
+            self.log.clean_up(view, self.table.log_retention_records, others=others) or self.progress.untidy
         )
         self.progress.published = view.newest.to_version_inclusive if view.newest else None
         return view
@@ -148,11 +151,11 @@ class TablePublisher:
     def check_unchanged(self, view: View | None) -> None:
         """Refuse changed keys or a changed row selection, also if nothing is new."""
         newest = view.newest if view else None
-        if newest and newest.keys and newest.keys != self.plan.keys:
-            address = self.log.store.address(f"{self.plan.folder}/{METADATA}")
-            raise KeysChanged(address=address, published=newest.keys, wanted=self.plan.keys)
+        if newest and newest.keys and newest.keys != self.table.target_keys:
+            address = self.log.store.address(f"{self.log.folder}/{METADATA}")
+            raise KeysChanged(address=address, published=newest.keys, wanted=self.table.target_keys)
         if newest:
-            deselected_columns(self.plan.source, newest, self.plan.selection)
+            deselected_columns(self.table, newest)
 
     def stage(
         self, view: View | None, facts: Facts, what: Range | int | Repair
@@ -165,42 +168,43 @@ class TablePublisher:
         Without a view there is no log yet. `_metadata.json` is written only once the rows are known to be good: Fabric
         reports a table without data as an error, and keys that do not fit the rows could never be changed.
         """
-        begun, plan, source, version = self.clock(), self.plan, self.source, _end(what)
+        begun, table, source, version = self.clock(), self.table, self.source, _end(what)
+        keys, folder = table.target_keys, self.log.folder
         before = view.newest if view else None
         if isinstance(what, Repair):
             assert before is not None
-            columns = repair_columns(plan, before, version)
+            columns = repair_columns(table, before, version)
             source.check(version, facts)
         else:
-            columns = next_columns(source, plan, before, facts, version)
+            columns = next_columns(source, table, before, facts, version)
             source.check(what, facts)
-        if before and plan.keys and not before.keys and plan.validate_keys != "none":
-            self._refuse(before.to_version_inclusive, source.bad_keys(before.to_version_inclusive, plan))
-        wanted = plan.metadata(columns)
-        described = metadata_files.check(self.log.store, plan.folder, wanted)
+        if before and keys and not before.keys and table.validate_keys != "none":
+            self._refuse(before.to_version_inclusive, source.bad_keys(before.to_version_inclusive, table))
+        wanted = metadata_of(table, columns)
+        described = metadata_files.check(self.log.store, folder, wanted)
         view = view or self.log.confirm(self.log.begin())
         if view is None or view.newest != before:
             return None
         job = StagingJob(
             store=self.log.store,
-            folder=f"{plan.folder}/{log_folder(view.log_id)}",
+            folder=f"{folder}/{log_folder(view.log_id)}",
             record_number=view.number + 1,
             batch=uuid.uuid4().hex if view.newest else self.log.mark_beginning(view),
             columns=columns,
-            keys=plan.keys,
-            with_marker=bool(plan.keys) and not isinstance(what, int),
-            output=plan.output,
-            compression=plan.compression,
-            target_file_size=plan.target_file_size,
+            keys=keys,
+            with_marker=bool(keys) and not isinstance(what, int),
+            output=table.output,
+            compression=table.compression,
+            target_file_size=table.target_file_size,
         )
         try:
-            staged = source.stage(what, facts, plan, job)
+            staged = source.stage(what, facts, table, job)
             if staged is None:
                 assert before is not None
                 return NothingNew(before.to_version_inclusive)
             self._check_staged(view, what, staged)
             if not described:
-                metadata_files.ensure(self.log.store, plan.folder, wanted, first=view.newest is None)
+                metadata_files.ensure(self.log.store, folder, wanted, first=view.newest is None)
             same = source.is_as(facts)
         except Exception:
             self.log.discard(view, job.batch)
@@ -216,24 +220,24 @@ class TablePublisher:
         if staged.look_up_seconds:
             seconds["look_up"] = staged.look_up_seconds
         optional: dict[str, Any] = {}
-        if plan.selection:
+        if selection := table.selection:
             columns_then = source.source_columns(version, facts)
-            optional = {"selection": plan.selection, "source_columns": columns_then, "format": SELECTED}
+            optional = {"selection": selection, "source_columns": columns_then, "format": SELECTED}
         if staged.rows_read is not None:
             optional |= {"read": WholeRead(staged.rows_read, round(seconds["stage"], 3)), "format": READ_WHOLE}
         record = Record(
             number=job.record_number,
             batch=job.batch,
             time=self.now().isoformat(timespec="milliseconds"),
-            source=plan.source,
+            source=str(table.source),
             source_id=facts.table_id,
             from_version_exclusive=_begin(what),
             to_version_inclusive=version,
             columns=columns,
-            keys=plan.keys,
+            keys=keys,
             next_file_number=first + len(files),
             files=files,
-            extension=plan.output.extension,
+            extension=table.output.extension,
             partitions=facts.partitions,
             follows=self.log.follows(view),
             build=this_build(),
@@ -247,51 +251,51 @@ class TablePublisher:
         self.progress.retries += sum(file.retries for file in files)
         self.progress.differed = next((file.differed for file in files if file.differed), self.progress.differed)
         self._refuse(what.version if isinstance(what, Repair) else what, staged.bad)
-        if self.plan.output.by_time:
+        if self.table.output.by_time:
             corrections = {file.staged for file in files if file.corrects}
             self.log.check_times(view, {file.staged for file in files}, corrections)
 
     def _refuse(self, what: Range | int, bad: Sequence[BadRow]) -> None:
         if bad:
-            raise RowsRefused(table=self.plan.source, range=what, rows=bad)
+            raise RowsRefused(table=str(self.table.source), range=what, rows=bad)
 
 
-def decide_next(source: ChangeSource, plan: Plan, view: View | None) -> tuple[Facts, Decision]:
+def decide_next(source: ChangeSource, table: Table, view: View | None) -> tuple[Facts, Decision]:
     """Decide what to publish next. Changes nothing."""
     newest = view.newest if view else None
     published = Published(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
-    facts = source.facts(published.version if published else None, plan.max_versions_per_publication)
-    return facts, decide(plan.source, published, facts, plan.max_versions_per_publication)
+    facts = source.facts(published.version if published else None, table.max_versions_per_publication)
+    return facts, decide(str(table.source), published, facts, table.max_versions_per_publication)
 
 
-def check_snapshot(source: ChangeSource, plan: Plan) -> None:
+def check_snapshot(source: ChangeSource, table: Table) -> None:
     """Raise if the source cannot be published from the start."""
-    facts, decision = decide_next(source, plan, None)
+    facts, decision = decide_next(source, table, None)
     if isinstance(decision, Finding):
         raise decision
-    next_columns(source, plan, None, facts, facts.latest)
+    next_columns(source, table, None, facts, facts.latest)
     source.check(facts.latest, facts)
 
 
 def check_decision(
-    source: ChangeSource, store: Store, plan: Plan, view: View | None, facts: Facts, decision: Decision
+    source: ChangeSource, store: Store, table: Table, view: View | None, facts: Facts, decision: Decision
 ) -> None:
     """Raise if it is known beforehand that a decision cannot be carried out. Changes nothing."""
-    log = TableLog(store, plan.folder)
+    log = TableLog(store, table.target.folder)
     if view:
         log.check(view)
     else:
         log.check_unclaimed()
     if isinstance(decision, PublishRanges | TakeSnapshot):
         what = _first_part(decision)
-        columns = next_columns(source, plan, view.newest if view else None, facts, _end(what))
+        columns = next_columns(source, table, view.newest if view else None, facts, _end(what))
         source.check(what, facts)
     elif view is not None and view.newest is not None:
         columns = view.newest.columns
-        deselected_columns(plan.source, view.newest, plan.selection)
+        deselected_columns(table, view.newest)
     else:
         return
-    metadata_files.check(store, plan.folder, plan.metadata(columns))
+    metadata_files.check(store, log.folder, metadata_of(table, columns))
 
 
 def _first_part(decision: TakeSnapshot | PublishRanges) -> Range | int:

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.config.landing_zone import zone_of
+from mirrorfeed.publish.columns import metadata_of, with_keys
 from mirrorfeed.publish.log import metadata_files
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
-from mirrorfeed.publish.plan import plan_of
 from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.source.delta_protocol import commit_name
 from mirrorfeed.source.ranges import NothingNew
@@ -70,15 +70,15 @@ class UpToDateCheck:
         try:
             if (found := newest_of(table)) is None:
                 return None
-            plan = plan_of(table)
-            log = TableLog(self.zone, plan.folder)
+            table = with_keys(table)
+            log = TableLog(self.zone, table.target.folder)
             view = log.read_view()
             if view is None or view.newest is None or view.unfinished or not is_up_to_date(view, *found):
                 return None
-            if view.newest.selection != plan.selection:
+            if view.newest.selection != table.selection:
                 return None
             log.check(view)
-            metadata_files.check(self.zone, plan.folder, plan.metadata(view.newest.columns))
+            metadata_files.check(self.zone, log.folder, metadata_of(table, view.newest.columns))
         except Exception:  # the run with Spark reports it
             return None
         return view, found[1]

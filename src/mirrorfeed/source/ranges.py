@@ -23,6 +23,10 @@ class PendingCommits:
     """Bytes that the commits wrote; None if a commit does not tell."""
 
 
+COMPARISON = "COMPARISON"
+"""The operation of a commit that stands for a comparison of all rows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Commit:
     version: int
@@ -54,6 +58,11 @@ class Facts:
     partitions: tuple[str, ...] = ()
     bytes: int | None = field(default=None, compare=False)
     """The size of all files; None if unknown."""
+
+    @property
+    def compared(self) -> bool:
+        """Whether two states are compared, and no commits are read. Then all versions are one range."""
+        return bool(self.commits) and self.commits[0].operation == COMPARISON
 
     def rows_in(self, range_: Range) -> int | None:
         """Rows that the commits of a range changed according to their metrics: a hint. None if one does not tell."""
@@ -141,7 +150,8 @@ def decide(table: str, published: Published | None, facts: Facts, max_versions_p
     readable_to = latest if obstacle is None else obstacle - 1
     if obstacle is not None and readable_to == published.version:
         return Gap(table=table, published=published.version, where=obstacle, reason=obstacles[obstacle])
-    return PublishRanges(tuple(split(published.version, readable_to, facts.breaks, max_versions_per_publication)))
+    limit = readable_to - published.version if facts.compared else max_versions_per_publication
+    return PublishRanges(tuple(split(published.version, readable_to, facts.breaks, limit)))
 
 
 def recreated(table: str, published: Published, table_id: str, latest: int) -> SourceRecreated | None:

@@ -18,6 +18,7 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
+from fixtures.entries import changed
 from fixtures.faults import Crash
 from mirrorfeed.errors import Transient
 from mirrorfeed.landing.schema import Column
@@ -63,7 +64,7 @@ def _through(staging_path: str) -> Callable[..., Any]:
 
 
 def published(zone: Zone, **options: Any) -> Progress:
-    return publish(DeltaFeed(zone.table.spark, zone.table.source), zone.store, replace(zone.plan, **options))
+    return publish(DeltaFeed(zone.table.spark, zone.table.source), zone.store, changed(zone.plan, **options))
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from fixtures.entries import changed, entry
 from fixtures.faults import Crash, Fault, FaultyStore, Mode
 from fixtures.memory import MemoryStore
 from fixtures.onelake import OneLake
 from fixtures.onelake.faults import Fault as FaultOfService
 from fixtures.onelake.faults import How
 from fixtures.tables import Table, TableFeed
+from mirrorfeed.config import Table as ConfigTable
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.landing.errors import DamagedFile, KeysChanged, RecordTooNew
 from mirrorfeed.landing.metadata_files import metadata_content
@@ -35,7 +37,6 @@ from mirrorfeed.publish.errors import (
 from mirrorfeed.publish.log import metadata_files, table_log
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
-from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.result import Progress
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import FolderStore, PlaceUnusable, Store, StoreUnavailable
@@ -76,10 +77,10 @@ def zone(*records: Record) -> MemoryStore:
     store = MemoryStore()
     store.create(f"{T}/_mirrorfeed/log.json", b'{"log_id": "abc"}')
     store.create(f"{T}/_metadata.json", b'{"keyColumns": ["id"]}')
-    for entry in records:
-        store.create(f"{LOG}/{name(entry.number)}.json", entry.to_json())
-        if entry.follows is None:
-            store.create(f"{LOG}/{begun_name(entry.batch)}", b"")
+    for each in records:
+        store.create(f"{LOG}/{name(each.number)}.json", each.to_json())
+        if each.follows is None:
+            store.create(f"{LOG}/{begun_name(each.batch)}", b"")
     return store
 
 
@@ -588,7 +589,7 @@ def orders() -> Table:
     return table
 
 
-PLAN = Plan("main.shop.orders", "shop.orders", T, ("id",))
+PLAN = entry("main.shop.orders", "shop.orders")
 
 
 def test_records_that_are_refused_for_good_do_not_make_a_run_stage_for_ever() -> None:
@@ -616,14 +617,14 @@ def test_records_that_are_refused_for_good_do_not_make_a_run_stage_for_ever() ->
         ),
         (
             lambda table: table.delete(1),
-            replace(PLAN, keys=()),
+            changed(PLAN, keys=()),
             "Rows of main.shop.orders cannot be published: in version 2 there is an update or delete, and a table"
             " without keys accepts only inserts.",
         ),
     ],
 )
 def test_rows_without_a_right_place_are_refused_and_nothing_of_their_range_is_published(
-    change: Any, plan: Plan, says: str
+    change: Any, plan: ConfigTable, says: str
 ) -> None:
     store, table = MemoryStore(), orders()
     publish(TableFeed(table), store, plan)
@@ -654,7 +655,7 @@ def test_keys_are_not_given_to_a_table_whose_rows_are_refused_for_them() -> None
     """Once they are set they can never change."""
     store, table = MemoryStore(), orders()
     table.insert({"id": None})
-    publish(TableFeed(table), store, replace(PLAN, keys=()))
+    publish(TableFeed(table), store, changed(PLAN, keys=()))
     table.insert({"id": None})
 
     with pytest.raises(RowsRefused):
@@ -917,7 +918,7 @@ class Overtaken(MemoryStore):
 
 @pytest.mark.parametrize("log_retention_records", [1, 2, 3])
 def test_a_record_whose_number_others_used_and_pruned_is_not_told_as_published(log_retention_records: int) -> None:
-    store, table, kept = Overtaken(), orders(), replace(PLAN, log_retention_records=log_retention_records)
+    store, table, kept = Overtaken(), orders(), changed(PLAN, log_retention_records=log_retention_records)
     publish(TableFeed(table), store, kept)
     table.insert({"id": 2})
 
@@ -944,7 +945,7 @@ def test_a_run_that_is_refused_leaves_none_of_its_files() -> None:
 
     for _ in range(3):
         with pytest.raises(RowsRefused):
-            publish(TableFeed(table, partitions=3, rows_per_batch=1), store, replace(PLAN, target_file_size=1))
+            publish(TableFeed(table, partitions=3, rows_per_batch=1), store, changed(PLAN, target_file_size=1))
 
     (folder,) = (entry.name for entry in store.list(f"{T}/_mirrorfeed") if entry.is_folder)
     left = names(store, f"{T}/_mirrorfeed/{folder}")
@@ -962,10 +963,10 @@ class Keeps(MemoryStore):
 def test_leftovers_that_cannot_be_removed_stand_in_nobodys_way_and_are_told() -> None:
     store, table, progress = Keeps(), orders(), Progress()
     for id_ in (2, 3, 4):
-        publish(TableFeed(table), store, replace(PLAN, log_retention_records=2), progress)
+        publish(TableFeed(table), store, changed(PLAN, log_retention_records=2), progress)
         table.insert({"id": id_})
 
-    assert publish(TableFeed(table), store, replace(PLAN, log_retention_records=2), progress).published == 4
+    assert publish(TableFeed(table), store, changed(PLAN, log_retention_records=2), progress).published == 4
     assert progress.untidy is not None
     assert progress.untidy.problem.endswith(".begun: 409 LeaseIdPresent.")
 
@@ -975,7 +976,7 @@ def test_keys_that_changed_are_refused_also_while_nothing_is_new() -> None:
     publish(TableFeed(table), store, PLAN)
 
     with pytest.raises(KeysChanged, match=r"^memory:/.*/_metadata\.json has the keys \['id'\], but the table now has"):
-        publish(TableFeed(table), store, replace(PLAN, keys=("id", "day")))
+        publish(TableFeed(table), store, changed(PLAN, keys=("id", "day")))
 
 
 def before_last(what: str, store: Store) -> Table:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
+from fixtures.entries import entry
 from fixtures.faults import Crash, Fault, Mode
 from fixtures.mirror import canonical
 from fixtures.tables import stage_small_batch
@@ -22,20 +23,20 @@ from mirrorfeed.errors import Transient
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import MARKER, Column
 from mirrorfeed.monitor.collector import Collector
+from mirrorfeed.publish.columns import with_keys
 from mirrorfeed.publish.errors import KeysRequired, LedgerRequired, RowHashesLost
 from mirrorfeed.publish.files.arrow_types import arrow_schema
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
-from mirrorfeed.publish.plan import Plan, plan_of
-from mirrorfeed.publish.sources.base import COMPARISON, Repair
+from mirrorfeed.publish.sources.base import Repair
 from mirrorfeed.publish.sources.full_compare import FullCompare, hash_table_of
 from mirrorfeed.publish.sources.row_hashes import HashTableVersion, RowHashTable
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.publish.up_to_date_check import UpToDateCheck
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.ranges import Commit, Facts, Range
-from tests.publish.machines import FOLDER, Published
+from mirrorfeed.source.ranges import COMPARISON, Commit, Facts, Range
+from tests.publish.machines import Published
 
 
 def a_table(**options: Any) -> Table:
@@ -75,7 +76,7 @@ def test_hashes_that_went_back_behind_what_is_published_are_lost(now: int) -> No
 
 def test_without_keys_nothing_is_compared() -> None:
     with pytest.raises(KeysRequired) as refused:
-        plan_of(a_table())
+        with_keys(a_table())
     assert refused.value.table == "sales.v"
 
 
@@ -141,7 +142,7 @@ class ModelSource:
 
     def check(self, what: Range | int, facts: Facts) -> None: ...
 
-    def stage(self, what: Range | int | Repair, facts: Facts, plan: Plan, job: StagingJob) -> Staged | None:
+    def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
         new = facts.latest
         before = self.kept.versions[what.from_version_exclusive][0] if isinstance(what, Range) else {}
         self.moment("before the commit")
@@ -164,7 +165,7 @@ class ModelSource:
             staged = Staged([write_empty(job)])
         return staged._replace(rows_read=len(self.source))
 
-    def bad_keys(self, version: int, plan: Plan) -> list[BadRow]:
+    def bad_keys(self, version: int, table: Table) -> list[BadRow]:
         return []
 
 
@@ -184,7 +185,7 @@ class Comparisons(Published):
     def begin(self) -> None:
         self.source: Rows = {}
         self.kept = Kept()
-        self.plan = Plan("v", "sales.orders", FOLDER, ("id",), changes="compare")
+        self.plan = entry("v", changes="compare")
         self.begin_zone()
 
     @rule(key=st.integers(0, 3), value=_VALUE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from fixtures.entries import FOLDER, changed, entry
 from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config import load
 from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema, KeysChanged
@@ -26,7 +27,6 @@ from mirrorfeed.publish.errors import (
     RowHashesLost,
     RowsRefused,
 )
-from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.result import Progress
 from mirrorfeed.publish.sources.full_compare import FullCompare
 from mirrorfeed.publish.sources.row_hashes import RowHashTable
@@ -57,8 +57,8 @@ class Compared:
         self.source = Source(("compared",))
         self.states = Source(path=str(root / "hashes"))
         self.store = FolderStore(str(root / "landing"))
-        self.plan = Plan(str(self.source), "sales.orders", "sales.schema/orders", ("id",), changes="compare", **options)
-        self.mirror = Mirror(self.store, self.plan.folder)
+        self.plan = entry(self.source, changes="compare", **options)
+        self.mirror = Mirror(self.store, FOLDER)
 
     @classmethod
     def copied(cls, original: Compared, root: Path) -> Compared:
@@ -332,7 +332,7 @@ def test_two_runs_at_once_agree(published: Compared) -> None:
 
 def test_a_folder_that_was_deleted_begins_with_all_rows(published: Compared) -> None:
     view = published
-    view.store.remove_folder(view.plan.folder)
+    view.store.remove_folder(FOLDER)
     view.holds((1, "a"), (3, "c"))
     assert (view.publish().rows, view.is_mirrored()) == ({"insert": 12}, True)
 
@@ -387,7 +387,7 @@ def test_columns_of_a_view_come_and_go_as_those_of_a_table_do(published: Compare
     with pytest.raises(IncompatibleSchema, match="'w' was string and is integer"):
         view.publish()
     view.holds((1,), columns=("id",))
-    view.plan = replace(view.plan, keep_dropped=False)
+    view.plan = changed(view.plan, on_dropped_column="reseed")
     with pytest.raises(ColumnsDropped, match="lost columns"):
         view.publish()
 
@@ -395,7 +395,7 @@ def test_columns_of_a_view_come_and_go_as_those_of_a_table_do(published: Compare
 def test_a_change_of_keys_is_refused(published: Compared) -> None:
     view = published
     view.holds((1, "a"))
-    view.plan = replace(view.plan, keys=("v",))
+    view.plan = changed(view.plan, keys=("v",))
     with pytest.raises(KeysChanged):
         view.publish()
 

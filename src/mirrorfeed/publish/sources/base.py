@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from mirrorfeed.config import Table
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
 from mirrorfeed.source.ranges import Facts, Range
-
-if TYPE_CHECKING:
-    from mirrorfeed.publish.plan import Plan
-
-COMPARISON = "COMPARISON"
-"""The operation of a commit that stands for a comparison of all rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,13 +47,13 @@ class ChangeSource(Protocol):
         """Raise if it is known beforehand that the range, or the snapshot at a version, cannot be read."""
         ...
 
-    def stage(self, what: Range | int | Repair, facts: Facts, plan: Plan, job: StagingJob) -> Staged | None:
+    def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
         """Stage the landing rows of a range, of a snapshot at a version, or of a repair.
 
         An empty snapshot has one file. Returns None if a comparison found no difference.
         """
         ...
 
-    def bad_keys(self, version: int, plan: Plan) -> Sequence[BadRow]:
+    def bad_keys(self, version: int, table: Table) -> Sequence[BadRow]:
         """The first keys of a version that are NULL or not unique."""
         ...

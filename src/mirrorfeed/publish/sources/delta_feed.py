@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from mirrorfeed.archive.guard import change_feed as archive
 from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded
 from mirrorfeed.archive.interval import understood
+from mirrorfeed.config import Table
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column, columns_of, lost_columns
 from mirrorfeed.landing.selection import Selection, selected_schema, source_types
@@ -24,7 +25,6 @@ from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging import ExistingRows, LookUp
 from mirrorfeed.publish.files.staging_area import staging_area_for
 from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, Staged, StagingJob, bad_rows
-from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.sources.base import Repair
 from mirrorfeed.publish.translate import changes, landing_rows
 from mirrorfeed.publish.translate.landing_rows import PROBLEM
@@ -96,27 +96,28 @@ class DeltaFeed:
                     if not reader.is_only_feed_unreadable(error):
                         raise
 
-    def stage(self, what: Range | int | Repair, facts: Facts, plan: Plan, job: StagingJob) -> Staged:
+    def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged:
         version = what.version if isinstance(what, Repair) else what
         try:
             with reader.read_errors(str(self.source), version), faithful(self.spark):
                 if isinstance(what, Repair):
                     rows = self._rows_at(what.version)
-                    return self._stage(landing_rows.rows_of_keys(rows, job.columns, plan.keys, what.keys), job)
+                    return self._stage(landing_rows.rows_of_keys(rows, job.columns, job.keys, what.keys), job)
                 if isinstance(what, int):
-                    return self._stage_snapshot(what, facts, plan, job)
-                existing = _ExistingRows(self, what.to_version_inclusive, facts, job) if _looks_up(plan) else None
-                staged = self._stage_range(what, facts, job, self._changed_rows(what, facts, plan, job), existing)
+                    return self._stage_snapshot(what, facts, table, job)
+                existing = _ExistingRows(self, what.to_version_inclusive, facts, job) if _looks_up(table) else None
+                staged = self._stage_range(what, facts, job, self._changed_rows(what, facts, table, job), existing)
                 return staged._replace(look_up_seconds=existing.seconds if existing else 0.0)
         except Finding as error:
-            if not (isinstance(what, Range) and plan.keys and reader.is_only_feed_unreadable(error)):
+            if not (isinstance(what, Range) and job.keys and reader.is_only_feed_unreadable(error)):
                 raise
-            return self._stage_difference(what, facts, plan, job, error)
+            return self._stage_difference(what, facts, table, job, error)
 
-    def bad_keys(self, version: int, plan: Plan) -> list[BadRow]:
+    def bad_keys(self, version: int, table: Table) -> list[BadRow]:
+        keys = table.target_keys
         with reader.read_errors(str(self.source), version), faithful(self.spark):
-            found = landing_rows.key_problems(self._rows_at(version), plan.keys, PROBLEMS_SHOWN).toArrow()
-        return bad_rows(found, PROBLEM, plan.keys)
+            found = landing_rows.key_problems(self._rows_at(version), keys, PROBLEMS_SHOWN).toArrow()
+        return bad_rows(found, PROBLEM, keys)
 
     def _schema(self, version: int, facts: Facts) -> dict[str, Any]:
         return self._live_schema(version)
@@ -143,20 +144,20 @@ class DeltaFeed:
             existing_rows=existing,
         )
 
-    def _stage_difference(self, range_: Range, facts: Facts, plan: Plan, job: StagingJob, cause: Finding) -> Staged:
+    def _stage_difference(self, range_: Range, facts: Facts, table: Table, job: StagingJob, cause: Finding) -> Staged:
         """Stage a range without the feed. Raise `cause` if one of its two ends cannot be read either."""
         try:
             with reader.read_errors(str(self.source), range_), faithful(self.spark):
                 for version in (range_.from_version_exclusive, range_.to_version_inclusive):
                     archive.check(self.spark, self.source, version, facts.properties)
-                staged = self._stage_range(range_, facts, job, self._differing_rows(range_, plan, job))
+                staged = self._stage_range(range_, facts, job, self._differing_rows(range_, table, job))
         except (Gap, SnapshotGone) as error:
             raise cause from error
         self.on_note(RangeCompared(cause=cause, range=range_))
         return staged
 
-    def _stage_snapshot(self, version: int, facts: Facts, plan: Plan, job: StagingJob) -> Staged:
-        keys = plan.keys if plan.validate_keys != "none" else ()
+    def _stage_snapshot(self, version: int, facts: Facts, table: Table, job: StagingJob) -> Staged:
+        keys = job.keys if table.validate_keys != "none" else ()
         rows = landing_rows.snapshot_rows(self._rows_at(version), job.columns, keys)
         size, per_file = self._sizes(version, facts, job)
         if size is not None:
@@ -197,22 +198,22 @@ class DeltaFeed:
 
         return look_up
 
-    def _changed_rows(self, range_: Range, facts: Facts, plan: Plan, job: StagingJob) -> DataFrame:
+    def _changed_rows(self, range_: Range, facts: Facts, table: Table, job: StagingJob) -> DataFrame:
         feed = self._feed(range_, job.columns, facts)
-        if not plan.keys:
+        if not job.keys:
             return changes.inserts(feed, job.columns)
-        if plan.changes == "full":
-            return changes.full(feed, job.columns, plan.keys, exact=plan.row_markers == "exact")
-        return changes.net(feed, job.columns, plan.keys)
+        if table.changes == "full":
+            return changes.full(feed, job.columns, job.keys, exact=table.row_markers == "exact")
+        return changes.net(feed, job.columns, job.keys)
 
-    def _differing_rows(self, range_: Range, plan: Plan, job: StagingJob) -> DataFrame:
+    def _differing_rows(self, range_: Range, table: Table, job: StagingJob) -> DataFrame:
         """Compare the two ends of a range. Each key that differs has its new row, or a delete."""
         before, now = self._rows_at(range_.from_version_exclusive), self._rows_at(range_.to_version_inclusive)
         key, there = key_positions(job.columns, job.keys), set(before.columns)
         then = [column if column.name in there else replace(column, dropped=True) for column in job.columns]
         known = one_per_key(with_hashes(before, then, job.keys).select(*key, HASH), key)
         found = differences(with_hashes(now, job.columns, job.keys), known, key).where(DIFFERS)
-        return differing_rows(found, job.columns, with_marker=True, exact=plan.row_markers == "exact")
+        return differing_rows(found, job.columns, with_marker=True, exact=table.row_markers == "exact")
 
     def _rows_at(self, version: int) -> DataFrame:
         return apply_selection(str(self.source), reader.snapshot(self.spark, self.source, version), self.selection)
@@ -232,8 +233,8 @@ class DeltaFeed:
         return feed
 
 
-def _looks_up(plan: Plan) -> bool:
-    return bool(plan.keys) and plan.validate_keys == "source"
+def _looks_up(table: Table) -> bool:
+    return bool(table.target_keys) and table.validate_keys == "source"
 
 
 @dataclass

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.publish.errors import GapCompared, HistoryUnusable, ReadFromHistory
-from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.sources.base import ChangeSource
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.sources.full_compare import FullCompare, full_compare
@@ -45,11 +42,6 @@ def gap_note(source: ChangeSource, gap: Gap) -> MirrorfeedError | None:
     if isinstance(source, SnapshotDiff):
         return GapCompared(gap=gap)
     return ReadFromHistory(gap=gap, history=str(source.history)) if isinstance(source, HistorySource) else None
-
-
-def plan_for(plan: Plan, source: ChangeSource) -> Plan:
-    """The plan for a source: a snapshot diff is always one range."""
-    return replace(plan, max_versions_per_publication=sys.maxsize) if isinstance(source, SnapshotDiff) else plan
 
 
 def _has_history(spark: SparkSession, table: Table, gap: Gap, on_problem: Report = lambda _: None) -> bool:

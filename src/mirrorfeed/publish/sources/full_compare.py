@@ -20,13 +20,12 @@ from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging_area import staging_area_for
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
-from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.sources.base import COMPARISON, Repair
+from mirrorfeed.publish.sources.base import Repair
 from mirrorfeed.publish.sources.row_hashes import HashTableVersion, HashWrite, RowHashTable
 from mirrorfeed.publish.translate.row_diff import DIFFERS, HASH, differences, key_positions, with_hashes
 from mirrorfeed.runtime.session_settings import faithful
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.ranges import Commit, Facts, Range
+from mirrorfeed.source.ranges import COMPARISON, Commit, Facts, Range
 from mirrorfeed.source.reader import read_full
 
 COMPARED = "none: all of it is compared each time"
@@ -75,7 +74,7 @@ class FullCompare:
             assert isinstance(facts, CompareFacts)
             self.hashes.check(what.from_version_exclusive, facts.published_at)
 
-    def stage(self, what: Range | int | Repair, facts: Facts, plan: Plan, job: StagingJob) -> Staged | None:
+    def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
         if isinstance(what, Repair):
             raise FeedRequired(table=str(self.source), asked="Repairing a mirror")
         assert isinstance(facts, CompareFacts)
@@ -102,7 +101,7 @@ class FullCompare:
             self.hashes.vacuum()
         return staged._replace(rows_read=rows_read)
 
-    def bad_keys(self, version: int, plan: Plan) -> list[BadRow]:
+    def bad_keys(self, version: int, table: Table) -> list[BadRow]:
         return []  # each state had keys, which were checked
 
     def _compare(self, published: int | None, facts: CompareFacts, job: StagingJob) -> HashWrite | None:

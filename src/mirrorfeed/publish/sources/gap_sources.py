@@ -11,19 +11,19 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive.guard import change_feed as archive
+from mirrorfeed.config import Table
 from mirrorfeed.history.history_table import HistoryTable, HistoryView
 from mirrorfeed.history.record import Segment, find_record, find_segment
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.errors import NotComparable
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
-from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.sources.base import COMPARISON, Repair
+from mirrorfeed.publish.sources.base import Repair
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, first_of
 from mirrorfeed.source import versions
 from mirrorfeed.source.errors import Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.ranges import Commit, Facts, Range
+from mirrorfeed.source.ranges import COMPARISON, Commit, Facts, Range
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.source.versions import only_adds_columns
 
@@ -61,14 +61,14 @@ class SnapshotDiff(DeltaFeed):
                 archive.check(self.spark, self.source, version, facts.properties)
                 _ = self._rows_at(version).schema
 
-    def stage(self, what: Range | int | Repair, facts: Facts, plan: Plan, job: StagingJob) -> Staged:
+    def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged:
         if not isinstance(what, Range):
-            return super().stage(what, facts, plan, job)
+            return super().stage(what, facts, table, job)
         with self._comparable(what):
-            return super().stage(what, facts, plan, job)
+            return super().stage(what, facts, table, job)
 
-    def _changed_rows(self, range_: Range, facts: Facts, plan: Plan, job: StagingJob) -> DataFrame:
-        return self._differing_rows(range_, plan, job)
+    def _changed_rows(self, range_: Range, facts: Facts, table: Table, job: StagingJob) -> DataFrame:
+        return self._differing_rows(range_, table, job)
 
     @contextmanager
     def _comparable(self, what: Range) -> Iterator[None]:

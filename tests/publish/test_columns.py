@@ -9,7 +9,7 @@ import pytest
 
 from mirrorfeed.config import Table
 from mirrorfeed.landing.errors import BadSelection
-from mirrorfeed.publish.plan import plan_of
+from mirrorfeed.publish.columns import with_keys
 
 
 class Catalog:
@@ -41,14 +41,14 @@ def test_keys_left_out_are_asked_of_unity_catalog(
     catalog = Catalog()
     given = {} if keys is None else {"keys": keys}
     table = Table.model_validate({"source": source, "target": "sales.orders", **given})
-    assert plan_of(table, lambda: catalog).keys == expected
+    assert with_keys(table, lambda: catalog).keys == expected
     assert catalog.asked == asked
 
 
 def test_keys_are_named_as_the_target_has_them_and_those_of_unity_catalog_cannot_be_left_out() -> None:
     def keys(**selection: Any) -> tuple[str, ...]:
         table = Table.model_validate({"source": "main.sales.orders", "target": "sales.orders", **selection})
-        return plan_of(table, Catalog).keys
+        return with_keys(table, Catalog).target_keys
 
     assert keys(rename={"line": "position"}, cast={"line": "string"}) == ("order_id", "position")
     with pytest.raises(BadSelection, match="'line' is a key and cannot be excluded"):

@@ -1,0 +1,88 @@
+"""Keys and columns of the next publication of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mirrorfeed.config import Table
+from mirrorfeed.landing.errors import ColumnsDropped
+from mirrorfeed.landing.metadata_files import metadata_content
+from mirrorfeed.landing.output_format import check_output
+from mirrorfeed.landing.record import Record
+from mirrorfeed.landing.schema import Column, check_keys, evolve
+from mirrorfeed.landing.selection import check as check_names
+from mirrorfeed.landing.selection import check_source_columns, target_keys, unselected_columns
+from mirrorfeed.publish.errors import KeysRequired
+from mirrorfeed.publish.sources.base import ChangeSource
+from mirrorfeed.runtime.databricks import default_workspace
+from mirrorfeed.source.catalog import Workspace, check_policies, is_in_unity_catalog, primary_key, read_catalog_table
+from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable
+from mirrorfeed.source.ranges import Facts
+
+
+def with_keys(table: Table, workspace: Callable[[], Workspace] = default_workspace) -> Table:
+    """Return the table with its keys. Keys that are not configured are read from Unity Catalog."""
+    keys, source = table.keys, str(table.source)
+    if is_in_unity_catalog(table.source):
+        try:
+            found = read_catalog_table(workspace(), table.source)
+        except (CatalogRefused, CatalogUnavailable, ValueError):
+            if keys is None:
+                raise
+            # With configured keys, no workspace is needed. Then the engine reports a row filter or a mask.
+        else:
+            if table.changes != "compare":
+                check_policies(table.source, found)
+            keys = primary_key(found) if keys is None else keys
+    if not target_keys(source, table.selection, keys or ()) and table.changes == "compare":
+        raise KeysRequired(table=source)
+    return table.model_copy(update={"keys": keys or ()})
+
+
+def metadata_of(table: Table, columns: Sequence[Column]) -> dict[str, Any]:
+    """The content of `_metadata.json`."""
+    return metadata_content(table.target_keys, table.output.settings(columns))
+
+
+def next_columns(
+    source: ChangeSource, table: Table, newest: Record | None, facts: Facts, version: int
+) -> tuple[Column, ...]:
+    """Return the columns of a publication up to a version. Raises if they do not fit the published ones."""
+    name, selection, keys = str(table.source), table.selection, table.target_keys
+    if selection and (newest is None or newest.selection != selection):
+        check_names(name, selection, source.source_columns(facts.latest, facts))
+    columns = source.columns(version, facts)
+    if newest is not None:
+        before = newest.columns
+        deselected = deselected_columns(table, newest)
+        # A change that breaks the schema is a range of its own. In a comparison, a missing column counts as dropped.
+        drops = facts.compared or facts.commits[0].operation == "DROP COLUMNS"
+        if newest.source_columns and selection:
+            now = source.source_columns(version, facts)
+            check_source_columns(name, version, selection, newest.source_columns, now, drops=drops)
+        if (drops or deselected) and table.on_dropped_column != "keep":
+            there = {column.name for column in columns}
+            if gone := [each.name for each in before if not (each.dropped or each.name in there)]:
+                raise ColumnsDropped(table=name, version=version, columns=gone)
+        may_drop = [column.name for column in before if column.name not in keys] if drops else deselected
+        columns = evolve(name, version, before, columns, may_drop=may_drop, fixed=table.output.fixes_columns)
+    check_keys(name, keys, [column for column in columns if not column.dropped])
+    check_output(name, table.output, columns, keys)
+    return columns
+
+
+def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, ...]:
+    """Return the columns of the newest record, of which deselected ones count as dropped."""
+    gone = deselected_columns(table, newest)
+    if gone and table.on_dropped_column != "keep":
+        raise ColumnsDropped(table=str(table.source), version=version, columns=gone)
+    return tuple(replace(each, dropped=each.dropped or each.name in gone) for each in newest.columns)
+
+
+def deselected_columns(table: Table, newest: Record) -> list[str]:
+    """Return published columns that are not selected any more. Raises `SelectionChanged`."""
+    return unselected_columns(
+        str(table.source), newest.selection, newest.source_columns, newest.columns, table.selection
+    )
