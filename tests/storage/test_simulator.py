@@ -12,7 +12,7 @@ from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient
 from fixtures.onelake import DATABASE, WORKSPACE, Fault, How, OneLake
 from mirrorfeed.runtime.credentials import token_credential
 from mirrorfeed.storage import NotThere, Store, StoreUnavailable
-from mirrorfeed.storage.azure_retries import API_VERSION
+from mirrorfeed.storage.http import API_VERSION
 from mirrorfeed.storage.errors import CallRefused
 
 ROOT = f"{DATABASE}/Files/LandingZone"
@@ -70,7 +70,7 @@ def test_a_version_that_the_service_does_not_know_is_told_with_its_header(
 ) -> None:
     store = onelake.store()
     store.list("")
-    monkeypatch.setattr("mirrorfeed.storage.azure_retries.API_VERSION", "2030-01-01")
+    monkeypatch.setattr("mirrorfeed.storage.http.API_VERSION", "2030-01-01")
     with pytest.raises(CallRefused, match=r"\(400 InvalidHeaderValue: .* \(header x-ms-version = 2030-01-01\)\)\."):
         store.list("t") if verb == "list" else store.create("t/a", b"")
 

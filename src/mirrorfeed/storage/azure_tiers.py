@@ -13,7 +13,7 @@ from azure.storage.blob import BlobProperties, ContainerClient, RehydratePriorit
 
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.credentials import Credential, Default
-from mirrorfeed.storage.azure_retries import client_options
+from mirrorfeed.storage.http import client_options
 from mirrorfeed.storage.errors import OtherPlace, TiersUnavailable
 from mirrorfeed.storage.process_cache import per_process
 from mirrorfeed.storage.retry_budget import RetryLimits

@@ -18,7 +18,7 @@ from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient, Pat
 
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.credentials import Credential, Default
-from mirrorfeed.storage.azure_retries import client_options
+from mirrorfeed.storage.http import client_options
 from mirrorfeed.storage.base import READ_LIMIT, TOO_LARGE, Entry, is_inside
 from mirrorfeed.storage.errors import (
     AlreadyThere,

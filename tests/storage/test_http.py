@@ -14,7 +14,7 @@ from azure.core.exceptions import IncompleteReadError, ServiceRequestError, Serv
 from azure.core.pipeline import Pipeline
 from azure.core.pipeline.transport import HttpRequest, HttpTransport
 
-from mirrorfeed.storage.azure_retries import AzureRetryPolicy, transport
+from mirrorfeed.storage.http import AzureRetryPolicy, transport
 from mirrorfeed.storage.process_cache import retry_counter
 from mirrorfeed.storage.retry_budget import RetryLimits, retry_after_seconds
 
