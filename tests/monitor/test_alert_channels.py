@@ -162,7 +162,7 @@ def test_a_proxy_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_address_that_does_not_respond_is_reported_without_the_address() -> None:
     said = refusal(f"http://127.0.0.1:1/{HIDDEN}", ChannelUnavailable)
-    assert said.startswith("The webhook ops is not available (ConnectionError).")
+    assert said.startswith("The webhook ops is not available (Failed to establish a new connection: [Errno 111]")
 
 
 @pytest.mark.parametrize(

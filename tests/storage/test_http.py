@@ -1,4 +1,4 @@
-"""How calls are repeated, with a clock that the pauses move."""
+"""How requests are retried, with a clock that the pauses move."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from azure.core.exceptions import IncompleteReadError, ServiceRequestError, ServiceResponseError
 from azure.core.pipeline import Pipeline
-from azure.core.pipeline.transport import HttpRequest, HttpTransport
+from azure.core.pipeline.transport import HttpRequest
 
-from mirrorfeed.storage.http import AzureRetryPolicy, transport
+from mirrorfeed.runtime.errors import LoginUnavailable
+from mirrorfeed.storage.http import FramedTransport, RetryPolicy, transport_options
 from mirrorfeed.storage.process_cache import retry_counter
 from mirrorfeed.storage.retry_budget import RetryLimits, retry_after_seconds
 
@@ -25,45 +27,44 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
     text: bytes = b""
     framed: bool = True
-    request: Any = field(default_factory=lambda: HttpRequest("PUT", "https://localhost/"))
+    reason: str = ""
+    raw: Any = field(default_factory=SimpleNamespace)
 
     def __post_init__(self) -> None:
         if self.framed:
             self.headers = {**self.headers, "Content-Length": "0"}
 
-    def body(self) -> bytes:
+    @property
+    def content(self) -> bytes:
         return self.text
 
 
-class Server(HttpTransport[Any, Any]):
-    """Gives its answers in turn, the last one for ever."""
+class Server:
+    """Gives its answers in turn, the last one for ever. In place of the session of a transport."""
 
     def __init__(self, answers: list[Reply | Exception]) -> None:
         self.answers, self.asked = answers, 0
 
-    def send(self, request: Any, **options: Any) -> Any:
+    def request(self, *_: object, **__: object) -> Any:
         answer = self.answers[min(self.asked, len(self.answers) - 1)]
         self.asked += 1
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    def open(self) -> None: ...
-    def close(self) -> None: ...
-    def __exit__(self, *_: object) -> None: ...
-
 
 class Run:
     def __init__(self, answers: list[Reply | Exception], retry_limits: RetryLimits, **options: int) -> None:
         self.now, self.pauses = 0.0, list[float]()
         self.server = Server(answers)
-        policy = AzureRetryPolicy(retry_limits, lambda: self.now, self._pass, lambda: 1.0)
-        pipeline: Pipeline[Any, Any] = Pipeline(self.server, [policy])
+        policy = RetryPolicy(retry_limits, lambda: self.now, self._pass, lambda: 1.0)
+        transport = FramedTransport(session=self.server, session_owner=False)
+        pipeline: Pipeline[Any, Any] = Pipeline(transport, [policy])
         before = retry_counter().value
         try:
             request = HttpRequest("PUT", "https://localhost/")
             self.status = pipeline.run(request, **options).http_response.status_code
-        except (ServiceRequestError, ServiceResponseError) as error:
+        except (ServiceRequestError, ServiceResponseError, LoginUnavailable) as error:
             self.status = type(error)
         self.repeated = retry_counter().value - before
 
@@ -89,6 +90,8 @@ LOST, UNREACHED = ServiceResponseError("lost"), ServiceRequestError("unreached")
         ([LOST, LOST, LOST, LOST, LOST, LOST, DONE], 201, [1, 2, 4, 8, 8, 8]),
         ([UNREACHED], ServiceRequestError, [1, 2]),
         ([UNREACHED, LOST, UNREACHED, DONE], 201, [1, 2, 4]),
+        ([LoginUnavailable(reason="", reached=False)], LoginUnavailable, [1, 2]),
+        ([LoginUnavailable(reason=""), LoginUnavailable(reason=""), DONE], 201, [1, 2]),
         ([BUSY], 503, [1, 2, 4, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8]),
         ([Reply(200, framed=False), DONE], 201, [1]),
         ([Reply(200, {"Transfer-Encoding": "chunked"}, framed=False)], 200, []),
@@ -157,7 +160,7 @@ def test_a_download_that_breaks_off_is_raised_and_not_printed(caplog: pytest.Log
     with ThreadingHTTPServer(("127.0.0.1", 0), Short) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         request = HttpRequest("GET", f"http://127.0.0.1:{server.server_port}/")
-        with transport(None, RETRY_LIMITS) as azure, pytest.raises(IncompleteReadError):
+        with FramedTransport(**transport_options(None, RETRY_LIMITS)) as azure, pytest.raises(IncompleteReadError):
             b"".join(azure.send(request, stream=True).stream_download(Pipeline(azure)))
         server.shutdown()
     assert not caplog.records

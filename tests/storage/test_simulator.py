@@ -12,8 +12,8 @@ from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient
 from fixtures.onelake import DATABASE, WORKSPACE, Fault, How, OneLake
 from mirrorfeed.runtime.credentials import token_credential
 from mirrorfeed.storage import NotThere, Store, StoreUnavailable
-from mirrorfeed.storage.http import API_VERSION
 from mirrorfeed.storage.errors import CallRefused
+from mirrorfeed.storage.http import API_VERSION, client_options
 
 ROOT = f"{DATABASE}/Files/LandingZone"
 
@@ -68,9 +68,12 @@ def test_every_call_names_the_version_that_is_pinned_and_goes_to_its_endpoint(on
 def test_a_version_that_the_service_does_not_know_is_told_with_its_header(
     onelake: OneLake, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
+    def with_unknown_version(*facts: Any) -> dict[str, Any]:
+        return client_options(*facts) | {"headers": {"x-ms-version": "2030-01-01"}}
+
+    monkeypatch.setattr("mirrorfeed.storage.onelake.client_options", with_unknown_version)
     store = onelake.store()
-    store.list("")
-    monkeypatch.setattr("mirrorfeed.storage.http.API_VERSION", "2030-01-01")
+    store._clients.seen = True  # no check of the landing zone before
     with pytest.raises(CallRefused, match=r"\(400 InvalidHeaderValue: .* \(header x-ms-version = 2030-01-01\)\)\."):
         store.list("t") if verb == "list" else store.create("t/a", b"")
 

@@ -15,8 +15,6 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
-import requests
-
 from mirrorfeed.config import Config
 from mirrorfeed.config.alerts import MAIL, Mail, Webhook
 from mirrorfeed.display.humanize import duration
@@ -28,7 +26,7 @@ from mirrorfeed.monitor.errors import ChannelUnavailable, MailRefused, WebhookRe
 from mirrorfeed.runtime.addresses import check_proxy, is_host
 from mirrorfeed.runtime.credentials import Secret, read_secret
 from mirrorfeed.runtime.errors import SecretUnreachable
-from mirrorfeed.storage.retry_budget import RETRYABLE_STATUS, RetryBudget, RetryLimits, retry_after_seconds
+from mirrorfeed.storage.retry_budget import RETRYABLE_STATUS, RetryLimits
 
 RETRY_LIMITS = RetryLimits(seconds=30.0, first_pause=1.0, longest_pause=10.0, response_seconds=20.0)
 """Short, because the next run sends what this one cannot."""
@@ -121,27 +119,18 @@ def post(
     if not _is_https(address):
         raise WebhookRefused(name=webhook.name, response="its address is not an https address")
     check_proxy()
-    body, budget, channel = FORMS[webhook.kind](message), RetryBudget(retry_limits), f"webhook {webhook.name}"
-    timeout = (retry_limits.connect_seconds, retry_limits.response_seconds)
-    while True:
-        wait, reached = None, True
-        try:
-            answer = requests.post(address, json=body, timeout=timeout, allow_redirects=False)
-        except requests.RequestException as error:  # not chained, because it contains the address
-            reached = not isinstance(error, requests.ConnectionError)
-            failure = ChannelUnavailable(channel=channel, response=type(error).__name__)
-        else:
-            if answer.status_code < 300:
-                return
-            content = first_line(redact_answer(answer.text, address))[:_LONGEST_RESPONSE]
-            wait = retry_after_seconds(answer.headers, datetime.now(UTC))
-            response = f"{answer.status_code} {content}"
-            if answer.status_code not in RETRYABLE_STATUS:
-                raise WebhookRefused(name=webhook.name, response=response)
-            failure = ChannelUnavailable(channel=channel, response=response)
-        if (pause := budget.next_pause(wait, reached=reached)) is None:
-            raise failure
-        sleep(pause)
+    from mirrorfeed.storage.http import HttpClient  # Azure's libraries, which most commands do not need
+
+    unavailable = partial(ChannelUnavailable, channel=f"webhook {webhook.name}")
+    answer = HttpClient(retry_limits, sleep=sleep).send(
+        "POST", address, FORMS[webhook.kind](message), lambda reason: unavailable(response=reason)
+    )
+    if answer.status_code >= 300:
+        content = first_line(redact_answer(answer.body().decode("utf-8", "replace"), address))[:_LONGEST_RESPONSE]
+        response = f"{answer.status_code} {content}"
+        if answer.status_code in RETRYABLE_STATUS:
+            raise unavailable(response=response)
+        raise WebhookRefused(name=webhook.name, response=response)
 
 
 def _is_https(address: str) -> bool:

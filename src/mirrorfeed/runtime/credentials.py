@@ -130,22 +130,6 @@ def _check_certificates(ca_bundle: str | None) -> None:
         raise CertificatesUnreadable(file=ca_bundle, reason=error.strerror or str(error)) from error
 
 
-def bearer(credential: Credential, audience: str, ca_bundle: str | None = None) -> Callable[[], str]:
-    """A function that returns a valid token for an audience. Raises `LoginUnavailable` or `CredentialRefused`."""
-    made = token_credential(credential, ca_bundle)
-
-    def token() -> str:
-        from azure.core.exceptions import AzureError, ServiceRequestError
-
-        try:
-            return made.get_token(f"{audience}/.default").token
-        except AzureError as error:
-            said, reached = first_line(str(error.message)), not isinstance(error, ServiceRequestError)
-        raise LoginUnavailable(reason=said, reached=reached)
-
-    return token
-
-
 def _logging_in(principal: ServicePrincipal, secret: str, ca_bundle: str | None) -> TokenCredential:
     from azure.identity import AzureAuthorityHosts, ClientSecretCredential
 
@@ -220,32 +204,37 @@ def _provider() -> Callable[[str], Any]:
 
 
 class _Named:
-    """Translates failures of a credential to errors that name it and say what to do."""
+    """Translates failures of a credential to `LoginUnavailable` and `CredentialRefused`, which name it."""
 
     def __init__(self, credential: Credential, inner: TokenCredential, secrets: Sequence[str]) -> None:
         self._credential, self._inner, self._secrets = credential, inner, secrets
 
     def get_token(self, *scopes: str, **options: Any) -> AccessToken:
-        from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError, ServiceResponseError
+        from azure.core.exceptions import (
+            AzureError,
+            ClientAuthenticationError,
+            ServiceRequestError,
+            ServiceResponseError,
+        )
         from msal.exceptions import MsalServiceError  # type: ignore[import-untyped]
 
         remember(*self._secrets)
         try:
             token = self._inner.get_token(*scopes, **options)
-        except ClientAuthenticationError as error:
+        except AzureError as error:
             # Do not chain the original error: it has the request, and the request has the secret.
-            whole, cause = str(error.message), error.__cause__
+            whole, failure, cause = str(error.message), error, error.__cause__
         else:
             remember(*self._secrets, token.token)
             return token
         whole = redact_answer(whole, *self._secrets)
-        said = first_line(whole)
-        # No response, 429 and 5xx are no refusal: callers retry these types.
-        if isinstance(cause, ServiceRequestError):
-            raise ServiceRequestError(f"{self._credential} cannot log in: {said}")
-        if isinstance(cause, ServiceResponseError | MsalServiceError):
-            raise ServiceResponseError(f"{self._credential} cannot log in: {said}")
-        raise _refusal(self._credential, whole)
+        # No response, 429 and 5xx are no refusal.
+        if isinstance(failure, ClientAuthenticationError) and not isinstance(
+            cause, ServiceRequestError | ServiceResponseError | MsalServiceError
+        ):
+            raise _refusal(self._credential, whole)
+        reached = not isinstance(cause or failure, ServiceRequestError)
+        raise LoginUnavailable(reason=f"{self._credential} cannot log in: {first_line(whole)}", reached=reached)
 
 
 _CODE = re.compile(r"AADSTS\d+")

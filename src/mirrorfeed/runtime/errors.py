@@ -122,6 +122,7 @@ class LoginUnavailable(Transient):
     code = "MF4302"
     what = "Cannot get a token at the moment: {reason:phrase}."
     fix = "Check that this machine can reach the login service, then run the same command again."
+    reason: str
     reached: bool = True
     """False if there was no connection at all."""
 

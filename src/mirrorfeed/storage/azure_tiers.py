@@ -11,10 +11,10 @@ from typing import Any
 from azure.core.exceptions import AzureError, HttpResponseError
 from azure.storage.blob import BlobProperties, ContainerClient, RehydratePriority
 
-from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.credentials import Credential, Default
-from mirrorfeed.storage.http import client_options
+from mirrorfeed.runtime.errors import LoginUnavailable
 from mirrorfeed.storage.errors import OtherPlace, TiersUnavailable
+from mirrorfeed.storage.http import client_options, reason_of
 from mirrorfeed.storage.process_cache import per_process
 from mirrorfeed.storage.retry_budget import RetryLimits
 from mirrorfeed.storage.tiers import Facts, Priority, Tier, TierStore, common_prefix
@@ -102,8 +102,10 @@ class AzureTiers(TierStore):
             code = getattr(error, "error_code", None)
             reason = f"{error.status_code} {getattr(code, 'value', code) or ''}".strip()
             raise TiersUnavailable(action=action, place=self.root, reason=reason) from error
+        except LoginUnavailable as error:
+            raise TiersUnavailable(action=action, place=self.root, reason=error.reason) from error
         except AzureError as error:
-            raise TiersUnavailable(action=action, place=self.root, reason=first_line(str(error.message))) from error
+            raise TiersUnavailable(action=action, place=self.root, reason=reason_of(error)) from error
 
 
 def tier_of(blob: BlobProperties | Any) -> Tier:

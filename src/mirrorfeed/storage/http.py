@@ -1,55 +1,41 @@
-"""Retries, timeouts and API version of the Azure storage clients.
-
-The policies of the client library do not retry status 429 and ignore `Retry-After`.
-"""
+"""HTTP: one policy of azure-core retries the requests to storage, to Fabric and to webhooks."""
 
 from __future__ import annotations
 
 import logging
 import random
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import AzureError, IncompleteReadError, ServiceRequestError, ServiceResponseError
-from azure.core.pipeline.transport import RequestsTransport
-from azure.storage.blob import ExponentialRetry
+from azure.core.pipeline import Pipeline
+from azure.core.pipeline.policies import BearerTokenCredentialPolicy, HTTPPolicy
+from azure.core.pipeline.transport import HttpRequest, HttpResponse, RequestsTransport
 
+from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.credentials import Credential, token_credential
+from mirrorfeed.runtime.errors import LoginUnavailable
 from mirrorfeed.storage.onelake_errors import is_paused
 from mirrorfeed.storage.process_cache import retry_counter
 from mirrorfeed.storage.retry_budget import RETRYABLE_STATUS, RetryBudget, RetryLimits, retry_after_seconds
 
+if TYPE_CHECKING:
+    from azure.core.credentials import TokenCredential
+
 API_VERSION = "2023-11-03"
 """All supported libraries know it. With versions before 2023-08-03 they delete only a part of a large folder."""
+_CONNECTION = re.compile(r"^\(?(?:<[^>]*>|\w+\(host=[^)]*\))(?:, '|: )(.*?)(?:'\))?$", re.DOTALL)
+"""The object that the library shows before the cause."""
 
 
-def client_options(credential: Credential, ca_bundle: str | None, limits: RetryLimits) -> dict[str, Any]:
-    """Options of every Azure storage client."""
-    return {
-        "credential": token_credential(credential, ca_bundle),
-        "retry_policy": AzureRetryPolicy(limits),
-        "transport": transport(ca_bundle, limits),
-        "api_version": API_VERSION,
-    }
+class RetryPolicy(HTTPPolicy[Any, Any]):
+    """Retries every request, because every caller checks the state after a write, unless its `retry_total` is 0.
 
-
-def transport(ca_bundle: str | None, limits: RetryLimits) -> RequestsTransport:
-    log = logging.getLogger("azure.core.pipeline.transport")
-    if log.level == logging.NOTSET:  # it logs "Incomplete download." for each download that is then retried
-        log.setLevel(logging.ERROR)
-    return RequestsTransport(
-        connection_verify=ca_bundle or True,
-        connection_timeout=limits.connect_seconds,
-        read_timeout=limits.response_seconds,
-    )
-
-
-class AzureRetryPolicy(ExponentialRetry):
-    """Replaces the retry policy of the library. A call with `retry_total=0` is sent exactly once.
-
-    All other calls can be repeated, because every caller checks the state after a write.
+    The policies of the libraries ignore `Retry-After` or status 429, limit attempts instead of time, and do not retry a
+    POST that may have been processed.
     """
 
     def __init__(
@@ -60,45 +46,35 @@ class AzureRetryPolicy(ExponentialRetry):
         chance: Callable[[], float] = random.random,
     ) -> None:
         super().__init__()
-        self._limits, self._clock, self._pause, self._chance = limits, clock, sleep, chance
+        self._limits, self._clock, self._sleep, self._chance = limits, clock, sleep, chance
 
     def send(self, request: Any) -> Any:
-        settings = self.configure_retries(request)  # also removes its options, which the transport does not accept
-        request.http_request.headers["x-ms-version"] = API_VERSION  # the library forgets it for renames
+        options = request.context.options  # without those that the transport does not accept
+        is_single = options.pop("retry_total", None) == 0
+        is_retryable = options.pop("is_retryable", _is_retryable)
+        location_mode, *_ = [options.pop(name, None) for name in ("location_mode", "hosts", "retry_to_secondary")]
         budget = RetryBudget(self._limits, self._clock, self._chance)
         while True:
-            response, error, retry_after, reached = None, None, None, True
+            response, retry_after, reached = None, None, True
+            error: Exception | None = None
             try:
                 response = self.next.send(request)
-                _check_complete(response.http_response)
-                if not _is_retryable(response.http_response):
+                if not is_retryable(response.http_response):
                     break
                 retry_after = retry_after_seconds(response.http_response.headers, datetime.now(UTC))
             except (ServiceRequestError, ServiceResponseError, IncompleteReadError) as caught:
-                response, error = None, caught
-                reached = not isinstance(caught, ServiceRequestError)
-            pause = None if settings["total"] == 0 else budget.next_pause(retry_after, reached=reached)
+                error, reached = caught, not isinstance(caught, ServiceRequestError)
+            except LoginUnavailable as caught:
+                error, reached = caught, caught.reached
+            pause = None if is_single else budget.next_pause(retry_after, reached=reached)
             if pause is None:
                 break
             retry_counter().add()
-            self._pause(pause)
+            self._sleep(pause)
         if response is None:
             raise error or AzureError("no answer")
-        response.http_response.location_mode = settings["mode"]
+        response.http_response.location_mode = location_mode  # the storage libraries read it
         return response
-
-
-def _check_complete(response: Any) -> None:
-    """Raise an error for a response that ends among its headers.
-
-    Python's HTTP library takes it for a response without a body, so a folder would seem empty.
-    """
-    headers, status = response.headers, response.status_code
-    has_end = "Content-Length" in headers or "Transfer-Encoding" in headers
-    has_end = has_end or headers.get("Connection", "").lower() == "close"
-    has_no_body = status in (204, 304) or response.request.method == "HEAD"
-    if not (has_end or has_no_body) or (status == 206 and "Content-Range" not in headers):
-        raise ServiceResponseError("the response is incomplete")
 
 
 def _is_retryable(response: Any) -> bool:
@@ -106,3 +82,84 @@ def _is_retryable(response: Any) -> bool:
         return False
     code = response.headers.get("x-ms-error-code") or ""
     return not is_paused(code, response.body().decode("utf-8", "replace"))  # a person must resume the capacity
+
+
+class FramedTransport(RequestsTransport):  # type: ignore[misc]  # the library loads it lazily
+    """Raises an error for a response that ends among its headers.
+
+    Python's HTTP library takes it for a response without a body, so a folder would seem empty.
+    """
+
+    def send(self, request: Any, **options: Any) -> Any:
+        response: Any = super().send(request, **options)
+        headers, status = response.headers, response.status_code
+        has_end = "Content-Length" in headers or "Transfer-Encoding" in headers
+        has_end = has_end or headers.get("Connection", "").lower() == "close"
+        has_no_body = status in (204, 304) or request.method == "HEAD"
+        if not (has_end or has_no_body) or (status == 206 and "Content-Range" not in headers):
+            raise ServiceResponseError("the response is incomplete")
+        return response
+
+
+def transport_options(ca_bundle: str | None, limits: RetryLimits) -> dict[str, Any]:
+    log = logging.getLogger("azure.core.pipeline.transport")
+    if log.level == logging.NOTSET:  # it logs "Incomplete download." for each download that is then retried
+        log.setLevel(logging.ERROR)
+    return {
+        "connection_verify": ca_bundle or True,
+        "connection_timeout": limits.connect_seconds,
+        "read_timeout": limits.response_seconds,
+    }
+
+
+def client_options(credential: Credential, ca_bundle: str | None, limits: RetryLimits) -> dict[str, Any]:
+    """Options of every Azure storage client."""
+    return {
+        "credential": token_credential(credential, ca_bundle),
+        "retry_policy": RetryPolicy(limits),
+        "transport": FramedTransport(**transport_options(ca_bundle, limits)),
+        "api_version": API_VERSION,
+        "headers": {"x-ms-version": API_VERSION},  # the library forgets it for renames
+    }
+
+
+class HttpClient:
+    """Sends JSON requests, with a token for `audience` if there is one."""
+
+    def __init__(
+        self,
+        limits: RetryLimits,
+        ca_bundle: str | None = None,
+        credential: TokenCredential | None = None,
+        audience: str = "",
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        login = [BearerTokenCredentialPolicy(credential, f"{audience}/.default")] if credential else []
+        kind = FramedTransport if credential else RequestsTransport  # any server may receive webhooks
+        transport = kind(**transport_options(ca_bundle, limits))
+        self._pipeline: Pipeline[Any, Any] = Pipeline(transport, [RetryPolicy(limits, clock, sleep), *login])
+
+    def send(
+        self,
+        method: str,
+        address: str,
+        body: Any,
+        unavailable: Callable[[str], Exception],
+        is_retryable: Callable[[HttpResponse], bool] = _is_retryable,
+    ) -> HttpResponse:
+        """The response with any status; or the error that `unavailable` makes of the reason why there is none."""
+        request = HttpRequest(method, address)
+        if body is not None:
+            request.set_json_body(body)
+        try:
+            response: HttpResponse = self._pipeline.run(request, is_retryable=is_retryable).http_response
+            return response
+        except AzureError as error:  # not chained, because the request in it contains the token
+            failure = unavailable(reason_of(error))
+        raise failure
+
+
+def reason_of(error: AzureError) -> str:
+    """The first line of an error of the library."""
+    return first_line(_CONNECTION.sub(r"\1", str(error.message)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient, Pat
 
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.credentials import Credential, Default
-from mirrorfeed.storage.http import client_options
+from mirrorfeed.runtime.errors import LoginUnavailable
 from mirrorfeed.storage.base import READ_LIMIT, TOO_LARGE, Entry, is_inside
 from mirrorfeed.storage.errors import (
     AlreadyThere,
@@ -30,12 +29,12 @@ from mirrorfeed.storage.errors import (
     UnreadableFile,
     WorkspaceMissing,
 )
+from mirrorfeed.storage.http import client_options, reason_of
 from mirrorfeed.storage.onelake_errors import Response, error_of
 from mirrorfeed.storage.process_cache import per_process
 from mirrorfeed.storage.retry_budget import RetryLimits, retry_after_seconds
 
 ENDPOINT = "https://onelake.dfs.fabric.microsoft.com"
-_CONNECTION = re.compile(r"^\(<[^>]*>, '(.*)'\)$", re.DOTALL)
 _READ_AHEAD = 2**20
 _ONCE: dict[str, Any] = {"retry_total": 0, "permit_redirects": False}
 """Options of a call that is sent exactly once."""
@@ -233,10 +232,10 @@ class OneLakeStore:
                 reason = f"{response}. The response says that the name exists, but it does not"
                 found = self._unavailable(action, new_path, reason, response.retry_seconds)
             raise found from error
+        except LoginUnavailable as error:
+            raise self._unavailable(action, path, error.reason) from error
         except AzureError as error:
-            # The library may put the repr of the connection before the text.
-            reason = first_line(_CONNECTION.sub(r"\1", str(error.message)))
-            raise self._unavailable(action, path, reason) from error
+            raise self._unavailable(action, path, reason_of(error)) from error
 
     def _unavailable(self, action: str, path: str, reason: str, retry_after: float = 0.0) -> StoreUnavailable:
         return StoreUnavailable(action=action, address=self.address(path), reason=reason, retry_after=retry_after)

@@ -6,10 +6,10 @@ import pytest
 
 from fixtures.clock import Time
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
-from mirrorfeed.mirror.fabric.client import AUDIENCE, FabricClient
+from mirrorfeed.mirror.fabric.client import FabricClient
 from mirrorfeed.mirror.fabric.database import MirroredDatabase
 from mirrorfeed.mirror.fabric.responses import FabricItem
-from mirrorfeed.runtime.credentials import bearer
+from mirrorfeed.runtime.credentials import token_credential
 from mirrorfeed.storage.retry_budget import RetryLimits
 
 
@@ -20,10 +20,10 @@ def time() -> Time:
 
 @pytest.fixture
 def api(onelake: OneLake, time: Time) -> FabricClient:
-    token = bearer(onelake.principal(), AUDIENCE, str(onelake.ca_bundle))
+    credential = token_credential(onelake.principal(), str(onelake.ca_bundle))
     retry_limits = RetryLimits(seconds=60, first_pause=1, longest_pause=1, response_seconds=5)
     return FabricClient(
-        token, f"https://{onelake.address}", str(onelake.ca_bundle), retry_limits, time.clock, time.sleep
+        credential, f"https://{onelake.address}", str(onelake.ca_bundle), retry_limits, time.clock, time.sleep
     )
 
 

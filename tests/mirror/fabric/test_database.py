@@ -11,7 +11,7 @@ from fixtures.onelake import DATABASE, LAKEHOUSE, WORKSPACE, OneLake
 from fixtures.onelake.fabric import SQL_MIRROR, Database
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.landing.names import Target
-from mirrorfeed.mirror.fabric.client import AUDIENCE, FabricClient
+from mirrorfeed.mirror.fabric.client import FabricClient
 from mirrorfeed.mirror.fabric.database import MirroredDatabase, TableState, create
 from mirrorfeed.mirror.fabric.errors import (
     DatabaseMissing,
@@ -27,7 +27,7 @@ from mirrorfeed.mirror.fabric.errors import (
     WorkspaceMissing,
 )
 from mirrorfeed.mirror.fabric.responses import FabricItem
-from mirrorfeed.runtime.credentials import Secret, ServicePrincipal, bearer
+from mirrorfeed.runtime.credentials import Secret, ServicePrincipal, token_credential
 from mirrorfeed.runtime.errors import CredentialRefused, LoginUnavailable
 from mirrorfeed.storage.errors import CapacityPaused
 from mirrorfeed.storage.retry_budget import RetryLimits
@@ -241,7 +241,7 @@ def test_a_table_that_is_not_dropped_is_reported_after_the_wait(onelake: OneLake
 # Calls that fail
 
 
-@pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
+@pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER, How.CUT])
 @pytest.mark.parametrize("verb", ["getMirroringStatus", "getTablesMirroringStatus", "startMirroring"])
 def test_a_call_that_fails_once_is_repeated(onelake: OneLake, database: MirroredDatabase, verb: str, how: How) -> None:
     fail(onelake, verb, how)
@@ -274,14 +274,14 @@ def test_a_host_that_drops_packets_is_reported_after_a_few_attempts(
         dropping,
         RetryLimits(connect_seconds=0.02, connections=3, first_pause=1, longest_pause=1),
     )
-    with pytest.raises(FabricUnavailable, match=r"ConnectTimeoutError: Connection to localhost timed out"):
+    with pytest.raises(FabricUnavailable, match=r": Connection to localhost timed out"):
         api.get("count", FabricItem(WORKSPACE))
     assert len(time.pauses) == 2
 
 
 def test_an_address_without_a_server_is_reported_soon(onelake: OneLake, api: FabricClient, time: Time) -> None:
     api.endpoint = "https://localhost:1"
-    with pytest.raises(FabricUnavailable, match=r"ConnectionError: .*Connection refused"):
+    with pytest.raises(FabricUnavailable, match=r": [^<]*Connection refused"):
         MirroredDatabase(api, FabricItem(WORKSPACE, DATABASE)).status()
 
     assert len(time.pauses) == 3
@@ -345,8 +345,8 @@ def test_a_login_that_nobody_answers_is_tried_as_often_as_any_server_that_never_
     if dead == "proxy":
         monkeypatch.setenv("HTTPS_PROXY", "http://localhost:1")
     principal = onelake.principal(authority="https://localhost:1") if dead == "authority" else onelake.principal()
-    token = bearer(principal, AUDIENCE, str(onelake.ca_bundle))
-    api = FabricClient(token, f"https://{onelake.address}", str(onelake.ca_bundle), clock=time.clock, sleep=time.sleep)
+    login = token_credential(principal, str(onelake.ca_bundle))
+    api = FabricClient(login, f"https://{onelake.address}", str(onelake.ca_bundle), clock=time.clock, sleep=time.sleep)
     with pytest.raises(LoginUnavailable, match=r"cannot log in: .*Failed to establish a new connection"):
         api.get("list", FabricItem(WORKSPACE))
     assert len(time.pauses) == 3

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlencode
 
-import requests
 from pydantic import TypeAdapter
 
-from mirrorfeed.display.redact import redact
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.landing.strict_json import parse_json
 from mirrorfeed.mirror.fabric.errors import FabricUnavailable, OperationFailed, ResponseInvalid
 from mirrorfeed.mirror.fabric.responses import FabricItem, Page, answer_in, error_of, validated
-from mirrorfeed.runtime.errors import LoginUnavailable
-from mirrorfeed.storage.retry_budget import RetryBudget, RetryLimits, retry_after_seconds
+from mirrorfeed.storage.retry_budget import RetryLimits, retry_after_seconds
+
+if TYPE_CHECKING:
+    from azure.core.credentials import TokenCredential
+    from azure.core.pipeline.transport import HttpResponse
+
+    from mirrorfeed.storage.http import HttpClient
 
 T = TypeVar("T")
 
@@ -33,13 +37,12 @@ _OPERATION_SECONDS = 600.0
 class FabricClient:
     """One thread's connection to the API. Calls that change something may be repeated, so callers check the result."""
 
-    token: Callable[[], str]
+    credential: TokenCredential
     endpoint: str = ENDPOINT
     ca_bundle: str | None = None
     retry_limits: RetryLimits = field(default_factory=RetryLimits)
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    _session: requests.Session = field(default_factory=requests.Session, init=False, repr=False)
 
     def get(self, action: str, item: FabricItem, path: str = "", **query: str) -> dict[str, Any]:
         return _content(self._send(action, item, "GET", self._address(item, path), query=query))
@@ -80,7 +83,7 @@ class FabricClient:
         parts = [self.endpoint, "v1", "workspaces", item.workspace, "mirroredDatabases", item.database, path]
         return "/".join(part for part in parts if part)
 
-    def _finish(self, action: str, item: FabricItem, accepted: requests.Response) -> str:
+    def _finish(self, action: str, item: FabricItem, accepted: HttpResponse) -> str:
         """Wait for a long-running operation and return its id; empty if the response has none.
 
         The address in the response is not used, because it may be on another host, which must not get the token.
@@ -104,52 +107,37 @@ class FabricClient:
 
     def _send(
         self, action: str, item: FabricItem, method: str, address: str, body: Any = None, query: Any = None
-    ) -> requests.Response:
-        budget = RetryBudget(self.retry_limits, self.clock)
-        while True:
-            wait, reached = None, True
-            failure: MirrorfeedError
-            try:
-                response = self._session.request(
-                    method,
-                    address,
-                    params=query,
-                    json=body,
-                    headers={"Authorization": f"Bearer {self.token()}"},
-                    timeout=(self.retry_limits.connect_seconds, self.retry_limits.response_seconds),
-                    verify=self.ca_bundle or True,
-                    allow_redirects=False,
-                )
-            except LoginUnavailable as error:
-                failure, reached = error, error.reached
-            except requests.RequestException as error:  # not chained, because the request in it contains the token
-                reached = not isinstance(error, requests.ConnectionError)
-                failure = FabricUnavailable(action=action, item=str(item), reason=_reason(error))
-            else:
-                if response.status_code < 300:
-                    return response
-                header = response.headers.get("Retry-After", "")
-                failure = error_of(action, item, answer_in(response.status_code, header, _content(response)))
-                wait = retry_after_seconds(response.headers, datetime.now(UTC))
-            pause = budget.next_pause(wait, reached=reached)
-            if pause is None or not isinstance(failure, Transient):
-                raise failure
-            self.sleep(pause)
+    ) -> HttpResponse:
+        def failure(response: HttpResponse) -> MirrorfeedError | None:
+            if response.status_code < 300:
+                return None
+            header = response.headers.get("Retry-After", "")
+            return error_of(action, item, answer_in(response.status_code, header, _content(response)))
+
+        response = self._http.send(
+            method,
+            f"{address}?{urlencode(query)}" if query else address,
+            body,
+            lambda reason: FabricUnavailable(action=action, item=str(item), reason=reason),
+            lambda response: isinstance(failure(response), Transient),
+        )
+        if error := failure(response):
+            raise error
+        return response
+
+    @cached_property
+    def _http(self) -> HttpClient:
+        from mirrorfeed.storage.http import HttpClient  # Azure's libraries, which most commands do not need
+
+        return HttpClient(self.retry_limits, self.ca_bundle, self.credential, AUDIENCE, self.clock, self.sleep)
 
 
-def _content(response: requests.Response) -> dict[str, Any]:
+def _content(response: HttpResponse) -> dict[str, Any]:
     """The JSON object of a response, or its list as `value`; empty for anything else."""
     try:
-        found = parse_json(response.content)
+        found = parse_json(response.body())
     except ValueError:
         return {}
     if isinstance(found, list):
         return {"value": found}
     return found if isinstance(found, dict) else {}
-
-
-def _reason(error: requests.RequestException) -> str:
-    """The cause in the first line of an error of the library, without the connection object that it shows."""
-    text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    cause = re.sub(r"\(<[^>]*>, ", ": ", text.rpartition("(Caused by ")[2])
-    return redact(f"{type(error).__name__}: {cause}"[:2000]).rstrip(":. )'").replace(": '", ": ")[:300]

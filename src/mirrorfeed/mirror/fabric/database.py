@@ -15,7 +15,7 @@ from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.landing.names import Target, fold
 from mirrorfeed.landing.strict_json import Count
-from mirrorfeed.mirror.fabric.client import AUDIENCE, ENDPOINT, POLL_SECONDS, FabricClient
+from mirrorfeed.mirror.fabric.client import ENDPOINT, POLL_SECONDS, FabricClient
 from mirrorfeed.mirror.fabric.definition import Setting, apply, differences, in_words, new_definition, part, read
 from mirrorfeed.mirror.fabric.errors import (
     NameTaken,
@@ -27,7 +27,7 @@ from mirrorfeed.mirror.fabric.errors import (
     NotReached,
 )
 from mirrorfeed.mirror.fabric.responses import FabricItem, Page, Response, error_in, time_in, validated
-from mirrorfeed.runtime.credentials import bearer
+from mirrorfeed.runtime.credentials import token_credential
 
 _DEFAULTS = FabricOptions()
 _REFRESH_MINUTES = 5
@@ -291,8 +291,8 @@ def _find(client: FabricClient, item: FabricItem, name: str) -> str | None:
 
 
 def client_of(config: Config) -> FabricClient:
-    token = bearer(config.credential, AUDIENCE, config.ca_bundle)
-    return FabricClient(token, config.fabric_endpoint or ENDPOINT, config.ca_bundle)
+    credential = token_credential(config.credential, config.ca_bundle)
+    return FabricClient(credential, config.fabric_endpoint or ENDPOINT, config.ca_bundle)
 
 
 def database_of(config: Config) -> MirroredDatabase:
