@@ -22,7 +22,7 @@ from mirrorfeed.errors import MirrorfeedError, Terminal, choices
 from mirrorfeed.landing.schema import Problem
 from mirrorfeed.publish.files.staging_job import BadRow
 from mirrorfeed.source.errors import NoVersions
-from mirrorfeed.source.ranges import Commit
+from mirrorfeed.source.next_step import Commit
 
 _SOURCE = Path(mirrorfeed.__file__).parent
 _ERRORS = codes.errors()

@@ -17,7 +17,7 @@ from mirrorfeed.history.errors import HistoryInterrupted
 from mirrorfeed.runtime.credentials import Secret
 from mirrorfeed.runtime.errors import SecretUnreachable
 from mirrorfeed.source.errors import Gap, SourceRecreated
-from mirrorfeed.source.ranges import Range
+from mirrorfeed.source.next_step import Range
 from mirrorfeed.storage import NotThere, StoreUnavailable
 
 

@@ -26,7 +26,7 @@ from mirrorfeed.publish.errors import NothingPublished
 from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.ranges import PendingCommits
+from mirrorfeed.source.next_step import PendingCommits
 from mirrorfeed.storage import FolderStore
 from tests.delta import DeltaTable
 from tests.ledgers import read_ledger

@@ -19,7 +19,7 @@ from mirrorfeed.orchestration.scheduler import (
     state_after,
 )
 from mirrorfeed.publish.errors import NothingPublished
-from mirrorfeed.source.ranges import PendingCommits
+from mirrorfeed.source.next_step import PendingCommits
 
 A, B, C = QueuedTable("a"), QueuedTable("b"), QueuedTable("c")
 

@@ -23,7 +23,7 @@ from mirrorfeed.publish.republish import clear
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.source.errors import FeedUnreadable, PartitionsChanged
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.ranges import Facts
+from mirrorfeed.source.next_step import Facts
 from tests.commits import commit
 from tests.publish.conftest import everything
 

@@ -15,7 +15,7 @@ from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
 from mirrorfeed.publish.sources.base import Repair
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import SourceRecreated
-from mirrorfeed.source.ranges import Facts, Range
+from mirrorfeed.source.next_step import Facts, Range
 from tests.publish.scenes import FOLDER, one_commit, orders, plan, two_orders
 
 

@@ -8,7 +8,7 @@ from mirrorfeed.errors import Unexpected
 from mirrorfeed.landing.errors import BadCondition
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.publish.result import named_errors, operations_in
-from mirrorfeed.source.ranges import Commit, Range
+from mirrorfeed.source.next_step import Commit, Range
 from mirrorfeed.storage import NotThere
 
 COMMITS = [

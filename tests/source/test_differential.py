@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.publish.translate.changes import net
-from mirrorfeed.source.ranges import Range
+from mirrorfeed.source.next_step import Range
 from mirrorfeed.source.reader import changes
 from mirrorfeed.source.versions import schema_at
 from tests.delta import SparkTable

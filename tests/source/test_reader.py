@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.source.errors import FeedUnreadable, FileDamaged, FilesArchived, Gap, SnapshotGone
-from mirrorfeed.source.ranges import Range
+from mirrorfeed.source.next_step import Range
 from mirrorfeed.source.reader import changes, read_errors, snapshot
 from tests.delta import DeltaTable
 

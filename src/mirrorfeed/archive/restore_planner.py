@@ -32,7 +32,7 @@ from mirrorfeed.runtime.session_settings import setting
 from mirrorfeed.runtime.spark_errors import FILES_GONE, first_of
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.ranges import Range
+from mirrorfeed.source.next_step import Range
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tiers import Priority, TierStore

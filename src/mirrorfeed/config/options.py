@@ -10,10 +10,10 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, Field, PlainValidator, model_validator
 
 from mirrorfeed.config import values
-from mirrorfeed.landing.condition import Condition
 from mirrorfeed.landing.names import fold
 from mirrorfeed.landing.output_format import COMPRESSION, Delimited, Output
 from mirrorfeed.landing.selection import EVERYTHING, Cast, Selection, key_faults, name_fault
+from mirrorfeed.landing.where_condition import Condition
 
 
 def _seconds(value: object) -> float | None:

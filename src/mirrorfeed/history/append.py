@@ -36,7 +36,7 @@ from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source import reader
 from mirrorfeed.source.change_feed import is_same_table, read_facts
 from mirrorfeed.source.errors import FeedUnreadable, Finding, Gap, LogDamaged, SourceRecreated, VersionExpired
-from mirrorfeed.source.ranges import Decision, Facts, NothingNew, Published, Range, TakeSnapshot, decide
+from mirrorfeed.source.next_step import Decision, Facts, NothingNew, Published, Range, TakeSnapshot, decide
 from mirrorfeed.source.versions import operation_parameters, schema_at
 
 _MAX_CONFLICTS = 5

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field, PlainValidator, Strict, TypeAdapter
 from mirrorfeed.landing.errors import DamagedFile
 from mirrorfeed.landing.schema import check_type
 from mirrorfeed.landing.strict_json import CONFIG, Count, UtcTime, format_of, is_distinct, parse_json, validate
-from mirrorfeed.source.ranges import Commit
+from mirrorfeed.source.next_step import Commit
 
 FORMAT = 1
 _COMMIT: Final = TypeAdapter(tuple[Annotated[Count, Strict()], UtcTime, Annotated[str, Strict()]])

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirrorfeed.display.humanize import a_few
-from mirrorfeed.landing.condition import Condition
 from mirrorfeed.landing.errors import BadSelection, IncompatibleSchema, SelectionChanged
 from mirrorfeed.landing.names import fold
 from mirrorfeed.landing.schema import DECIMAL, Column, reserved_names
+from mirrorfeed.landing.where_condition import Condition
 
 _TEXT = re.compile(r"string|(?:var)?char\(\d+\)|string collate \S+")
 _CUT = re.compile(r"string\((\d{1,9})\)")

@@ -134,7 +134,7 @@ class Collector:
         from mirrorfeed.publish.sources.full_compare import COMPARED
         from mirrorfeed.source import versions
         from mirrorfeed.source.change_feed import feed_kind
-        from mirrorfeed.source.ranges import Published, recreated
+        from mirrorfeed.source.next_step import Published, recreated
         from mirrorfeed.source.retention import FILES, LOG, retention_seconds
         from mirrorfeed.source.table_info import read_table_info
 

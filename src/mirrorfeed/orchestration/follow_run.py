@@ -34,7 +34,7 @@ from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.runtime.parallel import bearable
 from mirrorfeed.runtime.spark_session import renewed
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.ranges import PendingCommits
+from mirrorfeed.source.next_step import PendingCommits
 from mirrorfeed.source.versions import pending_commits
 from mirrorfeed.storage import Store
 

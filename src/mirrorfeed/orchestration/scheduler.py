@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mirrorfeed.errors import Terminal
-from mirrorfeed.source.ranges import PendingCommits
+from mirrorfeed.source.next_step import PendingCommits
 
 if TYPE_CHECKING:
     from mirrorfeed.config.options import FollowLimits

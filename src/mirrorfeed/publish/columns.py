@@ -19,7 +19,7 @@ from mirrorfeed.publish.sources.base import ChangeSource
 from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.source.catalog import Workspace, check_policies, is_in_unity_catalog, primary_key, read_catalog_table
 from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable
-from mirrorfeed.source.ranges import Facts
+from mirrorfeed.source.next_step import Facts
 
 
 def with_keys(table: Table, workspace: Callable[[], Workspace] = default_workspace) -> Table:

@@ -12,7 +12,7 @@ from mirrorfeed.source.errors import Finding, Gap
 
 if TYPE_CHECKING:
     from mirrorfeed.publish.files.staging_job import BadRow
-    from mirrorfeed.source.ranges import Range
+    from mirrorfeed.source.next_step import Range
 
 _SET_STAGING_PATH = "Set `staging_path` to a Unity Catalog volume, /Volumes/catalog/schema/volume"
 _REBUILD = "publish a new snapshot with `mirrorfeed rebuild`"

@@ -24,7 +24,7 @@ from mirrorfeed.publish.log.view import View
 from mirrorfeed.publish.result import Progress, named_errors
 from mirrorfeed.publish.sources.base import ChangeSource, Repair
 from mirrorfeed.publish.table_publisher import TablePublisher, check_snapshot
-from mirrorfeed.source.ranges import NothingNew, Published, recreated
+from mirrorfeed.source.next_step import NothingNew, Published, recreated
 from mirrorfeed.storage import Store, StoreUnavailable
 
 _DELETE_ATTEMPTS, _DELETE_PAUSE = 12, 10.0

@@ -27,7 +27,16 @@ from mirrorfeed.publish.result import Progress, Publication, named_errors
 from mirrorfeed.publish.sources.base import ChangeSource, Repair
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source.errors import Finding
-from mirrorfeed.source.ranges import Decision, Facts, NothingNew, Published, PublishRanges, Range, TakeSnapshot, decide
+from mirrorfeed.source.next_step import (
+    Decision,
+    Facts,
+    NothingNew,
+    Published,
+    PublishRanges,
+    Range,
+    TakeSnapshot,
+    decide,
+)
 from mirrorfeed.source.retention import check_retention
 from mirrorfeed.storage import Store
 

@@ -21,7 +21,7 @@ from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
 from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.source.delta_protocol import commit_name
-from mirrorfeed.source.ranges import NothingNew
+from mirrorfeed.source.next_step import NothingNew
 from mirrorfeed.source.table_info import TableInfo, local_table_info, open_local_table
 from mirrorfeed.storage import Store
 

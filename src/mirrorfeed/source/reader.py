@@ -22,7 +22,7 @@ from mirrorfeed.runtime.spark_session import looked_at
 from mirrorfeed.source import errors
 from mirrorfeed.source.errors import Finding, Gap, GapReason
 from mirrorfeed.source.identifier import Source, quote
-from mirrorfeed.source.ranges import Range
+from mirrorfeed.source.next_step import Range
 
 TASKS_PER_CORE = 4
 _DEFAULT_CORES = 32

@@ -18,7 +18,7 @@ from mirrorfeed.runtime.spark_errors import EXPIRED, NOT_THERE, first_of, parame
 from mirrorfeed.source.delta_protocol import commit_name, count_changes, list_versions, read_commit_info
 from mirrorfeed.source.errors import LogDamaged, NoVersions, VersionExpired
 from mirrorfeed.source.identifier import URI, Source
-from mirrorfeed.source.ranges import Commit, PendingCommits
+from mirrorfeed.source.next_step import Commit, PendingCommits
 from mirrorfeed.source.table_info import open_local_table, table_errors
 
 KEEPS_SCHEMA = frozenset(

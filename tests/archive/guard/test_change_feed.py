@@ -22,7 +22,7 @@ from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.republish import clear
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed, LookUpNeedsArchive
 from mirrorfeed.source.errors import Gap, SnapshotGone, VersionExpired
-from mirrorfeed.source.ranges import Range
+from mirrorfeed.source.next_step import Range
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.tiers import Priority
 from tests.archive.scenes import NOW, Orders, days

@@ -35,7 +35,7 @@ from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.publish.up_to_date_check import UpToDateCheck
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.ranges import COMPARISON, Commit, Facts, Range
+from mirrorfeed.source.next_step import COMPARISON, Commit, Facts, Range
 from tests.publish.machines import Published
 
 

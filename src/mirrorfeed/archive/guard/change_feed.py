@@ -21,7 +21,7 @@ from mirrorfeed.display.humanize import a_few
 from mirrorfeed.runtime.databricks import is_databricks
 from mirrorfeed.source.errors import Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.ranges import Range
+from mirrorfeed.source.next_step import Range
 from mirrorfeed.source.table_info import TableInfo, read_table_info
 from mirrorfeed.storage.tiers import Tier, TierStore, tiers_at
 

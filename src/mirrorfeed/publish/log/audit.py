@@ -11,7 +11,7 @@ from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.names import log_folder, published_name
 from mirrorfeed.landing.record import PublishedFile, Record
 from mirrorfeed.publish.log.table_log import TableLog
-from mirrorfeed.source.ranges import Range
+from mirrorfeed.source.next_step import Range
 from mirrorfeed.storage import NotThere, Store
 
 _BLOCK = 2**20

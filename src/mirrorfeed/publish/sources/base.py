@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from mirrorfeed.config import Table
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
-from mirrorfeed.source.ranges import Facts, Range
+from mirrorfeed.source.next_step import Facts, Range
 
 
 @dataclass(frozen=True, slots=True, eq=False)

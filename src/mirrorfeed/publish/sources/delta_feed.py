@@ -42,7 +42,7 @@ from mirrorfeed.source import reader
 from mirrorfeed.source.change_feed import is_same_table, read_facts
 from mirrorfeed.source.errors import FeedUnreadable, Finding, Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.ranges import Facts, Range
+from mirrorfeed.source.next_step import Facts, Range
 from mirrorfeed.source.reader import apply_selection
 from mirrorfeed.source.versions import schema_at
 

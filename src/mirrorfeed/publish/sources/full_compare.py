@@ -25,7 +25,7 @@ from mirrorfeed.publish.sources.row_hashes import HashTableVersion, HashWrite, R
 from mirrorfeed.publish.translate.row_diff import DIFFERS, HASH, differences, key_positions, with_hashes
 from mirrorfeed.runtime.session_settings import faithful
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.ranges import COMPARISON, Commit, Facts, Range
+from mirrorfeed.source.next_step import COMPARISON, Commit, Facts, Range
 from mirrorfeed.source.reader import read_full
 
 COMPARED = "none: all of it is compared each time"

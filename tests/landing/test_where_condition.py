@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirrorfeed.landing.condition import Condition
+from mirrorfeed.landing.where_condition import Condition
 
 
 @pytest.mark.parametrize(

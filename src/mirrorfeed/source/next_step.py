@@ -1,4 +1,4 @@
-"""Decide which versions to publish next, from facts about the table's history. Pure: no Spark.
+"""Decide the next step of a table from its history: a snapshot, ranges of versions, nothing, or a finding. Pure.
 
 `decide` returns a decision or a finding. With a finding, nothing can be published until a person acts.
 """

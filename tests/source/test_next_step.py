@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mirrorfeed.source.errors import FeedOff, Finding, Gap, PartitionsChanged, SourceRecreated
-from mirrorfeed.source.ranges import (
+from mirrorfeed.source.next_step import (
     Commit,
     Facts,
     NothingNew,

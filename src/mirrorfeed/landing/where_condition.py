@@ -1,4 +1,4 @@
-"""Parse the condition of `where`: find its columns, and check that it depends only on the values of a row.
+"""Parse the condition of the option `where`: its columns, and whether it depends only on the values of a row.
 
 The engine checks everything else.
 """
