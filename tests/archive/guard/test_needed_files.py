@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mirrorfeed.source.ranges import Range
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -29,7 +30,6 @@ from mirrorfeed.archive.guard.table import GuardedTable
 from mirrorfeed.archive.guard.writer import GuardedWriter
 from mirrorfeed.archive.restore_planner import make_plan, make_statement_plan
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.source.ranges import Range
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.tiers import Priority
 from tests.archive.scenes import NOW, Orders
