@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from fixtures.entries import changed
 from fixtures.faults import Crash, Fault, Mode, faults_at
 from fixtures.journeys import FOLDER, PLAN, Journey, newest_version
 from fixtures.mirror import canonical
@@ -21,7 +22,7 @@ from mirrorfeed.errors import Transient
 from mirrorfeed.publish.files import staging
 from tests.delta import DeltaTable
 
-SMALL = replace(PLAN, target_file_size=1)
+SMALL = changed(PLAN, target_file_size=1)
 LATE = (1, 6, None)
 
 

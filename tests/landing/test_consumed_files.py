@@ -8,11 +8,11 @@ from itertools import combinations
 import pytest
 
 from mirrorfeed.landing.consumed_files import MissingFiles, last_renamed, missing_files, possible_positions
-from mirrorfeed.landing.record import PublishedFile, Record
+from mirrorfeed.landing.record import File, Record
 
 
 def record(version: int, *files: int, next_file: int) -> Record:
-    published = tuple(PublishedFile(f"staged {number}", number, {}, 1, "") for number in files)
+    published = tuple(File(f"staged {number}", number, {}, 1, "") for number in files)
     return Record(version, "b", "2026-11-21", "t", "id", None, version, (), (), next_file, published)
 
 

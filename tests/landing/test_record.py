@@ -9,7 +9,7 @@ import pytest
 
 from mirrorfeed.landing.errors import DamagedFile, RecordTooNew
 from mirrorfeed.landing.names import staged_name
-from mirrorfeed.landing.record import FORMAT, SELECTED, Follows, PublishedFile, Record, parse
+from mirrorfeed.landing.record import FORMAT, SELECTED, File, Follows, Record, parse
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.landing.selection import Selection
 
@@ -25,8 +25,8 @@ RECORD = Record(
     keys=("id",),
     next_file_number=18,
     files=(
-        PublishedFile(staged_name(9, "ba7c4", "a"), 16, {"upsert": 3, "delete": 1}, 812, "aa"),
-        PublishedFile(staged_name(9, "ba7c4", "b"), 17, {"upsert": 2}, 640, "bb"),
+        File(staged_name(9, "ba7c4", "a"), 16, {"upsert": 3, "delete": 1}, 812, "aa"),
+        File(staged_name(9, "ba7c4", "b"), 17, {"upsert": 2}, 640, "bb"),
     ),
 )
 SELECTION = Selection(None, ("ssn",), "id > 1", {"id": "order"}, {"id": "string"})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mirrorfeed.config import Config
-from mirrorfeed.landing.record import PublishedFile, Record
+from mirrorfeed.landing.record import File, Record
 from mirrorfeed.monitor.facts import TableFacts
 from mirrorfeed.monitor.freshness import LAG_STEPS, NOTHING_PUBLISHED, Freshness, MirrorTimes, Step, freshness_of
 from mirrorfeed.monitor.watch import ledger_rows
@@ -25,7 +25,7 @@ def ago(minutes: float) -> datetime:
 
 def record(number: int, minutes: float, *files: int, next_: int = 0) -> Record:
     """Record `number`, made so many minutes ago, with these file numbers; `next_` where it has none."""
-    made = tuple(PublishedFile(f"s{n}", n, {"upsert": 1}, 10, "") for n in files)
+    made = tuple(File(f"s{n}", n, {"upsert": 1}, 10, "") for n in files)
     following = files[-1] + 1 if files else next_
     return Record(number, "b", ago(minutes).isoformat(), "s", "id", number - 1, number, (), (), following, made)
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.archive.archived_share import Share
 from mirrorfeed.config import load
 from mirrorfeed.errors import MirrorfeedError, Unexpected
-from mirrorfeed.landing.record import PublishedFile, Record
+from mirrorfeed.landing.record import File, Record
 from mirrorfeed.mirror.verify.errors import MirrorNotReached
 from mirrorfeed.mirror.verify.row_comparison import Comparison, Difference
 from mirrorfeed.monitor.report_figures import read_report
@@ -58,7 +58,7 @@ def publication(after: int | None, to: int, *files: dict[str, int], renamed: flo
         columns=(),
         keys=("id",),
         next_file_number=1 + len(files),
-        files=tuple(PublishedFile(f"s{n}", n, rows, 100, "") for n, rows in enumerate(files, 1)),
+        files=tuple(File(f"s{n}", n, rows, 100, "") for n, rows in enumerate(files, 1)),
     )
     seconds = {"stage": 2.0, "record": 0.25} | ({} if renamed is None else {"rename": renamed})
     return Publication(record, NOON - timedelta(minutes=5), 9, seconds, retries=len(files))

@@ -38,8 +38,8 @@ from mirrorfeed.mirror.replica.file_reader import FileRows, read_rows
 from mirrorfeed.mirror.replica.landing_zone import parse_settings
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files.arrow_types import arrow_schema
-from mirrorfeed.publish.files.rolling_writer import UnwritableRow, write_files
-from mirrorfeed.publish.files.staging_job import BadRow, StagingJob
+from mirrorfeed.publish.files.rolling_writer import write_files
+from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import FolderStore
 from tests.publish.scenes import FOLDER, orders, plan, three_commits, two_orders
@@ -53,14 +53,14 @@ COLUMNS = (Column("id", "long"), Column("text", "string"), Column('other, "name"
 def written(form: Delimited, columns: Sequence[Column], rows: Sequence[tuple[Any, ...]], **other: Any) -> bytes:
     """One file of upserts; `BadRow`s are raised by their text."""
     store = MemoryStore()
-    job = StagingJob(store, "log", 1, "ba7c4", tuple(columns), ("id",), True, "none", 2**20, Output(form))
+    job = StagingJob(store, "log", 1, "ba7c4", tuple(columns), ("id",), True, Output(form, compression="none"))
     schema = arrow_schema(columns, with_marker=True)
     data = [{field.name: value for field, value in zip(schema, (*row, 4), strict=True)} for row in rows]
     batches = [pa.RecordBatch.from_pylist(data[start : start + 3], schema) for start in range(0, len(data), 3)]
     try:
         receipts = write_files(replace(job, **other), batches)
-    except UnwritableRow as error:
-        raise Refused(error.row) from error
+    except BadRows as error:
+        raise Refused(*error.rows) from error
     return store.read(f"log/{receipts[0].staged}")
 
 
@@ -257,7 +257,7 @@ def test_every_compression_is_read_back_also_where_a_file_has_many_groups(compre
     form = Delimited(encoding=encoding)
     rows = [(n, f"text {n} " * 20, None) for n in range(2000)]
 
-    data = written(form, COLUMNS, rows, compression=compression, target_file_size=10**6)
+    data = written(form, COLUMNS, rows, output=Output(form, compression=compression, target_file_size=10**6))
 
     assert values(read_back(data, form, COLUMNS).rows) == rows
     assert (len(data) < 300_000) is (compression != "none")

@@ -6,7 +6,6 @@ import io
 import itertools
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -128,8 +127,7 @@ class Correcting(TableFeed):
 
     def stage(self, what: Range | int | Repair, facts: Facts, table: ConfigTable, job: StagingJob) -> Staged:
         staged = super().stage(what, facts, table, job)
-        *others, last = staged.files
-        return staged._replace(files=[*others, replace(last, corrects=isinstance(what, Range))])
+        return staged._replace(corrections=isinstance(what, Range))
 
 
 @pytest.mark.parametrize("later", [0, 1])

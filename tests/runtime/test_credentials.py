@@ -394,7 +394,7 @@ def test_no_secret_and_no_token_is_in_what_leaves_the_process(
     store, secret = onelake.store(), onelake.authority.secret
     left: list[Any] = [repr(store), str(store), pickle.dumps(store)]
     store.create("t/a", b"content")
-    job = StagingJob(store, "t", 1, "ab", (Column("id", "long"),), ("id",), False, "zstd", 2**20)
+    job = StagingJob(store, "t", 1, "ab", (Column("id", "long"),), ("id",), False)
     left += [pickle.dumps(store), cloudpickle.dumps(upload_task(job, StagingArea("/a"), ["/a/b"])), repr(job)]  # type: ignore[no-untyped-call]
     onelake.authority.audience = "https://elsewhere"
     left += _errors(onelake.store(part_bytes=1))

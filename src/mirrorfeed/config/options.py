@@ -126,6 +126,8 @@ class Options(BaseModel):
             delimited=self.delimited if self.format == "delimited" else None,
             by_time=self.file_order == "modified_time",
             upserts_by_default=self.default_row_marker == "upsert",
+            compression=self.compression,
+            target_file_size=self.target_file_size,
         )
 
 

@@ -117,6 +117,9 @@ class Output:
     """Whether Fabric orders files by modification time, not by number."""
     upserts_by_default: bool = False
     """Whether rows without a marker are upserts, not inserts."""
+    compression: str = COMPRESSION
+    target_file_size: int = 128 * 2**20
+    """In bytes."""
 
     @property
     def fixes_columns(self) -> bool:
@@ -127,9 +130,10 @@ class Output:
     def extension(self) -> str:
         return PARQUET if self.delimited is None else self.delimited.extension
 
-    def suffix(self, compression: str) -> str:
+    @property
+    def suffix(self) -> str:
         """The part of the names of data files after the first dot."""
-        return self.extension + (SUFFIX_OF_COMPRESSED_TEXT.get(compression, "") if self.delimited else "")
+        return self.extension + (SUFFIX_OF_COMPRESSED_TEXT.get(self.compression, "") if self.delimited else "")
 
     def settings(self, columns: Sequence[Column]) -> dict[str, Any]:
         """Return the content of `_metadata.json` besides the keys, for checked columns."""

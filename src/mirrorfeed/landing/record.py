@@ -26,7 +26,7 @@ _Names = Annotated[tuple[str, ...], AfterValidator(is_distinct)]
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedFile:
+class File:
     staged: str
     """The name in the folder of the log, before it is renamed."""
     number: _Number
@@ -70,7 +70,7 @@ class Record:
     columns: tuple[Column, ...]
     keys: _Names
     next_file_number: _Number
-    files: tuple[PublishedFile, ...] = ()
+    files: tuple[File, ...] = ()
     extension: str = "parquet"
     """Extension of all data files of the table."""
     partitions: _Names | None = None

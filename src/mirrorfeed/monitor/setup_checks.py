@@ -172,7 +172,7 @@ def _write_sample(spark: SparkSession, place: StagingArea, store: Store) -> str:
     """Have Spark write a file, and return how its schema differs from that of published files; empty if it does not."""
     columns = tuple(Column(name, type_) for name, (type_, _) in _SAMPLE.items())
     folder, batch = f"{uuid.uuid4().hex}/{LOG}/{uuid.uuid4().hex}", uuid.uuid4().hex
-    job = StagingJob(store, folder, 1, batch, columns, ("id",), False, "zstd", 2**20)
+    job = StagingJob(store, folder, 1, batch, columns, ("id",), False)
     values = ", ".join(f"CAST({value} AS {type_}) AS {name}" for name, (type_, value) in _SAMPLE.items())
     with write_with_spark(spark.sql(f"SELECT {values}, CAST(NULL AS int) AS {PROBLEM}"), place, job) as files:
         for name in files.names:

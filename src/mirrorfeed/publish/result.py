@@ -51,8 +51,6 @@ class Progress:
     rows: dict[str, int] = field(default_factory=dict)
     files: int = 0
     bytes: int = 0
-    retries: int = 0
-    """Number of repeated calls to the landing zone for files, published or not."""
     differed: str = ""
     """How Spark's files differed from other files of the table, so that they were rewritten."""
     made: list[Publication] = field(default_factory=list)

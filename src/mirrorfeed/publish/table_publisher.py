@@ -9,17 +9,17 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from mirrorfeed.config import Table
 from mirrorfeed.landing.errors import KeysChanged
 from mirrorfeed.landing.names import METADATA, log_folder
-from mirrorfeed.landing.record import READ_WHOLE, SELECTED, PublishedFile, Record, WholeRead
+from mirrorfeed.landing.record import READ_WHOLE, SELECTED, Record, WholeRead
 from mirrorfeed.publish.columns import deselected_columns, metadata_of, next_columns, repair_columns
 from mirrorfeed.publish.errors import RowsRefused
-from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
+from mirrorfeed.publish.files.staging_job import BadRow, BadRows, Staged, StagingJob
 from mirrorfeed.publish.log import metadata_files
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
@@ -39,6 +39,7 @@ from mirrorfeed.source.next_step import (
 )
 from mirrorfeed.source.retention import check_retention
 from mirrorfeed.storage import Store
+from mirrorfeed.storage.process_cache import retry_counter
 
 
 def publish(
@@ -203,29 +204,28 @@ class TablePublisher:
             keys=keys,
             with_marker=bool(keys) and not isinstance(what, int),
             output=table.output,
-            compression=table.compression,
-            target_file_size=table.target_file_size,
         )
+        repeated = retry_counter().of_thread
         try:
             staged = source.stage(what, facts, table, job)
             if staged is None:
                 assert before is not None
                 return NothingNew(before.to_version_inclusive)
-            self._check_staged(view, what, staged)
+            self._check_staged(view, staged)
             if not described:
                 metadata_files.ensure(self.log.store, folder, wanted, first=view.newest is None)
             same = source.is_as(facts)
-        except Exception:
+        except Exception as error:
             self.log.discard(view, job.batch)
+            if isinstance(error, BadRows):
+                self._refuse(what.version if isinstance(what, Repair) else what, error.rows)
             raise
         if not same:
             self.log.discard(view, job.batch)
             return None
+        repeated = retry_counter().of_thread - repeated
         first, seconds = view.next_file_number, {"stage": self.clock() - begun}
-        files = tuple(
-            PublishedFile(file.staged, number, file.rows, file.bytes, file.sha256)
-            for number, file in enumerate(staged.files, first)
-        )
+        files = tuple(replace(file, number=number) for number, file in enumerate(staged.files, first))
         if staged.look_up_seconds:
             seconds["look_up"] = staged.look_up_seconds
         optional: dict[str, Any] = {}
@@ -253,16 +253,13 @@ class TablePublisher:
             **optional,
         )
         oldest = None if isinstance(what, Repair) else facts.commits[0].timestamp
-        return view, Publication(record, oldest, facts.latest, seconds, sum(file.retries for file in staged.files))
+        return view, Publication(record, oldest, facts.latest, seconds, repeated + staged.retries)
 
-    def _check_staged(self, view: View, what: Range | int | Repair, staged: Staged) -> None:
-        files = staged.files
-        self.progress.retries += sum(file.retries for file in files)
-        self.progress.differed = next((file.differed for file in files if file.differed), self.progress.differed)
-        self._refuse(what.version if isinstance(what, Repair) else what, staged.bad)
+    def _check_staged(self, view: View, staged: Staged) -> None:
+        self.progress.differed = staged.differed or self.progress.differed
         if self.table.output.by_time:
-            corrections = {file.staged for file in files if file.corrects}
-            self.log.check_times(view, {file.staged for file in files}, corrections)
+            names = [file.staged for file in staged.files]
+            self.log.check_times(view, names, names[len(names) - staged.corrections :])
 
     def _refuse(self, what: Range | int, bad: Sequence[BadRow]) -> None:
         if bad:

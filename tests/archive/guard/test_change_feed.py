@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from fixtures.entries import changed
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import interval, restore, restore_planner
 from mirrorfeed.archive.errors import FeedOnDatabricks
@@ -128,7 +128,7 @@ def test_deleted_keys_are_looked_up_where_no_archived_file_is_needed(spark: Spar
     with pytest.raises(LookUpNeedsArchive) as caught:
         zone.publish()
     assert days(caught.value.files) == ["1"]
-    zone.plan = replace(zone.plan, validate_keys="range")
+    zone.plan = changed(zone.plan, validate_keys="range")
     assert zone.publish().rows == {"delete": 1}
 
 

@@ -40,7 +40,7 @@ for told in task(iter([pa.RecordBatch.from_pydict({"id": [0, 1]})])):
 def test_a_task_runs_where_the_package_cannot_be_imported(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": pa.array([1, 2], pa.int64())}), tmp_path / "made.parquet")
     store = FolderStore(str(tmp_path / "zone"))
-    job = StagingJob(store, "t/_mirrorfeed/log", 1, "ab", (Column("id", "long"),), ("id",), False, "zstd", 2**20)
+    job = StagingJob(store, "t/_mirrorfeed/log", 1, "ab", (Column("id", "long"),), ("id",), False)
     cloudpickle.register_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]
     paths = [f"{tmp_path}/made.parquet", f"{tmp_path}/gone.parquet"]
     task = cloudpickle.dumps(upload_task(job, StagingArea(str(tmp_path)), paths))  # type: ignore[no-untyped-call]

@@ -17,16 +17,19 @@ from fixtures.memory import MemoryStore
 from fixtures.tables import stage_small_batch
 from mirrorfeed.landing.names import staged_record_number
 from mirrorfeed.landing.output_format import AS_PARQUET, Delimited, Output
+from mirrorfeed.landing.record import File
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.files.rolling_writer import write_empty, write_files
-from mirrorfeed.publish.files.staging_job import BadRow, StagedFile, StagingJob
+from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob
 from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.storage import StoreUnavailable
 
 COLUMNS = (Column("id", "long"), Column("text", "string"))
 
 
-def job(store: MemoryStore | FaultyStore, **other: object) -> StagingJob:
+def job(store: MemoryStore | FaultyStore, **other: Any) -> StagingJob:
+    output = other.pop("output", Output(compression="snappy", target_file_size=2**20))
+    options = {name: other.pop(name) for name in ("compression", "target_file_size") if name in other}
     return replace(
         StagingJob(
             store=store,
@@ -36,8 +39,7 @@ def job(store: MemoryStore | FaultyStore, **other: object) -> StagingJob:
             columns=COLUMNS,
             keys=("id",),
             with_marker=True,
-            compression="snappy",
-            target_file_size=2**20,
+            output=replace(output, **options),
         ),
         **other,
     )
@@ -54,7 +56,7 @@ def batch(ids: list[int | None], marker: int = 4, problems: list[int | None] | N
     return pa.RecordBatch.from_pydict(columns)
 
 
-def content(store: MemoryStore, receipt: StagedFile) -> pa.Table:
+def content(store: MemoryStore, receipt: File) -> pa.Table:
     return pq.read_table(io.BytesIO(store.read(f"orders/_mirrorfeed/abc/{receipt.staged}")))
 
 
@@ -189,11 +191,11 @@ def test_rows_with_a_problem_are_reported_by_key_and_no_more_than_five() -> None
     store = MemoryStore()
     rows = [batch([1, None], problems=[None, 1]), batch([2, *range(3, 20)], problems=[2] * 18)]
 
-    receipts, bad, *_ = stage_small_batch(pa.Table.from_batches(rows), job(store))
+    with pytest.raises(BadRows) as refused:
+        stage_small_batch(pa.Table.from_batches(rows), job(store))
 
-    assert bad[:2] == [BadRow(1, "id = NULL"), BadRow(2, "id = 2")]
-    assert len(bad) == 5
-    assert receipts == ()
+    assert refused.value.rows[:2] == (BadRow(1, "id = NULL"), BadRow(2, "id = 2"))
+    assert len(refused.value.rows) == 5
     assert store.list("orders/_mirrorfeed/abc") == []
 
 
@@ -211,11 +213,11 @@ def test_keys_that_are_to_be_unique_are_compared_whatever_their_names() -> None:
     names = [".id", "a.b", PROBLEM]
     rows = pa.table([[1, 2, 1, 1], ["a", "a", "b", "a"], pa.nulls(4, pa.int32())], names)
 
-    receipts, bad, *_ = stage_small_batch(
-        rows, job(store, columns=columns, keys=(".id", "a.b"), with_marker=False), (".id", "a.b")
-    )
+    with pytest.raises(BadRows) as refused:
+        stage_small_batch(rows, job(store, columns=columns, keys=(".id", "a.b"), with_marker=False), (".id", "a.b"))
 
-    assert (receipts, bad) == ((), [BadRow(2, ".id = 1, a.b = 'a'")])
+    assert refused.value.rows == (BadRow(2, ".id = 1, a.b = 'a'"),)
+    assert store.list("orders/_mirrorfeed/abc") == []
 
 
 def test_a_second_try_of_a_task_writes_under_other_names() -> None:

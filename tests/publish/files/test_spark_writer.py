@@ -35,7 +35,7 @@ SCHEMA = arrow_schema(COLUMNS, with_marker=True)
 
 
 def job(store: MemoryStore, **other: Any) -> StagingJob:
-    made = StagingJob(store, "t/_mirrorfeed/log", 1, "ab", COLUMNS, ("id",), True, "zstd", 2**20)
+    made = StagingJob(store, "t/_mirrorfeed/log", 1, "ab", COLUMNS, ("id",), True)
     return replace(made, **other)
 
 
@@ -47,9 +47,9 @@ def written(path: Path, rows: list[dict[str, Any]] = ROWS, schema: pa.Schema = S
 
 def test_a_file_that_is_as_files_are_goes_byte_for_byte(tmp_path: Path) -> None:
     store, path = MemoryStore(), written(tmp_path, compression="zstd", version="2.6")
-    (receipt,) = upload_file(job(store), StagingArea(str(tmp_path)), path)
+    (receipt,), _, _, differed, *_ = upload_file(job(store), StagingArea(str(tmp_path)), path)
     assert store.read(f"t/_mirrorfeed/log/{receipt.staged}") == Path(path).read_bytes()
-    assert (receipt.rows, receipt.differed) == ({"upsert": 2, "delete": 1}, "")
+    assert (receipt.rows, differed) == ({"upsert": 2, "delete": 1}, "")
     assert receipt.bytes == Path(path).stat().st_size
 
 
@@ -73,9 +73,9 @@ def test_one_that_is_not_is_made_anew_with_all_of_its_values_and_that_is_said(
     tmp_path: Path, rows: list[dict[str, Any]], schema: pa.Schema, options: dict[str, Any], differs: str
 ) -> None:
     store, path = MemoryStore(), written(tmp_path, rows, schema, row_group_size=1, **options)
-    (receipt,) = upload_file(job(store), StagingArea(str(tmp_path)), path)
+    (receipt,), _, _, differed, *_ = upload_file(job(store), StagingArea(str(tmp_path)), path)
     sent = io.BytesIO(store.read(f"t/_mirrorfeed/log/{receipt.staged}"))
-    assert receipt.differed == differs
+    assert differed == differs
     assert pq.read_table(sent).to_pylist() == rows
     assert not check_file(sent, job(store)).needs_rewrite
 
@@ -89,25 +89,27 @@ def test_rows_by_marker_are_told_by_statistics_or_by_the_column(tmp_path: Path) 
 
 def test_text_is_made_of_it_and_bad_values_are_told(tmp_path: Path) -> None:
     store, path = MemoryStore(), written(tmp_path)
-    text = job(store, output=Output(Delimited()), compression="none")
-    (receipt,) = upload_file(text, StagingArea(str(tmp_path)), path)
+    text = job(store, output=Output(Delimited(), compression="none"))
+    (receipt,), _, _, differed, *_ = upload_file(text, StagingArea(str(tmp_path)), path)
     lines = store.read(f"t/_mirrorfeed/log/{receipt.staged}").decode().splitlines()
     assert lines[0] == "id,at,price,__rowMarker__"
     assert lines[3] == "3,,,2"
-    assert (receipt.rows, receipt.differed) == ({"upsert": 2, "delete": 1}, "")
+    assert (receipt.rows, differed) == ({"upsert": 2, "delete": 1}, "")
 
 
 def test_a_file_of_upserts_alone_leaves_the_marker_out_where_they_are_the_default(tmp_path: Path) -> None:
     store, path = MemoryStore(), written(tmp_path, ROWS[:2])
-    (receipt,) = upload_file(job(store, output=Output(upserts_by_default=True)), StagingArea(str(tmp_path)), path)
+    (receipt,), _, _, differed, *_ = upload_file(
+        job(store, output=Output(upserts_by_default=True)), StagingArea(str(tmp_path)), path
+    )
     sent = pq.read_table(io.BytesIO(store.read(f"t/_mirrorfeed/log/{receipt.staged}")))
     assert sent.column_names == ["id", "at", "price"]
-    assert (receipt.rows, receipt.differed) == ({"upsert": 2}, "")
+    assert (receipt.rows, differed) == ({"upsert": 2}, "")
 
 
 def test_a_file_without_rows_is_not_sent(tmp_path: Path) -> None:
     store = MemoryStore()
-    assert upload_file(job(store), StagingArea(str(tmp_path)), written(tmp_path, [])) == []
+    assert upload_file(job(store), StagingArea(str(tmp_path)), written(tmp_path, [])).files == ()
     assert store.list("t/_mirrorfeed/log") == []
 
 
@@ -134,7 +136,7 @@ def test_a_file_that_the_landing_zone_does_not_take_is_begun_anew_once(tmp_path:
             raise StoreUnavailable(action="write", address=path, reason="it broke off")
 
     store = Breaking()
-    (receipt,) = upload_file(job(store), StagingArea(str(tmp_path)), path)
+    (receipt,), *_ = upload_file(job(store), StagingArea(str(tmp_path)), path)
     assert store.read(f"t/_mirrorfeed/log/{receipt.staged}") == Path(path).read_bytes()
     assert len(store.list("t/_mirrorfeed/log")) == 2  # the name of the first try is never used again
     failing.extend([1, 1])

@@ -34,7 +34,7 @@ from mirrorfeed.publish.errors import (
 from mirrorfeed.publish.files import staging, staging_area
 from mirrorfeed.publish.files.spark_writer import SparkFiles
 from mirrorfeed.publish.files.staging_area import StagingArea, clear_staging, staging_area_for
-from mirrorfeed.publish.files.staging_job import StagedFile, StagingJob
+from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import Progress, publish
 from mirrorfeed.publish.translate import landing_rows
@@ -200,7 +200,7 @@ def test_keys_that_are_one_whole_number_are_compared_without_a_query(
 def test_what_a_dead_run_left_is_removed_by_the_next_of_that_table_and_others_keep_theirs(
     spark: SparkSession, orders: Zone, handed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def die(_job: StagingJob, files: SparkFiles) -> list[StagedFile]:
+    def die(_job: StagingJob, files: SparkFiles) -> Staged:
         shutil.copytree(files.folder, files.folder[:-32] + "0" * 32)
         raise Crash
 
@@ -258,7 +258,7 @@ def test_a_handover_that_loses_or_changes_what_was_written_publishes_nothing_and
     sent = staging.upload_files
     for meddle, words in MEDDLED.items():
 
-        def meddled(job: StagingJob, files: SparkFiles, meddle: Meddle = meddle) -> list[StagedFile]:
+        def meddled(job: StagingJob, files: SparkFiles, meddle: Meddle = meddle) -> Staged:
             meddle(Path(files.folder))
             if meddle is one_is_added:
                 files = replace(files, names=files.area.file_names(files.folder, again(spark, files)))
@@ -433,7 +433,7 @@ def test_more_than_a_few_rows_need_a_handover_over_connect(
 
 def job_of(store: Any, log: str = "a" * 32, number: int = 3, batch: str = "b" * 32) -> StagingJob:
     folder = f"sales.schema/orders/_mirrorfeed/{log}"
-    return StagingJob(store, folder, number, batch, (Column("id", "int"),), ("id",), True, "zstd", 2**20)
+    return StagingJob(store, folder, number, batch, (Column("id", "int"),), ("id",), True)
 
 
 def filled(folder: str) -> Path:

@@ -21,7 +21,7 @@ from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.landing.errors import DamagedFile, KeysChanged, RecordTooNew
 from mirrorfeed.landing.metadata_files import metadata_content
 from mirrorfeed.landing.names import begun_name, is_begun
-from mirrorfeed.landing.record import Follows, PublishedFile, Record
+from mirrorfeed.landing.record import File, Follows, Record
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.errors import (
     ConcurrentChanges,
@@ -67,7 +67,7 @@ def a_record(number: int, files: int = 0, first: int = 1, **other: Any) -> Recor
         columns=(Column("id", "long"),),
         keys=("id",),
         next_file_number=first + files,
-        files=tuple(PublishedFile(staged(number, n), first + n, {"upsert": 1}, 1, "00") for n in range(files)),
+        files=tuple(File(staged(number, n), first + n, {"upsert": 1}, 1, "00") for n in range(files)),
         **other,
     )
 

@@ -10,13 +10,13 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirrorfeed.landing.record import File
 from mirrorfeed.landing.schema import MARKER, Marker
 from mirrorfeed.publish.files.arrow_types import arrow_schema, row_text
 from mirrorfeed.publish.files.delimited_text import UnwritableValue
 from mirrorfeed.publish.files.file_formats import Form, ParquetForm, TextForm
-from mirrorfeed.publish.files.staging_job import BadRow, StagedFile, StagingJob, count_markers
+from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob, count_markers
 from mirrorfeed.storage.create_once import NewFile
-from mirrorfeed.storage.process_cache import retry_counter
 
 ROW_GROUP_BYTES = 32 * 2**20
 _LEAST_CUT = 2**10
@@ -25,16 +25,8 @@ _NEARLY_FULL = 0.9
 """A file ends at this share of the target size, because the rest would be a small row group."""
 
 
-class UnwritableRow(Exception):
-    """Internal: the publication is refused with this row."""
-
-    def __init__(self, row: BadRow) -> None:
-        super().__init__(row)
-        self.row = row
-
-
-def write_files(job: StagingJob, batches: Iterable[pa.RecordBatch]) -> list[StagedFile]:
-    """Stage landing rows in their order. Without rows there is no file. Raises `UnwritableRow`."""
+def write_files(job: StagingJob, batches: Iterable[pa.RecordBatch]) -> list[File]:
+    """Stage landing rows in their order. Without rows there is no file. Raises `BadRows`."""
     files = _Files(job)
     try:
         for batch in batches:
@@ -43,15 +35,15 @@ def write_files(job: StagingJob, batches: Iterable[pa.RecordBatch]) -> list[Stag
     except BaseException:
         files.close_early()
         raise
-    return files.receipts
+    return files.written
 
 
-def write_empty(job: StagingJob) -> StagedFile:
+def write_empty(job: StagingJob) -> File:
     """Stage one file with a schema and no rows."""
     files = _Files(job)
     files.open()
     files.close()
-    return files.receipts[0]
+    return files.written[0]
 
 
 class _Files:
@@ -69,7 +61,7 @@ class _Files:
         self._taken, self._shrinks = 0, 1.0
         """Bytes in memory that were written to the open file, and how many of them make one byte of the file."""
         self._rows: dict[str, int] = {}
-        self.receipts: list[StagedFile] = []
+        self.written: list[File] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
         batch = batch.cast(self._schema) if batch.num_rows else batch
@@ -84,15 +76,14 @@ class _Files:
                 self._write_group()
 
     def open(self) -> None:
-        output, compression = self._job.output, self._job.compression
-        self._retries_before = retry_counter().of_thread
+        output = self._job.output
         self._file = self._job.open()
         self._sink = HashingSink(self._file)
         schema = arrow_schema(self._job.columns, with_marker=self._marked)
         if output.delimited is None:
-            self._form = ParquetForm(self._sink, schema, compression)
+            self._form = ParquetForm(self._sink, schema, output.compression)
         else:
-            self._form = TextForm(self._sink, schema, compression, output.delimited)
+            self._form = TextForm(self._sink, schema, output.compression, output.delimited)
         self._taken, self._rows = 0, {}
 
     def close(self) -> None:
@@ -100,13 +91,13 @@ class _Files:
         self._close_file()
 
     def close_early(self) -> None:
-        """Close the open file after a failure, without a receipt."""
+        """Close the open file after a failure, without a result."""
         if self._sink is not None:
             self._sink.close()
 
     def _room(self) -> int:
         """Bytes in memory that the next group can still take, so that the file comes near its target size."""
-        left = self._job.target_file_size - (self._sink.bytes if self._sink else 0)
+        left = self._job.output.target_file_size - (self._sink.bytes if self._sink else 0)
         return max(1, min(ROW_GROUP_BYTES, int(left * self._shrinks)) - self._gathered_bytes)
 
     def _write_group(self) -> None:
@@ -126,13 +117,13 @@ class _Files:
         try:
             self._form.write(group)
         except UnwritableValue as error:
-            raise UnwritableRow(self._bad_row(group, error)) from error
+            raise BadRows(self._bad_row(group, error)) from error
         for name, count in self._job.by_marker(count_markers(group)).items():
             self._rows[name] = self._rows.get(name, 0) + count
         self._taken += self._gathered_bytes
         self._shrinks = self._taken / max(1, self._sink.bytes)
         self._gathered, self._gathered_bytes = [], 0
-        if self._sink.bytes >= self._job.target_file_size * _NEARLY_FULL:
+        if self._sink.bytes >= self._job.output.target_file_size * _NEARLY_FULL:
             self._close_file()
 
     def _needs_marker(self, group: pa.Table) -> bool:
@@ -151,8 +142,8 @@ class _Files:
             return
         self._form.close()
         self._sink.close()
-        digest, repeated = self._sink.hash.hexdigest(), retry_counter().of_thread - self._retries_before
-        self.receipts.append(StagedFile(self._file.name, self._rows, self._sink.bytes, digest, repeated))
+        digest = self._sink.hash.hexdigest()
+        self.written.append(File(self._file.name, 0, self._rows, self._sink.bytes, digest))
         self._form = self._sink = self._file = None
 
 

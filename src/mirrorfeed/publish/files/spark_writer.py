@@ -21,7 +21,7 @@ from mirrorfeed.publish.errors import StagingFilesLost
 from mirrorfeed.publish.files.arrow_types import arrow_schema
 from mirrorfeed.publish.files.rolling_writer import ROW_GROUP_BYTES
 from mirrorfeed.publish.files.staging_area import StagingArea
-from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, StagingJob, bad_rows, count_markers
+from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRows, StagingJob, bad_rows, count_markers
 from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.runtime.spark_errors import SOURCE_FAULTS, first_of
 from mirrorfeed.source.identifier import quote
@@ -54,8 +54,6 @@ class SparkFiles:
     """By marker, as observed during the write."""
     replaced: int = 0
     """Rows with a text in which the change feed may have replaced invalid bytes."""
-    bad: Sequence[BadRow] = ()
-    """If there is one, the files are worth nothing."""
 
     @property
     def paths(self) -> list[str]:
@@ -66,10 +64,13 @@ class SparkFiles:
 def write_with_spark(
     rows: DataFrame, area: StagingArea, job: StagingJob, rows_per_file: int | None = None, part: str = ""
 ) -> Iterator[SparkFiles]:
-    """Write landing rows, whose last column is their problem, to a folder that is deleted afterwards."""
+    """Write landing rows, whose last column is their problem, to a folder that is deleted afterwards.
+
+    Raises `BadRows`.
+    """
     folder, seen = area.folder(job) + part, Observation()
     finished = rows.observe(seen, *_counts(job)).selectExpr(*_nullable_columns(rows))
-    options = _OPTIONS | {"compression": "zstd" if job.output.delimited else job.compression}
+    options = _OPTIONS | {"compression": "zstd" if job.output.delimited else job.output.compression}
     if rows_per_file is not None:
         options["maxRecordsPerFile"] = str(rows_per_file)
     area.check(folder)
@@ -93,7 +94,7 @@ def _written_files(
 ) -> SparkFiles:
     if counts.pop("bad"):
         wrong = rows.where(f"{PROBLEM} <> {Problem.REPLACED_TEXT.value}").limit(PROBLEMS_SHOWN)
-        return SparkFiles(area, folder, finished, (), {}, bad=bad_rows(wrong.toArrow(), PROBLEM, job.keys))
+        raise BadRows(*bad_rows(wrong.toArrow(), PROBLEM, job.keys))
     replaced = counts.pop("replaced")
     try:
         written = area.read(rows.sparkSession, folder, finished.schema)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -19,10 +19,10 @@ from mirrorfeed.errors import first_line
 from mirrorfeed.landing.schema import MARKER, Marker, Problem
 from mirrorfeed.publish.errors import StagingFilesLost, StagingPathRequired
 from mirrorfeed.publish.files.arrow_types import row_text
-from mirrorfeed.publish.files.rolling_writer import UnwritableRow, write_files
+from mirrorfeed.publish.files.rolling_writer import write_files
 from mirrorfeed.publish.files.spark_writer import SparkFiles, write_with_spark
 from mirrorfeed.publish.files.staging_area import StagingArea
-from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, Staged, StagedFile, StagingJob, bad_rows
+from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, BadRows, Staged, StagingJob, bad_rows, joined
 from mirrorfeed.publish.files.upload import upload_files, upload_from_executors
 from mirrorfeed.publish.translate import landing_rows
 from mirrorfeed.publish.translate.landing_rows import PROBLEM
@@ -69,7 +69,7 @@ def stage(
     `expect_few` is a hint: if there are many rows after all, Spark computes them a second time. `rows_per_file` is
     called only for many rows. Rows that share one of the `unique_keys` are bad rows. `look_up` is for rows of a change
     feed, which may have replaced invalid UTF-8. The result of `existing_rows` for the deleted keys is staged after the
-    other rows, in files of its own.
+    other rows, in files of its own. Raises `BadRows`.
     """
     with ExitStack() as folders:
 
@@ -88,21 +88,16 @@ def stage(
             return _spark_part(rows, files, job, unique_keys, upload_from, look)
 
         parts = [prepare(rows)]
-        if existing_rows and not parts[0].bad and (deleted := parts[0].deleted()) is not None:
+        if existing_rows and (deleted := parts[0].deleted()) is not None:
             corrections = existing_rows(deleted)
             if corrections is not None:
                 parts.append(prepare(corrections, corrects=True))
-        if bad := parts[-1].bad:
-            return Staged((), bad)
-        try:
-            files = list(parts[0].write())
-            for part in parts[1:]:
-                if job.output.by_time:
-                    time.sleep(_TIME_STEP)
-                files += [replace(file, corrects=True) for file in part.write()]
-        except UnwritableRow as error:
-            return Staged((), [error.row])
-        return Staged(files)
+        written = [parts[0].write()]
+        for part in parts[1:]:
+            if job.output.by_time:
+                time.sleep(_TIME_STEP)
+            written.append(part.write())
+        return joined(written)._replace(corrections=sum(len(part.files) for part in written[1:]))
 
 
 def collect_small_batch(rows: DataFrame) -> pa.Table | None:
@@ -162,11 +157,10 @@ def _without_wide_texts(columns: Sequence[str], texts: Sequence[str]) -> Iterato
 class _Part:
     """Checked landing rows that can be written as files."""
 
-    bad: Sequence[BadRow]
     deleted: Callable[[], pa.Table | DataFrame | None]
     """The keys that may be absent once the rows are applied. None if there are none."""
-    write: Callable[[], Sequence[StagedFile]]
-    """Raises `UnwritableRow`."""
+    write: Callable[[], Staged]
+    """Raises `BadRows`."""
 
 
 def _spark_part(
@@ -178,10 +172,13 @@ def _spark_part(
     look_up: LookUp | None,
 ) -> _Part:
     keys = [quote(name) for name in job.keys]
-    bad = files.bad or _duplicates_in_files(files, job, unique_keys)
+    bad = _duplicates_in_files(files, job, unique_keys)
     if not bad and look_up and files.replaced:
         replaced = rows.where(f"{PROBLEM} = {Problem.REPLACED_TEXT.value}").select(*keys).limit(_MAX_LOOKED_UP + 1)
         bad = look_up(_if_few(replaced.toArrow()) if keys else pa.table({}))
+
+    if bad:
+        raise BadRows(*bad)
 
     def deleted() -> DataFrame | None:
         # With `changes: full`, a later row may restore a deleted key. Then its row is published once more than needed.
@@ -189,7 +186,7 @@ def _spark_part(
             return None
         return files.written.where(f"{MARKER} = {Marker.DELETE.value}").select(*keys).distinct()
 
-    return _Part(bad, deleted, partial(upload_files if upload_from == "driver" else upload_from_executors, job, files))
+    return _Part(deleted, partial(upload_files if upload_from == "driver" else upload_from_executors, job, files))
 
 
 def small_part(
@@ -200,8 +197,10 @@ def small_part(
         replaced = found.filter(pc.equal(found.column(PROBLEM), Problem.REPLACED_TEXT.value))
         if replaced.num_rows:
             bad = look_up(_if_few(replaced.select(job.keys)))
+    if bad:
+        raise BadRows(*bad)
     rows = found.drop_columns([PROBLEM])
-    return _Part(bad, partial(_deleted_keys, found, job), lambda: write_files(job, rows.to_batches()))
+    return _Part(partial(_deleted_keys, found, job), lambda: Staged(write_files(job, rows.to_batches())))
 
 
 def _if_few(keys: pa.Table) -> pa.Table:

@@ -1,9 +1,9 @@
-"""Where and how the files of one publication are staged, and what is known of each staged file."""
+"""Where and how the files of one publication are staged, and the result."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,25 +12,12 @@ import pyarrow.compute as pc
 
 from mirrorfeed.landing.names import staged_name
 from mirrorfeed.landing.output_format import AS_PARQUET, Output
+from mirrorfeed.landing.record import File
 from mirrorfeed.landing.schema import MARKER, Column, Marker, Problem
 from mirrorfeed.publish.files.arrow_types import invalid_text, row_text
 from mirrorfeed.storage.create_once import NewFile, Sink
 
 PROBLEMS_SHOWN = 5
-
-
-@dataclass(frozen=True, slots=True)
-class StagedFile:
-    staged: str
-    rows: dict[str, int]
-    bytes: int
-    sha256: str
-    retries: int = 0
-    """Number of repeated calls to the store."""
-    corrects: bool = False
-    """Whether its rows replace rows of earlier files."""
-    differed: str = ""
-    """How the file from Spark differed from other files of the table. Empty if it was not rewritten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +28,25 @@ class BadRow:
     key: str
 
 
-class Staged(NamedTuple):
-    """What was staged for one publication."""
+class BadRows(Exception):
+    """Internal: the publication is refused, with the first of these rows."""
 
-    files: Sequence[StagedFile]
-    """In the order in which they are applied. If there are bad rows, none of them counts."""
-    bad: Sequence[BadRow] = ()
+    def __init__(self, *rows: BadRow) -> None:
+        super().__init__(*rows)
+        self.rows = rows
+
+
+class Staged(NamedTuple):
+    """The files of one publication, as they were staged."""
+
+    files: Sequence[File]
+    """In the order in which they are applied. They get their numbers with the record."""
+    corrections: int = 0
+    """Number of files at the end whose rows replace rows of the others."""
+    retries: int = 0
+    """Calls to the store that other threads repeated."""
+    differed: str = ""
+    """How files from Spark differed from other files of the table. Empty if none was rewritten."""
     rows_read: int | None = None
     """Rows of the source, if all of them were read."""
     look_up_seconds: float = 0.0
@@ -65,14 +65,11 @@ class StagingJob:
     columns: tuple[Column, ...]
     keys: tuple[str, ...]
     with_marker: bool
-    compression: str
-    target_file_size: int
     output: Output = AS_PARQUET
 
     def new_path(self) -> str:
         """Return a new staged name. A repeated task or a late creation never reuses a name."""
-        suffix = self.output.suffix(self.compression)
-        return f"{self.folder}/{staged_name(self.record_number, self.batch, uuid.uuid4().hex, suffix)}"
+        return f"{self.folder}/{staged_name(self.record_number, self.batch, uuid.uuid4().hex, self.output.suffix)}"
 
     def open(self) -> NewFile:
         return NewFile(self.store, self.new_path)
@@ -96,6 +93,14 @@ def count_markers(rows: pa.Table | pa.RecordBatch) -> dict[int | None, int]:
     if MARKER not in rows.schema.names:
         return {None: rows.num_rows}
     return {entry["values"]: entry["counts"] for entry in pc.value_counts(rows.column(MARKER)).to_pylist()}
+
+
+def joined(parts: Iterable[Staged]) -> Staged:
+    """Return the files of all parts, which have no corrections."""
+    found = list(parts)
+    differed = next((part.differed for part in found if part.differed), "")
+    files = [file for part in found for file in part.files]
+    return Staged(files, retries=sum(part.retries for part in found), differed=differed)
 
 
 def bad_rows(rows: pa.RecordBatch | pa.Table, problem: str, keys: Sequence[str]) -> list[BadRow]:

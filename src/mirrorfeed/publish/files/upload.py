@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
@@ -18,12 +18,13 @@ from pyspark import cloudpickle
 import mirrorfeed
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import MirrorfeedError, Transient, first_line
+from mirrorfeed.landing.record import File
 from mirrorfeed.landing.schema import Problem
 from mirrorfeed.publish.errors import ExecutorUploadFailed, ExecutorUploadImpossible, StagingFilesLost
-from mirrorfeed.publish.files.rolling_writer import HashingSink, UnwritableRow, write_files
+from mirrorfeed.publish.files.rolling_writer import HashingSink, write_files
 from mirrorfeed.publish.files.spark_writer import FileCheck, SparkFiles, check_file
 from mirrorfeed.publish.files.staging_area import IN_ZONE, StagingArea
-from mirrorfeed.publish.files.staging_job import BadRow, StagedFile, StagingJob
+from mirrorfeed.publish.files.staging_job import BadRow, BadRows, Staged, StagingJob, joined
 from mirrorfeed.storage import NotThere, Store, StoreUnavailable
 from mirrorfeed.storage.folder import flush_to_disk
 from mirrorfeed.storage.process_cache import per_process, retry_counter
@@ -37,38 +38,38 @@ _Batches = Iterator[pa.RecordBatch]
 _RESULT = pa.schema([("result", pa.string())])
 
 
-def upload_files(job: StagingJob, files: SparkFiles) -> list[StagedFile]:
-    """Upload from the driver. Raises `UnwritableRow` for delimited text."""
+def upload_files(job: StagingJob, files: SparkFiles) -> Staged:
+    """Upload from the driver. Raises `BadRows` for delimited text."""
     # One pool for the process, because a thread keeps its memory for its next file.
     pool = per_process("uploads", lambda: ThreadPoolExecutor(_PARALLEL_FILES))
     uploads = [pool.submit(upload_file, job, files.area, path) for path in files.paths]
     try:
-        staged = [each for upload in uploads for each in upload.result()]
+        staged = joined(upload.result() for upload in uploads)
     finally:
         wait([upload for upload in uploads if not upload.cancel()])
     _check_counts(files, staged)
     return staged
 
 
-def upload_from_executors(job: StagingJob, files: SparkFiles) -> list[StagedFile]:
+def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
     """Upload with one task per file, for initial loads that are too large for the driver."""
     if not files.names:
-        return []
+        return Staged(())
     numbers = files.written.sparkSession.range(len(files.names), numPartitions=len(files.names))
     # By value, because executors may not have this package, for example if a notebook imports the bundle's files.
     cloudpickle.register_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]
     results = numbers.mapInArrow(upload_task(job, files.area, files.paths), "result string").toArrow()
-    found: dict[int, list[StagedFile]] = {}
+    found: dict[int, Staged] = {}
     for each in map(json.loads, results.column("result").to_pylist()):
         if "error" in each:
             kind = ExecutorUploadFailed if each["transient"] else ExecutorUploadImpossible
             raise kind(address=job.store.address(job.folder), reason=each["error"])
         if "bad" in each:
-            problem, key = each["bad"]
-            raise UnwritableRow(BadRow(Problem(problem), key))
-        found[each["number"]] = [StagedFile(**file) for file in each["files"]]
-    staged = [file for _, some in sorted(found.items()) for file in some]
-    retry_counter().add(sum(file.retries for file in staged))
+            raise BadRows(*(BadRow(Problem(problem), key) for problem, key in each["bad"]))
+        files_ = [File(**file) for file in each["files"]]
+        found[each["number"]] = Staged(files_, retries=each["retries"], differed=each["differed"])
+    staged = joined(part for _, part in sorted(found.items()))
+    retry_counter().add(staged.retries)
     _check_counts(files, staged)
     return staged
 
@@ -81,9 +82,11 @@ def upload_task(job: StagingJob, area: StagingArea, paths: list[str]) -> Callabl
 
     def upload(number: int) -> dict[str, object]:
         try:
-            return {"number": number, "files": [asdict(each) for each in upload_file(job, area, paths[number])]}
-        except UnwritableRow as error:
-            return {"bad": [int(error.row.problem), error.row.key]}
+            done = upload_file(job, area, paths[number])
+            files = [asdict(each) for each in done.files]
+            return {"number": number, "files": files, "retries": done.retries, "differed": done.differed}
+        except BadRows as error:
+            return {"bad": [(int(row.problem), row.key) for row in error.rows]}
         except MirrorfeedError as error:
             return {"error": str(error), "transient": isinstance(error, Transient)}
         except Exception as error:
@@ -97,24 +100,25 @@ def upload_task(job: StagingJob, area: StagingArea, paths: list[str]) -> Callabl
     return task
 
 
-def upload_file(job: StagingJob, area: StagingArea, path: str) -> list[StagedFile]:
+def upload_file(job: StagingJob, area: StagingArea, path: str) -> Staged:
     """Return no file if it has no rows, and several if its text is larger than the target size."""
+    before = retry_counter().of_thread
     with area.open(path) as file:
         try:
             found = check_file(file, job)
         except Exception as error:  # from pyarrow or the file system
             raise StagingFilesLost(place=path, reason=first_line(str(error))) from error
         if not found.rows:
-            return []
+            return Staged(())
         if found.needs_rewrite:
-            return [replace(each, differed=found.differs) for each in write_files(job, _batches(path, found))]
-        if area.in_zone:
-            return [_move(job, path, found, file)]
-        return [_copy(job, found, file)]
+            files = write_files(job, _batches(path, found))
+        else:
+            files = [_move(job, path, found, file) if area.in_zone else _copy(job, found, file)]
+        differed = found.differs if found.needs_rewrite else ""
+        return Staged(files, retries=retry_counter().of_thread - before, differed=differed)
 
 
-def _copy(job: StagingJob, found: FileCheck, file: BinaryIO) -> StagedFile:
-    before = retry_counter().of_thread
+def _copy(job: StagingJob, found: FileCheck, file: BinaryIO) -> File:
     for left in reversed(range(_ATTEMPTS)):
         file.seek(0)
         try:
@@ -122,15 +126,14 @@ def _copy(job: StagingJob, found: FileCheck, file: BinaryIO) -> StagedFile:
                 sink = HashingSink(new)
                 while chunk := file.read(_CHUNK):
                     sink.write(chunk)
-            rows = job.by_marker(found.rows)
-            return StagedFile(new.name, rows, sink.bytes, sink.hash.hexdigest(), retry_counter().of_thread - before)
+            return File(new.name, 0, job.by_marker(found.rows), sink.bytes, sink.hash.hexdigest())
         except StoreUnavailable:
             if not left:
                 raise
     raise AssertionError("unreachable")
 
 
-def _move(job: StagingJob, path: str, found: FileCheck, file: BinaryIO) -> StagedFile:
+def _move(job: StagingJob, path: str, found: FileCheck, file: BinaryIO) -> File:
     """Rename a file within the landing zone. Not repeated: if the response is lost, the file may have moved."""
     file.seek(0)
     digest = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
@@ -141,7 +144,7 @@ def _move(job: StagingJob, path: str, found: FileCheck, file: BinaryIO) -> Stage
     except NotThere as error:
         reason = "it was deleted, possibly by another publisher of the table"
         raise StagingFilesLost(place=path, reason=reason) from error
-    return StagedFile(staged.rpartition("/")[2], job.by_marker(found.rows), file.tell(), digest)
+    return File(staged.rpartition("/")[2], 0, job.by_marker(found.rows), file.tell(), digest)
 
 
 def _batches(path: str, found: FileCheck) -> Iterator[pa.RecordBatch]:
@@ -151,10 +154,10 @@ def _batches(path: str, found: FileCheck) -> Iterator[pa.RecordBatch]:
         raise StagingFilesLost(place=path, reason=first_line(str(error))) from error
 
 
-def _check_counts(files: SparkFiles, staged: Sequence[StagedFile]) -> None:
+def _check_counts(files: SparkFiles, staged: Staged) -> None:
     """Raise if the uploaded rows are not the written ones."""
     found: dict[str, int] = {}
-    for each in staged:
+    for each in staged.files:
         for marker, count in each.rows.items():
             found[marker] = found.get(marker, 0) + count
     if found != files.rows:

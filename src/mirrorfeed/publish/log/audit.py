@@ -9,7 +9,7 @@ from mirrorfeed.display.humanize import MARKERS, counted, size
 from mirrorfeed.display.rows import Row, nonzero, row, shown
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.names import log_folder, published_name
-from mirrorfeed.landing.record import PublishedFile, Record
+from mirrorfeed.landing.record import File, Record
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.source.next_step import Range
 from mirrorfeed.storage import NotThere, Store
@@ -133,7 +133,7 @@ def audit_log(store: Store, folder: str) -> LogAudit | None:
     return LogAudit(store.address(mine), tuple(log.records(view)), view.follows_on, tuple(places), lost)
 
 
-def _file_state(store: Store, path: str, file: PublishedFile) -> FileState:
+def _file_state(store: Store, path: str, file: File) -> FileState:
     address, size, digest = store.address(path), 0, hashlib.sha256()
     try:
         with store.open_read(path) as source:

@@ -14,7 +14,7 @@ from mirrorfeed.landing.names import (
     published_name,
     staged_record_number,
 )
-from mirrorfeed.landing.record import PublishedFile, Record
+from mirrorfeed.landing.record import File, Record
 from mirrorfeed.publish.errors import FileNumberConflict, FinalNameTaken, ForeignFile, RecordsMissing, StagedFileDamaged
 from mirrorfeed.storage import Entry
 
@@ -44,14 +44,14 @@ class View:
     """Data files that Fabric has set aside, of a table without a record."""
 
     @property
-    def unfinished(self) -> tuple[PublishedFile, ...]:
+    def unfinished(self) -> tuple[File, ...]:
         """Files of the newest record that are not renamed yet."""
         repeated = self.repeated() if self.confirmed else ()
         files = self.newest.files if self.newest else ()
         return tuple(file for file in files if file.staged in self.staged and file.staged not in repeated)
 
     @property
-    def empty(self) -> tuple[PublishedFile, ...]:
+    def empty(self) -> tuple[File, ...]:
         """Files of the newest record whose staged files are empty, although the record says otherwise."""
         files = self.newest.files if self.newest else ()
         return tuple(file for file in files if file.bytes and self.staged.get(file.staged) == 0)

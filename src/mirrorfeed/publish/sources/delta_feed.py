@@ -162,10 +162,10 @@ class DeltaFeed:
         size, per_file = self._sizes(version, facts, job)
         if size is not None:
             least = min(reader.cores(self.spark), -(-size // _MIN_TASK_BYTES))
-            rows = rows.coalesce(max(1, least, -(-size // job.target_file_size)))
+            rows = rows.coalesce(max(1, least, -(-size // job.output.target_file_size)))
         expect_few = (facts.bytes or 0) <= _SMALL_BYTES
         staged = self._stage(rows, job, expect_few=expect_few, rows_per_file=lambda: per_file, unique_keys=keys)
-        return staged if staged.files or staged.bad else Staged([write_empty(job)])
+        return staged if staged.files else Staged([write_empty(job)])
 
     def _sizes(self, version: int, facts: Facts, job: StagingJob) -> tuple[int | None, int | None]:
         """Estimate the total size of a snapshot's files and the rows per file, from the source or, if only some columns
@@ -175,16 +175,16 @@ class DeltaFeed:
             return size, per_file
         rows = reader.snapshot(self.spark, self.source, version)
         some = apply_selection(str(self.source), rows, replace(self.selection, where=None))
-        each = staging.bytes_per_row(landing_rows.snapshot_rows(some, job.columns), job.compression)
-        wanted = max(per_file, int(job.target_file_size / each)) if each else per_file
+        each = staging.bytes_per_row(landing_rows.snapshot_rows(some, job.columns), job.output.compression)
+        wanted = max(per_file, int(job.output.target_file_size / each)) if each else per_file
         return size * per_file // wanted, wanted
 
     def _rows_per_file(self, facts: Facts, job: StagingJob) -> int | None:
         """Rows of the source that have the target size there. None if the whole source is smaller."""
-        if facts.bytes is None or facts.bytes <= job.target_file_size:
+        if facts.bytes is None or facts.bytes <= job.output.target_file_size:
             return None
         rows = reader.snapshot(self.spark, self.source, facts.latest).count()  # from the Delta log
-        return max(1, rows * job.target_file_size // facts.bytes)
+        return max(1, rows * job.output.target_file_size // facts.bytes)
 
     def _look_up(self, facts: Facts, job: StagingJob) -> LookUp | None:
         """Search the newest version for invalid UTF-8. None if the table has archived files, which this would read."""

@@ -86,16 +86,14 @@ class FullCompare:
             rows_read = self.hashes.count_rows(new)
             if written.rows == 0:
                 return Staged([] if job.with_marker else [write_empty(job)], rows_read=rows_read)
-            size = written.bytes
+            size, target = written.bytes, job.output.target_file_size
             staged = staging.stage(
                 self.hashes.changed_rows(new, job.columns, with_marker=job.with_marker),
                 job,
                 staging_area_for(self.spark, self.staging_path, job.store),
                 self.upload_from,
                 expect_few=written.rows <= staging.SMALL_BATCH_ROWS,
-                rows_per_file=lambda: (
-                    max(1, written.rows * job.target_file_size // size) if size > job.target_file_size else None
-                ),
+                rows_per_file=lambda: max(1, written.rows * target // size) if size > target else None,
             )
         if written.all_hashes and before and before.version == facts.published_at:
             self.hashes.vacuum()
