@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fixtures.entries import entry
 from mirrorfeed.config import Config, Table
-from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
+from mirrorfeed.orchestration.publish_run import publish_tables
+from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish as publish_table
 from mirrorfeed.source.identifier import Source

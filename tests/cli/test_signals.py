@@ -11,8 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from mirrorfeed.cli.signals import Interruption
-from mirrorfeed.orchestration.follow_run import stop_after
-from mirrorfeed.orchestration.publish_run import sleep_unless
+from mirrorfeed.orchestration.publish_run import sleep_unless, stop_after
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

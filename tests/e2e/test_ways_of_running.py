@@ -16,9 +16,8 @@ from pyspark.sql import SparkSession
 from fixtures.faults import Crash
 from mirrorfeed.cli import main
 from mirrorfeed.config import Config, load
-from mirrorfeed.orchestration.follow_run import SparkRuns, follow
-from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
-from mirrorfeed.orchestration.streaming import publisher
+from mirrorfeed.orchestration.publish_run import publish_tables, publisher
+from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.storage import FolderStore
 from tests.delta import DeltaTable, Zone
 
@@ -32,8 +31,8 @@ def by_a_job(_: SparkSession, config: Config) -> None:
 
 def by_following(spark: SparkSession, config: Config) -> None:
     ended: list[object] = []
-    runs = SparkRuns(spark, config, lambda: bool(ended), ended.append)
-    follow(config.tables, runs, stop=runs.stop, wait=lambda _: None)
+    stop, sleep = lambda: bool(ended), lambda _: None
+    publish_tables(RunContext(spark, config, on_done=ended.append, stop=stop, sleep=sleep, follows=True))
 
 
 def by_a_stream(spark: SparkSession, config: Config) -> None:

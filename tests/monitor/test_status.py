@@ -17,7 +17,8 @@ from mirrorfeed.mirror.fabric.database import TableState
 from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Freshness, Step
 from mirrorfeed.monitor.status import status_of, statuses, summary_of
-from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
+from mirrorfeed.orchestration.publish_run import publish_tables
+from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.source.errors import SourceRecreated
 from mirrorfeed.storage import NotThere
 from tests.delta import DeltaTable

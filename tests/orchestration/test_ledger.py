@@ -31,7 +31,8 @@ from mirrorfeed.orchestration.ledger import (
     VERIFIED,
     Row,
 )
-from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
+from mirrorfeed.orchestration.publish_run import publish_tables
+from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.errors import LedgerNotWritten
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import Progress, Publication

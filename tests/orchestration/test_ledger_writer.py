@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,8 +19,9 @@ from mirrorfeed.config import Table as Configured
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.ledger import FAILED, PUBLISHED, RECOVERED, Known, PublicationKey, Row
-from mirrorfeed.orchestration.ledger_writer import BatchedWriter, LedgerWriter, PendingRows, is_complete
-from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
+from mirrorfeed.orchestration.ledger_writer import LedgerWriter, is_complete
+from mirrorfeed.orchestration.publish_run import publish_tables
+from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.errors import LedgerNotWritten
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
@@ -30,6 +32,7 @@ from tests.delta import DeltaTable
 from tests.ledgers import read_ledger
 from tests.publish.scenes import plan
 
+NO_SPARK: Any = None
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
@@ -61,14 +64,15 @@ def test_a_gap_in_what_the_ledger_tells_is_seen(
     assert is_complete(told(*there), told(*made), published) is whole
 
 
-def test_outcomes_are_told_once_a_minute_and_again_when_that_fails() -> None:
+def test_outcomes_are_told_once_a_minute_and_again_when_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     now, heard, fails = [0.0], list[Sequence[str]](), [True]
 
-    def tell(outcomes: Sequence[TableResult]) -> MirrorfeedError | None:
+    def tell(_: LedgerWriter, outcomes: Sequence[TableResult]) -> MirrorfeedError | None:
         heard.append([outcome.table for outcome in outcomes])
         return LedgerNotWritten(ledger="ledger", reason="away") if fails[0] else None
 
-    book = BatchedWriter(tell, lambda: now[0])
+    monkeypatch.setattr(LedgerWriter, "write", tell)
+    book = LedgerWriter(NO_SPARK, None, MemoryStore, NO_SPARK, lambda: now[0])
     for now[0], tables in ((10.0, ["a"]), (59.0, ["b"]), (61.0, []), (100.0, ["c"])):
         book.add(TableResult(table, Progress(), 0.0) for table in tables)
     assert heard == [["a", "b"]]
@@ -119,7 +123,9 @@ class World:
     def teller(self) -> LedgerWriter:
         given = {"source": "main.sales.orders", "target": "sales.orders", "keys": ["id"], "log_retention_records": 3}
         table = Configured.model_validate(given)
-        return LedgerWriter(None, Source.parse("ledger"), PendingRows([table], self.zone, self.now()))  # type: ignore[arg-type]
+        return LedgerWriter(
+            lambda: NO_SPARK, Source.parse("ledger"), lambda: self.zone, lambda _: table, begun=self.now()
+        )
 
     def publish(self, stop: Callable[[], bool] = lambda: False) -> TableResult:
         """A new row, or what was left of them before."""
@@ -180,7 +186,7 @@ def test_a_table_that_is_loaded_again_after_its_folder_was_deleted_is_known(worl
     world.zone = MemoryStore()
     teller = world.teller()
     teller.write([world.publish()])
-    assert teller.pending.loaded_again == {"sales.orders"}
+    assert teller.loaded_again == {"sales.orders"}
     assert world.told == [(None, 1), (None, 2)]
 
 

@@ -13,7 +13,8 @@ import pytest
 from mirrorfeed.config import Config, Table
 from mirrorfeed.config.options import Pause
 from mirrorfeed.errors import Transient
-from mirrorfeed.orchestration.publish_run import RunContext, RunMode, Stop, publish_each
+from mirrorfeed.orchestration.publish_run import publish_tables
+from mirrorfeed.orchestration.table_task import RunContext, Stop
 from mirrorfeed.publish.errors import TableTimeout
 from mirrorfeed.publish.result import Progress
 from mirrorfeed.runtime.parallel import bearable_by
@@ -42,8 +43,7 @@ class World:
         self.works.get(str(table.target), lambda _, __: None)(progress, stop)
 
     def fleet(self, config: Config, stop: Stop = lambda: False) -> RunContext:
-        way = RunMode(self.work)
-        return RunContext(NO_SPARK, config, sleep=self.sleep, clock=lambda: self.now, mode=way, stop=stop)
+        return RunContext(NO_SPARK, config, sleep=self.sleep, clock=lambda: self.now, work=self.work, stop=stop)
 
 
 Configured = Callable[..., Config]
@@ -59,7 +59,7 @@ def test_a_table_that_is_to_be_tried_again_leaves_its_place_to_others(configured
         world.now += 100
 
     world = World(a=fails_twice, b=takes_long)
-    outcomes = publish_each(world.fleet(configured("a", "b", "c", more="max_parallel_tables: 1\n")))
+    outcomes = publish_tables(world.fleet(configured("a", "b", "c", more="max_parallel_tables: 1\n")))
     assert world.begun == ["a", "b", "c", "a", "a"]
     assert world.slept == [4.0]  # for b took longer than the first pause
     assert [(each.table, each.tries, each.error) for each in outcomes] == [
@@ -84,7 +84,7 @@ def test_a_table_over_its_time_ends_when_it_can_and_keeps_nobody_waiting(configu
         others.set()
 
     world = World(a=never_ends, c=last)
-    outcomes = publish_each(
+    outcomes = publish_tables(
         world.fleet(configured("a", "b", "c", more="max_parallel_tables: 1\ntable_timeout_minutes: 1\n"))
     )
     assert world.begun == ["a", "b", "c"]
@@ -102,7 +102,7 @@ def test_a_table_that_fails_until_its_time_is_over_says_why(configured: Configur
         raise Busy
 
     world = World(a=fails)
-    (outcome,) = publish_each(world.fleet(configured("a", more="table_timeout_minutes: 1\n")))
+    (outcome,) = publish_tables(world.fleet(configured("a", more="table_timeout_minutes: 1\n")))
     assert outcome.tries == 2
     assert isinstance(outcome.error, TableTimeout)
     assert (outcome.error.minutes, outcome.error.published) == (1, None)
@@ -112,7 +112,7 @@ def test_a_table_that_fails_until_its_time_is_over_says_why(configured: Configur
 def test_tables_of_higher_priority_come_first(configured: Configured) -> None:
     world, config = World(), configured("a", "b", "c", more="max_parallel_tables: 1\n")
     a, b, c = config.tables
-    publish_each(
+    publish_tables(
         world.fleet(replaced(config, a, b.model_copy(update={"priority": -1}), c.model_copy(update={"priority": 5})))
     )
     assert world.begun == ["c", "a", "b"]
@@ -129,10 +129,10 @@ def test_a_paused_table_is_left_alone_until_its_end_but_by_who_asks_for_it(confi
     pauses = [Pause(reason="loaded anew", until=end) for end in ends]
     tables = [each.model_copy(update={"paused": pause}) for each, pause in zip((a, b), pauses, strict=True)]
     world = World()
-    outcomes = publish_each(world.fleet(replaced(config, *tables, c)))
+    outcomes = publish_tables(world.fleet(replaced(config, *tables, c)))
     assert [each.table for each in outcomes] == ["b", "c"]
-    asked_for = replace(world.fleet(replaced(config, *tables)), mode=RunMode(world.work, skips_paused=False))
-    assert [each.table for each in publish_each(asked_for)] == ["a", "b"]
+    asked_for = replace(world.fleet(replaced(config, *tables)), skips_paused=False)
+    assert [each.table for each in publish_tables(asked_for)] == ["a", "b"]
 
 
 def test_a_run_that_is_stopped_begins_no_table_and_does_not_wait_for_another_try(configured: Configured) -> None:
@@ -143,7 +143,7 @@ def test_a_run_that_is_stopped_begins_no_table_and_does_not_wait_for_another_try
         raise Busy
 
     world = World(a=fails)
-    outcomes = publish_each(world.fleet(configured("a", "b", more="max_parallel_tables: 1\n"), lambda: bool(stopped)))
+    outcomes = publish_tables(world.fleet(configured("a", "b", more="max_parallel_tables: 1\n"), lambda: bool(stopped)))
     assert [(each.table, str(each.error)) for each in outcomes] == [("a", "The service is busy. Wait.")]
     assert (world.begun, world.slept) == (["a"], [])
 

@@ -12,12 +12,12 @@ from fixtures.tables import TableFeed
 from mirrorfeed.cli import main
 from mirrorfeed.config import Config, expansion, load
 from mirrorfeed.config.expansion import expand
-from mirrorfeed.orchestration import publish_run
 from mirrorfeed.orchestration.orphans import find_orphans, find_pattern_orphans
 from mirrorfeed.publish.errors import FileNumberConflict, OrphanedTables
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.up_to_date_check import UpToDateCheck
 from mirrorfeed.source.identifier import FoundTable, Source
 from mirrorfeed.storage import FolderStore
 from tests.publish.scenes import two_orders
@@ -78,9 +78,8 @@ def test_a_run_with_nothing_new_tells_what_is_left_behind_without_spark(
     published: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published("sales.orders", "sales.old")
-    monkeypatch.setattr(
-        publish_run, "all_up_to_date", lambda *_: [TableResult("sales.orders", Progress("nothing new"), 0.0)]
-    )
+    nothing_new = TableResult("sales.orders", Progress("nothing new"), 0.0)
+    monkeypatch.setattr(UpToDateCheck, "outcome", lambda *_: nothing_new)
     file = tmp_path / "mirrorfeed.yml"
     file.write_text("landing_zone: ./zone\ntables: [{sources: sales.*}]\n")
     monkeypatch.setattr(expansion, "list_tables", lambda *_: [FoundTable(Source(("sales", "orders")))])

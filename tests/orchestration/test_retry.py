@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from mirrorfeed.config import Table
 from mirrorfeed.errors import MirrorfeedError, SessionLost, Terminal, Transient
 from mirrorfeed.landing.errors import ColumnsDropped
-from mirrorfeed.orchestration.retry import RetryPolicy, RetryState, after, needs_reload
+from mirrorfeed.orchestration.retry import TERMINAL_PAUSE, RetryPolicy, RetryState, after, needs_reload
+from mirrorfeed.publish.errors import TableTimeout
 from mirrorfeed.source.errors import FeedOff, Gap, PartitionsChanged
 
 GAP, OTHER_GAP = (
@@ -66,6 +69,35 @@ def test_what_comes_next_follows_from_what_the_tries_came_to(
         assert course.left, "no try is made after the last one"
         course = after(course, error, decided_by)
     assert course == then
+
+
+FOLLOWED = RetryPolicy(lambda _: True, lambda error: isinstance(error, Gap), math.inf)
+
+
+@pytest.mark.parametrize(
+    ("failures", "error", "pause"),
+    [
+        (0, LOST, 2.0),
+        (1, LOST, 4.0),
+        (9, LOST, 60.0),
+        (5000, BUSY, 60.0),
+        (3, BROKEN, TERMINAL_PAUSE),
+        (0, TableTimeout(table="t", minutes=1, published=1, latest=2, cause=None), 2.0),
+    ],
+)
+def test_a_followed_table_is_tried_until_it_succeeds(failures: int, error: MirrorfeedError, pause: float) -> None:
+    state = after(RetryState(math.inf, failures, 7.0), error, FOLLOWED)
+    assert state == RetryState(math.inf, failures + 1, pause, error=error)
+
+
+def test_a_followed_table_can_be_started_again_more_than_once() -> None:
+    first, ways = RetryState(math.inf), []
+    for error in (GAP, OTHER_GAP, BROKEN, GAP, OTHER_GAP):
+        first = after(first, error, FOLLOWED)
+        ways.append((first.gap, first.reload, first.error))
+    again = [(GAP, None, None), (GAP, OTHER_GAP, None)]
+    assert ways == [*again, (None, None, BROKEN), *again]
+    assert after(first, None, FOLLOWED).left == 0
 
 
 def test_the_history_is_asked_across_the_first_gap_alone() -> None:

@@ -8,17 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from mirrorfeed.config.options import FollowLimits
-from mirrorfeed.errors import MirrorfeedError, SessionLost
-from mirrorfeed.orchestration.scheduler import (
-    FULL_READ_INTERVAL,
-    TERMINAL_PAUSE,
-    FollowState,
-    QueuedTable,
-    Scheduler,
-    is_due,
-    state_after,
-)
-from mirrorfeed.publish.errors import NothingPublished
+from mirrorfeed.orchestration.scheduler import FULL_READ_INTERVAL, QueuedTable, Scheduler, is_due
 from mirrorfeed.source.next_step import PendingCommits
 
 A, B, C = QueuedTable("a"), QueuedTable("b"), QueuedTable("c")
@@ -69,61 +59,35 @@ def test_what_is_over_its_limit_keeps_nobody_waiting() -> None:
     assert names(turns.begin(99)) == ["c"]
 
 
-STANDS = FollowState(published=7, at=100.0, read_at=100.0)
 ONE, NONE = PendingCommits(1, 10, 2_000), PendingCommits(0)
 EVERY_15 = FollowLimits()
 ROWS, BYTES = FollowLimits(max_delay_seconds=None, max_rows=50), FollowLimits(max_delay_seconds=60, max_bytes=10_000)
 
 
 @pytest.mark.parametrize(
-    ("policy", "state", "waiting", "now", "expected"),
+    ("policy", "waiting", "since_publication", "expected"),
     [
-        (EVERY_15, FollowState(), None, 0.0, True),  # nothing is known yet
-        (EVERY_15, STANDS, NONE, 500.0, False),
-        (EVERY_15, STANDS, NONE, 100.0 + FULL_READ_INTERVAL, True),
-        (EVERY_15, FollowState(7, None, 100.0), ONE, 100.1, True),  # the first after a quiet time goes at once
-        (EVERY_15, STANDS, ONE, 114.9, False),
-        (EVERY_15, STANDS, ONE, 115.0, True),
-        (EVERY_15, STANDS, None, 101.0, True),  # nobody could say
-        (FollowLimits(max_delay_seconds=0), STANDS, ONE, 100.0, True),
-        (ROWS, STANDS, PendingCommits(3, 49, 0), 500.0, False),
-        (ROWS, STANDS, PendingCommits(3, 50, 0), 101.0, True),
-        (ROWS, STANDS, PendingCommits(3, None, 0), 101.0, True),  # a commit that does not tell how much it changed
-        (BYTES, STANDS, PendingCommits(3, None, 9_999), 159.0, False),
-        (BYTES, STANDS, PendingCommits(3, None, 10_000), 101.0, True),
-        (BYTES, STANDS, PendingCommits(3, 0, 1), 160.0, True),
-        (EVERY_15, FollowState(7, 100.0, 100.0, 2, 120.0), ONE, 119.9, False),
-        (EVERY_15, FollowState(7, 100.0, 100.0, 2, 120.0), NONE, 120.0, True),  # what failed is tried again, new or not
+        (EVERY_15, NONE, 400.0, False),
+        (EVERY_15, NONE, FULL_READ_INTERVAL, True),
+        (EVERY_15, ONE, None, True),  # the first after a quiet time goes at once
+        (EVERY_15, ONE, 14.9, False),
+        (EVERY_15, ONE, 15.0, True),
+        (EVERY_15, None, 1.0, True),  # nobody could say
+        (FollowLimits(max_delay_seconds=0), ONE, 0.0, True),
+        (ROWS, PendingCommits(3, 49, 0), 400.0, False),
+        (ROWS, PendingCommits(3, 50, 0), 1.0, True),
+        (ROWS, PendingCommits(3, None, 0), 1.0, True),  # a commit that does not tell how much it changed
+        (BYTES, PendingCommits(3, None, 9_999), 59.0, False),
+        (BYTES, PendingCommits(3, None, 10_000), 1.0, True),
+        (BYTES, PendingCommits(3, 0, 1), 60.0, True),
     ],
 )
 def test_a_table_is_due(
-    policy: FollowLimits, state: FollowState, waiting: PendingCommits | None, now: float, expected: bool
+    policy: FollowLimits, waiting: PendingCommits | None, since_publication: float | None, expected: bool
 ) -> None:
-    assert is_due(policy, state, waiting, now) is expected
+    assert is_due(policy, waiting, since_publication, since_publication or 0.1) is expected
 
 
 @pytest.mark.parametrize(("seconds", "poll"), [(15.0, 3.0), (5.0, 1.0), (0.0, 0.2), (3600.0, 3.0), (None, 3.0)])
 def test_questions_are_asked_often_enough_for_the_policy(seconds: float | None, poll: float) -> None:
     assert FollowLimits(max_delay_seconds=seconds, max_rows=1).poll == poll
-
-
-@pytest.mark.parametrize(
-    ("failures", "error", "pause"),
-    [
-        (0, SessionLost(), 2.0),
-        (1, SessionLost(), 4.0),
-        (9, SessionLost(), 60.0),
-        (500, SessionLost(), 60.0),
-        (0, NothingPublished(table="t"), TERMINAL_PAUSE),
-    ],
-)
-def test_a_failure_puts_the_next_try_off(failures: int, error: MirrorfeedError, pause: float) -> None:
-    state = state_after(FollowState(7, 100.0, 100.0, failures), None, False, error, 200.0, 210.0)
-    assert state == FollowState(7, 100.0, 200.0, failures + 1, 210.0 + pause)
-
-
-def test_a_run_that_did_well_forgets_failures() -> None:
-    assert state_after(FollowState(7, 100.0, 100.0, 3, 190.0), 9, True, None, 200.0, 210.0) == FollowState(
-        9, 200.0, 200.0
-    )
-    assert state_after(FollowState(7, 100.0, 100.0), 7, False, None, 200.0, 210.0) == FollowState(7, 100.0, 200.0)

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config import load
-from mirrorfeed.orchestration.streaming import publisher
+from mirrorfeed.orchestration.publish_run import publisher
 from mirrorfeed.publish.errors import ForeignFile
 from tests.delta import DeltaTable, Zone
 

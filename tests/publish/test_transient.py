@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.landing.names import Target
-from mirrorfeed.orchestration import publish_run
+from mirrorfeed.orchestration import publish_run, table_task
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import FolderStore, StoreUnavailable
 from tests.delta import DeltaTable
@@ -29,10 +29,10 @@ def test_what_the_landing_zone_did_not_take_is_repeated_with_growing_pauses(
     orders = Table(source=table.source, target=Target.parse("orders"), keys=("id",))
     missing = Table(source=Source(path=str(tmp_path / "none")), target=Target.parse("none"), keys=("id",))
     config = Config(landing_zone=str(tmp_path / "zone"), tables=(orders, missing))
-    monkeypatch.setattr(publish_run, "zone_of", lambda config: NoStaging(config.landing_zone))
+    monkeypatch.setattr(table_task, "zone_of", lambda config: NoStaging(config.landing_zone))
     pauses: list[float] = []
     busy, gone = publish_run.publish_tables(
-        publish_run.RunContext(spark, config, sleep=pauses.append, clock=lambda: sum(pauses))
+        table_task.RunContext(spark, config, sleep=pauses.append, clock=lambda: sum(pauses))
     )
     assert (type(busy.error), busy.tries, pauses) == (StoreUnavailable, 4, [2.0, 4.0, 8.0])
     assert f"Cannot write {tmp_path}/zone/orders/_mirrorfeed/" in str(busy.error)
@@ -40,7 +40,5 @@ def test_what_the_landing_zone_did_not_take_is_repeated_with_growing_pauses(
     assert (type(gone.error).__name__, gone.tries) == ("NoTableAtPath", 1)
 
     monkeypatch.undo()
-    (done,) = publish_run.publish_tables(
-        publish_run.RunContext(spark, config.model_copy(update={"entries": (orders,)}))
-    )
+    (done,) = publish_run.publish_tables(table_task.RunContext(spark, config.model_copy(update={"entries": (orders,)})))
     assert (done.error, done.progress.rows, done.lag_versions) == (None, {"insert": 1}, 0)

@@ -20,11 +20,13 @@ from mirrorfeed import config
 from mirrorfeed.cli import main
 from mirrorfeed.config import Config
 from mirrorfeed.config.landing_zone import zone_of
-from mirrorfeed.errors import Terminal
+from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.status import status_of
 from mirrorfeed.orchestration.ledger import COLUMNS, FAILED, PUBLISHED, RECOVERED, Row
-from mirrorfeed.orchestration.publish_run import all_up_to_date
+from mirrorfeed.orchestration.publish_run import publish_tables
+from mirrorfeed.orchestration.table_task import RunContext
+from mirrorfeed.publish.result import TableResult
 from mirrorfeed.runtime import spark_session
 from tests.commits import commit
 from tests.fleets import fleet
@@ -52,6 +54,21 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         raise NoSpark
 
     monkeypatch.setattr(spark_session, "get_session", refuse)
+
+
+def all_up_to_date(config: Config) -> list[TableResult] | None:
+    """The results of publishing, unless it asks for Spark."""
+
+    def refuse() -> Any:
+        raise NoSpark
+
+    problems: list[MirrorfeedError] = []
+    try:
+        results = publish_tables(RunContext(refuse, config, on_problem=problems.append))
+    except NoSpark:
+        return None
+    assert all("Spark was started" in str(problem) for problem in problems)
+    return None if problems else results
 
 
 def of_all(folder: Path, **options: Any) -> Config:

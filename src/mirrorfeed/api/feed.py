@@ -120,7 +120,8 @@ class Feed:
         from mirrorfeed.api.listing import listed
         from mirrorfeed.config.expansion import expanded
 
-        return listed(expanded(self._written, lambda: self._spark), self._spark if self._has_session else None)
+        has_session = self._session is not None and not callable(self._session)
+        return listed(expanded(self._written, lambda: self._spark), self._spark if has_session else None)
 
     def publish(
         self,
@@ -143,8 +144,7 @@ class Feed:
         """
         from mirrorfeed.orchestration.publish_run import publish_new
 
-        config, has_session = self._config, self._has_session
-        return Result(*publish_new(self._spark_for, config, tables, has_session, on_step, on_done, stop))
+        return Result(*publish_new(self._spark_for, self._config, tables, on_step, on_done, stop))
 
     def follow(
         self,
@@ -160,7 +160,7 @@ class Feed:
 
         Raises `MirrorfeedError` if a table has no change data feed to follow.
         """
-        from mirrorfeed.orchestration.follow_run import follow_tables, stop_after
+        from mirrorfeed.orchestration.publish_run import follow_tables, stop_after
 
         ends, config = stop_after(minutes, stop), self._config  # the time begins before Spark starts
         return Result(*follow_tables(self._spark, config, tables, self._written, ends, on_done))
@@ -170,7 +170,7 @@ class Feed:
 
         The rows of a batch are not read. A failure fails the batch, and Spark repeats it.
         """
-        from mirrorfeed.orchestration.streaming import publisher
+        from mirrorfeed.orchestration.publish_run import publisher
 
         return publisher(self._written, *tables)
 
@@ -179,9 +179,9 @@ class Feed:
 
         Raises `MirrorfeedError` if the landing zone cannot be reached.
         """
-        from mirrorfeed.orchestration.dry_run import next_steps
+        from mirrorfeed.orchestration.dry_run import plan_next_steps
 
-        return Result(tuple(next_steps(self._spark_for, self._config, tables, self._has_session)))
+        return Result(tuple(plan_next_steps(self._spark_for, self._config, tables)))
 
     def status(
         self, *tables: str, behind: bool = False, fabric: bool = False, mirror: str | None = None
@@ -643,10 +643,6 @@ class Feed:
 
             return get_session()
         return self._session() if callable(self._session) else self._session
-
-    @property
-    def _has_session(self) -> bool:
-        return self._session is not None and not callable(self._session)
 
     def _spark_for(self, *sources: Source) -> SparkSession:
         """The session; or `NoTableAtPath`, without starting one, if none of the sources exists."""

@@ -37,50 +37,34 @@ class Decision(Row):
     error: MirrorfeedError | None = None
 
 
-def next_steps(
-    spark: Callable[..., SparkSession], config: Config, names: Sequence[str], has_session: bool = False
-) -> list[Decision]:
-    """Return a decision for each table, in the order of the configuration. Starts Spark only if a table needs it."""
-    chosen = config.select(names)
-    progress.info("Reading what is published")
-    found = {} if has_session else decide_without_spark(config, names)
-    if left := [table for table in chosen if str(table.target) not in found]:
-        session = spark(*delta_sources(left))
-        found |= {row.table: row for row in plan_next_steps(session, config, [str(table.target) for table in left])}
-    return [found[str(table.target)] for table in chosen]
-
-
-def decide_without_spark(config: Config, names: Sequence[str]) -> dict[str, Decision]:
-    """The decisions by table about tables that are paused, or whose log and local folder show that nothing is new."""
-    check, now, found = UpToDateCheck(config), datetime.now(UTC), dict[str, Decision]()
-    for table in config.select(names):
-        if decision := table.pause_at(now) or check.decision(table):
-            found[str(table.target)] = Decision(str(table.target), str(decision))
-    return found
-
-
 def plan_next_steps(
-    spark: SparkSession,
+    spark: SparkSession | Callable[..., SparkSession],
     config: Config,
     names: Sequence[str] = (),
     *,
     workspace: Callable[[], Workspace] = default_workspace,
 ) -> list[Decision]:
-    """Return a decision for each table, in the order of the configuration."""
-    store, now, opened = zone_of(config), datetime.now(UTC), cache(workspace)
+    """Return a decision for each table, in the order of the configuration.
+
+    `spark` is a session, or returns the session for these sources. It is called only if a table needs it.
+    """
+    store, now, opened, chosen = zone_of(config), datetime.now(UTC), cache(workspace), config.select(names)
+    progress.info("Reading what is published")
+    check = UpToDateCheck(config, store)
+    known = each_of(lambda table: table.pause_at(now) or check.decision(table), chosen)
+    if left := [table for table, decision in zip(chosen, known, strict=True) if not decision]:
+        session = spark(*delta_sources(left)) if callable(spark) else spark
 
     def decide(table: Table) -> Decision:
         name = str(table.target)
-        if pause := table.pause_at(now):
-            return Decision(name, str(pause))
         try:
             table = with_keys(table, opened)
             view = TableLog(store, table.target.folder).read_view()
-            source = source_for(spark, config, table)
+            source = source_for(session, config, table)
             facts, decision = decide_next(source, table, view)
-            gap = decision if isinstance(decision, Gap) and can_bridge_gap(spark, table, decision) else None
+            gap = decision if isinstance(decision, Gap) and can_bridge_gap(session, table, decision) else None
             if gap:
-                source = source_for(spark, config, table, gap)
+                source = source_for(session, config, table, gap)
                 facts, decision = decide_next(source, table, view)
             if isinstance(decision, MirrorfeedError):
                 return Decision(name, BLOCKED, decision)
@@ -92,4 +76,8 @@ def plan_next_steps(
         except Exception as error:
             return Decision(name, BLOCKED, named(f"Deciding about {name}", error))
 
-    return each_of(decide, config.select(names))
+    decided = iter(each_of(decide, left))
+    return [
+        Decision(str(table.target), str(decision)) if decision else next(decided)
+        for table, decision in zip(chosen, known, strict=True)
+    ]

@@ -9,7 +9,6 @@ It is written after the fact, and nothing is decided by it. Losing it, or failin
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import MISSING, astuple, dataclass, field, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -241,13 +240,6 @@ def prepare(spark: SparkSession, ledger: Source) -> None:
             spark.sql(f"ALTER TABLE {ledger.sql} ADD COLUMNS ({_ddl(lacking)})")
     except Exception as error:
         raise LedgerNotWritten(ledger=str(ledger), reason=first_line(str(error))) from error
-
-
-def begin(spark: SparkSession, ledger: Source | None) -> None:
-    """Prepare the ledger before a run, for readers. The rows that are written later report a failure."""
-    if ledger is not None:
-        with suppress(MirrorfeedError):
-            prepare(spark, ledger)
 
 
 def append(spark: SparkSession, ledger: Source, new: Sequence[Row]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
 
 from pyspark.sql import SparkSession
 
@@ -24,50 +24,71 @@ _INTERVAL = 60.0
 """Seconds between two commits to the ledger. One per publication would be as many as there are files."""
 
 
-class BatchedWriter:
-    """Collects results for the ledger. Results that could not be written are written with the next ones."""
+@dataclass
+class LedgerWriter:
+    """Writes results, and rows that the ledger lacks, for runs that began at `begun`. Other runs write theirs later.
 
-    def __init__(
-        self,
-        write: Callable[[Sequence[TableResult]], MirrorfeedError | None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._write, self._clock, self._at = write, clock, clock()
-        self._pending: list[TableResult] = []
+    Results that could not be written are written with the next ones.
+    """
+
+    session: Callable[[], SparkSession]
+    place: Source | None
+    zone: Callable[[], Store]
+    """The landing zone with the tables' logs."""
+    table: Callable[[str], Table]
+    """Returns the table with this name."""
+    clock: Callable[[], float] = time.monotonic
+    begun: datetime = field(default_factory=lambda: datetime.now(UTC))
+    loaded_again: set[str] = field(default_factory=set, init=False)
+    """Tables with an initial load for which the ledger had publications before."""
+    _pending: list[TableResult] = field(default_factory=list, init=False)
+    _has_begun: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self._written_at = self.clock()
+
+    def begin(self) -> None:
+        """Prepare the ledger before a run, for readers. The rows that are written later report a failure."""
+        self._has_begun = True
+        if self.place:
+            with suppress(MirrorfeedError):
+                ledger.prepare(self.session(), self.place)
 
     def add(self, results: Iterable[TableResult]) -> None:
         self._pending += results
-        if self._clock() - self._at >= _INTERVAL:
+        if self.clock() - self._written_at >= _INTERVAL:
             self.flush()
 
     def flush(self) -> MirrorfeedError | None:
         """Write everything that is left. Returns an error instead of raising it."""
-        error = self._write(self._pending) if self._pending else None
-        self._at = self._clock()
+        error = self.write(self._pending) if self._pending else None
+        self._written_at = self.clock()
         if error is None:
             self._pending = []
         return error
 
-
-@dataclass
-class PendingRows:
-    """Finds rows that the ledger lacks, for runs that began at `begun`. Other runs write what they publish later."""
-
-    tables: Sequence[Table]
-    store: Store | None
-    """The landing zone with the tables' logs. None if it cannot be read."""
-    begun: datetime
-    loaded_again: set[str] = field(default_factory=set, init=False)
-    """Tables with an initial load for which the ledger had publications before."""
-
-    @cached_property
-    def _by_name(self) -> dict[str, Table]:
-        return {str(table.target): table for table in self.tables}
-
-    @property
-    def most(self) -> int:
-        """Publications of a table that its log may still have."""
-        return max(table.log_retention_records for table in self.tables)
+    def write(self, results: Sequence[TableResult]) -> MirrorfeedError | None:
+        """Write results and missing rows, without Spark if nothing is missing. Returns an error instead of raising."""
+        if self.place is None:
+            return None
+        now = datetime.now(UTC)
+        names, new = {each.table for each in results}, ledger.rows(results, now)
+        most = max(self.table(name).log_retention_records for name in names)
+        known = None if new else ledger.known_without_spark(self.place, most)
+        if known is not None and not self.rows(results, known, now):
+            return None
+        try:
+            spark = self.session()
+        except Exception as error:
+            return LedgerNotWritten(ledger=str(self.place), reason=first_line(str(error)))
+        if not self._has_begun:
+            self.begin()
+        try:
+            known = ledger.known(spark, self.place, names, most, min((row.time for row in new), default=now))
+        except Exception as error:
+            reason = first_line(str(error))
+            return ledger.keep(spark, self.place, new) or LedgerNotWritten(ledger=str(self.place), reason=reason)
+        return ledger.keep(spark, self.place, self.rows(results, known, now))
 
     def rows(self, results: Sequence[TableResult], known: dict[str, Known], now: datetime) -> list[Row]:
         """Return the rows of these results and missing rows of earlier runs for their tables.
@@ -96,11 +117,11 @@ class PendingRows:
 
         Reads the log only if the known publications have a gap.
         """
-        table = self._by_name[result.table]
-        if self.store is None or is_complete(known[-table.log_retention_records :], made, result.progress.published):
+        table = self.table(result.table)
+        if is_complete(known[-table.log_retention_records :], made, result.progress.published):
             return []
-        log = TableLog(self.store, table.target.folder)
         try:
+            log = TableLog(self.zone(), table.target.folder)
             view = log.read_view()
             begun = self.begun.replace(microsecond=self.begun.microsecond // 1_000 * 1_000)  # precision of records
             records = [each for each in log.records(view) if each.at < begun] if view else []
@@ -110,27 +131,6 @@ class PendingRows:
         progress = Progress(made=[Publication(each, None, None, {}) for each in reversed(records)])
         before = TableResult(result.table, progress, 0.0, freshness_target_minutes=table.freshness_target_minutes)
         return [row for row in ledger.rows([before], self.begun) if row.key not in (*known, *made)]
-
-
-@dataclass
-class LedgerWriter:
-    spark: SparkSession
-    place: Source | None
-    pending: PendingRows
-
-    def write(self, results: Sequence[TableResult]) -> MirrorfeedError | None:
-        """Write results and missing rows. Returns an error instead of raising it."""
-        if self.place is None:
-            return None
-        now = datetime.now(UTC)
-        new = ledger.rows(results, now)
-        try:
-            names, since = {each.table for each in results}, min((row.time for row in new), default=now)
-            known = ledger.known(self.spark, self.place, names, self.pending.most, since)
-        except Exception as error:
-            reason = first_line(str(error))
-            return ledger.keep(self.spark, self.place, new) or LedgerNotWritten(ledger=str(self.place), reason=reason)
-        return ledger.keep(self.spark, self.place, self.pending.rows(results, known, now))
 
 
 def is_complete(known: Sequence[PublicationKey], made: Sequence[PublicationKey], published: int | None) -> bool:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from mirrorfeed.config import Table
 from mirrorfeed.errors import MirrorfeedError, SessionLost, Transient
 from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema
-from mirrorfeed.publish.errors import RecordsMissing
+from mirrorfeed.publish.errors import RecordsMissing, TableTimeout
 from mirrorfeed.source.errors import FeedUnreadable, Gap, PartitionsChanged
 
 ATTEMPTS = 4
-_FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 60.0
+_FIRST_PAUSE, _LONGEST_PAUSE, TERMINAL_PAUSE = 2.0, 60.0, 300.0
+"""Seconds after a failure: a transient one, with doubled pauses, and a terminal one of a followed table."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryState:
-    left: int
+    left: float
     """Attempts that are left. The run for the table ends without any."""
     tries: int = 0
     """Attempts that were made."""
@@ -48,8 +50,8 @@ class RetryPolicy:
     """Whether changes across a gap can be read in another way."""
     reloads: Callable[[MirrorfeedError], bool]
     """Whether a table with this error is reloaded from a snapshot."""
-    attempts: int = ATTEMPTS
-    """Attempts in one way. The next way has as many."""
+    attempts: float = ATTEMPTS
+    """Attempts in one way. The next way has as many. A followed table has no limit: it is tried until it succeeds."""
 
 
 def after(state: RetryState, error: MirrorfeedError | None, policy: RetryPolicy) -> RetryState:
@@ -57,16 +59,19 @@ def after(state: RetryState, error: MirrorfeedError | None, policy: RetryPolicy)
 
     Transient errors are retried, with longer and longer pauses. A gap is bridged once, and a table is reloaded once.
     """
+    endless = policy.attempts == math.inf
     tried = replace(state, tries=state.tries + 1, left=state.left - 1, pause=0.0, error=error)
-    if error is None or isinstance(error, SessionLost):  # this process has no other session
+    if error is None or (isinstance(error, SessionLost | TableTimeout) and not endless):  # there is no other session
         return replace(tried, left=0)
     if isinstance(error, Transient):
-        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0**state.tries)
+        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(state.tries, 10))
         return replace(tried, pause=pause) if tried.left else tried
     if state.gap is None and isinstance(error, Gap) and policy.bridges(error):
         return replace(tried, left=policy.attempts, gap=error, error=None)
     if state.reload is None and policy.reloads(error):
         return replace(tried, left=policy.attempts, reload=error, error=None)
+    if endless:
+        return RetryState(policy.attempts, tried.tries, TERMINAL_PAUSE, error=error)
     return replace(tried, left=0)
 
 

@@ -1,12 +1,14 @@
-"""Schedule tables: which one is published next, and when a followed table is due. Pure: the caller has the clock."""
+"""Schedule tables: which one is next, how many run at a time, and when a followed table is due."""
 
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from mirrorfeed.errors import Terminal
 from mirrorfeed.source.next_step import PendingCommits
 
 if TYPE_CHECKING:
@@ -14,10 +16,11 @@ if TYPE_CHECKING:
 
 FULL_READ_INTERVAL = 600.0
 """Seconds after which a table is read, although no change was noticed: its folder may have been deleted."""
-EXPAND_INTERVAL = 300.0
-"""Seconds after which patterns are expanded again."""
-FIRST_PAUSE, LONGEST_PAUSE, TERMINAL_PAUSE = 2.0, 60.0, 300.0
-"""Seconds after a failure: a transient one, with doubled pauses, and a terminal one."""
+_STOP_CHECK_INTERVAL, _LONGEST_SLEEP = 0.5, 3.0
+"""Seconds."""
+_THREADS = 1024
+"""Maximum of running tables, including those over their limits."""
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,43 +69,54 @@ class Scheduler:
         return min((moment - now for moment in moments if moment > now), default=math.inf)
 
 
-@dataclass(frozen=True, slots=True)
-class FollowState:
-    """The state of a followed table. Times are by the clock of the caller."""
+def run_queue(
+    scheduler: Scheduler,
+    attempt: Callable[[str], Result],
+    ended: Callable[[str, Result], QueuedTable | None],
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+    on_pass: Callable[[], None] = lambda: None,
+    endless: bool = False,
+) -> None:
+    """Make attempts until the queue is empty, unless it is endless, or until `stop`; those that run are waited for.
 
-    published: int | None = None
-    """The published version. None before it is known."""
-    at: float | None = None
-    """Start of the last publication."""
-    read_at: float = 0.0
-    """When the table was read last."""
-    failures: int = 0
-    again: float = 0.0
-    """Not before this time, after a failure."""
+    An attempt runs in a thread of its own. `ended` receives its result, and returns the table's next place in the
+    queue, or None. It and `on_pass`, which is called again and again, run in the thread of the caller.
+    """
+    running: dict[Future[Result], str] = {}
+    floor = -math.inf
+    with ThreadPoolExecutor(_THREADS) as pool:
+        while running or ((scheduler.waiting or endless) and not stop()):
+            on_pass()
+            now = max(floor, clock())
+            for table in [] if stop() else scheduler.begin(now):
+                running[pool.submit(attempt, table.name)] = table.name
+            pause = min(scheduler.until(now), _LONGEST_SLEEP if endless else math.inf)
+            if not running:
+                sleep(pause)
+                floor = now + pause
+                continue
+            done, _ = wait(running, min(_STOP_CHECK_INTERVAL, pause), FIRST_COMPLETED)
+            for each in done:
+                name = running.pop(each)
+                scheduler.ended(name, ended(name, each.result()))
 
 
-def is_due(limits: FollowLimits, state: FollowState, waiting: PendingCommits | None, now: float) -> bool:
-    """Whether to publish the table now. `waiting` is None if it could not be read: then the run reports why."""
-    if now < state.again:
-        return False
-    if state.published is None or state.failures or waiting is None or now - state.read_at >= FULL_READ_INTERVAL:
+def is_due(
+    limits: FollowLimits, waiting: PendingCommits | None, since_publication: float | None, since_read: float
+) -> bool:
+    """Whether to publish a followed table now. The times are seconds; None if this run has published nothing yet.
+
+    `waiting` is None if it could not be read: then the publication reports why.
+    """
+    if waiting is None or since_read >= FULL_READ_INTERVAL:
         return True
     if waiting.versions == 0:
         return False
-    if state.at is None or (limits.max_delay_seconds is not None and now - state.at >= limits.max_delay_seconds):
+    delay = limits.max_delay_seconds
+    if since_publication is None or (delay is not None and since_publication >= delay):
         return True
     reached = ((limits.max_rows, waiting.rows), (limits.max_bytes, waiting.bytes))
     return any(limit is not None and (found is None or found >= limit) for limit, found in reached)
-
-
-def state_after(
-    state: FollowState, published: int | None, made: bool, error: Exception | None, begun: float, now: float
-) -> FollowState:
-    """Return the state after a run that began at `begun` and ended now."""
-    at = begun if made else state.at
-    if error is None:
-        return FollowState(published, at, begun)
-    failures = state.failures + 1
-    transient = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(failures - 1, 10))
-    pause = TERMINAL_PAUSE if isinstance(error, Terminal) else transient
-    return FollowState(published if published is not None else state.published, at, begun, failures, now + pause)

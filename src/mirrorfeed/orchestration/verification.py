@@ -30,7 +30,8 @@ from mirrorfeed.mirror.verify.errors import ConditionUnreadable, MirrorColumns, 
 from mirrorfeed.mirror.verify.row_comparison import IN_MIRROR, IN_SOURCE, SHOWN, Difference
 from mirrorfeed.mirror.verify.table_comparison import find_differing_keys, mirror_of, verify_at, version_gone_reported
 from mirrorfeed.orchestration import ledger
-from mirrorfeed.orchestration.publish_run import RunContext, RunMode, publish_tables
+from mirrorfeed.orchestration.publish_run import publish_tables
+from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.errors import FeedRequired, NothingPublished, RebuildRequired, TooManyToRepair
 from mirrorfeed.publish.log.mirror_position import MirrorPosition, mirror_positions
 from mirrorfeed.publish.republish import repair
@@ -222,7 +223,7 @@ def repair_table(
 ) -> Repair:
     """Publish again the rows that differ from the mirror below a folder, or all rows that match a condition, in the
     source or in the mirror. Without a folder the mirror is not read, and rows that only the mirror has stay there."""
-    spark, name = context.spark, str(table.target)
+    spark, name = context.session, str(table.target)
     if table.changes == "compare":
         raise FeedRequired(table=str(table.source), asked="Repairing a mirror")
     ((_, position),) = mirror_positions(context.config, [name])
@@ -253,12 +254,13 @@ def repair_table(
     chosen = _named(keys, newest.keys)
     if not plan.doubled:
         chosen = chosen.where(f"NOT {DELETE_FIRST}")
-    mode = RunMode(
-        lambda source, store, table, progress, on_step, _: repair(source, store, table, chosen, progress, on_step),
+    repairs = replace(
+        context,
+        work=lambda source, store, plan, progress, on_step, _: repair(source, store, plan, chosen, progress, on_step),
         reloads=False,
         skips_paused=False,
     )
-    (done,) = publish_tables(replace(context, mode=mode), [name])
+    (done,) = publish_tables(repairs, [name])
     rows = [counted(count, noun) for count, noun in ((done.upserts, "upsert"), (done.deletes, "delete")) if count]
     what = f"published again at version {done.published_version}: {', '.join((*rows, counted(done.files, 'file')))}"
     return Repair(

@@ -18,7 +18,8 @@ from fixtures.entries import FOLDER, changed, entry
 from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config import load
 from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema, KeysChanged
-from mirrorfeed.orchestration.follow_run import SparkRuns, follow
+from mirrorfeed.orchestration.publish_run import publish_tables
+from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.errors import (
     ColumnsChanged,
     FeedRequired,
@@ -444,5 +445,5 @@ def test_what_needs_a_feed_is_refused_by_name(spark: SparkSession, tmp_path: Pat
     file.write_text(f"landing_zone: ./zone\nledger: ./ledger\ntables: {tables}\n")
     config = load(str(file))
     with pytest.raises(FeedRequired) as refused:
-        follow(config.tables, SparkRuns(spark, config, lambda: True), stop=lambda: True)
+        publish_tables(RunContext(spark, config, stop=lambda: True, follows=True))
     assert refused.value.table == f"{tmp_path}/files"

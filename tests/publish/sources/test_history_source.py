@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.cli import main
 from mirrorfeed.config import load
-from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
+from mirrorfeed.orchestration.publish_run import publish_tables
+from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.source.errors import Gap
 from tests.delta import DeltaTable, Zone
 from tests.told import Told, told

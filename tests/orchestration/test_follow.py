@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import pyarrow as pa
@@ -20,8 +21,9 @@ from mirrorfeed.config import Config, load
 from mirrorfeed.config import Table as Configured
 from mirrorfeed.config.expansion import expanded
 from mirrorfeed.errors import MirrorfeedError, SessionLost
-from mirrorfeed.orchestration.follow_run import SparkRuns, follow
-from mirrorfeed.orchestration.scheduler import FollowState
+from mirrorfeed.orchestration.ledger_writer import LedgerWriter
+from mirrorfeed.orchestration.publish_run import publish_tables
+from mirrorfeed.orchestration.table_task import RunContext, Stop
 from mirrorfeed.publish.errors import NothingPublished
 from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.publish.table_publisher import publish
@@ -31,6 +33,40 @@ from mirrorfeed.storage import FolderStore
 from tests.delta import DeltaTable
 from tests.ledgers import read_ledger
 from tests.publish.scenes import plan
+
+NO_SPARK: Any = None
+
+
+@dataclass
+class Following(RunContext):
+    """A run without Spark, whose tables and commits are as a world says."""
+
+    world: Any = None
+
+    def waiting(self, table: Configured, published: int) -> PendingCommits | None:
+        return self.world.waiting(table, published)  # type: ignore[no-any-return]
+
+    def expand(self, names: Sequence[str]) -> Sequence[Configured]:
+        return self.world.tables()  # type: ignore[no-any-return]
+
+
+def follow(world: Any, tables: Sequence[Configured], **options: Any) -> list[TableResult]:
+    """Follow tables at the time of a world, which is told what the ledger would be told."""
+    context = Following(
+        NO_SPARK,
+        Config(landing_zone="/nowhere", tables=tuple(tables), **options),
+        clock=world.clock,
+        sleep=world.wait,
+        stop=world.stop,
+        work=world.work,
+        on_problem=lambda _: None,
+        renew=lambda spark: spark,
+        follows=True,
+        world=world,
+    )
+    with pytest.MonkeyPatch.context() as meanwhile:
+        meanwhile.setattr(LedgerWriter, "write", lambda _, results: world.write(results))
+        return publish_tables(context)
 
 
 @dataclass
@@ -62,34 +98,28 @@ class World:
     def stop(self) -> bool:
         return self.stopped or self.now >= self.ends
 
-    def tables(self) -> None:
-        return None
+    def tables(self) -> Sequence[Configured]:
+        return ()
 
     def waiting(self, table: Configured, published: int) -> PendingCommits | None:
         self.asked += 1
         new = self.table.versions[published + 1 :]
         return PendingCommits(len(new), sum(len(version.changes) for version in new), 0)
 
-    def publish(self, names: Sequence[str]) -> list[TableResult]:
-        (name,) = names
-        progress = Progress()
+    def work(self, _: object, __: object, ___: object, progress: Progress, ____: object, stop: Stop) -> None:
         if self.failures:
-            error = self.failures.pop(0)
             self.runs.append((self.now, None))
-            return [TableResult(name, progress, 0.0, error=error)]
-        publish(
-            TableFeed(self.table), self.zone, changed(plan(), max_versions_per_publication=2), progress, stop=self.stop
-        )
+            raise self.failures.pop(0)
+        publish(TableFeed(self.table), self.zone, changed(plan(), max_versions_per_publication=2), progress, stop=stop)
         self.runs.append((self.now, progress.published))
-        return [TableResult(name, progress, 0.0)]
 
     def write(self, outcomes: Sequence[TableResult]) -> None:
         self.told.append((self.now, len(outcomes)))
 
-    def follow(self, **limits: object) -> FollowState:
+    def follow(self, **limits: object) -> TableResult:
         given = {"source": "main.sales.orders", "target": "sales.orders", "keys": ["id"], "follow": limits or {}}
-        table = Configured.model_validate(given)
-        return follow([table], self, stop=self.stop, clock=self.clock, wait=self.wait)["sales.orders"]
+        (newest,) = follow(self, [Configured.model_validate(given)])
+        return newest
 
 
 def insert(*ids: int) -> Callable[[World], None]:
@@ -131,15 +161,15 @@ def test_a_table_to_which_nothing_happens_is_asked_for_and_left_alone_but_for_a_
 def test_a_failure_is_tried_again_later_and_told_once() -> None:
     world = World({50.0: insert(1)}, ends=200.0)
     world.failures = [SessionLost(), SessionLost(), SessionLost()]
-    state = world.follow()
-    assert [when for when, _ in world.runs] == [0.0, 3.0, 9.0, 18.0, 51.0]
-    assert (state.published, state.failures) == (1, 0)
+    newest = world.follow()
+    assert [when for when, _ in world.runs] == [0.0, 2.0, 6.0, 14.0, 50.0]
+    assert (newest.published_version, newest.error, newest.tries) == (1, None, 1)
     assert sum(count for _, count in world.told) == 3  # one failure, a snapshot, a range
 
 
 def test_what_takes_a_person_is_tried_again_after_minutes() -> None:
     world = World(ends=700.0, failures=[NothingPublished(table="t")] * 9)
-    assert world.follow().failures == 3
+    assert world.follow().tries == 3
     assert [when for when, _ in world.runs] == [0.0, 300.0, 600.0]
 
 
@@ -149,8 +179,7 @@ def test_asked_to_stop_it_ends_between_two_records_with_nothing_left_to_rename()
     world.zone.watcher = lambda verb, path, new: setattr(
         world, "stopped", world.stopped or path.endswith("00000000000000000003.json")
     )
-    state = world.follow()
-    assert state.published == 4
+    assert world.follow().published_version == 4
     folder = "sales.schema/orders"
     (log_id,) = (entry.name for entry in world.zone.list(f"{folder}/_mirrorfeed") if entry.is_folder)
     names = [entry.name for entry in world.zone.list(f"{folder}/_mirrorfeed/{log_id}")]
@@ -178,10 +207,12 @@ class Fleet:
     news: int = 1
     now: float = 0.0
     runs: list[tuple[float, str]] = field(default_factory=list)
+    asked: list[tuple[float, str]] = field(default_factory=list)
     others: threading.Event = field(default_factory=threading.Event)
     """Once the slow one was overtaken."""
 
     def clock(self) -> float:
+        self.now += 0.01 if self.slow else 0
         return self.now
 
     def wait(self, seconds: float) -> None:
@@ -194,32 +225,29 @@ class Fleet:
         return self.there[max(when for when in self.there if when <= self.now)]
 
     def waiting(self, table: Configured, published: int) -> PendingCommits:
+        self.asked.append((self.now, str(table.target)))
         return PendingCommits(self.news)
 
-    def publish(self, names: Sequence[str]) -> list[TableResult]:
-        (name,) = names
-        if name == self.slow:
+    def work(self, _: object, __: object, table: Configured, progress: Progress, ____: object, stop: Stop) -> None:
+        if str(table.target) == self.slow:
             assert self.others.wait(30)
-        self.runs.append((self.now, name))
+        self.runs.append((self.now, str(table.target)))
         if len(self.runs) == 3:
             self.others.set()
             self.now = self.ends
-        return [TableResult(name, Progress(published=1), 0.0)]
+        progress.published = 1
 
     def write(self, outcomes: Sequence[TableResult]) -> None: ...
 
-    def follow(self, max_parallel_tables: int = 2) -> dict[str, FollowState]:
-        tables = self.tables()
-        return follow(
-            tables, self, stop=self.stop, max_parallel_tables=max_parallel_tables, clock=self.clock, wait=self.wait
-        )
+    def follow(self, max_parallel_tables: int = 2) -> list[TableResult]:
+        return follow(self, self.tables(), max_parallel_tables=max_parallel_tables)
 
 
 def test_a_table_that_takes_long_keeps_no_other_waiting() -> None:
     fleet = Fleet({0.0: [a_table("slow"), a_table("fast")]}, ends=1e6, slow="slow")
-    states = fleet.follow()
+    results = {each.table: each for each in fleet.follow()}
     assert [name for _, name in fleet.runs] == ["fast", "fast", "fast", "slow"]
-    assert states["slow"].published == 1  # it was waited for
+    assert results["slow"].published_version == 1  # it was waited for
 
 
 def test_where_more_wait_than_there_are_places_the_more_important_comes_first() -> None:
@@ -229,12 +257,29 @@ def test_where_more_wait_than_there_are_places_the_more_important_comes_first() 
     assert [name for _, name in fleet.runs] == ["first", "soon", "a"]
 
 
+def test_what_waits_longest_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them are always due, and there is one place."""
+    fleet = Fleet({0.0: [a_table(name) for name in "abcd"]}, ends=1e6)
+    work, ended = fleet.work, list[str]()
+
+    def takes_long(*arguments: Any) -> None:
+        work(*arguments)
+        fleet.now = 100.0 * len(fleet.runs)
+        ended.append(fleet.runs[-1][1])
+        fleet.ends = 0.0 if len(ended) == 8 else 1e6
+
+    fleet.work = takes_long  # type: ignore[method-assign]
+    fleet.follow(max_parallel_tables=1)
+    assert "".join(ended) == "abcdabcd"
+
+
 def test_tables_that_join_are_published_and_of_those_that_are_gone_nothing_more_is_asked() -> None:
     fleet = Fleet({0.0: [a_table("old")], 200.0: [a_table("new")]}, ends=320.0, news=0)
-    states = fleet.follow()
+    results = fleet.follow()
     (_, (when, _)) = fleet.runs
     assert (fleet.runs, 300 <= when < 301) == ([(0.0, "old"), (when, "new")], True)
-    assert list(states) == ["new"]
+    assert [each.table for each in results] == ["new"]
+    assert max(moment for moment, name in fleet.asked if name == "old") < when < max(fleet.asked)[0]
 
 
 def test_what_patterns_stand_for_is_asked_again_and_what_is_gone_is_told_once(tmp_path: Path) -> None:
@@ -248,10 +293,10 @@ def test_what_patterns_stand_for_is_asked_again_and_what_is_gone_is_told_once(tm
     )
     written, told = load(str(tmp_path / "mirrorfeed.yml")), list[str]()
     config = expanded(written, lambda: pytest.fail("Spark was started")).config
-    runs = SparkRuns(None, config, lambda: True, on_problem=lambda error: told.append(error.code), written=written)  # type: ignore[arg-type]
+    run = RunContext(NO_SPARK, config, on_problem=lambda error: told.append(error.code), written=written)
 
     def found() -> list[str]:
-        return [str(table.target) for table in runs.tables() or []]
+        return [str(table.target) for table in run.expand([])]
 
     assert found() == ["s.lines", "s.orders"]
     publish(
@@ -266,7 +311,7 @@ def test_what_patterns_stand_for_is_asked_again_and_what_is_gone_is_told_once(tm
     assert (found(), found(), told) == ([], [], ["MF3408", "MF2202"])
     made("lines")
     assert found() == ["s.lines"]
-    assert SparkRuns(None, config, lambda: True).tables() is None  # type: ignore[arg-type]
+    assert RunContext(NO_SPARK, config).expand([]) == ()
 
 
 # Through Spark
@@ -285,10 +330,18 @@ def test_through_spark_what_is_committed_is_published_and_the_ledger_is_told_onc
     clock, seen, troubles = World(), list[TableResult](), list[MirrorfeedError]()
     begin: list[Callable[[World], None]] = [lambda _: table.insert(1, 2), lambda _: table.sql("DELETE FROM {}")]
     clock.events = {20.0: begin[0], 40.0: begin[1]}
-    runs = SparkRuns(spark, config, lambda: clock.now > 60, seen.append, troubles.append)
-    states = follow(config.tables, runs, stop=runs.stop, clock=clock.clock, wait=clock.wait)
-
-    assert (states["s.t"].published, troubles) == (table.latest, [])
+    run = RunContext(
+        spark,
+        config,
+        on_problem=troubles.append,
+        on_done=seen.append,
+        sleep=clock.wait,
+        clock=clock.clock,
+        stop=lambda: clock.now > 60,
+        follows=True,
+    )
+    (newest,) = publish_tables(run)
+    assert (newest.published_version, troubles) == (table.latest, [])
     assert [outcome.progress.rows for outcome in seen] == [{}, {"upsert": 2}, {"delete": 2}]
     told = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path}/ledger`").where("operation = 'WRITE'")
     assert told.count() <= 2
@@ -308,14 +361,22 @@ def test_after_a_failure_the_session_is_asked_for_and_the_landing_zone_taken_up_
         (tmp_path / "landing").unlink()
         return session
 
-    runs = SparkRuns(spark, config, lambda: clock.now > 400, seen.append, renew=renew)
-    states = follow(config.tables, runs, stop=runs.stop, clock=clock.clock, wait=clock.wait)
+    run = RunContext(
+        spark,
+        config,
+        on_done=seen.append,
+        sleep=clock.wait,
+        clock=clock.clock,
+        stop=lambda: clock.now > 400,
+        follows=True,
+        renew=renew,
+    )
+    (newest,) = publish_tables(run)
     assert asked == [spark]
     assert [bool(outcome.error) for outcome in seen] == [True, False]
-    assert (states["s.t"].published, states["s.t"].failures) == (1, 0)
+    assert (newest.published_version, newest.error) == (1, None)
 
 
 def test_a_source_that_cannot_be_asked_is_left_to_the_run(tmp_path: Path) -> None:
     config = configured(tmp_path)
-    runs = SparkRuns(None, config, lambda: True)  # type: ignore[arg-type]
-    assert runs.waiting(config.tables[0], 0) is None
+    assert RunContext(NO_SPARK, config).waiting(config.tables[0], 0) is None

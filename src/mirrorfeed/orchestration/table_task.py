@@ -1,0 +1,287 @@
+"""One table of a run: the context that all tables share, and the attempts to publish this one."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property, partial
+from threading import RLock
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.config import Config, Table
+from mirrorfeed.config.expansion import expanded
+from mirrorfeed.config.landing_zone import zone_of
+from mirrorfeed.errors import MirrorfeedError, named
+from mirrorfeed.orchestration.orphans import find_orphans
+from mirrorfeed.orchestration.retry import ATTEMPTS, RetryPolicy, RetryState, after, needs_reload
+from mirrorfeed.orchestration.scheduler import QueuedTable, is_due
+from mirrorfeed.publish.columns import with_keys
+from mirrorfeed.publish.errors import OrphanedTables, TableTimeout
+from mirrorfeed.publish.files.staging_area import clear_staging
+from mirrorfeed.publish.republish import clear
+from mirrorfeed.publish.result import Progress, TableResult
+from mirrorfeed.publish.sources.base import ChangeSource
+from mirrorfeed.publish.sources.factory import can_bridge_gap, gap_note, source_for
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.up_to_date_check import UpToDateCheck, waits_since
+from mirrorfeed.runtime.databricks import default_workspace
+from mirrorfeed.runtime.spark_session import renewed
+from mirrorfeed.source.catalog import Workspace
+from mirrorfeed.source.next_step import PendingCommits
+from mirrorfeed.source.versions import pending_commits
+from mirrorfeed.storage import Store
+
+Stop = Callable[[], bool]
+Work = Callable[[ChangeSource, Store, Table, Progress, Callable[[Progress], None], Stop], object]
+"""What a run does for a table. It reports its progress, and may be asked to stop."""
+Dropping = Callable[[Table], AbstractContextManager[None]]
+"""A context in which a table's folder is deleted. It ends when Fabric has dropped the table."""
+_DROP_TIMEOUT = 600.0
+
+
+def _warn(error: MirrorfeedError) -> None:
+    warnings.warn(str(error), stacklevel=3)
+
+
+@dataclass
+class RunContext:
+    """What the tables of a run share.
+
+    Problems of the ledger and of `_partnerEvents.json` are reported to `on_problem` and stop nothing. If asked to stop,
+    a run starts no table, and ends the running ones between two records.
+    """
+
+    spark: SparkSession | Callable[[], SparkSession]
+    """A session, or a function that starts one when it is needed."""
+    config: Config
+    on_step: Callable[[str, Progress], None] = lambda _table, _progress: None
+    on_problem: Callable[[MirrorfeedError], None] = _warn
+    on_done: Callable[[TableResult], None] = lambda _: None
+    dropped_by: Dropping | None = None
+    """How to wait until Fabric has dropped a table. None: as configured."""
+    workspace: Callable[[], Workspace] = default_workspace
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+    stop: Stop = lambda: False
+    store: Store | None = None
+    """The landing zone, if runs share one. None: the configured one."""
+    work: Work = publish
+    reloads: bool = True
+    """Whether to follow `reseed` in the configuration."""
+    skips_paused: bool = True
+    follows: bool = False
+    """Whether to publish each table again as it changes, until a stop. What is remembered for it only decides when to
+    read a table. The log in the landing zone decides what is published."""
+    written: Config | None = None
+    """The configuration with its patterns, to expand them again while tables are followed."""
+    renew: Callable[[SparkSession], SparkSession] = renewed
+    _lock: RLock = field(default_factory=RLock, init=False)
+    _expansion_error: str = field(default="", init=False)
+    """Why patterns could not be expanded, which is reported once."""
+
+    @property
+    def session(self) -> SparkSession:
+        with self._lock:
+            if callable(self.spark):
+                self.spark = self.spark()
+            return self.spark
+
+    @property
+    def zone(self) -> Store:
+        with self._lock:
+            self.store = self.store or zone_of(self.config)
+            return self.store
+
+    @cached_property
+    def client(self) -> Workspace:
+        """One workspace client for all tables. ValueError if none is configured."""
+        return self.workspace()
+
+    @property
+    def dropping(self) -> Dropping:
+        return self.dropped_by or dropping_by(self.config)
+
+    def start_over(self) -> None:
+        """After a failure, check the session, and open the landing zone with its credential again."""
+        with self._lock:
+            self.store = None
+            self.spark = self.renew(self.session)
+
+    def waiting(self, table: Table, published: int) -> PendingCommits | None:
+        """Return what was committed after a version. None if that cannot be read, which the publication reports."""
+        try:
+            return pending_commits(self.session, table.source, published, measured=table.follow.measures)
+        except Exception as error:
+            named(f"Checking {table.source} for changes", error)
+            return None
+
+    def expand(self, names: Sequence[str]) -> Sequence[Table]:
+        """Expand the patterns again. Returns no tables if there are no patterns, or if that fails."""
+        if not (self.written and self.written.patterns):
+            return ()
+        before = {str(table.target) for table in self.config.select(names)}
+        try:
+            config = expanded(self.written, lambda: self.session).config
+            found = config.select(names)
+            gone = before - {str(table.target) for table in found}
+            left = [each for each in map(str, find_orphans(self.zone, config) if gone else ()) if each in gone]
+        except Exception as caught:
+            error = named("Expanding the patterns again", caught)
+            if str(error) != self._expansion_error:
+                self.on_problem(error)
+            self._expansion_error = str(error)
+            return ()
+        self._expansion_error, self.config = "", config
+        if left:
+            self.on_problem(OrphanedTables(targets=tuple(left), path=config.path))
+        return found
+
+
+@dataclass
+class TableTask:
+    """The attempts for one table in a run."""
+
+    context: RunContext
+    table: Table
+    progress: Progress = field(default_factory=Progress)
+    seconds: float = 0.0
+    """Its own time, without waiting for its place."""
+    _published_at: float | None = field(default=None, init=False)
+    """Start of the last publication of a followed table."""
+    _read_at: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        context = self.context
+        self._policy = RetryPolicy(
+            bridges=lambda gap: can_bridge_gap(context.session, self.table, gap, context.on_problem),
+            reloads=lambda error: context.reloads and needs_reload(self.table, error),
+            attempts=math.inf if context.follows else ATTEMPTS,
+        )
+        self.state = RetryState(left=self._policy.attempts)
+
+    @property
+    def limit(self) -> float:
+        """Seconds that are left."""
+        minutes = self.table.table_timeout_minutes
+        return math.inf if minutes is None else minutes * 60 - self.seconds
+
+    def up_to_date(self) -> TableResult | None:
+        """Return the result if nothing is new, as far as that is known without Spark."""
+        context = self.context
+        return None if context.stop() else UpToDateCheck(context.config, context.zone).outcome(self.table)
+
+    def queued(self, *, ordered: bool = False) -> QueuedTable:
+        """Return its next place in the queue. Its freshness counts if tables are `ordered`."""
+        context, table, again = self.context, self.table, self.context.clock() + self.state.pause
+        due = again + (table.freshness_target_minutes or math.inf) * 60
+        if not context.follows:
+            within = table.freshness_target_minutes or context.config.alerts.max_lag_minutes.published or math.inf
+            since = waits_since(context.zone, table) if ordered and not context.stop() else None
+            due = math.inf if since is None else since.timestamp() + within * 60
+        return QueuedTable(str(table.target), table.priority, due, again, self.limit)
+
+    def attempt(self) -> TableResult | None:
+        """Make an attempt. Returns a result if the table is done, or if a followed table was published or failed."""
+        context, table, progress = self.context, self.table, self.progress
+        if context.follows and not self._is_due():
+            self.state = replace(self.state, pause=table.follow.poll)
+            return None
+        begun, limit, error = context.clock(), self.limit, None
+        try:
+            self._publish(lambda: context.stop() or context.clock() - begun >= limit)
+        except Exception as caught:
+            error = named(f"Publishing {table.target}", caught)
+        attempted = self.state
+        self.state = after(attempted, error, self._policy)
+        self.seconds += context.clock() - begun
+        lags = self.state.error or progress.published is None or progress.published != progress.latest
+        if self.limit <= 0 and lags:
+            timeout = TableTimeout(
+                table=str(table.target),
+                minutes=table.table_timeout_minutes or 0.0,
+                published=progress.published,
+                latest=progress.latest,
+                cause=self.state.error,
+            )
+            self.state = after(attempted, timeout, self._policy)
+        if self.state.left and not (context.follows and self.state.error):
+            return None
+        result = self.result()
+        if context.follows:
+            self._published_at, self._read_at = begun if progress.made else self._published_at, begun
+            self.progress, self.seconds = Progress(published=progress.published, sent=progress.sent), 0.0
+            if self.state.error is None:
+                self.state = RetryState(self._policy.attempts, pause=table.follow.poll)
+        return result
+
+    def _is_due(self) -> bool:
+        table, published, now = self.table, self.progress.published, self.context.clock()
+        if table.pause_at(datetime.now(UTC)):
+            return False
+        if published is None or self.state.tries:
+            return True
+        since_publication = None if self._published_at is None else now - self._published_at
+        return is_due(table.follow, self.context.waiting(table, published), since_publication, now - self._read_at)
+
+    def _publish(self, stop: Stop) -> None:
+        context, table, progress = self.context, self.table, self.progress
+        source = source_for(context.session, context.config, table, self.state.gap, progress.took_another_way)
+        table = with_keys(table, lambda: context.client)
+        if self.state.gap:
+            progress.across = gap_note(source, self.state.gap)
+        if self.state.clears:
+            clear_table(context, table, source)
+            self.state = replace(self.state, cleared=True)
+        context.work(source, context.zone, table, progress, partial(context.on_step, str(table.target)), stop)
+
+    def result(self) -> TableResult:
+        state, table, progress, context = self.state, self.table, self.progress, self.context
+        if progress.across and progress.made:
+            context.on_problem(progress.across)
+        result = TableResult(
+            str(table.target),
+            progress,
+            self.seconds,
+            table.validate_keys != "none",
+            state.tries,
+            state.error,
+            state.reloaded,
+            freshness_target_minutes=table.freshness_target_minutes,
+        )
+        return replace(result, stopped=state.error is None and context.stop() and result.lag_versions != 0)
+
+
+def clear_table(context: RunContext, table: Table, source: ChangeSource) -> None:
+    """Delete the table's folder, and wait until Fabric has dropped the table."""
+    with context.dropping(table):
+        clear(source, context.zone, table)
+        clear_staging(context.config.staging_path, context.zone, context.zone.address(table.target.folder))
+
+
+def dropping_by(
+    config: Config, on_step: Callable[[str, str], None] = lambda *_: None, seconds: float = _DROP_TIMEOUT
+) -> Dropping:
+    """Wait until Fabric has dropped a table, if the landing zone is in OneLake."""
+
+    @contextmanager
+    def dropping(table: Table) -> Iterator[None]:
+        if config.onelake is None:
+            yield
+            return
+        from mirrorfeed.mirror.fabric.database import database_of  # slow to import, and not needed for folders
+
+        def on_wait(state: str) -> None:
+            on_step(str(table.target), f"waiting until Fabric has dropped it; now {state}")
+
+        database = database_of(config)
+        database.status()  # report a failure before anything is deleted
+        yield
+        database.wait_until_dropped(table.target, on_wait, seconds)
+
+    return dropping
