@@ -15,7 +15,6 @@ from fixtures.tables import Table, TableFeed
 from mirrorfeed.config import Table as ConfigTable
 from mirrorfeed.errors import Transient
 from mirrorfeed.publish.errors import NothingPublished, RecordsMissing
-from mirrorfeed.publish.republish import repair
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import Store
 
@@ -168,7 +167,7 @@ class Take:
     def _repair(self, store: Store) -> None:
         """Where there is nothing to repair, for its folder was deleted, the table is published."""
         try:
-            repair(self.feed, store, self.plan, self.wrong)
+            publish(self.feed, store, self.plan, repair_keys=self.wrong)
         except (NothingPublished, RecordsMissing):
             self._publish(store)
 

@@ -26,7 +26,6 @@ from mirrorfeed.publish.errors import FilesLost, LastFileMissing
 from mirrorfeed.publish.log.audit import audit_log
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
-from mirrorfeed.publish.republish import repair
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.up_to_date_check import UpToDateCheck
 from mirrorfeed.storage import Entry, FolderStore, Store
@@ -95,7 +94,7 @@ class TestPublish:
         table = published(store)
         remove(store, 3)
         with pytest.raises(FilesLost):
-            repair(TableFeed(table), store, PLAN, [((1,), False)])
+            publish(TableFeed(table), store, PLAN, repair_keys=[((1,), False)])
 
     def test_a_rebuild_helps(self) -> None:
         store = MemoryStore()

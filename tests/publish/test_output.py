@@ -27,9 +27,8 @@ from mirrorfeed.lint.linter import lint
 from mirrorfeed.mirror.replica import Replica
 from mirrorfeed.publish.errors import EqualFileTimes
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
-from mirrorfeed.publish.sources.base import Repair
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.source.next_step import Facts, Range
+from mirrorfeed.source.next_step import Facts, Range, Repair
 from mirrorfeed.storage import Entry
 from tests.publish.scenes import FOLDER, one_commit, orders, plan, three_commits, two_orders
 

@@ -12,10 +12,9 @@ from mirrorfeed.config import Table as ConfigTable
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
-from mirrorfeed.publish.sources.base import Repair
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import SourceRecreated
-from mirrorfeed.source.next_step import Facts, Range
+from mirrorfeed.source.next_step import Facts, Range, Repair
 from tests.publish.scenes import FOLDER, one_commit, orders, plan, two_orders
 
 

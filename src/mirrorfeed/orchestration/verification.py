@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -34,7 +34,7 @@ from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.errors import FeedRequired, NothingPublished, RebuildRequired, TooManyToRepair
 from mirrorfeed.publish.log.mirror_position import MirrorPosition, mirror_positions
-from mirrorfeed.publish.republish import repair
+from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.translate.landing_rows import DELETE_FIRST
 from mirrorfeed.runtime.session_settings import faithful
 from mirrorfeed.source.identifier import Source, quote
@@ -256,7 +256,7 @@ def repair_table(
         chosen = chosen.where(f"NOT {DELETE_FIRST}")
     repairs = replace(
         context,
-        work=lambda source, store, plan, progress, on_step, _: repair(source, store, plan, chosen, progress, on_step),
+        work=partial(publish, repair_keys=chosen),
         reloads=False,
         skips_paused=False,
     )

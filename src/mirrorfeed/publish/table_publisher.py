@@ -18,15 +18,15 @@ from mirrorfeed.landing.errors import KeysChanged
 from mirrorfeed.landing.names import METADATA, log_folder
 from mirrorfeed.landing.record import READ_WHOLE, SELECTED, Record, WholeRead
 from mirrorfeed.publish.columns import deselected_columns, metadata_of, next_columns, repair_columns
-from mirrorfeed.publish.errors import RowsRefused
+from mirrorfeed.publish.errors import NothingPublished, RowsRefused
 from mirrorfeed.publish.files.staging_job import BadRow, BadRows, Staged, StagingJob
 from mirrorfeed.publish.log import metadata_files
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
 from mirrorfeed.publish.result import Progress, Publication, named_errors
-from mirrorfeed.publish.sources.base import ChangeSource, Repair
+from mirrorfeed.publish.sources.base import ChangeSource
 from mirrorfeed.runtime.version import this_build
-from mirrorfeed.source.errors import Finding
+from mirrorfeed.source.errors import Finding, SourceRecreated
 from mirrorfeed.source.next_step import (
     Decision,
     Facts,
@@ -34,8 +34,10 @@ from mirrorfeed.source.next_step import (
     Published,
     PublishRanges,
     Range,
+    Repair,
     TakeSnapshot,
     decide,
+    recreated,
 )
 from mirrorfeed.source.retention import check_retention
 from mirrorfeed.storage import Store
@@ -51,66 +53,74 @@ def publish(
     stop: Callable[[], bool] = lambda: False,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     clock: Callable[[], float] = time.monotonic,
+    repair_keys: Any = None,
 ) -> Progress:
-    """Publish all versions up to the one that is the newest at the start.
+    """Publish all versions up to the one that is the newest at the start or, with `repair_keys`, their rows again.
 
     If asked to stop, it stops between two records, with no file left to rename. Raises findings and refusals.
+
+    A repair is an ordinary record at the published version. Each key is published as it is in the source at that
+    version, so a key too many changes nothing, and a key that changes meanwhile is corrected by the next publication.
     """
-    run = TablePublisher(
-        source, TableLog(store, table.target.folder), table, progress or Progress(), on_step, now, clock, stop
-    )
-    run.publish()
-    return run.progress
+    log, progress, goal = TableLog(store, table.target.folder), progress or Progress(), None
+    run, view, repairs = _Run(source, log, table, progress, on_step, now, clock), None, repair_keys is not None
+    while True:
+        view = run.finish(view or (log.read_view() if repairs else log.read_latest()))
+        if goal is not None and progress.published is not None and progress.published >= goal:
+            return progress
+        # A repair that this run found and finished was another run's.
+        if repairs and any(each.record.repairs and each.latest is not None for each in progress.made):
+            return progress
+        if stop():
+            return progress
+        facts: Facts
+        decision: Decision | Repair
+        if repairs:
+            facts, decision = _decide_repair(source, table, view, repair_keys)
+        else:
+            facts, decision = decide_next(source, table, view)
+        progress.latest = facts.latest
+        progress.decision = str(decision)
+        if isinstance(decision, NothingNew | Repair):
+            run.check_unchanged(view)
+        else:
+            goal = facts.latest if goal is None else goal
+            if view and view.newest and facts.commits and not progress.made:
+                waited = (now() - facts.commits[0].timestamp).total_seconds()
+                progress.short = check_retention(str(table.source), facts.properties, waited)
+        if isinstance(decision, NothingNew):
+            return progress
+        if view:
+            view = log.confirm(view)
+            if view is None or view.unfinished:  # the first listing may show a record without its files
+                continue
+            progress.last_gone = log.check(view) or progress.last_gone
+        if isinstance(decision, Finding):
+            raise decision
+        on_step(progress)
+        what = _first_part(decision)
+        reads = what.version if isinstance(what, Repair) else what
+        with named_errors(str(table.source), reads, facts.commits, table.selection):
+            staged = run.stage(view, facts, what)
+        if isinstance(staged, NothingNew):
+            progress.latest, progress.decision = staged.version, str(staged)
+            return progress
+        if staged and repairs and not staged[1].record.files:
+            return progress
+        view = run.commit(*staged) if staged else None
 
 
 @dataclass
-class TablePublisher:
-    """One run for one table. Its steps serve publications and repairs."""
+class _Run:
+    """The steps of publishing a table."""
 
     source: ChangeSource
     log: TableLog
     table: Table
     progress: Progress
     on_step: Callable[[Progress], None]
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    clock: Callable[[], float] = time.monotonic
-    stop: Callable[[], bool] = lambda: False
-
-    def publish(self) -> None:
-        log, table, progress = self.log, self.table, self.progress
-        view: View | None = None
-        goal: int | None = None
-        while True:
-            view = self.finish(view or log.read_latest())
-            if goal is not None and progress.published is not None and progress.published >= goal:
-                return
-            if self.stop():
-                return
-            facts, decision = decide_next(self.source, table, view)
-            goal = facts.latest if goal is None else goal
-            progress.latest = facts.latest
-            progress.decision = str(decision)
-            if view and view.newest and facts.commits and not progress.made:
-                waited = (self.now() - facts.commits[0].timestamp).total_seconds()
-                progress.short = check_retention(str(table.source), facts.properties, waited)
-            if isinstance(decision, NothingNew):
-                self.check_unchanged(view)
-                return
-            if view:
-                view = log.confirm(view)
-                if view is None or view.unfinished:  # the first listing may show a record without its files
-                    continue
-                progress.last_gone = log.check(view) or progress.last_gone
-            if isinstance(decision, Finding):
-                raise decision
-            self.on_step(progress)
-            what = _first_part(decision)
-            with named_errors(str(table.source), what, facts.commits, table.selection):
-                staged = self.stage(view, facts, what)
-            if isinstance(staged, NothingNew):
-                progress.latest, progress.decision = staged.version, str(staged)
-                return
-            view = self.commit(*staged) if staged else None
+    now: Callable[[], datetime]
+    clock: Callable[[], float]
 
     def commit(self, view: View, publication: Publication) -> View | None:
         """Add the record. Returns the view after it, or None if the log is gone."""
@@ -240,7 +250,7 @@ class TablePublisher:
             time=self.now().isoformat(timespec="milliseconds"),
             source=str(table.source),
             source_id=facts.table_id,
-            from_version_exclusive=_begin(what),
+            from_version_exclusive=None if isinstance(what, int) else what.from_version_exclusive,
             to_version_inclusive=version,
             columns=columns,
             keys=keys,
@@ -274,6 +284,17 @@ def decide_next(source: ChangeSource, table: Table, view: View | None) -> tuple[
     return facts, decide(str(table.source), published, facts, table.max_versions_per_publication)
 
 
+def _decide_repair(
+    source: ChangeSource, table: Table, view: View | None, keys: Any
+) -> tuple[Facts, Repair | SourceRecreated]:
+    if view is None or view.newest is None:
+        raise NothingPublished(table=str(table.target))
+    published = Published(view.newest.source_id, view.newest.to_version_inclusive)
+    facts = source.facts(published.version, 0)
+    gone = recreated(str(table.source), published, facts.table_id, facts.latest)
+    return facts, gone or Repair(published.version, keys)
+
+
 def check_snapshot(source: ChangeSource, table: Table) -> None:
     """Raise if the source cannot be published from the start."""
     facts, decision = decide_next(source, table, None)
@@ -293,7 +314,7 @@ def check_decision(
     else:
         log.check_unclaimed()
     if isinstance(decision, PublishRanges | TakeSnapshot):
-        what = _first_part(decision)
+        what = decision.ranges[0] if isinstance(decision, PublishRanges) else decision.version
         columns = next_columns(source, table, view.newest if view else None, facts, _end(what))
         source.check(what, facts)
     elif view is not None and view.newest is not None:
@@ -304,18 +325,11 @@ def check_decision(
     metadata_files.check(store, log.folder, metadata_of(table, columns))
 
 
-def _first_part(decision: TakeSnapshot | PublishRanges) -> Range | int:
+def _first_part(decision: TakeSnapshot | PublishRanges | Repair) -> Range | int | Repair:
+    if isinstance(decision, Repair):
+        return decision
     return decision.ranges[0] if isinstance(decision, PublishRanges) else decision.version
 
 
-def _begin(what: Range | int | Repair) -> int | None:
-    """A repair publishes no new version."""
-    if isinstance(what, Range):
-        return what.from_version_exclusive
-    return what.version if isinstance(what, Repair) else None
-
-
 def _end(what: Range | int | Repair) -> int:
-    if isinstance(what, Range):
-        return what.to_version_inclusive
-    return what.version if isinstance(what, Repair) else what
+    return what if isinstance(what, int) else what.to_version_inclusive

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from mirrorfeed.source.errors import FeedOff, Finding, Gap, GapReason, PartitionsChanged, SourceRecreated
 
@@ -113,6 +114,27 @@ class PublishRanges:
 
     def __str__(self) -> str:
         return ", then ".join(str(part) for part in self.ranges)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Repair:
+    """Publish the rows of some keys again, as they are at the published version."""
+
+    version: int
+    keys: Any
+    """In the form of the source: the keys, and which of them are deleted first."""
+
+    @property
+    def from_version_exclusive(self) -> int:
+        """No new version is published."""
+        return self.version
+
+    @property
+    def to_version_inclusive(self) -> int:
+        return self.version
+
+    def __str__(self) -> str:
+        return f"a repair at version {self.version}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,14 +28,13 @@ from mirrorfeed.publish.errors import KeysRequired, LedgerRequired, RowHashesLos
 from mirrorfeed.publish.files.arrow_types import arrow_schema
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
-from mirrorfeed.publish.sources.base import Repair
 from mirrorfeed.publish.sources.full_compare import FullCompare, hash_table_of
 from mirrorfeed.publish.sources.row_hashes import HashTableVersion, RowHashTable
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.publish.up_to_date_check import UpToDateCheck
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.next_step import COMPARISON, Commit, Facts, Range
+from mirrorfeed.source.next_step import COMPARISON, Commit, Facts, Range, Repair
 from tests.publish.machines import Published
 
 

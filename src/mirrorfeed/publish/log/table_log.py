@@ -53,6 +53,8 @@ from mirrorfeed.storage.base import READ_LIMIT
 from mirrorfeed.storage.create_once import open_new, retry_new
 
 Arguments = ParamSpec("Arguments")
+_WRITE_ERRORS = (AlreadyThere, NotThere, StoreUnavailable)
+"""Errors of a write that decide nothing, because the state is read again."""
 _ATTEMPTS = 20
 """Reads while other publishers change the table. After that, the run fails and a later one continues."""
 
@@ -152,8 +154,15 @@ class TableLog:
             left = tuple(file.staged for file in view.unfinished)
             if left == before:
                 raise failure or ConcurrentChanges(address=self._address())
-            before = left
-            failure = self._rename_in_order(view)
+            before, failure, mine = left, None, f"{self.folder}/{log_folder(view.log_id)}"
+            for file in view.unfinished:
+                try:
+                    self.store.rename(
+                        f"{mine}/{file.staged}", f"{self.folder}/{published_name(file.number, file.staged)}"
+                    )
+                except _WRITE_ERRORS as error:
+                    failure = error
+                    break  # a later file must never overtake an earlier one
             view = self.confirm(view, data=failure is not None)
         return None
 
@@ -319,15 +328,6 @@ class TableLog:
             self._known[log_id, number, etag] = found
         return self._known[log_id, number, etag]
 
-    def _rename_in_order(self, view: View) -> Exception | None:
-        """Rename until the first failure, so that a later file never overtakes an earlier one."""
-        for file in view.unfinished:
-            staged = f"{self.folder}/{log_folder(view.log_id)}/{file.staged}"
-            final = f"{self.folder}/{published_name(file.number, file.staged)}"
-            if failure := try_write(self.store.rename, staged, final):
-                return failure
-        return None
-
     def _remove(self, folder: str, names: Sequence[str]) -> MirrorfeedError | None:
         failure: MirrorfeedError | None = None
         for name in names:
@@ -413,6 +413,6 @@ def try_write(call: Callable[Arguments, object], *args: Arguments.args, **kwargs
     """Make a call and return its error. The response decides nothing, because the caller reads the state again."""
     try:
         call(*args, **kwargs)
-    except (AlreadyThere, NotThere, StoreUnavailable) as error:
+    except _WRITE_ERRORS as error:
         return error
     return None

@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from mirrorfeed.config import Table
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
-from mirrorfeed.source.next_step import Facts, Range
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Repair:
-    """Publish the rows of some keys again, as they are at the published version."""
-
-    version: int
-    keys: Any
-    """In the form of the source: the keys, and which of them are deleted first."""
-
-    def __str__(self) -> str:
-        return f"a repair at version {self.version}"
+from mirrorfeed.source.next_step import Facts, Range, Repair
 
 
 class ChangeSource(Protocol):

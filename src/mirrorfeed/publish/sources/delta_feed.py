@@ -25,7 +25,6 @@ from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging import ExistingRows, LookUp
 from mirrorfeed.publish.files.staging_area import staging_area_for
 from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, Staged, StagingJob, bad_rows
-from mirrorfeed.publish.sources.base import Repair
 from mirrorfeed.publish.translate import changes, landing_rows
 from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.publish.translate.row_diff import (
@@ -42,7 +41,7 @@ from mirrorfeed.source import reader
 from mirrorfeed.source.change_feed import is_same_table, read_facts
 from mirrorfeed.source.errors import FeedUnreadable, Finding, Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.next_step import Facts, Range
+from mirrorfeed.source.next_step import Facts, Range, Repair
 from mirrorfeed.source.reader import apply_selection
 from mirrorfeed.source.versions import schema_at
 

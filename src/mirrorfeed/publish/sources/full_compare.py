@@ -20,12 +20,11 @@ from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging_area import staging_area_for
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
-from mirrorfeed.publish.sources.base import Repair
 from mirrorfeed.publish.sources.row_hashes import HashTableVersion, HashWrite, RowHashTable
 from mirrorfeed.publish.translate.row_diff import DIFFERS, HASH, differences, key_positions, with_hashes
 from mirrorfeed.runtime.session_settings import faithful
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.next_step import COMPARISON, Commit, Facts, Range
+from mirrorfeed.source.next_step import COMPARISON, Commit, Facts, Range, Repair
 from mirrorfeed.source.reader import read_full
 
 COMPARED = "none: all of it is compared each time"

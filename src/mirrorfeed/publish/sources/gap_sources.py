@@ -17,13 +17,12 @@ from mirrorfeed.history.record import Segment, find_record, find_segment
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.errors import NotComparable
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
-from mirrorfeed.publish.sources.base import Repair
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, first_of
 from mirrorfeed.source import versions
 from mirrorfeed.source.errors import Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.next_step import COMPARISON, Commit, Facts, Range
+from mirrorfeed.source.next_step import COMPARISON, Commit, Facts, Range, Repair
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.source.versions import only_adds_columns
 
