@@ -10,11 +10,12 @@ import re
 import socket
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from fixtures.files_api import files_api
 from fixtures.memory import MemoryStore
 from fixtures.onelake import OneLake
 from mirrorfeed.storage import (
@@ -29,6 +30,7 @@ from mirrorfeed.storage import (
 )
 from mirrorfeed.storage.base import READ_LIMIT
 from mirrorfeed.storage.errors import SymbolicLink
+from mirrorfeed.storage.volume import VolumeStore
 
 STORES: dict[str, Callable[[Path], Store]] = {
     "folder": lambda path: FolderStore(str(path / "zone")),
@@ -36,12 +38,17 @@ STORES: dict[str, Callable[[Path], Store]] = {
 }
 
 
-@pytest.fixture(params=[*STORES, "onelake"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+@pytest.fixture(params=[*STORES, "onelake", "volume"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    if request.param == "volume":
+        with files_api() as api:
+            yield VolumeStore(api.volume, workspace=api.workspace)
+        return
     if request.param == "onelake":
         simulator: OneLake = request.getfixturevalue("onelake")
-        return simulator.store()
-    return STORES[request.param](tmp_path)
+        yield simulator.store()
+        return
+    yield STORES[request.param](tmp_path)
 
 
 def names(store: Store, folder: str) -> list[str]:
@@ -74,11 +81,14 @@ def test_a_listing_has_the_direct_children_sorted_by_name(store: Store) -> None:
 
 
 def test_a_creation_tells_the_etag_that_listings_show(store: Store) -> None:
-    told = store.create("a/b", b"123")
+    etag = store.create("a/b", b"123")
+    if isinstance(store, VolumeStore):  # its API returns none
+        assert etag is None
+        return
 
-    assert [entry.etag for entry in store.list("a")] == [told]
+    assert [entry.etag for entry in store.list("a")] == [etag]
     store.remove("a/b")
-    assert store.create("a/b", b"123") != told
+    assert store.create("a/b", b"123") != etag
 
 
 def test_times_in_a_listing_have_their_zone(store: Store) -> None:
@@ -232,6 +242,8 @@ def test_the_etag_tells_a_folder_from_another_that_took_its_name(store: Store) -
     (before,) = store.list("a")
     store.create("a/b/d", b"")
     assert store.list("a")[0].etag == before.etag
+    if isinstance(store, VolumeStore):  # its API reports nothing about folders; the random id of a log does this there
+        return
     store.remove_folder("a/b")
     store.create("a/b/c", b"")
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from mirrorfeed.config import Config, Table
 from mirrorfeed.config.errors import DatabaseNotNamed
 from mirrorfeed.landing.names import data_number
-from mirrorfeed.storage import FolderStore, Store
+from mirrorfeed.storage import Store
+from mirrorfeed.storage.volume import open_folder
 
 
 def zone_of(config: Config) -> Store:
     """Return the store of the landing zone. Raises `DatabaseNotNamed`."""
     if config.onelake is None:
-        return FolderStore(config.landing_zone)
+        return open_folder(config.landing_zone)
     workspace, database = config.onelake
     if database is None:
         raise DatabaseNotNamed(landing_zone=config.landing_zone)

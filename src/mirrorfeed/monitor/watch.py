@@ -127,10 +127,10 @@ def summary_of(rows: Sequence[Alert]) -> str:
 
 def state_of(config: Config) -> tuple[Store, str]:
     """The store and the path of the file with the alerts sent so far."""
-    from mirrorfeed.storage import FolderStore
+    from mirrorfeed.storage.volume import open_folder
 
     if config.alerts.state_path is not None:
-        return FolderStore(config.alerts.state_path), FILE
+        return open_folder(config.alerts.state_path), FILE
     return zone_of(config), f"{LOG}/{FILE}"
 
 

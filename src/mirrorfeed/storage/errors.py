@@ -44,6 +44,16 @@ class PlaceUnusable(Terminal):
     reason: str
 
 
+class VolumeUnusable(Terminal):
+    code = "MF4009"
+    what = "Cannot {action} {address}: {reason}."
+    fix = (
+        "Check that the volume exists, that this identity has the privileges READ VOLUME and WRITE VOLUME on it, and"
+        f" that this process can log in to the workspace (DATABRICKS_HOST outside Databricks), {_RUN_AGAIN}"
+    )
+    reason: str
+
+
 class PathOutside(Terminal):
     code = "MF4005"
     what = "The path {path!r} is not below {address}."

@@ -1,0 +1,244 @@
+"""A store in a Unity Catalog volume, through the Files API of the workspace.
+
+The API creates a file completely or not at all, on Databricks and outside. The mount below `/Volumes` is not used,
+because it has no create-if-absent and no atomic rename. The API has no rename either: `rename` copies the file and then
+deletes the original. So a volume is for one publisher at a time.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, BinaryIO, cast
+from urllib.parse import quote
+
+from mirrorfeed.errors import MirrorfeedError, first_line
+from mirrorfeed.runtime.databricks import default_workspace
+from mirrorfeed.storage.base import READ_LIMIT, TOO_LARGE, Entry, Store, is_inside
+from mirrorfeed.storage.errors import (
+    AlreadyThere,
+    NotThere,
+    PathOutside,
+    StoreUnavailable,
+    UnreadableFile,
+    VolumeUnusable,
+)
+from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.process_cache import per_process
+
+VOLUMES = "/Volumes/"
+_CHUNK = 2**20
+_RENAMING = ".renaming-"
+"""Prefix of the marker of a rename. Its content is the new path."""
+
+
+@dataclass(frozen=True)
+class VolumeStore:
+    """Files below `/Volumes/catalog/schema/volume`. Holds no secret and no connection."""
+
+    root: str
+    workspace: Callable[[], Any] = default_workspace
+    """Creates the workspace client of a process."""
+
+    def list(self, folder: str) -> list[Entry]:
+        found = self._entries(folder)
+        names = {entry.name for entry in found}
+        begun = [name for name in names if f"{_RENAMING}{name}" in names]
+        hidden = {name for name in begun if self._is_renamed(f"{folder}/{name}" if folder else name)}
+        shown = [each for each in found if each.name not in hidden and not each.name.startswith(_RENAMING)]
+        return sorted(shown, key=lambda entry: entry.name)
+
+    def read(self, path: str) -> bytes:
+        with self.open_read(path) as file:
+            data = file.read(READ_LIMIT + 1)
+        if len(data) > READ_LIMIT:
+            raise UnreadableFile(address=self.address(path), reason=TOO_LARGE)
+        return data
+
+    def open_read(self, path: str) -> BinaryIO:
+        copy = tempfile.SpooledTemporaryFile(_CHUNK)  # noqa: SIM115 - the caller closes it
+        with self._errors("read", path), self._files.download(self._at(path)).contents as content:
+            shutil.copyfileobj(content, copy, _CHUNK)
+        copy.seek(0)
+        return cast(BinaryIO, copy)
+
+    def create(self, path: str, data: bytes) -> str | None:
+        self._upload("create", path, io.BytesIO(data))
+        return None
+
+    def create_once(self, path: str, data: bytes) -> None:
+        self._upload("create", path, io.BytesIO(data))
+
+    def replace(self, path: str, data: bytes, etag: str | None = None) -> None:
+        folder, _, name = path.rpartition("/")
+        if etag is not None:
+            found = [entry.etag for entry in self.list(folder) if entry.name == name]
+            if found != [etag]:
+                raise (AlreadyThere if found else NotThere)(address=self.address(path))
+        self._upload("replace", path, io.BytesIO(data), overwrite=True)
+
+    def open_write(self, path: str) -> BinaryIO:
+        if self._exists(path):
+            raise AlreadyThere(address=self.address(path))
+        return cast(BinaryIO, _Writer(self, path))
+
+    def rename(self, path: str, new_path: str) -> None:
+        """Copy the file and delete the original. A marker beside it tells listings that a copy was begun."""
+        marker = _marker(path)
+        with self.open_read(path) as file:
+            if self._exists(new_path):
+                raise AlreadyThere(address=self.address(new_path))
+            self._upload("rename", marker, io.BytesIO(new_path.encode()), overwrite=True)
+            self._upload("rename", new_path, file)
+        self.remove(path)
+        self.remove(marker)
+
+    def remove(self, path: str) -> None:
+        with suppress(NotThere), self._errors("remove", path):
+            self._files.delete(self._at(path))
+
+    def remove_folder(self, folder: str) -> None:
+        """Delete its files one by one, because the API deletes only empty folders."""
+        if not folder:  # the root belongs to the user
+            raise PathOutside(path=folder, address=self.root)
+        for entry in self._entries(folder):
+            (self.remove_folder if entry.is_folder else self.remove)(f"{folder}/{entry.name}")
+        with suppress(NotThere), self._errors("remove", folder):
+            self._files.delete_directory(self._at(folder))
+
+    def address(self, path: str) -> str:
+        return f"{self.root}/{path}" if path else self.root
+
+    @property
+    def _client(self) -> Any:
+        return per_process(("workspace", self.workspace), self.workspace)
+
+    @property
+    def _files(self) -> Any:
+        return self._client.files
+
+    def _at(self, path: str) -> str:
+        if not is_inside(path):
+            raise PathOutside(path=path, address=self.root)
+        return self.address(path)
+
+    def _upload(self, action: str, path: str, file: BinaryIO, *, overwrite: bool = False) -> None:
+        try:
+            self._put(action, path, file, overwrite)
+        except NotThere:  # its folder; a request that was refused cannot take effect later
+            self._create_folder(action, self._at(path).rpartition("/")[0])
+            self._put(action, path, file, overwrite)
+
+    def _put(self, action: str, path: str, file: BinaryIO, overwrite: bool) -> None:
+        address, length = quote(self._at(path)), file.seek(0, io.SEEK_END)
+        file.seek(0)
+        with self._errors(action, path):
+            self._client.api_client.do(
+                "PUT",
+                f"/api/2.0/fs/files{address}",
+                query={"overwrite": str(overwrite).lower()},
+                headers={"Content-Type": "application/octet-stream"},
+                data=_OneRequest(file, length),
+            )
+
+    def _create_folder(self, action: str, folder: str) -> None:
+        try:
+            with self._errors(action, ""):
+                self._files.create_directory(folder)
+        except NotThere as error:
+            raise VolumeUnusable(action=action, address=self.root, reason="the volume does not exist") from error
+
+    def _entries(self, folder: str) -> Sequence[Entry]:
+        try:
+            with self._errors("list", folder):
+                return [_entry(item) for item in self._files.list_directory_contents(self._at(folder))]
+        except NotThere:
+            return []
+
+    def _exists(self, path: str) -> bool:
+        try:
+            with self._errors("read", path):
+                self._files.get_metadata(self._at(path))
+        except NotThere:
+            return False
+        return True
+
+    def _is_renamed(self, path: str) -> bool:
+        """Whether a process was killed between the copy and the deletion of this file. If so, delete it."""
+        if not self._exists(self.read(_marker(path)).decode()):
+            return False
+        with suppress(MirrorfeedError):  # a reader may lack the privilege
+            self.remove(path)
+            self.remove(_marker(path))
+        return True
+
+    @contextmanager
+    def _errors(self, action: str, path: str) -> Iterator[None]:
+        from databricks.sdk import errors  # takes seconds to import, and folders never need it
+
+        address = self.address(path)
+        try:
+            yield
+        except errors.NotFound as error:
+            raise NotThere(address=address) from error
+        except errors.ResourceConflict as error:
+            raise AlreadyThere(address=address) from error
+        except (errors.PermissionDenied, errors.Unauthenticated, errors.BadRequest, ValueError) as error:
+            raise VolumeUnusable(action=action, address=address, reason=first_line(str(error))) from error
+        except OSError as error:  # all other errors of the client and of requests
+            raise StoreUnavailable(action=action, address=address, reason=first_line(str(error))) from error
+
+
+class _OneRequest:
+    """A body that cannot be read again, so that the workspace client sends one request and never repeats it."""
+
+    def __init__(self, file: BinaryIO, length: int) -> None:
+        self._file, self.len = file, length
+
+    def read(self, size: int = -1) -> bytes:
+        return self._file.read(size)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(lambda: self._file.read(_CHUNK), b"")
+
+
+class _Writer(io.RawIOBase):
+    """Collects the content on the local disk, and uploads it when it is closed without an error."""
+
+    def __init__(self, store: VolumeStore, path: str) -> None:
+        self._store, self._path = store, path
+        self._copy = tempfile.SpooledTemporaryFile(_CHUNK)  # noqa: SIM115 - `close` closes it
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        return self._copy.write(data)
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        super().close()
+        with self._copy as file:
+            self._store._upload("write", self._path, cast(BinaryIO, file))
+
+
+def _marker(path: str) -> str:
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}{_RENAMING}{name}"
+
+
+def _entry(item: Any) -> Entry:
+    modified, size = item.last_modified or 0, item.file_size or 0
+    etag = "" if item.is_directory else f"{modified}-{size}"
+    return Entry(item.name, bool(item.is_directory), size, datetime.fromtimestamp(modified / 1000, UTC), etag)
+
+
+def open_folder(path: str) -> Store:
+    """Return the store of a folder or volume."""
+    return VolumeStore(path.rstrip("/")) if path.startswith(VOLUMES) else FolderStore(path)
