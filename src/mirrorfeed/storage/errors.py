@@ -48,8 +48,8 @@ class VolumeUnusable(Terminal):
     code = "MF4009"
     what = "Cannot {action} {address}: {reason}."
     fix = (
-        "Check that the volume exists, that this identity has the privileges READ VOLUME and WRITE VOLUME on it, and"
-        f" that this process can log in to the workspace (DATABRICKS_HOST outside Databricks), {_RUN_AGAIN}"
+        "Check that the volume exists, and that this identity has the privileges READ VOLUME and WRITE VOLUME on it."
+        " Outside Databricks, also check the login to the workspace (DATABRICKS_HOST). Then run the same command again."
     )
     reason: str
 
