@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from mirrorfeed.cli import main
-from mirrorfeed.config import load
+from mirrorfeed.config import Table, load
 from mirrorfeed.history.append import AppendProgress
-from mirrorfeed.history.errors import AppendConflict, ColumnsIncompatible, NoHistory, NotInHistory
+from mirrorfeed.history.errors import AppendConflict, ColumnsIncompatible, HistoryEmpty, NoHistory, NotInHistory
 from mirrorfeed.history.replay import parse_target, resolve
+from mirrorfeed.orchestration import histories
 from mirrorfeed.orchestration.histories import History, select_tables, to_row
 from mirrorfeed.publish.sources.gap_sources import _schema_breaks as breaks
 from mirrorfeed.source.errors import Gap
 from tests.history.test_record import BOTH, at
 
+NO_SPARK: Any = None
 GAP = Gap(table="main.sales.orders", published=4, where=5, reason="the log has no commit")
 BROKEN = ColumnsIncompatible(table="main.sales.orders", version=5, changes=["'id' was integer and is long"])
 
@@ -75,6 +78,33 @@ def test_tables_without_a_history_are_skipped_unless_named(tmp_path: Path) -> No
     file.write_text(f"landing_zone: /lz\n{tables}", encoding="utf-8")
     with pytest.raises(NoHistory, match="configures no history for a, b"):
         select_tables(load(file))
+
+
+def test_each_history_is_tried_on_its_own_and_tables_of_higher_priority_come_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def append(_: object, table: Table, *, begin_again: bool, progress: AppendProgress) -> None:
+        asked.append(str(table.target))
+        if asked.count("a") == 1 and asked[-1] == "a":
+            raise AppendConflict(history="h", conflicts=5)
+        if asked[-1] == "b":
+            raise HistoryEmpty(history="h")
+        progress.newest_version = 7
+
+    monkeypatch.setattr(histories, "append_versions", append)
+    monkeypatch.setattr("time.monotonic", lambda: 0.0)  # so that every pause is over
+    file = tmp_path / "mirrorfeed.yml"
+    tables = "".join(f"  - {{source: main.{name}, target: {name}, priority: {at}}}\n" for at, name in enumerate("abc"))
+    file.write_text(f"landing_zone: /lz\nhistory: main.h\nmax_parallel_tables: 1\ntables:\n{tables}", encoding="utf-8")
+    found = histories.append_histories(NO_SPARK, load(file))
+    assert [(each.table, each.newest_version, type(each.error)) for each in found] == [
+        ("a", 7, type(None)),
+        ("b", None, HistoryEmpty),
+        ("c", 7, type(None)),
+    ]
+    assert asked == ["c", "b", "a", "a"]
 
 
 @pytest.mark.parametrize("asked", [[], ["--to-version", "3", "--as-of", "2026-03-01"]], ids=["neither", "both"])

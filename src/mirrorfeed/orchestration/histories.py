@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
@@ -15,7 +15,8 @@ from mirrorfeed.history.errors import NoHistory
 from mirrorfeed.history.history_table import HistoryTable
 from mirrorfeed.history.record import first_and_last_commit, split_segments
 from mirrorfeed.orchestration.retry import ATTEMPTS, RetryPolicy, RetryState, after
-from mirrorfeed.runtime.parallel import each_of
+from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler, run_queue
+from mirrorfeed.runtime.parallel import bearable, each_of
 from mirrorfeed.source.versions import newest_version
 
 _RETRY = RetryPolicy(bridges=lambda _: False, reloads=lambda _: False)
@@ -75,34 +76,27 @@ def select_tables(config: Config, names: Sequence[str] = ()) -> tuple[Table, ...
 
 
 def append_histories(
-    spark: SparkSession,
-    config: Config,
-    names: Sequence[str] = (),
-    *,
-    begin_again: bool = False,
-    on_step: Callable[[str, AppendProgress], None] = lambda _table, _progress: None,
-    sleep: Callable[[float], None] = time.sleep,
+    spark: SparkSession, config: Config, names: Sequence[str] = (), *, begin_again: bool = False
 ) -> list[Append]:
     """Append new versions of all tables with a history, or of those named, in the order of the configuration."""
+    tables = {str(table.target): table for table in select_tables(config, names)}
+    progress = {name: AppendProgress() for name in tables}
+    states = {name: RetryState(ATTEMPTS) for name in tables}
 
-    def append(table: Table) -> Append:
-        name, progress, state = str(table.target), AppendProgress(), RetryState(ATTEMPTS)
-        while state.left:
-            sleep(state.pause)
-            try:
-                append_versions(
-                    spark,
-                    table,
-                    begin_again=begin_again,
-                    on_step=lambda progress: on_step(name, progress),
-                    progress=progress,
-                )
-                state = after(state, None, _RETRY)
-            except Exception as error:
-                state = after(state, named(f"Appending to the history of {name}", error), _RETRY)
-        return to_row(name, progress, state.error)
+    def attempt(name: str) -> MirrorfeedError | None:
+        try:
+            append_versions(spark, tables[name], begin_again=begin_again, progress=progress[name])
+        except Exception as error:
+            return named(f"Appending to the history of {name}", error)
+        return None
 
-    return each_of(append, select_tables(config, names))
+    def ended(name: str, error: MirrorfeedError | None) -> QueuedTable | None:
+        states[name] = state = after(states[name], error, _RETRY)
+        return QueuedTable(name, tables[name].priority, again=time.monotonic() + state.pause) if state.left else None
+
+    queue = [QueuedTable(name, table.priority) for name, table in tables.items()]
+    run_queue(Scheduler(config.max_parallel_tables or bearable(), queue), attempt, ended)
+    return [to_row(name, progress[name], state.error) for name, state in states.items()]
 
 
 def to_row(table: str, progress: AppendProgress, error: MirrorfeedError | None = None) -> Append:
