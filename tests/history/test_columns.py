@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 
 from mirrorfeed.history.append import last_equal
-from mirrorfeed.history.columns import (
+from mirrorfeed.history.errors import ColumnsIncompatible
+from mirrorfeed.history.record import (
+    HistoryColumn,
+    HistoryCommit,
     dropped_columns,
+    find_foreign_write,
     have_same_columns,
     next_columns,
     renamed_columns,
@@ -19,8 +23,6 @@ from mirrorfeed.history.columns import (
     stored_columns,
     unreadable_columns,
 )
-from mirrorfeed.history.errors import ColumnsIncompatible
-from mirrorfeed.history.record import HistoryColumn, HistoryCommit, find_foreign_write
 from tests.history.test_record import records
 
 

@@ -20,7 +20,7 @@ from mirrorfeed.archive import interval
 from mirrorfeed.archive.guard import change_feed as archive
 from mirrorfeed.config import Table
 from mirrorfeed.errors import Terminal
-from mirrorfeed.history import columns, history_table
+from mirrorfeed.history import history_table
 from mirrorfeed.history.errors import (
     AppendConflict,
     ColumnsIncompatible,
@@ -29,7 +29,18 @@ from mirrorfeed.history.errors import (
     SourceReplaced,
 )
 from mirrorfeed.history.history_table import HistoryTable, HistoryView, maps_columns
-from mirrorfeed.history.record import HistoryColumn, HistoryRecord
+from mirrorfeed.history.record import (
+    DROP,
+    RENAME,
+    HistoryColumn,
+    HistoryRecord,
+    dropped_columns,
+    have_same_columns,
+    next_columns,
+    renamed_columns,
+    snapshot_columns,
+    unreadable_columns,
+)
 from mirrorfeed.runtime.session_settings import faithful
 from mirrorfeed.runtime.spark_errors import first_of
 from mirrorfeed.runtime.version import this_build
@@ -75,7 +86,6 @@ def append_versions(
     table: Table,
     *,
     begin_again: bool = False,
-    on_step: Callable[[AppendProgress], None] = lambda _: None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     progress: AppendProgress | None = None,
 ) -> AppendProgress:
@@ -115,7 +125,6 @@ def append_versions(
             conflicts = 0
             progress.records.append(record)
             progress.restarts += [step.reason] if step.reason else []
-            on_step(progress)
         elif is_accepted and (newest is None or newest.number < record.number):
             raise RecordRejected(history=str(append.history.table), number=record.number)
         elif (conflicts := conflicts + 1) == _MAX_CONFLICTS:
@@ -262,27 +271,25 @@ class _Append:
         commit = next(commit for commit in facts.commits if commit.version == version)
         with reader.read_errors(self.source, version):
             rows = history_table.as_inserts(reader.snapshot(self.spark, self.table.source, version), commit)
-        return _Step(facts, version, columns.snapshot_columns(schema, version, existing), rows)
+        return _Step(facts, version, snapshot_columns(schema, version, existing), rows)
 
     def _range(self, facts: Facts, range_: Range, newest: HistoryRecord, existing: Mapping[str, str]) -> _Step:
         """The first versions of a range, as long as they have the same columns."""
         spark, source = self.spark, self.table.source
         first = range_.from_version_exclusive + 1
         schema = self._schema(first)
-        last = last_equal(
-            first, range_.to_version_inclusive, lambda at: columns.have_same_columns(self._schema(at), schema)
-        )
+        last = last_equal(first, range_.to_version_inclusive, lambda at: have_same_columns(self._schema(at), schema))
         what = Range(range_.from_version_exclusive, last)
         operation = facts.commits[0].operation
-        parameters = operation_parameters(spark, source, first) if operation in (columns.RENAME, columns.DROP) else {}
+        parameters = operation_parameters(spark, source, first) if operation in (RENAME, DROP) else {}
         history_table.check_names(self.source, schema)
-        new = columns.renamed_columns(operation, parameters)
-        gone = columns.dropped_columns(operation, parameters)
-        now = columns.next_columns(self.source, first, newest.columns, schema, existing, renamed=new, dropped=gone)
+        new = renamed_columns(operation, parameters)
+        gone = dropped_columns(operation, parameters)
+        now = next_columns(self.source, first, newest.columns, schema, existing, renamed=new, dropped=gone)
         with reader.read_errors(self.source, what):
             archive.check(spark, source, what, facts.properties)
             feed = reader.changes(spark, source, what)
-            if lost := columns.unreadable_columns(now, json.loads(feed.schema.json())):
+            if lost := unreadable_columns(now, json.loads(feed.schema.json())):
                 raise FeedUnreadable(table=self.source, range=what, version=str(last), read_version=None, lost=lost)
         return _Step(facts, what, now, feed)
 

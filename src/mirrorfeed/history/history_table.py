@@ -14,9 +14,8 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.archive.interval import understood
 from mirrorfeed.history import record as records
-from mirrorfeed.history.columns import Spans, stored_columns
 from mirrorfeed.history.errors import HistoryChanged, NotAHistory, ReservedHistoryNames
-from mirrorfeed.history.record import HistoryColumn, HistoryCommit, HistoryRecord, Segment
+from mirrorfeed.history.record import HistoryColumn, HistoryCommit, HistoryRecord, Segment, Spans, stored_columns
 from mirrorfeed.landing.names import fold
 from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
 from mirrorfeed.source.identifier import Source, quote
