@@ -15,8 +15,7 @@ from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config import Config, Table, load
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema
-from mirrorfeed.orchestration.dry_run import plan_next_steps
-from mirrorfeed.orchestration.publish_run import publish_tables
+from mirrorfeed.orchestration.publish_run import plan_next_steps, publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.source.errors import CatalogRefused, FeedOff, FeedUnreadable, Gap, PartitionsChanged

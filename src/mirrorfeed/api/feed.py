@@ -179,7 +179,7 @@ class Feed:
 
         Raises `MirrorfeedError` if the landing zone cannot be reached.
         """
-        from mirrorfeed.orchestration.dry_run import plan_next_steps
+        from mirrorfeed.orchestration.publish_run import plan_next_steps
 
         return Result(tuple(plan_next_steps(self._spark_for, self._config, tables)))
 

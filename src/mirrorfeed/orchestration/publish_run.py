@@ -20,7 +20,7 @@ from mirrorfeed.errors import MirrorfeedError, coded
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 from mirrorfeed.orchestration.orphans import find_pattern_orphans
 from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler, run_queue
-from mirrorfeed.orchestration.table_task import RunContext, Stop, TableTask, clear_table, dropping_by
+from mirrorfeed.orchestration.table_task import Decision, RunContext, Stop, TableTask, clear_table, dropping_by
 from mirrorfeed.publish.columns import with_keys
 from mirrorfeed.publish.errors import FeedRequired, FilesRewritten, LeftoversNotDeleted
 from mirrorfeed.publish.log.metadata_files import partner_events_problem
@@ -72,6 +72,25 @@ def publish_new(
     if repeated := retry_counter().value - before:
         notes.append(f"{counted(repeated, 'call')} to the landing zone had to be repeated.")
     return tuple(rows.values()), tuple(notes), summary if stopped else ""
+
+
+def plan_next_steps(
+    spark: SparkSession | Callable[..., SparkSession], config: Config, names: Sequence[str] = ()
+) -> list[Decision]:
+    """Return a decision for each table, in the order of the configuration. Changes nothing.
+
+    `spark` is a session, or returns the session for these sources. It is called only if a table needs it.
+    """
+    context = RunContext(spark, config)
+    tasks = [TableTask(context, table) for table in config.select(names)]
+    shown.info("Reading what is published")
+    _ = context.zone  # fails for all tables
+    found = {step.table: step for step in each_of(TableTask.known_step, tasks) if step}
+    if left := [task for task in tasks if task.name not in found]:
+        if callable(spark):
+            context.spark = spark(*delta_sources([task.table for task in left]))
+        found |= {step.table: step for step in each_of(TableTask.next_step, left)}
+    return [found[task.name] for task in tasks]
 
 
 def follow_tables(

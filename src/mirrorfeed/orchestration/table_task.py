@@ -1,4 +1,4 @@
-"""One table of a run: the context that all tables share, and the attempts to publish this one."""
+"""One table of a run: the context that all tables share, the attempts to publish this one, and its next step."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.config import Config, Table
 from mirrorfeed.config.expansion import expanded
 from mirrorfeed.config.landing_zone import zone_of
+from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.orchestration.orphans import find_orphans
 from mirrorfeed.orchestration.retry import ATTEMPTS, RetryPolicy, RetryState, after, needs_reload
@@ -24,15 +25,17 @@ from mirrorfeed.orchestration.scheduler import QueuedTable, is_due
 from mirrorfeed.publish.columns import with_keys
 from mirrorfeed.publish.errors import OrphanedTables, TableTimeout
 from mirrorfeed.publish.files.staging_area import clear_staging
+from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.republish import clear
 from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.publish.sources.base import ChangeSource
 from mirrorfeed.publish.sources.factory import can_bridge_gap, gap_note, source_for
-from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.table_publisher import check_decision, decide_next, publish
 from mirrorfeed.publish.up_to_date_check import UpToDateCheck, waits_since
 from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.runtime.spark_session import renewed
 from mirrorfeed.source.catalog import Workspace
+from mirrorfeed.source.errors import Gap
 from mirrorfeed.source.next_step import PendingCommits
 from mirrorfeed.source.versions import pending_commits
 from mirrorfeed.storage import Store
@@ -43,6 +46,17 @@ Work = Callable[[ChangeSource, Store, Table, Progress, Callable[[Progress], None
 Dropping = Callable[[Table], AbstractContextManager[None]]
 """A context in which a table's folder is deleted. It ends when Fabric has dropped the table."""
 _DROP_TIMEOUT = 600.0
+BLOCKED = "blocked"
+
+
+@row
+class Decision(Row):
+    """The next step that publishing would take for a table."""
+
+    table: str = shown("table")
+    next: str = shown("next")
+    """In words; `blocked` if publishing would fail."""
+    error: MirrorfeedError | None = None
 
 
 def _warn(error: MirrorfeedError) -> None:
@@ -166,6 +180,10 @@ class TableTask:
         self.state = RetryState(left=self._policy.attempts)
 
     @property
+    def name(self) -> str:
+        return str(self.table.target)
+
+    @property
     def limit(self) -> float:
         """Seconds that are left."""
         minutes = self.table.table_timeout_minutes
@@ -176,6 +194,34 @@ class TableTask:
         context = self.context
         return None if context.stop() else UpToDateCheck(context.config, context.zone).outcome(self.table)
 
+    def known_step(self) -> Decision | None:
+        """Return that the table is paused or up to date, as far as that is known without Spark."""
+        context, table = self.context, self.table
+        found = table.pause_at(datetime.now(UTC)) or UpToDateCheck(context.config, context.zone).decision(table)
+        return Decision(self.name, str(found)) if found else None
+
+    def next_step(self) -> Decision:
+        """Return the next step for `publish --dry-run`. Changes nothing."""
+        context, name = self.context, self.name
+        try:
+            table = with_keys(self.table, lambda: context.client)
+            view = TableLog(context.zone, table.target.folder).read_view()
+            source = source_for(context.session, context.config, table)
+            facts, decision = decide_next(source, table, view)
+            gap = decision if isinstance(decision, Gap) and can_bridge_gap(context.session, table, decision) else None
+            if gap:
+                source = source_for(context.session, context.config, table, gap)
+                facts, decision = decide_next(source, table, view)
+            if isinstance(decision, MirrorfeedError):
+                return Decision(name, BLOCKED, decision)
+            check_decision(source, context.zone, table, view, facts, decision)
+            waiting = len(view.unfinished) if view else 0
+            notes = [", by comparison"] * facts.compared + [", from its history"] * (bool(gap) and not facts.compared)
+            notes += [f", after renaming {waiting} recorded files"] * bool(waiting)
+            return Decision(name, f"{decision}{''.join(notes)}")
+        except Exception as error:
+            return Decision(name, BLOCKED, named(f"Deciding about {name}", error))
+
     def queued(self, *, ordered: bool = False) -> QueuedTable:
         """Return its next place in the queue. Its freshness counts if tables are `ordered`."""
         context, table, again = self.context, self.table, self.context.clock() + self.state.pause
@@ -184,7 +230,7 @@ class TableTask:
             within = table.freshness_target_minutes or context.config.alerts.max_lag_minutes.published or math.inf
             since = waits_since(context.zone, table) if ordered and not context.stop() else None
             due = math.inf if since is None else since.timestamp() + within * 60
-        return QueuedTable(str(table.target), table.priority, due, again, self.limit)
+        return QueuedTable(self.name, table.priority, due, again, self.limit)
 
     def attempt(self) -> TableResult | None:
         """Make an attempt. Returns a result if the table is done, or if a followed table was published or failed."""
@@ -203,7 +249,7 @@ class TableTask:
         lags = self.state.error or progress.published is None or progress.published != progress.latest
         if self.limit <= 0 and lags:
             timeout = TableTimeout(
-                table=str(table.target),
+                table=self.name,
                 minutes=table.table_timeout_minutes or 0.0,
                 published=progress.published,
                 latest=progress.latest,
@@ -238,14 +284,14 @@ class TableTask:
         if self.state.clears:
             clear_table(context, table, source)
             self.state = replace(self.state, cleared=True)
-        context.work(source, context.zone, table, progress, partial(context.on_step, str(table.target)), stop)
+        context.work(source, context.zone, table, progress, partial(context.on_step, self.name), stop)
 
     def result(self) -> TableResult:
         state, table, progress, context = self.state, self.table, self.progress, self.context
         if progress.across and progress.made:
             context.on_problem(progress.across)
         result = TableResult(
-            str(table.target),
+            self.name,
             progress,
             self.seconds,
             table.validate_keys != "none",

@@ -17,7 +17,7 @@ from mirrorfeed.archive.guard import change_feed
 from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded
 from mirrorfeed.config import Config, Table
 from mirrorfeed.landing.names import Target
-from mirrorfeed.orchestration.dry_run import plan_next_steps
+from mirrorfeed.orchestration.publish_run import plan_next_steps
 from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.republish import clear
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed, LookUpNeedsArchive

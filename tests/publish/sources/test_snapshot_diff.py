@@ -13,8 +13,7 @@ from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config import Config, load
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.schema import columns_of
-from mirrorfeed.orchestration.dry_run import plan_next_steps
-from mirrorfeed.orchestration.publish_run import publish_tables
+from mirrorfeed.orchestration.publish_run import plan_next_steps, publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.errors import GapCompared, NotComparable, RangeCompared
 from mirrorfeed.publish.result import TableResult

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from mirrorfeed.monitor.report_figures import Report
     from mirrorfeed.monitor.status import Status
     from mirrorfeed.monitor.watch import Alert
-    from mirrorfeed.orchestration.dry_run import Decision
     from mirrorfeed.orchestration.histories import Append, History
     from mirrorfeed.orchestration.orphans import DroppedTable
+    from mirrorfeed.orchestration.table_task import Decision
     from mirrorfeed.orchestration.verification import Comparison, Repair
     from mirrorfeed.publish.log.audit import LogRecord
     from mirrorfeed.publish.result import TableResult
@@ -93,7 +93,7 @@ _HOMES = {
     "CreatedDatabase": "mirror.fabric.database",
     "DataRow": "display.rows",
     "DatabaseStatus": "mirror.fabric.database",
-    "Decision": "orchestration.dry_run",
+    "Decision": "orchestration.table_task",
     "Difference": "mirror.verify.row_comparison",
     "DroppedTable": "orchestration.orphans",
     "Enabled": "api.results.publishing",
