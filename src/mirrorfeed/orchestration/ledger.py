@@ -145,11 +145,10 @@ def rows(results: Iterable[TableResult], now: datetime) -> list[Row]:
     found: list[Row] = []
     for result in results:
         found += [_published(result, publication) for publication in result.progress.made]
-        if result.reseeded:
-            found.append(_failure(result, RESEEDED, result.reseeded, now))
-        if result.error:
-            kind = BLOCKED if isinstance(result.error, Finding) else FAILED
-            found.append(_failure(result, kind, result.error, now))
+        failed = BLOCKED if isinstance(result.error, Finding) else FAILED
+        for kind, error in ((RESEEDED, result.reseeded), (failed, result.error)):
+            if error:
+                found.append(_outcome(result, kind, now, str(error), type(error).__name__))
     return found
 
 
@@ -188,17 +187,21 @@ def archived(table: str, found: Share, now: datetime, rates: Prices | None = Non
     )
 
 
-def _failure(result: TableResult, kind: str, error: MirrorfeedError, now: datetime) -> Row:
+def _outcome(result: TableResult, kind: str, now: datetime, message: str, error: str | None = None) -> Row:
     return Row(
-        time=now,
-        table=result.table,
-        outcome=kind,
+        now,
+        result.table,
+        kind,
         from_version=result.progress.published,
         lag_versions=result.lag_versions,
         tries=result.tries,
-        error=type(error).__name__,
-        message=str(error),
+        error=error,
+        message=message,
     )
+
+
+def recovered_row(result: TableResult, now: datetime) -> Row:
+    return _outcome(result, RECOVERED, now, "The problem is solved, and nothing is new.")
 
 
 def _published(result: TableResult, publication: Publication) -> Row:
@@ -319,18 +322,6 @@ def changed_since(spark: SparkSession, ledger: Source, tables: Iterable[str], si
     of_changes = (col("outcome") == PUBLISHED) & col("from_version").isNotNull() & (col("time") >= since)
     row = spark.read.table(ledger.sql).where(of_changes & col("table").isin(*tables)).agg(expr("sum(bytes)")).first()
     return int(row[0] or 0) if row else 0
-
-
-def recovered_row(result: TableResult, now: datetime) -> Row:
-    return Row(
-        time=now,
-        table=result.table,
-        outcome=RECOVERED,
-        from_version=result.progress.published,
-        lag_versions=result.lag_versions,
-        tries=result.tries,
-        message="The problem is solved, and nothing is new.",
-    )
 
 
 def keep(spark: SparkSession, ledger: Source | None, new: Sequence[Row]) -> MirrorfeedError | None:
