@@ -142,27 +142,23 @@ def rebuild(
     on_done: OnDone = None,
     stop: Stop | None = None,
 ) -> tuple[tuple[TableResult, ...], tuple[str, ...]]:
-    """Rebuild a table, after `confirm` was called with the consequences. Returns results and notes."""
+    """Delete a table's folder, wait for Fabric, and publish the table, also if it is paused. Returns results and notes.
+
+    `confirm` is called with the consequences first. Raises what fails before the publication.
+    """
     chosen, problems = config.select([name]), list[MirrorfeedError]()
     if confirm:
         for each in chosen:
             folder = zone_of(config).address(each.target.folder)
             confirm(f"{folder} is deleted with all its contents, and Fabric lacks the table until it is published.")
     context = run_context(spark(), config, problems, on_step, on_done, stop)
-    context.dropped_by = dropping_by(config, on_step or (lambda *_: None), drop_timeout)
-    rows = tuple(replace(rebuild_table(context, each), published_before=False) for each in chosen)
-    return rows, tuple(map(coded, problems))
-
-
-def rebuild_table(context: RunContext, table: Table) -> TableResult:
-    """Delete the table's folder, wait for Fabric, and publish, also if the table is paused.
-
-    Raises what fails before the publication.
-    """
-    source = source_for(context.session, context.config, table)
-    clear_table(context, with_keys(table, lambda: context.client), source)
-    (result,) = publish_tables(replace(context, skips_paused=False), [str(table.target)])
-    return result
+    context.dropped_by, context.skips_paused = dropping_by(config, on_step or (lambda *_: None), drop_timeout), False
+    rows: list[TableResult] = []
+    for table in chosen:
+        source = source_for(context.session, config, table)
+        clear_table(context, with_keys(table, lambda: context.client), source)
+        rows += (replace(each, published_before=False) for each in publish_tables(context, [str(table.target)]))
+    return tuple(rows), tuple(map(coded, problems))
 
 
 def delta_sources(tables: Sequence[Table]) -> list[Source]:
