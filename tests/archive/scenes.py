@@ -14,15 +14,16 @@ from typing import Any, ClassVar
 from pyspark.sql import SparkSession
 
 from fixtures.tiers import make_old
+from mirrorfeed.archive import change_feed
 from mirrorfeed.archive import interval as intervals
-from mirrorfeed.archive.file_index.columnar_log import ColumnarLog
-from mirrorfeed.archive.file_index.data_skipping import Rules
-from mirrorfeed.archive.file_index.log_file import LogFile
-from mirrorfeed.archive.file_index.spark_log import DeltaLog, parts_at
-from mirrorfeed.archive.guard.local_engine import LocalEngine
+from mirrorfeed.archive.columnar_log import ColumnarLog, parts_at
+from mirrorfeed.archive.data_skipping import Rules
 from mirrorfeed.archive.interval import Policy
 from mirrorfeed.archive.lifecycle.base import starts
+from mirrorfeed.archive.log_file import LogFile
 from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.next_step import Range
+from mirrorfeed.source.table_info import read_table_info
 from tests.delta import SparkTable
 
 NOW = datetime.now(UTC)
@@ -73,8 +74,9 @@ class Orders(SparkTable):
             if each.suffix in (".json", ".crc"):
                 each.write_text(each.read_text().replace(own, anew))
 
-    def log(self) -> DeltaLog:
-        return LocalEngine(self.spark).log(self.source)
+    def changed_files(self, first: int, last: int) -> list[LogFile]:
+        found = read_table_info(self.spark, self.source)
+        return list(change_feed.needed(self.spark, self.source, found, Range(first - 1, last)))
 
     def files(self, *of: str) -> list[LogFile]:
         """Those of the newest version, all or of these days."""

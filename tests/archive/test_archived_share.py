@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import interval as intervals
+from mirrorfeed.archive.archived_files import archived_among
 from mirrorfeed.archive.archived_share import Share, ages_of, by_age, files_of, share, share_of
-from mirrorfeed.archive.file_index.archived_files import archived_among
-from mirrorfeed.archive.file_index.log_file import LogFile
 from mirrorfeed.archive.interval import Policy
+from mirrorfeed.archive.log_file import LogFile
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.tiers import Priority
 from tests.archive.scenes import NOW, POLICY, Orders

@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.errors import CannotCheckFiles
-from mirrorfeed.archive.file_index.log_file import LogFile
-from mirrorfeed.archive.maintenance import EARLY_DELETION, Maintenance, condition, maintain, missing_files, split
+from mirrorfeed.archive.log_file import LogFile
+from mirrorfeed.archive.maintenance import EARLY_DELETION, Maintenance, check_files, condition, maintain, split
 from tests.archive.scenes import NOW, Orders
 
 
@@ -63,11 +63,11 @@ def test_maintenance_takes_what_is_hot_and_names_what_it_leaves_out(spark: Spark
         ({"day": "4"}, 11, None),
     ]
 
-    assert missing_files(spark, table.source, NOW) == []
+    assert check_files(spark, table.source, NOW).missing == ()
     hot = next(file.uri for file in now if file not in old)
     Path(hot.removeprefix("file:")).unlink()
-    assert missing_files(spark, table.source, NOW) == [hot]
-    assert missing_files(spark, table.source, NOW, tiers) == [hot]
+    assert check_files(spark, table.source, NOW).missing == (hot,)
+    assert check_files(spark, table.source, NOW, tiers).missing == (hot,)
 
 
 def test_where_files_cannot_be_looked_at_that_is_said() -> None:

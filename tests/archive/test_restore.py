@@ -3,8 +3,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -12,21 +15,28 @@ from fixtures.onelake import CLIENT, SECRET, TENANT, WORKSPACE, OneLake
 from fixtures.onelake.blobs import Blob
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import restore
+from mirrorfeed.archive.archived_files import NeededFiles
 from mirrorfeed.archive.errors import CannotKeep, FilesGone, OnlyHot, PlanOfAnotherTable, RestoreRejected
+from mirrorfeed.archive.log_file import LogFile
 from mirrorfeed.archive.restore import Restoring, Terms
-from mirrorfeed.archive.restore_plan import Plan, PlannedFile, PlannedTable
+from mirrorfeed.archive.restore_plan import Plan
 from mirrorfeed.archive.restore_planner import check_table
 from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tiers import Tier
 
+Speed = Literal["STANDARD", "HIGH"]
 START = datetime(2026, 1, 1, tzinfo=UTC)
-TABLE = PlannedTable("t", "id-1", 7)
+TABLE = NeededFiles("t", "id-1", "file:/t", 7, ())
+
+
+def plan_of(files: Sequence[LogFile], priority: Speed = "STANDARD") -> Plan:
+    return Plan((replace(TABLE, files=tuple(files)),), priority)
 
 
 class Scene:
     """A plan of some files, all of which are in the archive."""
 
-    def __init__(self, folder: Path, count: int, priority: str = "STANDARD", copies: bool = False) -> None:
+    def __init__(self, folder: Path, count: int, priority: Speed = "STANDARD", copies: bool = False) -> None:
         self.clock = Clock(START)
         self.tiers = FolderTiers(folder / "aside", self.clock, copies)
         self.uris = [f"file:{folder}/t/part-{i:04d}" for i in range(count)]
@@ -35,7 +45,7 @@ class Scene:
         for path in self.paths:
             path.write_text("data")
         self.tiers.archive(self.uris)
-        self.plan = Plan((TABLE,), priority, tuple(PlannedFile(uri, 4) for uri in self.uris))
+        self.plan = plan_of([LogFile(uri, 4) for uri in self.uris], priority)
 
 
 def test_files_are_asked_for_in_batches_of_256(tmp_path: Path) -> None:
@@ -56,7 +66,7 @@ def test_a_second_run_asks_for_nothing_again(tmp_path: Path) -> None:
 
 def test_a_run_that_was_stopped_goes_on_with_the_rest(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 5)
-    half = Plan((TABLE,), "HIGH", scene.plan.files[:2])
+    half = plan_of(scene.plan.files[:2], "HIGH")
     restore.request(half, scene.tiers)
     scene.clock.pass_(1)
     assert restore.request(scene.plan, scene.tiers) == Restoring(scene.plan.table, 2, 3, 0)
@@ -105,7 +115,7 @@ def test_what_is_never_taken_is_named(tmp_path: Path) -> None:
 def test_files_that_are_gone_are_named(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 1)
     gone = f"file:{tmp_path}/t/gone"
-    plan = Plan((TABLE,), "HIGH", (*scene.plan.files, PlannedFile(gone, 1)))
+    plan = plan_of([*scene.plan.files, LogFile(gone, 1)], "HIGH")
     with pytest.raises(FilesGone) as caught:
         restore.progress(plan, scene.tiers)
     assert (caught.value.table, caught.value.uris) == ("t", [gone])
@@ -214,7 +224,7 @@ def test_a_restore_that_is_killed_is_taken_up_where_it_was(onelake: OneLake, tmp
     names = [f"t/part-{number:04d}" for number in range(600)]
     blobs.blobs |= {name: Blob("Archive") for name in names}
     blobs.page = 5000
-    plan = Plan((TABLE,), "STANDARD", tuple(PlannedFile(root + name, 1) for name in names))
+    plan = plan_of([LogFile(root + name, 1) for name in names])
     plan.save(str(tmp_path / "plan.json"))
     place = [str(tmp_path / "plan.json"), store.endpoint, WORKSPACE, root, str(store.ca_bundle)]
     login = [TENANT, CLIENT, SECRET, f"https://{onelake.address}"]

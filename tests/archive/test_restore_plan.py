@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from mirrorfeed.archive import restore_plan as planning
+from mirrorfeed.archive.archived_files import NeededFiles
 from mirrorfeed.archive.errors import BadPlan, PlanExists, PlanNotWritten
-from mirrorfeed.archive.file_index.log_file import LogFile
-from mirrorfeed.archive.guard.archived_files_needed import NeededFiles
-from mirrorfeed.archive.restore_plan import Plan, PlannedFile, PlannedTable, check_place
+from mirrorfeed.archive.log_file import LogFile
+from mirrorfeed.archive.restore_plan import Plan, check_place
 from mirrorfeed.storage.prices import Prices, RestorePrices
 from mirrorfeed.storage.tiers import Priority
 
@@ -33,15 +33,15 @@ def made(priority: Priority = Priority.STANDARD, **more: Any) -> Plan:
 
 
 def of_table(**change: Any) -> dict[str, Any]:
-    return {"tables": [{"table": "t", "table_id": "id-t", "version": 7} | change]}
+    return {"tables": [{"table": "t", "table_id": "id-t", "location": "file:/t", "version": 7, "files": []} | change]}
 
 
 def test_a_plan_names_each_data_file_and_deletion_vector_once() -> None:
     assert made().files == (
-        PlannedFile("a/1", GIB),
-        PlannedFile("a/2", 3 * GIB),
-        PlannedFile("a/3", None),
-        PlannedFile("a/dv", None),
+        LogFile("a/1", GIB),
+        LogFile("a/2", 3 * GIB),
+        LogFile("a/3", None),
+        LogFile("a/dv", None),
     )
     assert made().bytes == 4 * GIB
 
@@ -77,7 +77,7 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('{"format": 1}', "its format is 1, and this version reads 3"),
+        ('{"format": 1}', "its format is 1, and this version reads 4"),
         ("[]", "it has no format number"),
         ("no JSON", "it is not valid JSON ("),
     ],
@@ -103,9 +103,12 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str, reason: st
         ({"tables": []}, "tables: Tuple should have at least 1 item"),
         ({"where": 5}, "where: Input should be a valid string"),
         ({"priority": "FAST"}, "priority: Input should be 'STANDARD' or 'HIGH'"),
-        ({"files": [{"uri": 5, "bytes": 1}]}, "files.0.uri: Input should be a valid string"),
-        ({"files": [{"uri": "a", "bytes": -1}]}, "files.0.bytes: Input should be greater than or equal to 0"),
-        ({"files": [{"uri": "a"}]}, "files.0.bytes: Field required"),
+        (of_table(files=[{"uri": 5, "size": 1}]), "tables.0.files.0.uri: Input should be a valid string"),
+        (
+            of_table(files=[{"uri": "a", "size": -1}]),
+            "tables.0.files.0.size: Input should be greater than or equal to 0",
+        ),
+        (of_table(files=[{"size": 1}]), "tables.0.files.0.uri: Field required"),
         ({"cost": -2.0}, "cost: Input should be greater than or equal to 0"),
         ({"cost": float("nan")}, "it is not valid JSON ("),
         ({"more": 1}, "more: Unexpected keyword argument"),
@@ -125,7 +128,7 @@ def test_a_plan_with_wrong_values_is_refused_with_the_place(
 def test_a_plan_for_a_statement_holds_the_files_of_all_its_tables(tmp_path: Path) -> None:
     listed = [needed("a", FILES[:1]), needed("b", FILES[1:])]
     plan = planning.make(listed, Priority.HIGH, rates=RATES, sql="SELECT 1", zone="UTC")
-    assert plan.tables == (PlannedTable("a", "id-a", 7), PlannedTable("b", "id-b", 7))
+    assert [(each.table, each.table_id, each.version) for each in plan.tables] == [("a", "id-a", 7), ("b", "id-b", 7)]
     assert (plan.sql, plan.zone) == ("SELECT 1", "UTC")
     assert (plan.files, plan.cost) == (made().files, made(Priority.HIGH, rates=RATES).cost)
     plan.save(str(tmp_path / "plan"))

@@ -84,7 +84,7 @@ def measure(what: str, table: Path, files: int) -> dict[str, float]:
 
 
 def _ours(table: Path, wanted: int) -> Callable[[], list[str]]:
-    from mirrorfeed.archive.guard.table import GuardedTable
+    from mirrorfeed.archive.table import GuardedTable
 
     spark = get_session(memory="6g")
     spark.range(10).count()

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent.parent
 ALL = (
     *("tests/feed/test_changes.py", "tests/feed/test_selection.py"),
     *("tests/publish/test_fleet.py", "tests/publish/test_ledger.py"),
-    *("tests/archive/guard/test_predicate.py", "tests/archive/guard/test_engine.py"),
+    *("tests/archive/test_predicate.py", "tests/archive/test_engines.py"),
     "tests/orchestration/test_verification.py::test_rows_of_a_condition_are_published_once_more_with_and_without_the_mirror",
     "tests/keep/test_history.py::test_every_kept_version_can_be_rebuilt_through_duplicates_and_columns",
     "tests/keep/test_history.py::test_concurrent_runs_late_appends_and_maintenance_append_each_version_once",

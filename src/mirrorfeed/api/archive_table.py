@@ -3,37 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.api.results.base import Result
+from mirrorfeed.archive import archived_share, maintenance
+from mirrorfeed.archive import interval as intervals
+from mirrorfeed.archive.archived_files import ArchivedFile
+from mirrorfeed.archive.archived_share import Share, Simulation
+from mirrorfeed.archive.errors import StillArchived
+from mirrorfeed.archive.interval import Interval, days_of
+from mirrorfeed.archive.lifecycle import compare_rules, with_rules
+from mirrorfeed.archive.lifecycle.base import Lifecycle, Wanted
+from mirrorfeed.archive.maintenance import FileCheck, Maintained, Maintenance
+from mirrorfeed.archive.restore import Restoring, Terms, carry_out
+from mirrorfeed.archive.restore_plan import Plan, RestorePlan
+from mirrorfeed.archive.restore_planner import make_plan
+from mirrorfeed.archive.table import GuardedTable, Recent
 from mirrorfeed.display.html import Chart
-from mirrorfeed.errors import MirrorfeedError, coded, named
+from mirrorfeed.display.rows import DataRow
+from mirrorfeed.errors import coded, named
+from mirrorfeed.orchestration.ledger import archived, keep
+from mirrorfeed.source.change_preview import to_json_rows
 from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.table_info import read_table_info
+from mirrorfeed.storage.errors import NoTiers
+from mirrorfeed.storage.prices import Prices
+from mirrorfeed.storage.tiers import Priority, Tier, TierStore, tiers_at
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from mirrorfeed.api.results import (
-        ArchivedFile,
-        DataRow,
-        FileCheck,
-        Interval,
-        Lifecycle,
-        Maintained,
-        Recent,
-        RestorePlan,
-        Restoring,
-        Share,
-        Simulation,
-    )
-    from mirrorfeed.archive.guard.table import GuardedTable
-    from mirrorfeed.archive.guard.writer import GuardedWriter
-    from mirrorfeed.storage.prices import Prices
-    from mirrorfeed.storage.tiers import TierStore
-
-    Session = SparkSession | Callable[[], SparkSession]
+Session = SparkSession | Callable[[], SparkSession]
 
 
 class ArchiveAwareTable:
@@ -54,8 +56,6 @@ class ArchiveAwareTable:
     @property
     def interval_days(self) -> int:
         """The age in days from which files count as archived. Raises `MirrorfeedError` without an interval."""
-        from mirrorfeed.archive import interval as intervals
-
         return intervals.required(self._spark, self._source).days
 
     def query(
@@ -66,9 +66,6 @@ class ArchiveAwareTable:
 
     def first(self, count: int = 20, where: str | None = None, columns: Sequence[str] | None = None) -> Result[DataRow]:
         """Return the first rows that match a SQL condition, as JSON values."""
-        from mirrorfeed.display.rows import DataRow
-        from mirrorfeed.source.change_preview import to_json_rows
-
         return Result(tuple(map(DataRow, to_json_rows(self.query(where, columns).limit(count)))))
 
     def count(self, version: int | None = None) -> int:
@@ -106,42 +103,38 @@ class ArchiveAwareTable:
         With `tiers`, the tier of each file is read from the storage.
         """
         needed = self._guarded.needed(where, version)
-        if tiers:
-            self._require_tiers()
+        if tiers and self._tiers is None:
+            raise NoTiers(table=self.name)
         rows = self._guarded.files(needed, where, with_tiers=tiers)
         active = "" if needed.active is None else f", besides {needed.active:,} active"
         return Result(tuple(rows), summary=f"{self.name} at version {needed.version}: {len(rows):,} archived{active}")
 
     def delete(self, where: str) -> None:
         """Delete the rows that match a SQL condition. Changes nothing if that needs an archived file."""
-        self._writer.delete(where)
+        self._guarded.delete(where)
 
     def update(self, assignments: Mapping[str, str], where: str | None = None) -> None:
         """Update columns of the rows that match a condition. Assignments are SQL expressions by column. Changes nothing
         if that needs an archived file."""
-        self._writer.update(assignments, where)
+        self._guarded.update(assignments, where)
 
     def merge(self, rows: DataFrame, keys: Sequence[str], clauses: str, target_condition: str | None = None) -> None:
         """Merge rows `s` into the table `t` where all keys are equal and `target_condition`, which names columns of `t`
         only, is true. `clauses` are SQL, from the first WHEN on, without subqueries. The rows are read once. Changes
         nothing if that needs an archived file."""
-        self._writer.merge(rows, keys, clauses, target_condition)
+        self._guarded.merge(rows, keys, clauses, target_condition)
 
     def overwrite(self, rows: DataFrame) -> None:
         """Replace all rows, whatever the partition overwrite mode of the session. Reads no file of the table."""
-        self._writer.overwrite(rows)
+        self._guarded.overwrite(rows)
 
     def interval(self) -> Interval:
         """Return the interval of the table, and the number of days that the lifecycle rule must have."""
-        from mirrorfeed.archive import interval as intervals
-
         return intervals.Interval.of(self._source, intervals.required(self._spark, self._source))
 
     def set_interval(self, interval: str | int) -> Interval:
         """Set or shorten the interval, for example "60 days". Moves no file: the lifecycle rule must be equal."""
-        from mirrorfeed.archive import interval as intervals
-
-        days = intervals.days_of(interval)
+        days = days_of(interval)
         policy = intervals.set_first(self._spark, self._source, days, datetime.now(UTC))
         return intervals.Interval.of(self._source, policy, moved=False)
 
@@ -151,22 +144,12 @@ class ArchiveAwareTable:
         With `exact`, it is increased daily by `step`. Otherwise it stays until the new interval is safe. A longer
         interval needs `rule_changed`, which confirms that the lifecycle rule already has it.
         """
-        from mirrorfeed.archive import interval as intervals
-        from mirrorfeed.archive.errors import RuleFirst
-
-        days = intervals.days_of(interval)
-        before = intervals.required(self._spark, self._source)
-        if days > before.rule and not rule_changed:
-            raise RuleFirst(table=self.name, rule=before.rule, asked=days)
-        policy = intervals.change_interval(self._spark, self._source, days, exact, datetime.now(UTC))
-        return intervals.Interval.of(self._source, policy, moved=days >= before.rule)
+        now, days = datetime.now(UTC), days_of(interval)
+        return intervals.change_interval(self._spark, self._source, days, exact, now, rule_changed=rule_changed)
 
     def unset_interval(self, *, nothing_archived: bool = False) -> Interval:
         """Remove the interval, so that no file counts as archived. `nothing_archived` confirms that there is no
         lifecycle rule and that all files are restored."""
-        from mirrorfeed.archive import interval as intervals
-        from mirrorfeed.archive.errors import StillArchived
-
         if not nothing_archived:
             raise StillArchived(table=self.name)
         intervals.unset(self._spark, self._source)
@@ -177,10 +160,6 @@ class ArchiveAwareTable:
 
         Also writes how much of the table is archived to the ledger.
         """
-        from dataclasses import replace
-
-        from mirrorfeed.archive import interval as intervals
-
         policy = intervals.step(self._spark, self._source, datetime.now(UTC))
         shares = report(self._session, [self._source], prices=prices, ledger=ledger)
         found = replace(intervals.Interval.of(self._source, policy), archived=shares[0])
@@ -200,48 +179,23 @@ class ArchiveAwareTable:
         table replace those that others wrote for it. `interval` is for a rule that changes before the interval of the
         table.
         """
-        from mirrorfeed.archive import interval as intervals
-        from mirrorfeed.archive.lifecycle import rules_of
-        from mirrorfeed.archive.lifecycle.base import Lifecycle, Wanted, read_policy
-
-        asked = intervals.days_of(interval) if interval is not None else None
-        existing = read_policy(exported) if exported else None
-        days = asked or intervals.required(self._spark, self._source).rule
-        rules = rules_of(self._spark, self._source)
-        policy = rules.policy(days, Wanted(state), existing, take_over)
-        problems = [str(each) for each in rules.check(policy, days) if each.rule or state == "on"]
-        return Lifecycle(
-            self.name, days, tuple(problems), policy, rules.apply(policy, existing), tuple(rules.of_others(existing))
-        )
+        days = None if interval is None else days_of(interval)
+        return with_rules(self._spark, self._source, exported, Wanted(state), take_over, days)
 
     def check_lifecycle(self, exported: str) -> Lifecycle:
         """Compare an exported lifecycle policy with the interval of the table."""
-        from mirrorfeed.archive import interval as intervals
-        from mirrorfeed.archive.lifecycle import rules_of
-        from mirrorfeed.archive.lifecycle.base import Lifecycle, read_policy
-
-        policy = read_policy(exported)
-        days = intervals.required(self._spark, self._source).rule
-        return Lifecycle(self.name, days, tuple(map(str, rules_of(self._spark, self._source).check(policy, days))))
+        return compare_rules(self._spark, self._source, exported)
 
     def share(self) -> Share:
         """Return how much of the table is archived."""
-        from mirrorfeed.archive.archived_share import share
-
-        return share(self._spark, self._source, datetime.now(UTC), self._tiers)
+        return archived_share.share(self._spark, self._source, datetime.now(UTC), self._tiers)
 
     def chart(self) -> Chart:
         """Draw active and archived bytes by the age of their files. Empty on Databricks, which does not return ages.
 
         Raises `MirrorfeedError` without an interval.
         """
-        from mirrorfeed.archive import interval as intervals
-        from mirrorfeed.archive.archived_share import PARTS, by_age, files_of
-        from mirrorfeed.display.svg_charts import bars
-
-        policy, files = intervals.required(self._spark, self._source), files_of(self._spark, self._source)
-        ages = [] if files is None else by_age(files, policy, datetime.now(UTC))
-        return Chart(f"{self.name}: bytes by age of files", bars(ages, PARTS, "bytes", "age of the files"))
+        return archived_share.chart(self._spark, self._source, datetime.now(UTC))
 
     def simulate(
         self,
@@ -256,14 +210,11 @@ class ArchiveAwareTable:
         The queries are the conditions in `where` and in the file `predicates`, one per line, and on Databricks the
         queries of the last `history_days` days.
         """
-        from mirrorfeed.archive.archived_share import Query, query_history, read_conditions, simulate
-        from mirrorfeed.archive.interval import days_of
-
         days, rates = list(dict.fromkeys(map(days_of, intervals))), rates_of(prices)
-        queries = [Query(each) for each in where]
-        queries += read_conditions(predicates) if predicates else []
-        queries += query_history(self._spark, self._source, history_days) if history_days else []
-        rows, notes = simulate(self._spark, self._source, days, queries, rates, datetime.now(UTC))
+        queries = [archived_share.Query(each) for each in where]
+        queries += archived_share.read_conditions(predicates) if predicates else []
+        queries += archived_share.query_history(self._spark, self._source, history_days) if history_days else []
+        rows, notes = archived_share.simulate(self._spark, self._source, days, queries, rates, datetime.now(UTC))
         return Result(tuple(rows), tuple(notes), f"{self.name} at version {rows[0].version}" if rows else "")
 
     def plan(
@@ -281,12 +232,10 @@ class ArchiveAwareTable:
 
         Raises `MirrorfeedError` without an interval.
         """
-        from mirrorfeed.archive.restore_plan import RestorePlan
-        from mirrorfeed.archive.restore_planner import make_plan
-        from mirrorfeed.storage.tiers import Priority
-
         urgent, rates, now = Priority[priority.upper()], rates_of(prices), datetime.now(UTC)
-        return RestorePlan.of(make_plan(self._spark, self._source, where, feed_from, feed_to, urgent, rates, now))
+        return RestorePlan.of(
+            make_plan(self._spark, self._source, urgent, rates, now, where=where, feed_from=feed_from, feed_to=feed_to)
+        )
 
     def restore(self, plan: RestorePlan) -> Restoring:
         """Request the files of a plan that are archived and not pending. Call it again to see the progress.
@@ -305,16 +254,12 @@ class ArchiveAwareTable:
         vacuum: bool = False,
     ) -> Maintained:
         """Run OPTIMIZE, REORG, ANALYZE and VACUUM on active files."""
-        from mirrorfeed.archive.maintenance import Maintenance, maintain
-
         wanted = Maintenance(optimize, tuple(zorder), purge, analyze, vacuum)
-        return maintain(self._spark, self._source, wanted, datetime.now(UTC))
+        return maintenance.maintain(self._spark, self._source, wanted, datetime.now(UTC))
 
     def check(self) -> FileCheck:
         """Check that the active files exist."""
-        from mirrorfeed.archive.maintenance import FileCheck, missing_files
-
-        return FileCheck(self.name, tuple(missing_files(self._spark, self._source, datetime.now(UTC), self._tiers)))
+        return maintenance.check_files(self._spark, self._source, datetime.now(UTC), self._tiers)
 
     def __repr__(self) -> str:
         return f"<table {self.name} with an archive>"
@@ -327,23 +272,8 @@ class ArchiveAwareTable:
     def _tiers(self) -> TierStore | None:
         return tiers_of(self._spark, self._source)
 
-    def _require_tiers(self) -> TierStore:
-        from mirrorfeed.storage.errors import NoTiers
-
-        if self._tiers is None:
-            raise NoTiers(table=self.name)
-        return self._tiers
-
-    @property
-    def _writer(self) -> GuardedWriter:
-        from mirrorfeed.archive.guard.writer import GuardedWriter
-
-        return GuardedWriter(self._spark, self._guarded)
-
     @cached_property
     def _guarded(self) -> GuardedTable:
-        from mirrorfeed.archive.guard.table import GuardedTable
-
         return GuardedTable(self._spark, self._source, self._tiers)
 
 
@@ -355,12 +285,8 @@ def plan_query(
     prices: str | Prices | None = None,
 ) -> RestorePlan:
     """Return the plan that restores the archived files that a query needs, over any number of tables."""
-    from mirrorfeed.archive.restore_plan import RestorePlan
-    from mirrorfeed.archive.restore_planner import make_statement_plan
-    from mirrorfeed.storage.tiers import Priority
-
     rates = rates_of(prices)
-    plan = make_statement_plan(session_of(spark), statement, Priority[priority.upper()], rates, datetime.now(UTC))
+    plan = make_plan(session_of(spark), None, Priority[priority.upper()], rates, datetime.now(UTC), sql=statement)
     return RestorePlan.of(plan)
 
 
@@ -382,10 +308,6 @@ def restore(
     Then copy the rows of its query into the new table `into`, or return the first `rows` rows. `on_step` is called with
     the costs and with each progress in words. It can be stopped and repeated at any time.
     """
-    from mirrorfeed.archive.restore import Terms, carry_out
-    from mirrorfeed.archive.restore_plan import Plan
-    from mirrorfeed.storage.tiers import Tier
-
     made, rates = Plan.load(plan) if isinstance(plan, str) else plan._plan, rates_of(prices)
     target, terms = Source.parse(into) if into else None, Terms(Tier[tier.upper()], keep_days)
     return carry_out(
@@ -405,35 +327,23 @@ def report(
 
     With `with_archive_only`, tables without an interval are left out.
     """
-    from mirrorfeed.orchestration.ledger import archived, keep
-
     rates, rows, notes = rates_of(prices), [], []
     place = Source.parse(ledger) if isinstance(ledger, str) else ledger
     session = session_of(spark)
     for source in (Source.parse(table) if isinstance(table, str) else table for table in tables):
-        if with_archive_only and not _may_have_archive(session, source):
+        if (found := _share_of(session, source, with_archive_only)) is None:
             continue
-        found = _share_or_error(session, source)
         rows.append(found.priced(rates))
         if found.ok and (lost := keep(session, place, [archived(str(source), found, datetime.now(UTC), rates)])):
             notes.append(coded(lost))
     return Result(tuple(rows), tuple(notes), "" if rows else "No table has an archive.")
 
 
-def _may_have_archive(spark: SparkSession, source: Source) -> bool:
-    from mirrorfeed.archive import interval
-
+def _share_of(spark: SparkSession, source: Source, with_archive_only: bool) -> Share | None:
     try:
-        return interval.read(spark, source) is not None
-    except MirrorfeedError:
-        return True  # its row will have the error
-
-
-def _share_or_error(spark: SparkSession, source: Source) -> Share:
-    from mirrorfeed.archive.archived_share import Share, share
-
-    try:
-        return share(spark, source, datetime.now(UTC), tiers_of(spark, source))
+        if with_archive_only and intervals.read(spark, source) is None:
+            return None
+        return archived_share.share(spark, source, datetime.now(UTC), tiers_of(spark, source))
     except Exception as error:
         return Share(str(source), error=named(f"Reading how much of {source} is archived", error))
 
@@ -444,14 +354,9 @@ def session_of(spark: Session) -> SparkSession:
 
 def tiers_of(spark: SparkSession, source: Source) -> TierStore | None:
     """The tiers of the storage of a table, or None: then no archived file counts as restored."""
-    from mirrorfeed.source.table_info import read_table_info
-    from mirrorfeed.storage import tiers
-
-    return tiers.tiers_at(read_table_info(spark, source).location)
+    return tiers_at(read_table_info(spark, source).location)
 
 
 def rates_of(prices: str | Prices | None) -> Prices | None:
     """The prices of a file."""
-    from mirrorfeed.storage.prices import Prices
-
     return Prices.load(prices) if isinstance(prices, str) else prices

@@ -17,16 +17,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive import interval
+from mirrorfeed.archive.archived_files import archived_among, archived_of
+from mirrorfeed.archive.data_skipping import filtered
+from mirrorfeed.archive.engines import ClassicEngine, DatabricksEngine
+from mirrorfeed.archive.engines import files_of as files_read_by
 from mirrorfeed.archive.errors import CannotSimulate, NoConditions, NoHistory
-from mirrorfeed.archive.file_index.archived_files import archived_among, archived_of
-from mirrorfeed.archive.file_index.log_file import LogFile
-from mirrorfeed.archive.guard.engine import DatabricksEngine
-from mirrorfeed.archive.guard.local_engine import LocalEngine
-from mirrorfeed.archive.guard.local_engine import files_of as files_read_by
-from mirrorfeed.archive.guard.predicate import filtered
 from mirrorfeed.archive.interval import Policy
+from mirrorfeed.archive.log_file import LogFile
+from mirrorfeed.display.html import Chart
 from mirrorfeed.display.humanize import counted, size
 from mirrorfeed.display.rows import Row, row, shown
+from mirrorfeed.display.svg_charts import bars
 from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.runtime.databricks import is_databricks
 from mirrorfeed.source import reader, versions
@@ -117,7 +118,7 @@ def share(spark: SparkSession, source: Source, now: datetime, tiers: TierStore |
         found = replace(share_of(source, files, archived), bytes_by_age=ages_of(files, now))
     else:
         engine = DatabricksEngine(spark)
-        archived = list(engine.needed(source, engine.facts(source), None, now).files)
+        archived = list(engine.needed(engine.facts(source), None, now).files)
         whole = read_table_info(spark, source, counted=True)
         # The table may have changed between these two statements.
         count = max(whole.files, len(archived))
@@ -149,7 +150,7 @@ def files_of(spark: SparkSession, source: Source) -> list[LogFile] | None:
     """All files of the newest version. None on Databricks, which returns no ages or sizes."""
     if is_databricks(spark):
         return None
-    return list(LocalEngine(spark).log(source).files(versions.newest_version(spark, source)).values())
+    return list(ClassicEngine(spark).files(source).values())
 
 
 def ages_of(files: Iterable[LogFile], now: datetime) -> dict[str, int]:
@@ -170,6 +171,13 @@ def by_age(files: Iterable[LogFile], policy: Policy, now: datetime) -> list[tupl
         part = ARCHIVED if archived_among([file], policy, now) else ACTIVE
         found[_label(file, limits, labels, now)][part] += file.size or 0
     return [(label, parts) for label, parts in found.items() if label != _UNKNOWN or any(parts.values())]
+
+
+def chart(spark: SparkSession, source: Source, now: datetime) -> Chart:
+    """Raises `NoInterval`. Empty on Databricks, which does not return ages."""
+    policy, files = interval.required(spark, source), files_of(spark, source)
+    ages = [] if files is None else by_age(files, policy, now)
+    return Chart(f"{source}: bytes by age of files", bars(ages, PARTS, "bytes", "age of the files"))
 
 
 def _labels(limits: Sequence[int]) -> list[str]:
@@ -244,7 +252,7 @@ def simulate(
     """
     version = versions.newest_version(spark, source)
     try:
-        known = LocalEngine(spark).log(source).files(version)
+        known = ClassicEngine(spark).files(source, version)
         # Planning one read shows whether this Spark shows plans at all.
         files_read_by(reader.at_version(spark, source, version).where("false"))
     except MirrorfeedError:
@@ -290,7 +298,7 @@ def simulate(
 def _frame(spark: SparkSession, source: Source, version: int, query: Query) -> DataFrame:
     if not query.is_statement:
         return filtered(reader.at_version(spark, source, version), str(source), query.text)
-    return LocalEngine(spark).query(query.text)
+    return ClassicEngine(spark).query(query.text)
 
 
 def read_conditions(path: str) -> list[Query]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mirrorfeed.archive.file_index.log_file import LogFile, total
+from mirrorfeed.archive.log_file import LogFile, total
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import Terminal, Transient
 
@@ -51,10 +51,10 @@ class TableByTable(Terminal):
     fix = "Run `mirrorfeed archive plan TABLE` for each table of the query, with --where for its condition."
 
 
-class OnlyOnOneMachine(Terminal):
+class ActiveRowsUnavailable(Terminal):
     code = "MF5012"
-    what = "The active rows of {table} cannot be selected on this cluster."
-    fix = "Use Databricks or local Spark, or a condition that needs no archived file, such as on a partition column."
+    what = "The active rows of {table} cannot be selected on Databricks."
+    fix = "Use LIMIT, or a condition that needs no archived file, such as on a partition column."
 
 
 class SubqueryInStatement(Terminal):

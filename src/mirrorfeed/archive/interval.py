@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.errors import InvalidInterval, LongerInterval, NoInterval
+from mirrorfeed.archive.errors import InvalidInterval, LongerInterval, NoInterval, RuleFirst
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.display.rows import Row, row, shown
@@ -216,11 +216,19 @@ def set_first(spark: SparkSession, source: Source, days: int, now: datetime) -> 
     return policy
 
 
-def change_interval(spark: SparkSession, source: Source, days: int, exact: bool, now: datetime) -> Policy:
-    """Call it after the lifecycle rule has the new number of days if they are more, and before if they are fewer."""
-    policy = changed(required(spark, source), days, exact, now)
+def change_interval(
+    spark: SparkSession, source: Source, days: int, exact: bool, now: datetime, *, rule_changed: bool = True
+) -> Interval:
+    """Call it after the lifecycle rule has the new number of days if they are more, and before if they are fewer.
+
+    Raises `RuleFirst` for a longer interval unless the rule was changed.
+    """
+    before = required(spark, source)
+    if days > before.rule and not rule_changed:
+        raise RuleFirst(table=str(source), rule=before.rule, asked=days)
+    policy = changed(before, days, exact, now)
     _write(spark, source, policy)
-    return policy
+    return Interval.of(source, policy, moved=days >= before.rule)
 
 
 def step(spark: SparkSession, source: Source, now: datetime) -> Policy:

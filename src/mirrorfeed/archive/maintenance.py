@@ -12,17 +12,17 @@ from datetime import datetime
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive import interval
+from mirrorfeed.archive.archived_files import archived_of
+from mirrorfeed.archive.change_feed import missing_among
+from mirrorfeed.archive.data_skipping import check_columns
+from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.errors import CannotCheckFiles
-from mirrorfeed.archive.file_index.archived_files import archived_of
-from mirrorfeed.archive.file_index.log_file import LogFile
-from mirrorfeed.archive.guard.change_feed import missing_among
-from mirrorfeed.archive.guard.local_engine import LocalEngine
-from mirrorfeed.archive.guard.predicate import check_columns
+from mirrorfeed.archive.interval import understood
+from mirrorfeed.archive.log_file import LogFile
 from mirrorfeed.display.rows import Row, row
 from mirrorfeed.runtime.databricks import is_databricks
-from mirrorfeed.source import versions
 from mirrorfeed.source.identifier import Source, quote
+from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.tiers import TierStore
 
 EARLY_DELETION = "VACUUM deletes files. Files that were archived for less than 180 days cost an early deletion fee."
@@ -96,9 +96,8 @@ def maintain(spark: SparkSession, source: Source, what: Maintenance, now: dateti
 
 def _files(spark: SparkSession, source: Source, now: datetime) -> tuple[list[LogFile], list[LogFile]]:
     """All files of the newest version, and the archived ones."""
-    log = LocalEngine(spark).log(source)
-    files = list(log.files(versions.newest_version(spark, source)).values())
-    return files, archived_of(spark, str(source), log.location, files, interval.read(spark, source), now)
+    found, files = read_table_info(spark, source), list(ClassicEngine(spark).files(source).values())
+    return files, archived_of(spark, str(source), found.location, files, understood(str(source), found.properties), now)
 
 
 def split(files: Sequence[LogFile], archived: Sequence[LogFile]) -> tuple[tuple[Partition, ...], tuple[Partition, ...]]:
@@ -154,14 +153,15 @@ def _statements(source: Source, what: Maintenance, where: str) -> list[str]:
     return found
 
 
-def missing_files(spark: SparkSession, source: Source, now: datetime, tiers: TierStore | None = None) -> list[str]:
+def check_files(spark: SparkSession, source: Source, now: datetime, tiers: TierStore | None = None) -> FileCheck:
     """The active files that do not exist. Databricks runs FSCK without changing anything; otherwise every file is
     looked up in `tiers` or on this machine."""
     if is_databricks(spark):
-        return [str(row[0]) for row in spark.sql(f"FSCK REPAIR TABLE {source.sql} DRY RUN").collect()]
+        rows = spark.sql(f"FSCK REPAIR TABLE {source.sql} DRY RUN").collect()
+        return FileCheck(str(source), tuple(str(row[0]) for row in rows))
     files, archived = _files(spark, source, now)
     away = {file.uri for file in archived}
     active = [file for file in files if file.uri not in away]
     if tiers is None and (elsewhere := [file.uri for file in active if not file.uri.startswith("file:")]):
         raise CannotCheckFiles(table=str(source), uri=elsewhere[0])
-    return missing_among(active, tiers)
+    return FileCheck(str(source), tuple(missing_among(active, tiers)))

@@ -266,4 +266,5 @@ def made_before(spark: SparkSession, into: Source, property_: str, value: str, e
 
 def _fingerprint(plan: Plan) -> str:
     """Depends on everything that its rows depend on."""
-    return hashlib.sha256(repr((plan.tables, plan.where, plan.sql, plan.zone)).encode()).hexdigest()[:32]
+    tables = [(each.table, each.table_id, each.version) for each in plan.tables]
+    return hashlib.sha256(repr((tables, plan.where, plan.sql, plan.zone)).encode()).hexdigest()[:32]

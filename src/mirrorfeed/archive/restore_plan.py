@@ -8,25 +8,25 @@ the lifecycle rule archives it again. S3 keeps the archived file and adds a temp
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
+from mirrorfeed.archive.archived_files import NeededFiles
 from mirrorfeed.archive.errors import BadPlan, PlanExists, PlanNotWritten
-from mirrorfeed.archive.guard.archived_files_needed import NeededFiles
+from mirrorfeed.archive.log_file import LogFile
 from mirrorfeed.display.humanize import counted, size
 from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.display.rows import Row, row, shown
-from mirrorfeed.landing.strict_json import CONFIG, Count, format_of, is_distinct, parse_json, validate
+from mirrorfeed.landing.strict_json import CONFIG, Count, format_of, parse_json, validate
 from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tiers import Facts, Priority, Tier
 
-FORMAT: Literal[3] = 3
+FORMAT: Literal[4] = 4
 ARCHIVE_DAYS = 180
 """Azure charges for this many days in the archive, even if a file leaves it earlier."""
 _MINIMUM_DAYS = {Tier.HOT: 0, Tier.COOL: 30, Tier.COLD: 90}
@@ -39,26 +39,10 @@ _HIGH_BYTES_AN_HOUR = 10 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedFile:
-    uri: str
-    bytes: Count | None
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedTable:
-    """A table to which planned files belong, at the version of the plan."""
-
-    table: str
-    table_id: str
-    version: Count
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     __pydantic_config__: ClassVar = CONFIG
-    tables: Annotated[tuple[PlannedTable, ...], Field(min_length=1)]
+    tables: Annotated[tuple[NeededFiles, ...], Field(min_length=1)]
     priority: Literal["STANDARD", "HIGH"]
-    files: Annotated[tuple[PlannedFile, ...], AfterValidator(is_distinct)]
     where: str | None = None
     """The condition on the first table, with relative times such as current_date() replaced."""
     feed_from: Count | None = None
@@ -71,7 +55,7 @@ class Plan:
     """Session time zone of the query."""
     cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     currency: str | None = None
-    format: Literal[3] = FORMAT
+    format: Literal[4] = FORMAT
 
     @property
     def table(self) -> str:
@@ -83,18 +67,28 @@ class Plan:
         return self.tables[0].version
 
     @property
+    def files(self) -> tuple[LogFile, ...]:
+        """The files of all tables and their deletion vectors, each once."""
+        sizes: dict[str, int | None] = {}
+        for file in (file for each in self.tables for file in each.files):
+            sizes[file.uri] = file.size
+            if file.vector:
+                sizes.setdefault(file.vector, None)
+        return tuple(LogFile(uri, sizes[uri]) for uri in sorted(sizes))
+
+    @property
     def has_rows(self) -> bool:
         return self.feed_from is None and not self.files_alone
 
     @property
     def bytes(self) -> int:
         """The known bytes. Deletion vectors have no size in the log, and Databricks returns only names of files."""
-        return sum(file.bytes or 0 for file in self.files)
+        return sum(file.size or 0 for file in self.files)
 
     @property
     def hours(self) -> float:
         """The maximum duration according to the storage service."""
-        if not self.files:
+        if not any(each.files for each in self.tables):
             return 0.0
         if self.priority == Priority.STANDARD.name:
             return _STANDARD_HOURS
@@ -104,7 +98,7 @@ class Plan:
         """Never replaces another plan, which may be in progress."""
         try:
             with Path(path).open("x", encoding="utf-8") as file:
-                json.dump(asdict(self), file, indent=1, ensure_ascii=False)
+                file.write(_PLAN.dump_json(self, indent=1, exclude_none=True).decode())
         except FileExistsError as error:
             raise PlanExists(path=path) from error
         except OSError as error:
@@ -186,19 +180,16 @@ def make(
     zone: str | None = None,
 ) -> Plan:
     """For the archived files that a query needs of one or more tables."""
-    tables = tuple(PlannedTable(each.table, each.table_id, each.version) for each in needed)
-    sizes: dict[str, int | None] = {}
-    for file in (file for each in needed for file in each.files):
-        sizes[file.uri] = file.size
-        if file.vector:
-            sizes.setdefault(file.vector, None)
-    files = tuple(PlannedFile(uri, sizes[uri]) for uri in sorted(sizes))
+    tables = tuple(
+        replace(each, files=tuple(LogFile(file.uri, file.size, vector=file.vector) for file in each.files), active=None)
+        for each in needed
+    )
     named: Literal["STANDARD", "HIGH"] = "HIGH" if priority is Priority.HIGH else "STANDARD"
-    made = Plan(tables, named, files, where, feed_from, sql, files_alone, zone)
+    made = Plan(tables, named, where, feed_from, sql, files_alone, zone)
     if rates is None:
         return made
     price = rates.of_restore(named)
-    by_bytes, by_objects = made.bytes / 2**30 * price.per_gib, len(files) / 10_000 * price.per_10k_files
+    by_bytes, by_objects = made.bytes / 2**30 * price.per_gib, len(made.files) / 10_000 * price.per_10k_files
     return replace(made, cost=round(by_bytes + by_objects, 4), currency=rates.currency)
 
 

@@ -11,7 +11,9 @@ from datetime import UTC, datetime
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.archive import restore_plan
+from mirrorfeed.archive import change_feed, restore_plan
+from mirrorfeed.archive.archived_files import NeededFiles, archived_of
+from mirrorfeed.archive.engines import TableFacts, engine_of
 from mirrorfeed.archive.errors import (
     FeedOnDatabricks,
     NoInterval,
@@ -20,13 +22,9 @@ from mirrorfeed.archive.errors import (
     PlanOfAnotherTable,
     RelativeWord,
 )
-from mirrorfeed.archive.file_index.archived_files import archived_of
-from mirrorfeed.archive.guard import change_feed
-from mirrorfeed.archive.guard.archived_files_needed import NeededFiles
-from mirrorfeed.archive.guard.engine import TableFacts
-from mirrorfeed.archive.guard.query import Guarded, engine_of
-from mirrorfeed.archive.guard.table import GuardedTable
-from mirrorfeed.archive.restore_plan import Plan, PlannedTable
+from mirrorfeed.archive.query import Guarded
+from mirrorfeed.archive.restore_plan import Plan
+from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.runtime.databricks import is_databricks
 from mirrorfeed.runtime.session_settings import setting
 from mirrorfeed.runtime.spark_errors import FILES_GONE, first_of
@@ -117,32 +115,39 @@ def _end_of_comment(text: str, start: int) -> int:
 
 def make_plan(
     spark: SparkSession,
-    source: Source,
-    where: str | None,
-    feed_from: int | None,
-    feed_to: int | None,
+    source: Source | None,
     priority: Priority,
     rates: Prices | None,
     now: datetime,
+    *,
+    where: str | None = None,
+    feed_from: int | None = None,
+    feed_to: int | None = None,
+    sql: str | None = None,
 ) -> Plan:
-    """For a query at the newest version, or for a range of the change data feed."""
+    """For a query on a table at its newest version, a range of its change data feed, or any query in `sql`."""
+    at = moment(spark, now)
+    if sql is not None:
+        asked = fix_relative_times(sql, at)
+        needed = Guarded(spark, now=lambda: now).needed(asked)
+        if not needed:
+            raise NothingToRestore(statement=sql)
+        return restore_plan.make(needed, priority, rates=rates, sql=asked, zone=at.zone)
+    assert source is not None
     engine = engine_of(spark)
     facts = engine.facts(source)
     if facts.policy is None:
         raise NoInterval(table=str(source))
-    at = moment(spark, now)
-    if feed_from is None:
-        asked = None if where is None else fix_relative_times(where, at, facts.columns)
-        needed = engine.needed(source, facts, asked, now)
+    if feed_from is not None:
+        needed = [_needed_by_feed(spark, facts, feed_from, feed_to, now)]
     else:
-        asked = None
-        needed = _needed_by_feed(spark, source, facts, feed_from, feed_to, now)
-    return restore_plan.make([needed], priority, rates=rates, where=asked, feed_from=feed_from, zone=at.zone)
+        where = None if where is None else fix_relative_times(where, at, facts.columns)
+        needed = [engine.needed(facts, where, now)]
+    return restore_plan.make(needed, priority, rates=rates, where=where, feed_from=feed_from, zone=at.zone)
 
 
-def _needed_by_feed(
-    spark: SparkSession, source: Source, facts: TableFacts, first: int, last: int | None, now: datetime
-) -> NeededFiles:
+def _needed_by_feed(spark: SparkSession, facts: TableFacts, first: int, last: int | None, now: datetime) -> NeededFiles:
+    source = facts.source
     if is_databricks(spark):
         raise FeedOnDatabricks(table=str(source))
     newest = versions.newest_version(spark, source)
@@ -168,18 +173,6 @@ def _check_readable(spark: SparkSession, source: Source, range_: Range) -> None:
         reader.changes(spark, source, range_)
 
 
-def make_statement_plan(
-    spark: SparkSession, statement: str, priority: Priority, rates: Prices | None, now: datetime
-) -> Plan:
-    """For any query over tables that have an archive."""
-    at = moment(spark, now)
-    asked = fix_relative_times(statement, at)
-    tables = Guarded(spark, now=lambda: now).needed(asked)
-    if not tables:
-        raise NothingToRestore(statement=statement)
-    return restore_plan.make(tables, priority, rates=rates, sql=asked, zone=at.zone)
-
-
 def check_plan(spark: SparkSession, plan: Plan) -> None:
     """Raises `PlanOfAnotherTable` if a table was replaced, or does not have the version of the plan."""
     for table in plan.tables:
@@ -187,7 +180,7 @@ def check_plan(spark: SparkSession, plan: Plan) -> None:
         check_table(table, read_table_info(spark, source).table_id, versions.newest_version(spark, source))
 
 
-def check_table(planned: PlannedTable, table_id: str, newest: int) -> None:
+def check_table(planned: NeededFiles, table_id: str, newest: int) -> None:
     if planned.table_id != table_id:
         raise PlanOfAnotherTable(table=planned.table, planned=planned.table_id, found=table_id)
     if planned.version > newest:

@@ -16,8 +16,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from mirrorfeed.archive import change_feed as archive
 from mirrorfeed.archive import interval
-from mirrorfeed.archive.guard import change_feed as archive
 from mirrorfeed.config import Table
 from mirrorfeed.errors import Terminal
 from mirrorfeed.history import history_table

@@ -156,7 +156,7 @@ class HistoryTable:
         if view.archive_days is None:
             return at_version(self.spark, self.table, view.version).where(where)
         # Imports the clients of the clouds, which few runs need.
-        from mirrorfeed.archive.guard.table import GuardedTable
+        from mirrorfeed.archive.table import GuardedTable
         from mirrorfeed.storage.tiers import tiers_at
 
         tiers = tiers_at(read_table_info(self.spark, self.table).location)

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from mirrorfeed.api.results.base import Failed, Result
     from mirrorfeed.api.results.changes import Changes, VersionChanges
     from mirrorfeed.api.results.publishing import Enabled, Listed, PartnerFile
+    from mirrorfeed.archive.archived_files import ArchivedFile
     from mirrorfeed.archive.archived_share import Share, Simulation
-    from mirrorfeed.archive.guard.archived_files_needed import ArchivedFile
-    from mirrorfeed.archive.guard.table import Recent
     from mirrorfeed.archive.interval import Interval
     from mirrorfeed.archive.lifecycle.base import Lifecycle
     from mirrorfeed.archive.maintenance import FileCheck, Maintained
     from mirrorfeed.archive.restore import Restoring
     from mirrorfeed.archive.restore_plan import RestorePlan
+    from mirrorfeed.archive.table import Recent
     from mirrorfeed.display.html import Chart
     from mirrorfeed.display.rows import DataRow, Row
     from mirrorfeed.errors.explain import Explanation
@@ -86,7 +86,7 @@ __all__ = [
 _HOMES = {
     "Alert": "monitor.watch",
     "Append": "orchestration.histories",
-    "ArchivedFile": "archive.guard.archived_files_needed",
+    "ArchivedFile": "archive.archived_files",
     "Changes": "api.results.changes",
     "Chart": "display.html",
     "Comparison": "orchestration.verification",
@@ -109,7 +109,7 @@ _HOMES = {
     "LogRecord": "publish.log.audit",
     "Maintained": "archive.maintenance",
     "PartnerFile": "api.results.publishing",
-    "Recent": "archive.guard.table",
+    "Recent": "archive.table",
     "Repair": "orchestration.verification",
     "Replay": "history.replay",
     "Report": "monitor.report_figures",

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.archive.guard import change_feed as archive
-from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded
+from mirrorfeed.archive import change_feed as archive
+from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
 from mirrorfeed.archive.interval import understood
 from mirrorfeed.config import Table
 from mirrorfeed.errors import MirrorfeedError
@@ -46,7 +46,7 @@ from mirrorfeed.source.reader import apply_selection
 from mirrorfeed.source.versions import schema_at
 
 if TYPE_CHECKING:
-    from mirrorfeed.archive.guard.archived_files_needed import NeededFiles
+    from mirrorfeed.archive.archived_files import NeededFiles
 
 _SMALL_BYTES = 8 * 2**20
 """A source of up to this size may be a small batch."""
@@ -281,7 +281,7 @@ class _ExistingRows:
         if understood(table, self.facts.properties) is None:
             return found
         if isinstance(deleted, pa.Table):
-            from mirrorfeed.archive.guard.query import guarded_rows  # imports cloud clients
+            from mirrorfeed.archive.query import guarded_rows  # imports cloud clients
             from mirrorfeed.storage.tiers import tiers_at
 
             def refusal(away: Sequence[NeededFiles]) -> LookUpNeedsArchive:

@@ -1,0 +1,136 @@
+"""Guarded ranges of the change data feed: the files that a range reads, checked before anything is read.
+
+A range needs other files than a snapshot: `_change_data`, and files that were removed from the table. On Databricks the
+engine guards the change data feed itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import reduce
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, archived_of, blocked_among
+from mirrorfeed.archive.columnar_log import require_own_commits
+from mirrorfeed.archive.engines import ClassicEngine
+from mirrorfeed.archive.errors import NoSuchVersion
+from mirrorfeed.archive.interval import understood
+from mirrorfeed.archive.log_file import LogFile, file_of, no_pattern
+from mirrorfeed.display.humanize import a_few
+from mirrorfeed.runtime.databricks import is_databricks
+from mirrorfeed.source.delta_protocol import commit_name
+from mirrorfeed.source.errors import Gap, SnapshotGone, VersionExpired
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.next_step import Range
+from mirrorfeed.source.table_info import TableInfo, read_table_info
+from mirrorfeed.storage.tiers import Tier, TierStore, tiers_at
+
+_VECTOR = "struct<storageType string, pathOrInlineDv string, offset int, cardinality bigint>"
+_FILE = f"path string, partitionValues map<string, string>, size bigint, deletionVector {_VECTOR}, dataChange boolean"
+_COMMIT = (
+    f"add struct<{_FILE}, modificationTime bigint, stats string>, remove struct<{_FILE}>, cdc struct<{_FILE}>,"
+    " commitInfo struct<timestamp bigint, inCommitTimestamp bigint>"
+)
+
+
+def check(
+    spark: SparkSession,
+    source: Source,
+    what: Range | int,
+    properties: Mapping[str, str],
+    tiers: TierStore | None = None,
+    now: datetime | None = None,
+) -> None:
+    """Raises `ArchivedFilesNeeded`, `Gap` or `SnapshotGone` if a range of the change data feed, or the snapshot of a
+    version, cannot be read completely. Does nothing for a table without an interval."""
+    interval = understood(str(source), properties)
+    if interval is None or is_databricks(spark):
+        return
+    found = read_table_info(spark, source)
+    tiers = tiers or tiers_at(found.location)
+    files = needed(spark, source, found, what)
+    last = what if isinstance(what, int) else what.to_version_inclusive
+    archived = archived_of(spark, str(source), found.location, files, interval, now or datetime.now(UTC))
+    if gone := missing_among([file for file in files if tiers or file not in archived], tiers):
+        if isinstance(what, int):
+            raise SnapshotGone(table=str(source), version=what, uris=gone)
+        raise Gap(
+            table=str(source),
+            published=what.from_version_exclusive,
+            where=what,
+            reason=f"files are gone, {a_few(gone)}",
+        )
+    if blocked := blocked_among(archived, tiers):
+        asked = "A snapshot" if isinstance(what, int) else f"The change data feed ({what})"
+        first = None if isinstance(what, int) else what.from_version_exclusive + 1
+        raise ArchivedFilesNeeded(asked=asked, table=str(source), version=last, files=tuple(blocked), feed_from=first)
+
+
+def needed(spark: SparkSession, source: Source, found: TableInfo, what: Range | int) -> Sequence[LogFile]:
+    engine = ClassicEngine(spark)
+    if isinstance(what, int):
+        return list(engine.files(source, what).values())
+    require_own_commits(str(source), found.features)
+    try:
+        before = engine.files(source, what.from_version_exclusive) if what.from_version_exclusive >= 0 else {}
+    except (NoSuchVersion, VersionExpired):
+        before = {}
+    return changed_files(spark, found.location, what.from_version_exclusive + 1, what.to_version_inclusive, before)
+
+
+def changed_files(
+    spark: SparkSession, location: str, first: int, last: int, before: dict[str, LogFile]
+) -> list[LogFile]:
+    """The files that the change data feed of these versions reads: the `_change_data` files of each commit, or the
+    files that it added and removed, with their deletion vectors. `_change_data` files are as old as their commit. The
+    age of a removed file is unknown if it is neither among the files before nor added."""
+    paths = [no_pattern(f"{location}/_delta_log/{commit_name(version)}") for version in range(first, last + 1)]
+    commits = spark.read.schema(_COMMIT).json(paths)
+    commits = commits.withColumn("version", F.substring("_metadata.file_name", 1, 20).cast("int"))
+    time = F.coalesce("commitInfo.inCommitTimestamp", "commitInfo.timestamp").alias("time")
+    times = {row["version"]: row["time"] for row in commits.select("version", time).collect() if row["time"]}
+    rows = reduce(DataFrame.unionByName, (_actions(commits, kind) for kind in ("add", "remove", "cdc")))
+    listed = rows.toArrow().to_pylist()
+    known = before | {file.uri: file for file in (file_of(location, row) for row in listed if row["kind"] == "add")}
+    with_changes = {row["version"] for row in listed if row["kind"] == "cdc"}
+    found: dict[str, LogFile] = {}
+    for row in listed:
+        if (row["kind"] != "cdc") if row["version"] in with_changes else not row["change"]:
+            continue
+        if row["kind"] == "cdc":
+            row["created"] = times.get(row["version"])
+        file = file_of(location, row)
+        if file.uri in known:
+            file = replace(known[file.uri], vector=file.vector)
+        found[file.uri + (file.vector or "")] = file
+    return list(found.values())
+
+
+def _actions(commits: DataFrame, kind: str) -> DataFrame:
+    is_add = kind == "add"
+    rows = F.get_json_object("add.stats", "$.numRecords").cast("bigint")
+    return commits.where(f"{kind}.path IS NOT NULL").select(
+        "version",
+        F.lit(kind).alias("kind"),
+        f"{kind}.path",
+        f"{kind}.size",
+        F.col(f"{kind}.dataChange").alias("change"),
+        F.col(f"{kind}.partitionValues").alias("partition"),
+        F.col(f"{kind}.deletionVector").alias("vector"),
+        (F.col("add.modificationTime") if is_add else F.lit(None).cast("bigint")).alias("created"),
+        (rows if is_add else F.lit(None).cast("bigint")).alias("rows"),
+    )
+
+
+def missing_among(files: Sequence[LogFile], tiers: TierStore | None) -> list[str]:
+    """The files that do not exist in the storage, or without `tiers` on this machine."""
+    uris = sorted({uri for file in files for uri in file.uris})
+    if tiers is not None:
+        return [uri for uri, tier in tiers.read_tiers(uris).items() if tier is Tier.MISSING]
+    local = [uri for uri in uris if uri.startswith("file:")]
+    return [uri for uri in local if not Path(uri.removeprefix("file:")).exists()]

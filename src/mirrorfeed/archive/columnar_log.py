@@ -1,0 +1,352 @@
+"""The files in a Delta log, found through Hadoop and read with Arrow, for queries that need few of many files.
+
+Spark does not have to build the state of the table first. Whatever is not certain raises `Doubt`, and Delta decides.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from mirrorfeed.archive.data_skipping import Doubt, Rules, in_one, kept
+from mirrorfeed.archive.errors import CommitsElsewhere
+from mirrorfeed.archive.log_file import ELSEWHERE, LogFile, column_names, file_of, plain
+from mirrorfeed.source.delta_protocol import commit_version, external_commit_features
+from mirrorfeed.source.errors import LogDamaged
+from mirrorfeed.source.identifier import Source
+
+_AT_ONCE = 2**20
+_ROWS = 4096
+_BLOCK = 2**20
+_BUFFER = 2**20
+_FEATURES = {"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "typeWidening"}
+_VECTOR = pa.struct(
+    [("storageType", pa.string()), ("pathOrInlineDv", pa.string()), ("offset", pa.int32()), ("cardinality", pa.int64())]
+)
+_KEY = [("path", pa.string()), ("deletionVector", _VECTOR)]
+_FACTS = [*_KEY, ("size", pa.int64()), ("modificationTime", pa.int64()), ("stats", pa.string())]
+
+
+_NAME = re.compile(r"(\d{20})\.(json|checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json))")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The files of the log from which to read a version: a complete checkpoint, and the commits after it."""
+
+    checkpoint_version: int
+    checkpoint: tuple[str, ...]
+    commits: tuple[str, ...]
+
+
+def parts_at(table: str, names: Iterable[str], version: int) -> Parts:
+    """The parts among the file names of the log. Raises `LogDamaged` if commits are missing."""
+    commits: dict[int, str] = {}
+    checkpoints: dict[int, list[tuple[str, int]]] = {}
+    for name in names:
+        if (found := _NAME.fullmatch(name)) is None or int(found[1]) > version:
+            continue
+        if found[2] == "json":
+            commits[int(found[1])] = name
+        else:
+            checkpoints.setdefault(int(found[1]), []).append((name, int(found[4] or 0)))
+    for start in sorted(checkpoints, reverse=True):
+        if whole := _whole(checkpoints[start]):
+            break
+    else:
+        start, whole = -1, ()
+    needed = range(start + 1, version + 1)
+    if not all(number in commits for number in needed):
+        raise LogDamaged(table=table)
+    return Parts(start, whole, tuple(commits[number] for number in needed))
+
+
+def _whole(found: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+    """The files of a complete checkpoint of a version."""
+    for name, parts in sorted(found):
+        if not parts:
+            return (name,)
+        if len(same := [other for other, count in found if count == parts]) == parts:
+            return tuple(sorted(same))
+    return ()
+
+
+def require_own_commits(table: str, features: Collection[str]) -> None:
+    """Raises `CommitsElsewhere` if the catalog may have further commits."""
+    if found := external_commit_features(features):
+        raise CommitsElsewhere(table=table, feature=found[0])
+
+
+@dataclass(frozen=True, slots=True)
+class TableMetadata:
+    """The metadata of a table at a version of its log."""
+
+    table_id: str
+    schema: str
+    partitions: tuple[str, ...]
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ColumnarLog:
+    """The log of a table at a version."""
+
+    location: str
+    """The folder of the table, as in the URIs of its files."""
+    parts: Parts
+    here: Callable[[str], Path]
+    """Returns the local path of a file of the log."""
+
+    def metadata(self) -> TableMetadata:
+        """The newest metadata. Raises `Doubt` for a table with unknown features."""
+        metadata: dict[str, Any] = {}
+        protocol: dict[str, Any] = {}
+        for name in (*reversed(self.parts.commits), *self.parts.checkpoint):
+            for said in _of_the_table(self.here(name)):
+                metadata = metadata or said.get("metaData") or {}
+                protocol = protocol or said.get("protocol") or {}
+            if metadata and protocol:
+                break
+        else:
+            raise Doubt("a log that does not describe its table")
+        reading, writing = (protocol.get(f"{who}Features") or () for who in ("reader", "writer"))
+        if protocol["minReaderVersion"] > 3 or not set(reading) <= _FEATURES or external_commit_features(writing):
+            raise Doubt("a table of a newer kind")
+        properties = dict(metadata.get("configuration") or {})
+        return TableMetadata(metadata["id"], metadata["schemaString"], tuple(metadata["partitionColumns"]), properties)
+
+    def files(self, described: TableMetadata, rules: Rules, until: int | None) -> tuple[int, tuple[LogFile, ...]]:
+        """The number of files that the rules keep, and those created until a time in milliseconds (none without it)."""
+        names = column_names(described.schema)
+        spelled = {name: physical for physical, name in names.items()}
+        partitions = [spelled[name] for name in described.partitions]
+        count, found = 0, []
+        for said, later in self._added_files(partitions):
+            files = said.filter(kept(rules, partial(_partition, said), said["stats"].chunk(0))).combine_chunks()
+            files = _without(files, later)
+            if len(files) and pc.any(pc.match_substring_regex(files["path"], ELSEWHERE)).as_py():
+                raise Doubt("files that may lie in another table's folder")
+            count += len(files)
+            if until is not None and len(files):
+                wanted = files.filter(pc.fill_null(pc.less_equal(files["modificationTime"], until), True))
+                found += [file_of(self.location, _row(each, partitions), names) for each in wanted.to_pylist()]
+        return count, tuple(found)
+
+    def _added_files(self, partitions: Sequence[str]) -> Iterator[tuple[pa.Table, list[pa.Array]]]:
+        """The files that each part of the log adds, the newest part first, with the keys of files in later parts, which
+        override them. A commit contains a file once."""
+        later: list[pa.Array] = []
+        for name in reversed(self.parts.commits):
+            own = []
+            for actions in _lines(self.here(name), partitions):
+                added, removed = (_facts(actions[kind]) for kind in ("add", "remove"))
+                own += [_keys(each) for each in (added, removed) if len(each)]
+                if len(added):
+                    yield added, later
+            later += own
+        for name in self.parts.checkpoint:
+            yield from ((added, later) for added in self._checkpoint(name, partitions) if len(added))
+
+    def _checkpoint(self, name: str, partitions: Sequence[str]) -> Iterator[pa.Table]:
+        path = self.here(name)
+        if path.suffix == ".json":
+            sidecars = []
+            for actions in _lines(path, partitions):
+                yield _facts(actions["add"])
+                sidecars += pc.struct_field(actions["sidecar"], "path").drop_null().to_pylist()
+        else:
+            with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER) as file:
+                yield from _rows(file)
+                sidecars = []
+                if "sidecar" in file.schema_arrow.names:
+                    column = file.read(["sidecar.path"])["sidecar"]
+                    sidecars = pc.struct_field(column, "path").drop_null().to_pylist()
+        for sidecar in sidecars:
+            if "/" in sidecar:
+                raise Doubt("a checkpoint with parts elsewhere")
+            with pq.ParquetFile(self.here(f"_sidecars/{sidecar}"), pre_buffer=False, buffer_size=_BUFFER) as file:
+                yield from _rows(file)
+
+
+def _of_the_table(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The `metaData` and `protocol` actions in a file of the log."""
+    if path.suffix == ".json":
+        for chunk in _chunks(path):
+            if b'"metaData"' in chunk or b'"protocol"' in chunk:
+                yield from (
+                    json.loads(line) for line in chunk.splitlines() if b'"metaData"' in line or b'"protocol"' in line
+                )
+        return
+    with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER) as file:
+        for batch in file.iter_batches(_ROWS, columns=["metaData", "protocol"]):
+            for kind in batch.schema.names:
+                for said in batch[kind].drop_null().to_pylist():
+                    yield {kind: said}
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(_AT_ONCE):
+            yield chunk + file.readline()
+
+
+def _lines(path: Path, partitions: Sequence[str]) -> Iterator[pa.Table]:
+    """The actions in a JSON file by kind."""
+    values = pa.struct([(name, pa.string()) for name in partitions])
+    kinds = {"add": [*_FACTS, ("partitionValues", values)], "remove": _KEY, "sidecar": [("path", pa.string())]}
+    schema = pa.schema([(kind, pa.struct(fields)) for kind, fields in kinds.items()])
+    only_these = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    for chunk in _chunks(path):
+        if chunk.strip():
+            yield pj.read_json(pa.BufferReader(chunk), pj.ReadOptions(block_size=_BLOCK), only_these)
+
+
+def _rows(file: pq.ParquetFile) -> Iterator[pa.Table]:
+    """The files in a checkpoint or a part of one."""
+    if "add" not in file.schema_arrow.names:
+        return
+    there = {field.name for field in file.schema_arrow.field("add").type}
+    needed = {"path", "size", "modificationTime", "stats", "partitionValues"}
+    if not needed <= there:
+        raise Doubt("a checkpoint without texts of statistics")
+    wanted = [f"add.{name}" for name in needed]
+    wanted += [f"add.deletionVector.{field.name}" for field in _VECTOR] if "deletionVector" in there else []
+    for batch in file.iter_batches(_ROWS, columns=wanted):
+        files = _facts(pa.chunked_array([batch["add"]]))
+        if "stats_parsed" in there and files["stats"].null_count:
+            raise Doubt("statistics that are not texts")
+        yield files
+
+
+def _facts(actions: pa.ChunkedArray) -> pa.Table:
+    """The file actions as a table with one chunk per column."""
+    names = [field.name for field in actions.type]
+    table = pa.table({name: pc.struct_field(actions, name) for name in names})
+    table = table.filter(pc.is_valid(table["path"])).combine_chunks()
+    if "deletionVector" not in names:
+        table = table.append_column("deletionVector", pa.nulls(len(table), _VECTOR))
+    return pa.table({name: in_one(table[name]) for name in table.column_names})
+
+
+def _keys(files: pa.Table) -> pa.Array:
+    """The key of each file: its path and deletion vector."""
+    path, vector = in_one(files["path"]), in_one(files["deletionVector"])
+    if vector.null_count == len(vector):
+        return path
+    kind, place, offset = (
+        pc.fill_null(pc.struct_field(vector, name).cast(pa.string()), "")
+        for name in ("storageType", "pathOrInlineDv", "offset")
+    )
+    marked = pc.binary_join_element_wise(path, kind, place, offset, "\n")
+    return pc.if_else(pc.is_valid(vector), marked, path)
+
+
+def _without(files: pa.Table, later: Sequence[pa.Array]) -> pa.Table:
+    keys = _keys(files)
+    both = [each.filter(pc.is_in(each, keys)) for each in later] if len(files) else []  # the larger side in no table
+    return files.filter(pc.invert(pc.is_in(keys, pa.concat_arrays(both)))) if any(map(len, both)) else files
+
+
+def _partition(files: pa.Table, name: str) -> pa.Array:
+    values = files["partitionValues"].chunk(0)
+    if pa.types.is_map(values.type):
+        return pc.map_lookup(values, pa.scalar(name), "first")
+    return pc.struct_field(values, name)
+
+
+def _row(file: Mapping[str, Any], partitions: Sequence[str]) -> dict[str, Any]:
+    """The row for `file_of`."""
+    values = dict(file["partitionValues"] or {})
+    return {
+        "path": file["path"],
+        "size": file["size"],
+        "created": file["modificationTime"],
+        "rows": json.loads(file["stats"] or "{}").get("numRecords"),
+        "partition": [(name, values.get(name)) for name in partitions],
+        "vector": file["deletionVector"],
+    }
+
+
+_NAMES = re.compile(r"/_delta_log/([^/;,\s}]+)[;,}\]]")
+
+
+@contextmanager
+def columns(spark: SparkSession, source: Source, version: int | None) -> Iterator[tuple[int, ColumnarLog]]:
+    """The log at a version, or the newest. Raises `Doubt` if it is not found or incomplete."""
+    try:
+        folder = _folder(spark, source)
+        system = folder.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+        folder = system.makeQualified(folder)
+        log = _child(spark, folder, "_delta_log")
+        arrays = spark._jvm.org.apache.commons.lang3.ArrayUtils  # type: ignore[union-attr]
+        names = _NAMES.findall(str(arrays.toString(system.listStatus(log))))
+    except (Py4JJavaError, PySparkException) as error:
+        raise Doubt("a log that cannot be listed") from error
+    versions = [found for name in names if (found := commit_version(name)) is not None]
+    at = max(versions, default=-1) if version is None else version
+    if at not in versions:
+        raise Doubt("a version that is not there")
+    location = str(folder.toString())
+    try:
+        parts = parts_at(str(source), names, at)
+    except LogDamaged as error:
+        raise Doubt("a log that is not whole") from error
+    try:
+        if location.startswith("file:"):
+            on_disk = Path(str(folder.toUri().getPath()), "_delta_log")
+            yield at, ColumnarLog(plain(location), parts, lambda name: on_disk / name)
+        else:
+            with tempfile.TemporaryDirectory(prefix="mirrorfeed-log-") as copies:
+                yield at, ColumnarLog(plain(location), parts, lambda name: copied(spark, log, name, Path(copies)))
+    except (pa.ArrowException, OSError) as error:
+        raise Doubt("a log that is not as expected") from error
+
+
+def _folder(spark: SparkSession, source: Source) -> Any:
+    if source.path is not None:
+        return _path(spark, source.path)
+    catalogs = spark._jsparkSession.sessionState().catalogManager()
+    *schema, table = source.parts
+    if str(catalogs.currentCatalog().name()) != "spark_catalog" or len(schema) > 1:
+        raise Doubt("a table of another catalog")
+    found = spark._jsparkSession.sessionState().sqlParser().parseTableIdentifier(source.sql)
+    catalog = spark._jsparkSession.sessionState().catalog()
+    if not schema and catalog.getTempView(table).isDefined():
+        raise Doubt("a view")
+    return spark._jvm.org.apache.hadoop.fs.Path(catalog.getTableMetadata(found).location())  # type: ignore[union-attr]
+
+
+def copied(spark: SparkSession, log: Any, name: str, folder: Path) -> Path:
+    """A local copy of a file of the log, which is copied once."""
+    target = folder / name
+    if not target.exists():
+        target.parent.mkdir(exist_ok=True)
+        system = log.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+        try:
+            system.copyToLocalFile(False, _child(spark, log, name), _path(spark, target.as_uri()), True)
+        except (Py4JJavaError, PySparkException) as error:
+            raise Doubt("a file of the log that is gone") from error
+    return target
+
+
+def _path(spark: SparkSession, text: str) -> Any:
+    return spark._jvm.org.apache.hadoop.fs.Path(text)  # type: ignore[union-attr]
+
+
+def _child(spark: SparkSession, folder: Any, name: str) -> Any:
+    return spark._jvm.org.apache.hadoop.fs.Path(folder, name)  # type: ignore[union-attr]

@@ -1,0 +1,293 @@
+"""Conditions on rows of a table, and the files that remain after comparisons with partition values and statistics.
+
+Decides only comparisons that must all hold, of integer, date and text columns with constants. As in Delta, a file is
+kept unless its partition or statistics rule out a match, or if a statistic is missing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import reduce
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from mirrorfeed.archive.errors import BadPredicate, NoSuchColumn
+from mirrorfeed.archive.spark_plans import items, kind_of, optimized, session_of
+from mirrorfeed.runtime.spark_errors import first_of, parameter
+from mirrorfeed.runtime.spark_session import looked_at, unlogged
+from mirrorfeed.source.identifier import Source
+
+Sign = Literal["=", "<", "<=", ">", ">=", "is there"]
+TYPES: Mapping[str, pa.DataType] = {
+    **dict.fromkeys(("byte", "short", "integer", "long"), pa.int64()),
+    "date": pa.date32(),
+    "string": pa.string(),
+}
+"""Types by their names in the log, for which values compare as in Delta."""
+_UNDERSTOOD = {"comment", "delta.columnMapping.id", "delta.columnMapping.physicalName", "delta.generationExpression"}
+"""Column metadata that does not change comparisons, unlike collations, padded text and widened types."""
+_INDEXED = 32
+"""Leading columns for which Delta collects statistics, unless a table property sets other ones."""
+_OTHERS = ("delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns")
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    column: str
+    """The name in the query."""
+    sign: Sign
+    value: int | str | date | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A comparison with the column name and type of the log."""
+
+    name: str
+    type: pa.DataType
+    sign: Sign
+    value: int | str | date | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    partitions: tuple[Rule, ...]
+    statistics: tuple[Rule, ...]
+
+
+class Doubt(Exception):
+    """The result might differ from Delta's, so Delta decides."""
+
+
+def check_columns(spark: SparkSession, source: Source, names: Sequence[str]) -> None:
+    if names:
+        named(str(source), spark.table(source.sql).columns, names)
+
+
+def named(what: str, there: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The columns with their exact names. Raises `NoSuchColumn`."""
+    known = {name.lower(): name for name in there}
+    if unknown := [name for name in names if name.lower() not in known]:
+        raise NoSuchColumn(table=what, column=unknown[0], columns=there)
+    return [known[name.lower()] for name in names]
+
+
+def filtered(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:
+    """The rows that match a condition. Reads nothing, and raises `BadPredicate`.
+
+    Spark judges the condition: a lambda accepts no subquery, and an aggregate no nondeterministic function.
+    """
+    if predicate is None:
+        return frame
+    try:
+        with unlogged():
+            found = looked_at(frame.where(predicate))
+            looked_at(frame.select(F.exists(F.array(F.lit(1)), lambda _: F.expr(predicate))))
+            looked_at(frame.agg(F.bool_or(F.expr(predicate))))
+    except AnalysisException as error:
+        raise BadPredicate(table=table, predicate=predicate, reason=_why_bad(error)) from error
+    return found
+
+
+def _why_bad(error: AnalysisException) -> str:
+    if first_of(error, ("UNRESOLVED_COLUMN",)):
+        return f"names {parameter(error, 'objectName')}, which is not a column of the table"
+    if first_of(error, ("UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY",)):
+        return "contains a subquery"
+    if first_of(error, ("AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION",)):
+        return "contains a nondeterministic function"
+    if first_of(error, ("PARSE_", "UNCLOSED_BRACKETED_COMMENT")):
+        return "cannot be parsed"
+    return f"is not a condition on a row ({first_of(error, ('',)) or 'Spark does not say why'})"
+
+
+_COMPARISONS: Mapping[str, Sign] = {
+    "EqualTo": "=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+}
+_TURNED: Mapping[Sign, Sign] = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def frame_of_schema(spark: SparkSession, schema: str) -> DataFrame:
+    """An empty frame with the schema of a log. Raises `Doubt`."""
+    try:
+        types = spark._jvm.org.apache.spark.sql.types.DataType.fromJson(schema)  # type: ignore[union-attr]
+        none = spark.sparkContext._jsc.emptyRDD()
+        return DataFrame(spark._jsparkSession.createDataFrame(none, types), spark)
+    except (Py4JError, PySparkException) as error:
+        raise Doubt("types that are not known here") from error
+
+
+def comparisons_in(frame: DataFrame) -> list[Comparison]:
+    """The comparisons of the condition of a frame, after Spark has resolved types and constants. Raises `Doubt` if it
+    is more than comparisons joined by AND."""
+    plan = optimized(session_of(frame), frame)
+    if kind_of(plan) == "LogicalRDD":
+        return []
+    if kind_of(plan) != "Filter" or kind_of(plan.child()) != "LogicalRDD":
+        raise Doubt("a condition that is not on rows alone")
+    return [_comparison(part) for part in _conjuncts(plan.condition())]
+
+
+def _conjuncts(condition: Any) -> Iterator[Any]:
+    if kind_of(condition) != "And":
+        yield condition
+    else:
+        for side in items(condition.children()):
+            yield from _conjuncts(side)
+
+
+def _comparison(condition: Any) -> Comparison:
+    sides = list(items(condition.children()))
+    kinds = [kind_of(side) for side in sides]
+    if kind_of(condition) == "IsNotNull" and kinds == ["AttributeReference"]:
+        return Comparison(str(sides[0].name()), "is there")
+    sign = _COMPARISONS.get(kind_of(condition))
+    if sign is not None and kinds == ["Literal", "AttributeReference"]:
+        sign, sides = _TURNED[sign], sides[::-1]
+    elif sign is None or kinds != ["AttributeReference", "Literal"]:
+        raise Doubt(f"a condition of another kind, {kind_of(condition)}")
+    column, literal = sides
+    return Comparison(str(column.name()), sign, _value(literal))
+
+
+def _value(literal: Any) -> int | str | date:
+    type_, value = str(literal.dataType().typeName()), literal.value()
+    if value is None:
+        raise Doubt("NULL")
+    if type_ in ("byte", "short", "integer", "long"):
+        return int(value)
+    if type_ == "date" and abs(int(value)) < 700_000:  # days from 1970, in years that Python has
+        return date(1970, 1, 1) + timedelta(days=int(value))
+    if type_ == "string":
+        return str(value.toString())
+    raise Doubt(f"a value of type {type_}")
+
+
+def rules(asked: Sequence[Comparison], schema: str, partitions: Sequence[str], properties: Mapping[str, str]) -> Rules:
+    """The rules for comparisons on a table. Raises `Doubt`."""
+    before, fields = 0, {}
+    for field in json.loads(schema)["fields"]:
+        fields[field["name"].lower()] = (field, before)
+        before += _leaves(field["type"])
+    of_partitions = {name.lower() for name in partitions}
+    found: tuple[list[Rule], list[Rule]] = [], []
+    for each in asked:
+        field, place = fields.get(each.column.lower(), ({}, 0))
+        type_ = TYPES.get(field["type"]) if field and isinstance(field["type"], str) else None
+        if type_ is None or not set(field["metadata"]) <= _UNDERSTOOD:
+            raise Doubt(each.column)
+        is_partition = field["name"].lower() in of_partitions
+        if not is_partition and (place >= _INDEXED or any(name in properties for name in _OTHERS)):
+            raise Doubt(each.column)
+        name = str(field["metadata"].get("delta.columnMapping.physicalName", field["name"]))
+        found[not is_partition].append(Rule(name, type_, each.sign, each.value))
+    return Rules(*map(tuple, found))
+
+
+def _leaves(type_: Any) -> int:
+    """The number of leaf columns of a type."""
+    if isinstance(type_, dict) and type_["type"] == "struct":
+        return sum(_leaves(field["type"]) for field in type_["fields"])
+    return 1
+
+
+def kept(asked: Rules, partition: Callable[[str], pa.Array], stats: pa.Array) -> pa.Array:
+    """Whether each file is kept. `partition` returns the values of a partition column as in the log."""
+    found = [pc.fill_null(_holds(rule, _of(partition(rule.name), rule)), False) for rule in asked.partitions]
+    if asked.statistics:
+        found.append(_by_statistics(asked.statistics, stats))
+    return reduce(pc.and_, found, pa.array([True] * len(stats)) if not found else found[0])
+
+
+def _of(spelled: pa.Array, rule: Rule) -> pa.Array:
+    if pc.any(pc.equal(spelled, "")).as_py():
+        raise Doubt(f"{rule.name} is '' or NULL")
+    return spelled.cast(rule.type)
+
+
+_SIGNS = {"=": "equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
+
+
+def _holds(rule: Rule, values: pa.Array) -> pa.Array:
+    if rule.sign == "is there":
+        return pc.is_valid(values)
+    return pc.call_function(_SIGNS[rule.sign], [values, pa.scalar(rule.value, rule.type)])
+
+
+def _by_statistics(asked: Sequence[Rule], stats: pa.Array) -> pa.Array:
+    """False if the statistics rule out a match, by three-valued logic. A missing statistic keeps the file."""
+    table = _parsed(asked, stats)
+    holds, known = [], []
+    number = table["numRecords"]
+    for rule in asked:
+        nulls = table["nullCount"][rule.name]
+        known += [pc.is_valid(number), pc.is_valid(nulls)]
+        if rule.sign == "is there":
+            holds.append(pc.less(nulls, number))
+            continue
+        ends = {"=": "<>", "<": "<", "<=": "<", ">": ">", ">=": ">"}[rule.sign]
+        only_nulls = pc.equal(nulls, number)
+        for end, kind in (("<", "minValues"), (">", "maxValues")):
+            if end not in ends:
+                continue
+            values = table[kind][rule.name]
+            sign = f"{end}=" if rule.sign == "=" else rule.sign
+            holds.append(pc.call_function(_SIGNS[sign], [values, pa.scalar(rule.value, rule.type)]))
+            known.append(pc.or_kleene(pc.is_valid(values), only_nulls))
+    all_hold = reduce(pc.and_kleene, holds)
+    all_known = reduce(pc.and_kleene, known)
+    stays = pc.or_kleene(all_hold, pc.invert(all_known))
+    return pc.fill_null(stays, False)
+
+
+def _parsed(asked: Sequence[Rule], stats: pa.Array) -> Mapping[str, Any]:
+    """The statistics of the compared columns."""
+    types = {rule.name: rule.type for rule in asked}
+    ends = pa.struct([(name, pa.string() if type_ == pa.date32() else type_) for name, type_ in types.items()])
+    counts = pa.struct([(name, pa.int64()) for name in types])
+    schema = pa.schema({"numRecords": pa.int64(), "nullCount": counts, "minValues": ends, "maxValues": ends})
+    given = pc.fill_null(stats, "{}")
+    if pc.any(pc.or_(pc.match_substring(given, "\n"), pc.invert(pc.starts_with(given, "{")))).as_py():
+        raise Doubt("statistics that are not one line each")
+    lines = pc.binary_join_element_wise(given, pa.scalar("\n", given.type), pa.scalar("", given.type))
+    read = pj.read_json(
+        pa.BufferReader(_bytes_of(lines)),
+        parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+    ).combine_chunks()
+    if len(read) != len(stats):
+        raise Doubt("statistics that are not one object each")
+    return {"numRecords": in_one(read["numRecords"])} | {
+        kind: {
+            name: in_one(pc.struct_field(read[kind], name)).cast(types[name] if "V" in kind else pa.int64())
+            for name in types
+        }
+        for kind in ("nullCount", "minValues", "maxValues")
+    }
+
+
+def in_one(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array, copied only if it has several chunks."""
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.nulls(0, column.type), *column.chunks])
+
+
+def _bytes_of(texts: pa.Array) -> pa.Buffer:
+    """The concatenated texts, without a copy."""
+    width = pa.int64() if pa.types.is_large_string(texts.type) else pa.int32()
+    _, offsets, data = texts.buffers()
+    ends = pa.Array.from_buffers(width, len(texts) + 1, [None, offsets], offset=texts.offset)
+    start, end = ends[0].as_py(), ends[len(texts)].as_py()
+    return data.slice(start, end - start)

@@ -1,0 +1,312 @@
+"""Engines that find the archived files that a query needs: open source Delta on classic Spark, and Databricks.
+
+On classic Spark the plan shows which files a query needs, and the log shows their age. Databricks guards itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import ClassVar, Protocol
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from mirrorfeed.archive import columnar_log, data_skipping, spark_plans
+from mirrorfeed.archive.archived_files import NeededFiles, archived_among, archived_of, created_until
+from mirrorfeed.archive.data_skipping import Doubt, Rules, filtered
+from mirrorfeed.archive.errors import (
+    ActiveRowsUnavailable,
+    BadPredicate,
+    BadStatement,
+    CannotBePlanned,
+    NoQuery,
+    NoSuchVersion,
+    OnlyNewestVersion,
+    TableByTable,
+)
+from mirrorfeed.archive.interval import Policy, understood
+from mirrorfeed.archive.log_file import LogFile, column_names, plain
+from mirrorfeed.archive.spark_plans import Scan, planned
+from mirrorfeed.errors import first_line
+from mirrorfeed.runtime.databricks import is_databricks
+from mirrorfeed.runtime.session_settings import PASS_OVER
+from mirrorfeed.runtime.spark_errors import EXPIRED, LOG_GONE, first_of
+from mirrorfeed.runtime.spark_session import unlogged
+from mirrorfeed.source import reader, versions
+from mirrorfeed.source.errors import NotDelta, VersionExpired
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.table_info import read_table_info
+
+_NEVER = -1
+"""A creation time before that of every file."""
+_ALWAYS = 2**62
+"""A creation time after that of every file."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """The newest version of a table."""
+
+    source: Source
+    table_id: str
+    location: str
+    columns: tuple[str, ...]
+    policy: Policy | None
+
+
+class Engine(Protocol):
+    guards_itself: ClassVar[bool]
+    """Whether the engine refuses queries that need archived files, and skips archived files where a LIMIT allows it."""
+
+    def judges(self, statement: str) -> bool:
+        """Whether the statement is a query to judge. False if it reads no rows, or if the engine guards itself. Raises
+        `NoQuery` for other statements."""
+        ...
+
+    def query(self, statement: str) -> DataFrame:
+        """The query, analyzed but not run."""
+        ...
+
+    def judge(self, frame: DataFrame, now: datetime) -> tuple[DataFrame, Sequence[NeededFiles]]:
+        """The same rows, and the archived files that they need. No files if the engine guards itself."""
+        ...
+
+    def needed_by_change(self, source: Source, statement: str, now: datetime) -> Sequence[NeededFiles]:
+        """The archived files in which a DELETE, UPDATE or MERGE searches for rows."""
+        ...
+
+    def facts(self, source: Source) -> TableFacts: ...
+
+    def needed(self, facts: TableFacts, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
+        """The archived files that must be read to find the matching rows: possibly too many, never too few. Reads no
+        data file. The default version is the newest."""
+        ...
+
+    def read(self, source: Source, version: int | None) -> tuple[int, DataFrame]:
+        """The version, by default the newest, and its rows."""
+        ...
+
+    def partitions(self, source: Source, version: int | None) -> list[dict[str, str | None]]: ...
+
+    def without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
+        """The rows that are not in these files. Raises `ActiveRowsUnavailable`."""
+        ...
+
+
+@dataclass(frozen=True)
+class DatabricksEngine:
+    """Runs every statement unchanged."""
+
+    spark: SparkSession
+    guards_itself: ClassVar[bool] = True
+
+    def judges(self, statement: str) -> bool:
+        return False
+
+    def query(self, statement: str) -> DataFrame:
+        raise TableByTable()
+
+    def judge(self, frame: DataFrame, now: datetime) -> tuple[DataFrame, Sequence[NeededFiles]]:
+        return frame, ()
+
+    def needed_by_change(self, source: Source, statement: str, now: datetime) -> Sequence[NeededFiles]:
+        return ()
+
+    def facts(self, source: Source) -> TableFacts:
+        found = read_table_info(self.spark, source)
+        columns = tuple(self.spark.table(source.sql).columns)
+        policy = understood(str(source), found.properties)
+        return TableFacts(source, found.table_id, found.location, columns, policy)
+
+    def needed(self, facts: TableFacts, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
+        source = facts.source
+        at = versions.newest_version(self.spark, source)
+        if version not in (None, at):
+            raise OnlyNewestVersion(table=str(source), version=version or 0, newest=at)
+        filtered(self.spark.table(source.sql), str(source), where)
+        rows = []
+        if facts.policy is not None:
+            # The line break ends a comment at the end of the condition.
+            condition = "" if where is None else f" WHERE ({where}\n)"
+            rows = self.spark.sql(f"SHOW ARCHIVED FILES FOR {source.sql}{condition}").collect()
+        files = tuple(LogFile(plain(str(row[0]))) for row in rows)
+        return NeededFiles(str(source), facts.table_id, facts.location, at, files)
+
+    def read(self, source: Source, version: int | None) -> tuple[int, DataFrame]:
+        at = versions.newest_version(self.spark, source) if version is None else version
+        return at, reader.at_version(self.spark, source, at)
+
+    def partitions(self, source: Source, version: int | None) -> list[dict[str, str | None]]:
+        return [row.asDict() for row in self.spark.sql(f"SHOW PARTITIONS {source.sql}").collect()]
+
+    def without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
+        raise ActiveRowsUnavailable(table=str(source))
+
+
+@dataclass(frozen=True)
+class ClassicEngine:
+    spark: SparkSession
+    guards_itself: ClassVar[bool] = False
+
+    def judges(self, statement: str) -> bool:
+        with unlogged():
+            kind = spark_plans.command_kind(self.spark, statement)
+        if kind is not None and not spark_plans.reads_no_rows(kind):
+            raise NoQuery(statement=statement, kind=kind)
+        return kind is None
+
+    def query(self, statement: str) -> DataFrame:
+        try:
+            with unlogged():
+                kind = spark_plans.command_kind(self.spark, statement)
+                if kind is not None:
+                    raise NoQuery(statement=statement, kind=kind)
+                return self.spark.sql(statement)
+        except AnalysisException as error:
+            raise BadStatement(statement=statement, reason=first_line(str(error))) from error
+
+    def judge(self, frame: DataFrame, now: datetime) -> tuple[DataFrame, Sequence[NeededFiles]]:
+        self._check_settings()
+        rows, scans = planned(frame)
+        return rows, self._needed_by(scans, now)
+
+    def needed_by_change(self, source: Source, statement: str, now: datetime) -> Sequence[NeededFiles]:
+        self._check_settings()
+        return self._needed_by([spark_plans.candidates(self.spark, statement, self.newest(source))], now)
+
+    def _check_settings(self) -> None:
+        """A file that is archived after its tier was read must make the query fail."""
+        for name in PASS_OVER:
+            if str(self.spark.conf.get(name)).lower() == "true":
+                raise CannotBePlanned(reason=f"{name} is true, so rows of unreadable files would be missing")
+
+    def _needed_by(self, scans: Sequence[Scan], now: datetime) -> Sequence[NeededFiles]:
+        """By table and version. The interval of the newest version applies to all versions."""
+        grouped: dict[tuple[str, int], list[Scan]] = {}
+        for each in scans:
+            grouped.setdefault((each.location, each.version), []).append(each)
+        found = []
+        for _, same in sorted(grouped.items(), key=lambda each: each[0]):
+            newest = spark_plans.whole(self.spark.table(Source(path=same[0].location).sql)) or same[0]
+            needed = self._needed_of(same, understood(same[0].name, newest.properties), now)
+            if needed.files:
+                found.append(needed)
+        return found
+
+    def _needed_of(self, scans: Sequence[Scan], policy: Policy | None, now: datetime) -> NeededFiles:
+        """For scans of one table at one version."""
+        first, *others = scans
+        until = _NEVER if policy is None else created_until(policy, now)
+        files = {file.uri: file for scan in scans for file in scan.files(until)}
+        archived = archived_of(self.spark, first.name, first.location, files.values(), policy, now)
+        active = None if others else first.count - len(archived)  # several scans may share files
+        listed = tuple(sorted(archived, key=lambda file: file.uri))
+        return NeededFiles(first.name, first.table_id, first.location, first.version, listed, active)
+
+    def facts(self, source: Source) -> TableFacts:
+        try:
+            with columnar_log.columns(self.spark, source, None) as (_, log):
+                found = log.metadata()
+                id_, location, properties = found.table_id, log.location, found.properties
+            columns = tuple(column_names(found.schema).values())
+        except Doubt:
+            newest = self.newest(source)
+            id_, location, properties = newest.table_id, newest.location, newest.properties
+            columns = tuple(self.spark.table(source.sql).columns)
+        return TableFacts(source, id_, location, columns, understood(str(source), properties))
+
+    def needed(self, facts: TableFacts, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
+        try:
+            return self.compared(facts, where, now, version)
+        except Doubt:
+            return self.planned(facts, where, now, version)
+
+    def compared(self, facts: TableFacts, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
+        """From the columns of the log, for conditions that are only comparisons. Raises `Doubt` if Delta might plan
+        other files."""
+        source, policy = facts.source, facts.policy
+        with columnar_log.columns(self.spark, source, version) as (at, log):
+            table = log.metadata()
+            asked = []
+            if where is not None:
+                try:
+                    rows = data_skipping.frame_of_schema(self.spark, table.schema)
+                    asked = data_skipping.comparisons_in(filtered(rows, str(source), where))
+                except (BadPredicate, PySparkException) as error:
+                    raise Doubt("a condition that only Delta may accept") from error
+            until = None if policy is None else created_until(policy, now)
+            rules = data_skipping.rules(asked, table.schema, table.partitions, table.properties)
+            count, files = log.files(table, rules, until)
+        archived = archived_among(sorted(files, key=lambda file: file.uri), policy, now)
+        return NeededFiles(str(source), table.table_id, log.location, at, tuple(archived), count - len(archived))
+
+    def planned(self, facts: TableFacts, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
+        """From Delta's plan."""
+        source, whole = facts.source, self.whole(facts.source, version)
+        scans: Sequence[Scan] = [whole]
+        if where is not None:
+            _, scans = planned(filtered(self.read(source, whole.version)[1], str(source), where))
+        if not scans:
+            return NeededFiles(str(source), whole.table_id, whole.location, whole.version, (), 0)
+        return replace(self._needed_of(scans, facts.policy, now), table=str(source))
+
+    def whole(self, source: Source, version: int | None = None) -> Scan:
+        """All files of a version. The default version is the newest."""
+        newest = self.newest(source)
+        if version is None or version == newest.version:
+            return newest
+        found = spark_plans.whole(self.read(source, version)[1])
+        assert found is not None, "the newest version was read in the same way"
+        return found
+
+    def newest(self, source: Source) -> Scan:
+        try:
+            found = spark_plans.whole(self.spark.table(source.sql))
+        except AnalysisException:
+            found = None
+        if found is None:
+            what = read_table_info(self.spark, source)  # raises an error that names what is there instead
+            raise NotDelta(table=str(source), found=f"a table at {what.location} whose log cannot be found")
+        return found
+
+    def partitions(self, source: Source, version: int | None) -> list[dict[str, str | None]]:
+        return sorted(self.whole(source, version).partitions(), key=str)
+
+    def without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
+        if left_out:
+            return self.whole(source, version).without(left_out)
+        return planned(reader.at_version(self.spark, source, version))[0]
+
+    def files(self, source: Source, version: int | None = None) -> dict[str, LogFile]:
+        """All files of a version by URI. The default version is the newest."""
+        columnar_log.require_own_commits(str(source), read_table_info(self.spark, source).features)
+        try:
+            with columnar_log.columns(self.spark, source, version) as (_, log):
+                found: Sequence[LogFile] = log.files(log.metadata(), Rules((), ()), _ALWAYS)[1]
+        except Doubt:
+            found = self.whole(source, version).files()
+        return {file.uri: file for file in found}
+
+    def read(self, source: Source, version: int | None) -> tuple[int, DataFrame]:
+        at = self.newest(source).version if version is None else version
+        try:
+            if at >= 0:
+                return at, reader.at_version(self.spark, source, at)
+        except Exception as error:
+            if first_of(error, (EXPIRED,)):
+                raise VersionExpired(table=str(source), version=at) from error
+            if first_of(error, LOG_GONE) is None:
+                raise
+        raise NoSuchVersion(table=str(source), version=at, newest=self.newest(source).version)
+
+
+def files_of(frame: DataFrame) -> list[str]:
+    """The data files that a query reads, after Delta has skipped files by partition and statistics."""
+    _, scans = planned(frame)
+    return sorted({file.uri for scan in scans for file in scan.files()})
+
+
+def engine_of(spark: SparkSession) -> Engine:
+    return DatabricksEngine(spark) if is_databricks(spark) else ClassicEngine(spark)

@@ -1,1 +1,0 @@
-"""Guarded reads and writes: the rows, or an error before anything is read."""

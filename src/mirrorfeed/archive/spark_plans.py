@@ -1,0 +1,354 @@
+"""The files that a query or statement will read, found in its plan on classic Spark with open source Delta.
+
+Databricks guards archived files itself, and Spark Connect shows no plan. Three things hide files from the plan of a
+DataFrame, and are turned off here: cached data, subqueries, and partition filters that Delta derives from a generated
+column, which miss rows that were written in another time zone.
+
+A guarded query runs the plan that was examined, so later commits, caches and settings do not change what it reads.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from mirrorfeed.archive.archived_files import TableFolders
+from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, UnknownFiles
+from mirrorfeed.archive.log_file import ELSEWHERE, LogFile, column_names, file_of, plain, uri_of
+from mirrorfeed.errors import first_line
+from mirrorfeed.runtime.spark_session import unlogged
+from mirrorfeed.source.identifier import Source
+
+DELTA = "org.apache.spark.sql.delta."
+CATALYST = "org.apache.spark.sql.catalyst."
+FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
+_SETTINGS = {
+    "spark.databricks.delta.generatedColumn.partitionFilterOptimization.enabled": "false",
+    "spark.databricks.delta.stats.skipping": "true",
+    # Runtime filters are added when a query runs. Spark does not accept a plan that already has them.
+    "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
+    "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
+    "spark.sql.optimizer.runtimeFilter.semiJoinReduction.enabled": "false",
+}
+
+
+def session_of(frame: DataFrame) -> SparkSession:
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
+
+    if not isinstance(frame, ClassicFrame):
+        raise NoPlan()
+    return frame.sparkSession
+
+
+def optimized(spark: SparkSession, frame: DataFrame) -> Any:
+    with planning(spark) as session:
+        return session.sessionState().optimizer().execute(frame._jdf.queryExecution().analyzed())
+
+
+@contextmanager
+def planning(spark: SparkSession) -> Iterator[Any]:
+    """A copy of the session, with settings under which the plan shows all files."""
+    session = spark._jsparkSession.cloneSession()
+    for name, value in _SETTINGS.items():
+        session.conf().set(name, value)
+    with active(spark, session):
+        yield session
+
+
+@contextmanager
+def active(spark: SparkSession, session: Any) -> Iterator[None]:
+    """Makes this the active session of the thread meanwhile."""
+    sessions = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(session)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+
+
+def parsed(spark: SparkSession, statement: str) -> Any:
+    return spark._jsparkSession.sessionState().sqlParser().parsePlan(statement)
+
+
+def nodes(tree: Any) -> Iterator[Any]:
+    yield tree
+    for child in items(tree.children()):
+        yield from nodes(child)
+
+
+def is_a(node: Any, *classes: str) -> bool:
+    loader = node.getClass().getClassLoader()
+    return any(loader.loadClass(name).isInstance(node) for name in classes)
+
+
+def kind_of(node: Any) -> str:
+    return class_of(node).rpartition(".")[2]
+
+
+def class_of(java: Any) -> str:
+    return str(java.getClass().getName())
+
+
+def items(sequence: Any) -> Iterable[Any]:
+    return (sequence.apply(i) for i in range(sequence.size()))
+
+
+_VECTOR = tuple(f"deletionVector.{name}" for name in ("storageType", "pathOrInlineDv", "offset", "cardinality"))
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The files that a plan reads of one table at one version."""
+
+    name: str
+    """The name in the catalog, or the path."""
+    _spark: SparkSession
+    snapshot: Any
+    _files: Any
+    """A Scala sequence of files. None: all files of the version."""
+
+    @property
+    def version(self) -> int:
+        return int(self.snapshot.version())
+
+    @cached_property
+    def location(self) -> str:
+        return plain(str(self.snapshot.deltaLog().dataPath().toString()))
+
+    @cached_property
+    def table_id(self) -> str:
+        return str(self.snapshot.metadata().id())
+
+    @cached_property
+    def properties(self) -> Mapping[str, str]:
+        mapper = self._spark._jvm.org.apache.spark.sql.delta.util.JsonUtils.mapper()  # type: ignore[union-attr]
+        found: dict[str, str] = json.loads(mapper.writeValueAsString(self.snapshot.metadata().configuration()))
+        return found
+
+    @cached_property
+    def count(self) -> int:
+        return int(self.snapshot.numOfFiles() if self._files is None else self._files.size())
+
+    def files(self, until: int | None = None) -> list[LogFile]:
+        """The files created until a time in milliseconds, and those that may be in another table's folder. All files
+        without a time. Only these are collected."""
+        found = self._every() if self._files is None else self._planned()
+        if until is not None:
+            found = found.where((F.col("modificationTime") <= until) | F.col("path").rlike(ELSEWHERE))
+        if self._files is not None:  # a plan has no statistics
+            if found.isEmpty():  # mostly: the log is not read
+                return []
+            found = found.drop("stats").join(self._every().select("path", "stats"), "path", "left")
+        columns = found.select(
+            "path",
+            F.col("partitionValues").alias("partition"),
+            "size",
+            F.col("modificationTime").alias("created"),
+            F.get_json_object("stats", "$.numRecords").cast("bigint").alias("rows"),
+            F.when(F.col("deletionVector").isNotNull(), F.struct(*_VECTOR)).alias("vector"),
+        )
+        names = column_names(self.snapshot.metadata().schemaString())
+        return [file_of(self.location, row, names) for row in columns.toArrow().to_pylist()]
+
+    def without(self, left_out: Collection[str]) -> DataFrame:
+        """The rows of the version that are not in these files."""
+        entries, java = self._every(), self._spark._jvm
+        paths = entries.select("path").toArrow()["path"].to_pylist()
+        away = self._spark.createDataFrame(
+            [(each,) for each in paths if uri_of(self.location, each) in left_out], "path string"
+        )
+        there = getattr(entries.join(away, "path", "left_anti")._jdf, "as")(self._encoder).collectAsList()
+        files = java.PythonUtils.toSeq(there)  # type: ignore[union-attr]
+        log = self.snapshot.deltaLog()
+        with active(self._spark, self._spark._jsparkSession):
+            found = log.createDataFrame(self.snapshot, files, False, getattr(log, "createDataFrame$default$4")())
+        return DataFrame(found, self._spark)
+
+    def partitions(self) -> list[dict[str, str | None]]:
+        """The values of the partition columns in the version, as in the log."""
+        entries = F.array_sort(F.map_entries("partitionValues")).alias("partition")
+        names = column_names(self.snapshot.metadata().schemaString())
+        rows = self._every().select(entries).distinct().toArrow()["partition"].to_pylist()
+        return [{names.get(each["key"], each["key"]): each["value"] for each in row} for row in rows]
+
+    def _every(self) -> DataFrame:
+        """The log entries of all files of the version."""
+        return DataFrame(self.snapshot.allFiles().toDF(), self._spark)
+
+    def _planned(self) -> DataFrame:
+        """The log entries of the files in the plan."""
+        return DataFrame(self._spark._jsparkSession.createDataset(self._files, self._encoder).toDF(), self._spark)
+
+    @property
+    def _encoder(self) -> Any:
+        return self._spark._jvm.org.apache.spark.sql.delta.implicits.package.addFileEncoder()  # type: ignore[union-attr]
+
+
+def whole(frame: DataFrame) -> Scan | None:
+    """All files of the table version that a DataFrame reads, without planning. None for a view, or if it is not a Delta
+    table."""
+    spark = session_of(frame)
+    node = frame._jdf.queryExecution().analyzed()
+    while node.children().size() == 1 and not class_of(node).endswith(".View"):
+        node = node.children().apply(0)
+    if not class_of(node).endswith(".LogicalRelation") or not is_a(node.relation(), FILES):
+        return None
+    index = node.relation().location()
+    return Scan(name_of(node), spark, index.getSnapshot(), None) if class_of(index).startswith(DELTA) else None
+
+
+def name_of(leaf: Any) -> str:
+    """The name or path to use in a command."""
+    catalog = leaf.catalogTable()
+    if catalog.isDefined():
+        identifier = catalog.get().identifier()
+        parts = [str(part.get()) for part in (identifier.catalog(), identifier.database()) if part.isDefined()]
+        if parts and parts[-1] != "delta":  # which is how a path is spelled
+            return str(Source(parts=(*parts, str(identifier.table()))))
+    return plain(str(leaf.relation().location().path().toString())).removeprefix("file:")
+
+
+_PREPARED = f"{DELTA}stats.PreparedDeltaFileIndex"
+_FIXED = f"{DELTA}files.TahoeBatchFileIndex"
+"""The files of `Scan.without`."""
+_FILE_TABLE = "org.apache.spark.sql.execution.datasources.v2.FileTable"
+_ROWS_OF_THEIR_OWN = ("ParallelCollectionRDD", "ReliableCheckpointRDD", "LocalCheckpointRDD", "EmptyRDD")
+"""RDDs that read no file, at which a lineage may end."""
+
+
+def planned(frame: DataFrame) -> tuple[DataFrame, tuple[Scan, ...]]:
+    """The plan of a DataFrame, or `UnknownFiles`."""
+    spark = session_of(frame)
+    if frame.isStreaming:
+        raise UnknownFiles(reads="a stream")
+    try:
+        with unlogged():
+            plan = optimized(spark, frame)
+    except PySparkException as error:
+        raise CannotBePlanned(reason=first_line(str(error))) from error
+    scans = tuple(_scans(spark, plan))
+    rows = spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)  # type: ignore[union-attr]
+    return DataFrame(rows, spark), scans
+
+
+def _scans(spark: SparkSession, plan: Any) -> Iterator[Scan]:
+    for part in (plan, *items(plan.subqueriesAll())):
+        for leaf in items(part.collectLeaves()):
+            kind = class_of(leaf)
+            if kind.endswith(".LogicalRelation"):
+                yield from _scan(spark, leaf)
+            elif kind.endswith(".LogicalRDD"):
+                _refuse_files(leaf.rdd())
+            elif "InMemoryRelation" in kind:
+                raise UnknownFiles(reads="rows that are cached, whose files it does not show")
+            elif "DataSourceV2" in kind:
+                table = (leaf.relation() if kind.endswith("ScanRelation") else leaf).table()
+                if class_of(table).startswith(DELTA):
+                    raise UnknownFiles(reads=f"a Delta table in a form that is not known here ({kind_of(leaf)})")
+                if is_a(table, _FILE_TABLE):
+                    _refuse_tables(spark, table.fileIndex())
+
+
+def _scan(spark: SparkSession, leaf: Any) -> Iterator[Scan]:
+    relation = leaf.relation()
+    if not is_a(relation, FILES):
+        if class_of(relation).startswith(DELTA):
+            raise UnknownFiles(reads="the change feed of a table")
+        return
+    index = relation.location()
+    if class_of(index) == _PREPARED:
+        prepared = index.preparedScan()
+        yield Scan(name_of(leaf), spark, prepared.scannedSnapshot(), prepared.files())
+    elif class_of(index) == _FIXED:
+        yield Scan(name_of(leaf), spark, index.snapshot(), index.addFiles())
+    elif class_of(index).startswith(DELTA):
+        raise UnknownFiles(reads=f"files of {name_of(leaf)} that Delta does not plan ({kind_of(index)})")
+    else:
+        _refuse_tables(spark, index)
+
+
+def _refuse_tables(spark: SparkSession, index: Any) -> None:
+    """Raises an error if files that are read directly belong to a Delta table, of which some may be archived."""
+    tables = TableFolders(spark)
+    for path in (plain(str(root.toString())) for root in items(index.rootPaths())):
+        if "_delta_log" not in path.split("/") and (table := tables.folder_of(path)) is not None:
+            raise UnknownFiles(reads=f"files of the Delta table {table} directly, not as a table")
+
+
+def _refuse_files(rdd: Any) -> None:
+    """Raises an error unless the RDD contains its own rows, because an RDD shows no plan."""
+    left = [rdd]
+    while left:
+        found = left.pop()
+        if found.isCheckpointed():
+            continue
+        parents = [each.rdd() for each in items(found.dependencies())]
+        if not parents and not class_of(found).endswith(_ROWS_OF_THEIR_OWN):
+            raise UnknownFiles(reads="rows of an RDD, whose files it does not show")
+        left += parents
+
+
+_COMMANDS = (f"{CATALYST}plans.logical.Command", f"{CATALYST}plans.logical.ParsedStatement")
+_SUBQUERY = f"{CATALYST}expressions.SubqueryExpression"
+_NO_ROWS = re.compile(
+    r"(Show(?!Partitions)|Describe|Explain|SetCommand|SetCatalog|SetNamespace|Reset|CreateView|CreateTempView|CreateNamespace"
+    r"|CreateTable$|CreateFunction|Drop(?!Columns)|Refresh|Uncache|ClearCache|CommentOn|SetTableProperties"
+    r"|UnsetTableProperties|AddColumns|RenameTable|CloneTable)"
+)
+_RUNS = re.compile(r"(Statement|Command)$|ExecuteImmediate|Compound")
+"""Statements that Spark does not treat as commands: those of Delta, EXECUTE IMMEDIATE and scripts."""
+
+
+def command_kind(spark: SparkSession, statement: str) -> str | None:
+    """The kind of a statement, or None for a query."""
+    root = parsed(spark, statement)
+    return next((kind_of(node) for node in nodes(root) if is_a(node, *_COMMANDS) or _RUNS.search(kind_of(node))), None)
+
+
+def reads_no_rows(kind: str) -> bool:
+    """Whether commands of this kind are known to read no data file."""
+    return _NO_ROWS.match(kind) is not None
+
+
+def merge_has_subqueries(spark: SparkSession, statement: str) -> bool:
+    """Judged by the parser."""
+    root = parsed(spark, statement)
+    kinds = (root.matchedActions(), root.notMatchedActions(), root.notMatchedBySourceActions())
+    trees = [root.mergeCondition(), *(each for actions in kinds for each in items(actions))]
+    return any(is_a(node, _SUBQUERY) for tree in trees for node in nodes(tree))
+
+
+def candidates(spark: SparkSession, statement: str, table: Scan) -> Scan:
+    """The files of a table in which a DELETE, UPDATE or MERGE searches for rows, found as by the command itself: by its
+    own conditions, while a query also uses conditions that follow from them."""
+    session = spark._jsparkSession
+    not_run = spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()  # type: ignore[union-attr]
+    with unlogged(), active(spark, session):
+        command = session.sessionState().executePlan(parsed(spark, statement), not_run).optimizedPlan()
+        if class_of(command) == f"{DELTA}commands.MergeIntoCommand":
+            if not command.notMatchedBySourceClauses().isEmpty():
+                return table
+            asked = command.getTargetOnlyPredicates(session)
+        elif class_of(command) in (f"{DELTA}commands.DeleteCommand", f"{DELTA}commands.UpdateCommand"):
+            if command.condition().isEmpty():
+                return table
+            helper = spark._jvm.org.apache.spark.sql.delta.DeltaTableUtils  # type: ignore[union-attr]
+            partitions = table.snapshot.metadata().partitionColumns()
+            parts = helper.splitMetadataAndDataPredicates(command.condition().get(), partitions, session)
+            asked = parts._1().concat(parts._2())
+        else:
+            raise UnknownFiles(reads=f"by a statement of a kind that is not known here ({kind_of(command)})")
+        return Scan(table.name, spark, table.snapshot, table.snapshot.filesForScan(asked, False).files())

@@ -1,0 +1,317 @@
+"""Guarded reads and changes of one table: a correct result, or an error before anything is read.
+
+Each read is planned first, at a fixed version. An archived file may have been restored: with `tiers` the tier of each
+is read, without `tiers` all count as unreadable.
+
+A change needs every file in which its command searches for rows: possibly too many, never too few. Statements that
+only remove files in the log need none. On Databricks the engine guards statements itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from functools import cached_property
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ByteType, DataType, DateType, IntegerType, LongType, ShortType, StringType
+
+from mirrorfeed.archive import change_feed
+from mirrorfeed.archive.archived_files import (
+    ArchivedFile,
+    ArchivedFilesNeeded,
+    NeededFiles,
+    StatementNeedsArchivedFiles,
+    archived_file,
+    archived_of,
+    blocked_among,
+    refuse,
+)
+from mirrorfeed.archive.data_skipping import check_columns, filtered, named
+from mirrorfeed.archive.engines import Engine, engine_of
+from mirrorfeed.archive.errors import BadNumber, NotEnoughFiles, SubqueryInStatement
+from mirrorfeed.archive.log_file import LogFile, total
+from mirrorfeed.archive.query import Guarded, guarded_rows
+from mirrorfeed.archive.spark_plans import merge_has_subqueries
+from mirrorfeed.display.humanize import counted
+from mirrorfeed.runtime.spark_session import looked_at, unlogged
+from mirrorfeed.source import versions
+from mirrorfeed.source.identifier import Source, quote
+from mirrorfeed.source.next_step import Range
+from mirrorfeed.source.table_info import read_table_info
+from mirrorfeed.storage.tiers import TierStore, tiers_at
+
+_WHOLE = (ByteType, ShortType, IntegerType, LongType)
+
+
+@dataclass(frozen=True)
+class Recent:
+    """The active rows of a table, and the archived files that they leave out."""
+
+    rows: DataFrame
+    version: int
+    left_out: tuple[LogFile, ...]
+
+    def __str__(self) -> str:
+        if not self.left_out:
+            return f"all rows at version {self.version}"
+        rows = [file.rows for file in self.left_out]
+        count = "an unknown number of rows" if None in rows else counted(sum(filter(None, rows)), "row")
+        return f"version {self.version} without {total(self.left_out, 'archived file')}, {count}"
+
+
+class GuardedTable:
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str | Source,
+        tiers: TierStore | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._spark, self._now, self._tiers = spark, now, tiers
+        self.source = Source.parse(name) if isinstance(name, str) else name
+
+    def needed(self, where: str | None = None, version: int | None = None) -> NeededFiles:
+        """The archived files that a query needs, restored or not. Reads no data file."""
+        return self._engine.needed(self._engine.facts(self.source), where, self._now(), version)
+
+    def files(self, needed: NeededFiles, where: str | None, *, with_tiers: bool = False) -> list[ArchivedFile]:
+        tiers = self._tiers.read_tiers([file.uri for file in needed.files]) if self._tiers and with_tiers else {}
+        values = {uri: tier.value for uri, tier in tiers.items()}
+        return [archived_file(file, where, self._now(), values.get(file.uri)) for file in needed.files]
+
+    def query(
+        self, where: str | None = None, columns: Sequence[str] | None = None, version: int | None = None
+    ) -> DataFrame:
+        check_columns(self._spark, self.source, columns or ())
+
+        def question(rows: DataFrame) -> DataFrame:
+            found = filtered(rows, str(self.source), where)
+            return found if columns is None else found.select(*map(quote, columns))
+
+        if self._engine.guards_itself:
+            needed = self.needed(where, version)
+            self._refuse("A query", where, needed)
+            version = needed.version
+        return self.guard("A query", question, version, where)
+
+    def count(self, version: int | None = None) -> int:
+        (row,) = self.guard("A count", lambda rows: rows.groupBy().count(), version).collect()
+        return int(row[0])
+
+    def bounds(self, column: str, version: int | None = None) -> tuple[Any, Any]:
+        check_columns(self._spark, self.source, [column])
+        name = quote(column)
+        (row,) = self.guard("A query for bounds", lambda rows: rows.agg(F.min(name), F.max(name)), version).collect()
+        return row[0], row[1]
+
+    def partitions(self, version: int | None = None) -> list[dict[str, str | None]]:
+        return self._engine.partitions(self.source, version)
+
+    def limit(self, n: int, where: str | None = None) -> DataFrame:
+        """Any n rows, from active files only. The condition may name only partition columns.
+
+        Raises `NotEnoughFiles` if active files contain fewer rows, and archived files may contain more.
+        """
+        if n < 0:
+            raise BadNumber(table=str(self.source), named="LIMIT", value=n)
+        partitions = read_table_info(self._spark, self.source).partition_columns
+        names = self._spark.table(self.source.sql).select(*map(quote, partitions))
+        filtered(names, f"the partitions of {self.source}", where)
+        if self._engine.guards_itself:
+            return filtered(self._spark.table(self.source.sql), str(self.source), where).limit(n)
+        active, blocked = self._active(self.needed(where))
+        rows = filtered(active, str(self.source), where).limit(n)
+        if blocked and (found := rows.count()) < n:
+            raise NotEnoughFiles(table=str(self.source), asked=n, found=found, files=tuple(blocked))
+        return rows
+
+    def recent(self, columns: Sequence[str] | None = None) -> Recent:
+        check_columns(self._spark, self.source, columns or ())
+        needed = self.needed()
+        rows, blocked = self._active(needed)
+        return Recent(rows if columns is None else rows.select(*map(quote, columns)), needed.version, tuple(blocked))
+
+    def stream(self, starting_version: int | None = None) -> DataFrame:
+        """Guards only the files that exist now, because files that are added later are new."""
+        if starting_version is not None and starting_version < 0:
+            raise BadNumber(table=str(self.source), named="starting version", value=starting_version)
+        reader = self._spark.readStream.format("delta")
+        if starting_version is None:
+            self._refuse("A stream of the whole table", None, self.needed())
+        else:
+            reader = reader.option("startingVersion", starting_version)
+            self._refuse_changes(starting_version)
+        return reader.table(self.source.sql) if self.source.path is None else reader.load(self.source.path)
+
+    def _refuse_changes(self, first: int) -> None:
+        engine = self._engine
+        if engine.guards_itself or (facts := engine.facts(self.source)).policy is None:
+            return
+        found, newest = read_table_info(self._spark, self.source), versions.newest_version(self._spark, self.source)
+        changed = (
+            change_feed.needed(self._spark, self.source, found, Range(first - 1, newest)) if first <= newest else ()
+        )
+        archived = archived_of(self._spark, str(self.source), facts.location, changed, facts.policy, self._now())
+        needed = NeededFiles(str(self.source), facts.table_id, facts.location, newest, tuple(archived))
+        self._refuse(f"A stream from version {first}", None, needed)
+
+    @cached_property
+    def _engine(self) -> Engine:
+        return engine_of(self._spark)
+
+    def guard(
+        self,
+        what: str,
+        question: Callable[[DataFrame], DataFrame],
+        version: int | None = None,
+        where: str | None = None,
+    ) -> DataFrame:
+        """The rows of a query on the table at a version, once its plan reads no archived file of any table. If Delta
+        answers from the log, the plan has no files."""
+        at, rows = self._engine.read(self.source, version)
+
+        def refusal(blocked: Sequence[NeededFiles]) -> ArchivedFilesNeeded:
+            own = (self._engine.facts(self.source).location, at)
+            if len(blocked) == 1 and (blocked[0].location, blocked[0].version) == own:
+                return self._error(what, where, blocked[0])
+            return StatementNeedsArchivedFiles.of(blocked)
+
+        return guarded_rows(self._spark, question(rows), self._tiers_at, self._now(), refusal)
+
+    def delete(self, where: str) -> None:
+        filtered(self._rows, str(self.source), where)
+        self._change("The DELETE", f"DELETE FROM {self.source.sql} WHERE {_closed(where)}")
+
+    def update(self, assignments: Mapping[str, str], where: str | None = None) -> None:
+        """Assignments are SQL expressions by column."""
+        found = filtered(self._rows, str(self.source), where)
+        for value in assignments.values():
+            if "SUBQUERY" in _refusal(found, value):
+                raise SubqueryInStatement(kind="UPDATE", table=str(self.source), text=value)
+        spelled = ", ".join(f"{quote(name)} = {value}" for name, value in assignments.items())
+        condition = "" if where is None else f" WHERE {_closed(where)}"
+        self._change("The UPDATE", f"UPDATE {self.source.sql} SET {spelled}{condition}")
+
+    def merge(self, rows: DataFrame, keys: Sequence[str], clauses: str, target_condition: str | None = None) -> None:
+        """MERGE of these rows, called `s`, into the table, called `t`, where all keys are equal and the condition
+        holds, which names columns of `t` alone. `clauses` are SQL, from the first WHEN on, without subqueries.
+
+        Files are found from that condition and from the smallest and largest keys of the rows. With WHEN NOT MATCHED BY
+        SOURCE every file is needed. The rows are read once, before anything is changed.
+        """
+        keys = named(str(self.source), self._rows.columns, keys)
+        named("The source of the MERGE", rows.columns, keys)
+        view = f"mirrorfeed_merge_{id(rows)}"
+        equal = [f"t.{quote(key)} = s.{quote(key)}" for key in keys]
+        own = [f"({target_condition}\n)"] if target_condition else []
+        filtered(self._rows.alias("t"), str(self.source), target_condition)
+        if not self._engine.guards_itself:
+            if merge_has_subqueries(self._spark, self._merge(view, [*equal, *own], clauses)):
+                raise SubqueryInStatement(kind="MERGE", table=str(self.source), text=clauses)
+            # Rows that change between two reads could need other files than were checked.
+            rows = self._guarded(rows).localCheckpoint()
+            # The bounds follow from equal keys, so they only reduce the files that Delta reads.
+            own += self._bounds(rows, keys)
+        rows.createOrReplaceTempView(view)
+        try:
+            self._change("The MERGE", self._merge(view, [*equal, *own], clauses))
+        finally:
+            self._spark.catalog.dropTempView(view)
+
+    def _merge(self, view: str, on: Sequence[str], clauses: str) -> str:
+        return f"MERGE INTO {self.source.sql} t USING {view} s ON {' AND '.join(on)} {clauses}"
+
+    def overwrite(self, rows: DataFrame) -> None:
+        """All rows of the table by these, whatever the session says of partitions. The table's own files are marked as
+        removed, and none is read."""
+        writer = self._guarded(rows).write.format("delta").mode("overwrite")
+        writer = writer.option("partitionOverwriteMode", "static")
+        if self.source.path is None:
+            writer.saveAsTable(self.source.sql)
+        else:
+            writer.save(self.source.path)
+
+    def _bounds(self, rows: DataFrame, keys: Sequence[str]) -> list[str]:
+        """Conditions that follow from equal keys, for types with the same order on both sides of the join."""
+        ours, theirs = self._rows.schema, dict(zip(keys, named("The source", rows.columns, keys), strict=True))
+        plain = [key for key in keys if _in_one_order(ours[key].dataType, rows.schema[theirs[key]].dataType)]
+        if not plain:
+            return []
+        ends = [end(quote(key)).alias(f"{end.__name__}{i}") for i, key in enumerate(plain) for end in (F.min, F.max)]
+        row = rows.agg(*ends).collect()[0]
+        if None in tuple(row):  # a key is NULL in all rows, or there are no rows
+            return ["false"]
+        found = []
+        for i, key in enumerate(plain):
+            low, high = _literal(row[2 * i]), _literal(row[2 * i + 1])
+            if low is not None and high is not None:
+                found.append(f"t.{quote(key)} >= {low} AND t.{quote(key)} <= {high}")
+        return found
+
+    @property
+    def _rows(self) -> DataFrame:
+        return self._spark.table(self.source.sql)
+
+    def _guarded(self, frame: DataFrame) -> DataFrame:
+        """The rows of any other query, guarded."""
+        return Guarded(self._spark, self._tiers_at, self._now).frame(frame)
+
+    def _change(self, what: str, statement: str) -> None:
+        """Run a DELETE, UPDATE or MERGE of this table, once it searches no archived file for rows. Statements are
+        atomic: a concurrent change after the check can only make a statement fail."""
+        needed = self._engine.needed_by_change(self.source, statement, self._now())
+        refuse(needed, self._tiers_at, lambda blocked: StatementNeedsArchivedFiles.of(blocked, asked=what))
+        self._spark.sql(statement)
+
+    def _tiers_at(self, location: str) -> TierStore | None:
+        return self._tiers if location == self._engine.facts(self.source).location else tiers_at(location)
+
+    def _refuse(self, what: str, where: str | None, needed: NeededFiles) -> None:
+        if blocked := blocked_among(needed.files, self._tiers):
+            raise self._error(what, where, replace(needed, files=tuple(blocked)))
+
+    def _error(self, what: str, where: str | None, blocked: NeededFiles) -> ArchivedFilesNeeded:
+        return ArchivedFilesNeeded(
+            asked=what, table=str(self.source), version=blocked.version, where=where, files=blocked.files
+        )
+
+    def _active(self, needed: NeededFiles) -> tuple[DataFrame, list[LogFile]]:
+        """The rows in files that can be read, and the other files."""
+        blocked = blocked_among(needed.files, self._tiers)
+        return self._engine.without(self.source, {file.uri for file in blocked}, needed.version), blocked
+
+
+def _refusal(rows: DataFrame, value: str) -> str:
+    """The error condition of an expression: a lambda accepts no subquery."""
+    try:
+        with unlogged():
+            looked_at(rows.select(F.transform(F.array(F.lit(1)), lambda _: F.expr(value))))
+    except AnalysisException as error:
+        return error.getCondition() or ""
+    return ""
+
+
+def _in_one_order(ours: DataType, theirs: DataType) -> bool:
+    if isinstance(ours, _WHOLE):
+        return isinstance(theirs, _WHOLE)
+    return ours == theirs and isinstance(ours, (DateType, StringType))
+
+
+def _literal(value: Any) -> str | None:
+    """A value as a SQL literal, or None if uncertain: Spark replaces variables `${…}` also in text."""
+    if isinstance(value, date):
+        return f"DATE '{value.isoformat()}'"
+    if isinstance(value, str):
+        return f"'{value}'" if value.isprintable() and not set("'\\$") & set(value) else None
+    return str(value)
+
+
+def _closed(condition: str) -> str:
+    """The line break ends a comment at the end. Two parentheses, because Spark parses `WHERE (flag)` after a table name
+    as an alias called WHERE with a column."""
+    return f"(({condition}\n))"

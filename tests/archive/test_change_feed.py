@@ -1,0 +1,185 @@
+"""The change feed of a table with an archive: what a range needs is known before it is read."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.entries import changed
+from fixtures.tiers import Clock, FolderTiers
+from mirrorfeed.archive import change_feed, interval, restore, restore_planner
+from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
+from mirrorfeed.archive.errors import FeedOnDatabricks
+from mirrorfeed.config import Config, Table
+from mirrorfeed.landing.names import Target
+from mirrorfeed.orchestration.publish_run import plan_next_steps
+from mirrorfeed.publish.files import staging
+from mirrorfeed.publish.republish import clear
+from mirrorfeed.publish.sources.delta_feed import DeltaFeed, LookUpNeedsArchive
+from mirrorfeed.source.errors import Gap, SnapshotGone, VersionExpired
+from mirrorfeed.source.next_step import Range
+from mirrorfeed.source.table_info import read_table_info
+from mirrorfeed.storage.tiers import Priority
+from tests.archive.scenes import NOW, Orders, days
+from tests.commits import commit
+from tests.delta import SPARK_4_0, Zone
+
+EARLIER = NOW - timedelta(days=50)
+"""Nothing counts as archived yet."""
+LATER = NOW + timedelta(days=90)
+"""Everything counts as archived by then."""
+
+
+def check(table: Orders, what: Range | int, tiers: FolderTiers | None = None, now: datetime = NOW) -> None:
+    found = read_table_info(table.spark, table.source)
+    change_feed.check(table.spark, table.source, what, found.properties, tiers, now)
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orders:
+    """Versions: 1 the data, of which days 1 and 2 are old, 2 the interval, 3 a change on a hot day, 4 day 1 goes."""
+    made = Orders(spark, tmp_path_factory.mktemp("feed") / "orders", interval=60)
+    made.sql("UPDATE {} SET v = 'x' WHERE id = 35")
+    assert commit(made.path, "DELETE FROM {} WHERE day = 1")
+    return made
+
+
+def test_a_range_with_archived_files_is_refused_and_names_them(spark: SparkSession, table: Orders) -> None:
+    with pytest.raises(ArchivedFilesNeeded) as caught:
+        check(table, Range(0, 1), now=NOW)
+    assert days(caught.value.files) == ["1", "2"]
+    assert "The change data feed (version 1) needs 2 archived files" in str(caught.value)
+    assert f"`mirrorfeed archive plan {table.path} --feed-from 1 --feed-to 1 --to PLAN`" in str(caught.value)
+
+
+def test_a_file_that_was_removed_counts_by_its_own_age(spark: SparkSession, table: Orders) -> None:
+    with pytest.raises(ArchivedFilesNeeded) as caught:
+        check(table, Range(3, 4), now=NOW)
+    assert days(caught.value.files) == ["1"]  # it is no part of the table any more
+
+
+def test_recorded_changes_have_no_age_in_the_log_and_count_by_their_commit(spark: SparkSession, table: Orders) -> None:
+    check(table, Range(2, 3), now=NOW)
+    with pytest.raises(ArchivedFilesNeeded, match="/_change_data/"):
+        check(table, Range(2, 3), now=LATER)
+
+
+def test_a_plan_covers_a_range_and_the_range_is_read_once_all_is_back(
+    spark: SparkSession, table: Orders, tmp_path: Path
+) -> None:
+    clock = Clock(LATER)
+    tiers = FolderTiers(tmp_path / "aside", clock)
+    plan = restore_planner.make_plan(spark, table.source, Priority.HIGH, None, LATER, feed_from=1)
+    assert (plan.feed_from, plan.version) == (1, 4)
+    assert sum("/_change_data/" in file.uri for file in plan.files) == 1
+    assert sum("/day=1/" in file.uri for file in plan.files) == 1
+    tiers.archive(file.uri for file in plan.files)
+    with pytest.raises(ArchivedFilesNeeded):
+        check(table, Range(0, 4), tiers, LATER)
+    assert not restore.request(plan, tiers).done
+    clock.pass_(1)
+    assert restore.progress(plan, tiers).done
+    check(table, Range(0, 4), tiers, LATER)
+
+
+@pytest.mark.skipif(SPARK_4_0, reason="its Delta looks back as far as there are files")
+def test_what_delta_looks_back_to_no_more_is_not_planned_for(spark: SparkSession, tmp_path: Path) -> None:
+    """To bring its files back would be paid for in vain."""
+    table = Orders(spark, tmp_path / "t", interval=60)
+    weeks_ago = (NOW - timedelta(days=20)).timestamp()
+    for version in range(3):
+        os.utime(table.commit_file(version), (weeks_ago, weeks_ago))
+    with pytest.raises(Gap, match=r"at version 1 the delta\.deletedFileRetentionDuration of the table has passed"):
+        restore_planner.make_plan(spark, table.source, Priority.HIGH, None, NOW, feed_from=1)
+    made = restore_planner.make_plan(spark, table.source, Priority.HIGH, None, NOW, where="day = 1")
+    table.sql("INSERT INTO {} VALUES (99, 'new', 9)")
+    tiers = FolderTiers(tmp_path / "aside", Clock(NOW))
+    with pytest.raises(VersionExpired):
+        restore_planner.run_query(spark, made, tiers, NOW)
+    table.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.deletedFileRetentionDuration = 'interval 30 days')")
+    rows = restore_planner.run_query(spark, made, tiers, NOW)
+    assert rows is not None
+    assert rows.count() == 10
+
+
+def test_a_publication_finds_out_before_it_starts(spark: SparkSession, table: Orders, tmp_path: Path) -> None:
+    zone = Zone(tmp_path, table)
+    with pytest.raises(ArchivedFilesNeeded) as caught:
+        zone.publish()
+    assert days(caught.value.files) == ["2"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_deleted_keys_are_looked_up_where_no_archived_file_is_needed(spark: SparkSession, tmp_path: Path) -> None:
+    table = Orders(spark, tmp_path / "t")
+    zone = Zone(tmp_path / "zone", table)
+    zone.publish()
+    interval.set_first(spark, table.source, 60, NOW)
+    table.sql("DELETE FROM {} WHERE id = 35")
+    assert zone.publish().rows == {"delete": 1}
+    table.sql("INSERT INTO {} VALUES (15, 'second', 4)")
+    zone.publish()
+    table.sql("DELETE FROM {} WHERE id = 15 AND day = 4")
+    with pytest.raises(LookUpNeedsArchive) as caught:
+        zone.publish()
+    assert days(caught.value.files) == ["1"]
+    zone.plan = changed(zone.plan, validate_keys="range")
+    assert zone.publish().rows == {"delete": 1}
+
+
+@pytest.mark.usefixtures("all_rows_are_many")
+def test_many_deleted_keys_are_not_looked_up_in_a_table_with_archived_files(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = Orders(spark, tmp_path / "t")
+    zone = Zone(tmp_path / "zone", table)
+    zone.publish()
+    interval.set_first(spark, table.source, 60, NOW)
+    table.sql("DELETE FROM {} WHERE id = 35")
+    with pytest.raises(LookUpNeedsArchive) as caught:
+        zone.publish()
+    assert days(caught.value.files) == ["1", "2"]
+
+
+@pytest.fixture
+def all_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 0)
+
+
+def test_what_a_dry_run_says_takes_the_archive_into_account(table: Orders, tmp_path: Path) -> None:
+    orders = Table(source=table.source, target=Target.parse("orders"), keys=("id",))
+    config = Config(landing_zone=str(tmp_path / "zone"), tables=(orders,))
+    (found,) = plan_next_steps(table.spark, config)
+    assert isinstance(found.error, ArchivedFilesNeeded)
+
+
+def test_a_table_is_not_cleared_for_a_snapshot_that_needs_the_archive(spark: SparkSession, tmp_path: Path) -> None:
+    table = Orders(spark, tmp_path / "t")
+    zone = Zone(tmp_path / "zone", table)
+    zone.publish()
+    interval.set_first(spark, table.source, 60, NOW)
+    before = zone.everything()
+    with pytest.raises(ArchivedFilesNeeded):
+        clear(DeltaFeed(spark, table.source), zone.store, zone.plan)
+    assert zone.everything() == before
+
+
+def test_files_that_vacuum_took_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    table = Orders(spark, tmp_path / "t", interval=60)
+    assert commit(table.path, "DELETE FROM {} WHERE day = 1")
+    (gone,) = table.changed_files(3, 3)
+    Path(gone.uri.removeprefix("file:")).unlink()
+    with pytest.raises(Gap) as caught:
+        check(table, Range(2, 3), now=EARLIER)
+    assert (caught.value.published, caught.value.reason) == (2, f"files are gone, {gone.uri}")
+    with pytest.raises(SnapshotGone) as lost:
+        check(table, 2, now=EARLIER)
+    assert list(lost.value.uris) == [gone.uri]
+
+
+def test_databricks_is_said_to_have_no_plan_for_the_feed() -> None:
+    assert "path of the table" in str(FeedOnDatabricks(table="t"))

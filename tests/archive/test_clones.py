@@ -1,0 +1,71 @@
+"""A shallow clone has files in the folder of its original, whose rule archives them: that interval counts for them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.tiers import Clock, FolderTiers
+from mirrorfeed.archive import interval
+from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, StatementNeedsArchivedFiles
+from mirrorfeed.archive.archived_share import share
+from mirrorfeed.archive.errors import FileOfNoTable
+from mirrorfeed.archive.maintenance import Maintenance, maintain
+from mirrorfeed.archive.query import Guarded
+from mirrorfeed.archive.table import GuardedTable
+from tests.archive.scenes import NOW, Orders, days
+from tests.delta import DeltaTable
+
+
+@pytest.fixture(scope="module")
+def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orders:
+    """With an interval from version 2 on."""
+    return Orders(spark, tmp_path_factory.mktemp("clones") / "original", interval=60)
+
+
+@pytest.fixture(scope="module")
+def clone(spark: SparkSession, original: Orders) -> DeltaTable:
+    """Of when its original had no interval, so that it has none, and given files of its own."""
+    made = DeltaTable.cloned(original, original.path.with_name("clone"), 1)
+    made.sql("INSERT INTO {} VALUES (15, 'own', 1)")
+    tiers = FolderTiers(original.path.with_name("aside"), Clock(NOW))
+    tiers.archive(file.uri for file in original.files("1", "2"))
+    return made
+
+
+def test_files_in_another_folder_are_judged_by_the_interval_there(spark: SparkSession, clone: DeltaTable) -> None:
+    asked = Guarded(spark, now=lambda: NOW)
+    with pytest.raises(StatementNeedsArchivedFiles) as caught:
+        asked.sql(f"SELECT * FROM {clone.source.sql} WHERE id = 15")
+    assert days(caught.value.files) == ["1"]
+    assert f" of {clone.path} at version" in str(caught.value)
+    assert asked.sql(f"SELECT * FROM {clone.source.sql} WHERE day = 3").count() == 10
+    table = GuardedTable(spark, clone.source, now=lambda: NOW)
+    assert days(table.needed("id < 25").files) == ["1", "2"]
+    with pytest.raises(ArchivedFilesNeeded):
+        table.query("id = 25")
+    with pytest.raises(ArchivedFilesNeeded):
+        table.delete("id = 25")
+    assert share(spark, clone.source, NOW).archived_files == 2
+    assert maintain(spark, clone.source, Maintenance(), NOW).left_out == ({"day": "1"}, {"day": "2"})
+
+
+def test_own_files_are_judged_by_the_own_interval(spark: SparkSession, clone: DeltaTable, tmp_path: Path) -> None:
+    own = DeltaTable.copied(clone, tmp_path / "clone")
+    interval.set_first(spark, own.source, 1000, NOW)
+    assert days(GuardedTable(spark, own.source, now=lambda: NOW).needed().files) == ["1", "2"]
+    assert days(GuardedTable(spark, own.source, now=lambda: NOW).needed("id = 15").files) == ["1"]
+
+
+def test_where_the_original_is_gone_nothing_is_believed(spark: SparkSession, tmp_path: Path) -> None:
+    original = DeltaTable(spark, tmp_path / "original")
+    original.insert(1)
+    clone = DeltaTable.cloned(original, tmp_path / "clone", original.latest)
+    shutil.rmtree(original.path / "_delta_log")
+    with pytest.raises(FileOfNoTable) as caught:
+        Guarded(spark).sql(f"SELECT * FROM {clone.source.sql}")
+    assert caught.value.table == str(clone.path)
+    assert caught.value.uri.startswith(f"file:{original.path}/part-")

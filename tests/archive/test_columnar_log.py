@@ -1,0 +1,179 @@
+"""What a log says of its files, read in columns: from commits, checkpoints and their parts; the newest counts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mirrorfeed.archive import columnar_log, data_skipping
+from mirrorfeed.archive.columnar_log import ColumnarLog, parts_at
+from mirrorfeed.archive.data_skipping import Comparison, Doubt
+
+SCHEMA = json.dumps(
+    {
+        "type": "struct",
+        "fields": [
+            {"name": "id", "type": "long", "metadata": {}},
+            {"name": "day", "type": "date", "metadata": {"delta.columnMapping.physicalName": "col-day"}},
+        ],
+    }
+)
+OPENING = [
+    {"protocol": {"minReaderVersion": 3, "readerFeatures": ["deletionVectors", "columnMapping"]}},
+    {
+        "metaData": {
+            "id": "t-1",
+            "schemaString": SCHEMA,
+            "partitionColumns": ["day"],
+            "configuration": {"delta.timeUntilArchived": "60 days"},
+        }
+    },
+]
+
+
+def file(path: str, low: int, **more: Any) -> dict[str, Any]:
+    stats = {"numRecords": 3, "nullCount": {"id": 0}, "minValues": {"id": low}, "maxValues": {"id": low + 2}}
+    return {
+        "path": path,
+        "partitionValues": {"col-day": "2026-01-01"},
+        "size": 7,
+        "modificationTime": low,
+        "dataChange": True,
+        "stats": json.dumps(stats),
+    } | more
+
+
+def add(path: str, low: int, **more: Any) -> dict[str, Any]:
+    return {"add": file(path, low, **more)}
+
+
+def vector(name: str) -> dict[str, Any]:
+    return {"storageType": "i", "pathOrInlineDv": name, "offset": 1, "sizeInBytes": 1, "cardinality": 2}
+
+
+def commit(folder: Path, version: int, *actions: dict[str, Any]) -> None:
+    lines = [json.dumps(each) for each in ({"commitInfo": {"timestamp": 1}}, *actions)]
+    (folder / f"{version:020d}.json").write_text("\n".join(lines) + "\n")
+
+
+def log(folder: Path, version: int) -> ColumnarLog:
+    return ColumnarLog(
+        "file:/t", parts_at("t", [path.name for path in folder.iterdir()], version), lambda name: folder / name
+    )
+
+
+def found(there: ColumnarLog, *asked: Comparison, until: int | None = 2**60) -> tuple[int, list[str]]:
+    table = there.metadata()
+    rules = data_skipping.rules(asked, table.schema, table.partitions, table.properties)
+    count, files = there.files(table, rules, until)
+    return count, sorted(each.uri for each in files)
+
+
+def test_the_newest_word_of_each_file_counts(tmp_path: Path) -> None:
+    commit(tmp_path, 0, *OPENING, *(add(f"{name}.parquet", low) for low, name in enumerate("abcd")))
+    commit(tmp_path, 1, {"remove": {"path": "a.parquet"}}, add("b%20b.parquet", 10))
+    deleted = {"deletionVector": vector("x")}
+    commit(tmp_path, 2, {"remove": {"path": "c.parquet"}}, add("c.parquet", 2, **deleted))
+    commit(tmp_path, 3, {"remove": {"path": "c.parquet", **deleted}}, add("a.parquet", 0))
+    assert found(log(tmp_path, 0)) == (4, [f"file:/t/{name}.parquet" for name in "abcd"])
+    assert found(log(tmp_path, 1)) == (4, [f"file:/t/{name}.parquet" for name in ("b b", "b", "c", "d")])
+    assert found(log(tmp_path, 2)) == found(log(tmp_path, 1))
+    assert found(log(tmp_path, 3)) == (4, [f"file:/t/{name}.parquet" for name in ("a", "b b", "b", "d")])
+
+
+def test_what_a_file_is_comes_with_it(tmp_path: Path) -> None:
+    commit(tmp_path, 0, *OPENING, add("a.parquet", 5, deletionVector=vector("x")))
+    there = log(tmp_path, 0)
+    table = there.metadata()
+    assert (table.table_id, table.partitions, table.properties) == (
+        "t-1",
+        ("day",),
+        {"delta.timeUntilArchived": "60 days"},
+    )
+    _, (one,) = there.files(table, data_skipping.rules([], table.schema, table.partitions, {}), 5)
+    assert (one.uri, one.size, one.rows, one.partition) == ("file:/t/a.parquet", 7, 1, {"day": "2026-01-01"})
+    assert one.created is not None
+    assert one.created.timestamp() == 0.005
+
+
+def test_only_files_that_are_old_enough_are_brought_and_all_are_counted(tmp_path: Path) -> None:
+    commit(tmp_path, 0, *OPENING, add("a", 1), add("b", 2), add("c", 9))
+    below = Comparison("id", "<", 5)
+    assert found(log(tmp_path, 0), below, until=1) == (2, ["file:/t/a"])
+    assert found(log(tmp_path, 0), below, until=None) == (2, [])
+    commit(tmp_path, 1, add("d", 3, modificationTime=None))
+    assert found(log(tmp_path, 1), below, until=1) == (3, ["file:/t/a", "file:/t/d"])  # which may be as old as can be
+
+
+_STRUCT = pa.struct(
+    [
+        *(("path", pa.string()), ("partitionValues", pa.map_(pa.string(), pa.string())), ("size", pa.int64())),
+        *(("modificationTime", pa.int64()), ("stats", pa.string())),
+        ("deletionVector", pa.struct([("storageType", pa.string()), ("pathOrInlineDv", pa.string())])),
+    ]
+)
+_TABLE = pa.struct([("id", pa.string()), ("schemaString", pa.string()), ("partitionColumns", pa.list_(pa.string()))])
+_PROTOCOL = pa.struct([("minReaderVersion", pa.int32()), ("readerFeatures", pa.list_(pa.string()))])
+
+
+def checkpoint(path: Path, files: list[dict[str, Any]], sidecars: tuple[str, ...] = (), **more: Any) -> None:
+    """With tombstones and the table beside the files."""
+    path.parent.mkdir(exist_ok=True)
+    rows: list[dict[str, Any]] = [
+        {"add": each | {"partitionValues": list(each["partitionValues"].items())}} for each in files
+    ]
+    rows += [*OPENING, {}, *({"sidecar": {"path": name}} for name in sidecars)]
+    struct = pa.struct([*_STRUCT, *more.items()])
+    kinds = {"add": struct, "metaData": _TABLE, "protocol": _PROTOCOL, "sidecar": pa.struct([("path", pa.string())])}
+    pq.write_table(
+        pa.table({kind: pa.array([row.get(kind) for row in rows], type_) for kind, type_ in kinds.items()}), path
+    )
+
+
+def test_checkpoints_are_read_below_the_commits_after_them(tmp_path: Path) -> None:
+    checkpoint(tmp_path / f"{5:020d}.checkpoint.parquet", [file("a", 1), file("b", 2, deletionVector=None)])
+    commit(tmp_path, 6, {"remove": {"path": "a"}}, add("c", 3))
+    assert found(log(tmp_path, 6)) == (2, ["file:/t/b", "file:/t/c"])
+    assert found(log(tmp_path, 6), Comparison("id", "=", 4)) == (2, ["file:/t/b", "file:/t/c"])
+    assert found(log(tmp_path, 6), Comparison("id", "=", 5)) == (1, ["file:/t/c"])
+
+
+def test_parts_of_checkpoints_are_read_of_either_kind(tmp_path: Path) -> None:
+    for part, name in enumerate("ab", 1):
+        checkpoint(tmp_path / f"{5:020d}.checkpoint.{part:010d}.{2:010d}.parquet", [file(name, 1)])
+    assert found(log(tmp_path, 5)) == (2, ["file:/t/a", "file:/t/b"])
+    name = "0" * 36
+    for side in "cd":
+        checkpoint(tmp_path / f"_sidecars/{side}.parquet", [file(side, 1)])
+    checkpoint(tmp_path / f"{6:020d}.checkpoint.{name}.parquet", [file("e", 1)], ("c.parquet", "d.parquet"))
+    assert found(log(tmp_path, 6)) == (3, ["file:/t/c", "file:/t/d", "file:/t/e"])
+    lines = [*OPENING, {"sidecar": {"path": "d.parquet"}}]
+    (tmp_path / f"{7:020d}.checkpoint.{name}.json").write_text("\n".join(map(json.dumps, lines)))
+    assert found(log(tmp_path, 7)) == (1, ["file:/t/d"])
+
+
+def test_a_log_is_read_in_parts_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint(tmp_path / f"{5:020d}.checkpoint.parquet", [file(f"a{i}", i) for i in range(50)])
+    commit(
+        tmp_path, 6, *({"remove": {"path": f"a{i}"}} for i in range(0, 50, 2)), *(add(f"b{i}", i) for i in range(30))
+    )
+    whole = found(log(tmp_path, 6), Comparison("id", ">=", 20))
+    assert whole[0] == 16 + 12
+    monkeypatch.setattr(columnar_log, "_AT_ONCE", 200)
+    monkeypatch.setattr(columnar_log, "_ROWS", 7)
+    assert found(log(tmp_path, 6), Comparison("id", ">=", 20)) == whole
+
+
+def test_what_is_not_known_here_is_left_to_delta(tmp_path: Path) -> None:
+    for features in ({"readerFeatures": ["catalogManaged"]}, {"writerFeatures": ["coordinatedCommits-preview"]}):
+        commit(tmp_path, 0, {"protocol": {"minReaderVersion": 3, **features}}, OPENING[1])
+        with pytest.raises(Doubt, match="newer"):
+            log(tmp_path, 0).metadata()
+    checkpoint(tmp_path / f"{5:020d}.checkpoint.parquet", [file("a", 1, stats=None)], stats_parsed=pa.int64())
+    with pytest.raises(Doubt, match="statistics"):
+        found(log(tmp_path, 5))

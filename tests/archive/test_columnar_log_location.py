@@ -1,0 +1,78 @@
+"""Comparisons are answered from the log, wherever it is and whatever the table is called; all else by Delta."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mirrorfeed.archive import columnar_log, restore_planner
+from mirrorfeed.archive.columnar_log import ColumnarLog
+from mirrorfeed.archive.data_skipping import Doubt
+from mirrorfeed.archive.engines import ClassicEngine
+from mirrorfeed.archive.table import GuardedTable
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.storage.tiers import Priority
+from tests.archive.scenes import NOW, POLICY, Orders, days
+
+
+@pytest.fixture(scope="module")
+def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orders]:
+    made = Orders(spark, tmp_path_factory.mktemp("place") / "a b é" / "orders", interval=60)
+    spark.sql(f"CREATE TABLE placed USING delta LOCATION '{made.path}'")
+    spark.sql("CREATE TEMP VIEW seen AS SELECT * FROM placed")
+    yield made
+    spark.sql("DROP VIEW seen")
+    spark.sql("DROP TABLE placed")
+
+
+def test_comparisons_are_answered_without_delta_and_alike(
+    spark: SparkSession, orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ["day = 1", "day > 1 AND id < 30", "id = 15", "day >= 1L AND 12 > id", "v = 'v25'", "id = 45", None]
+    engine = ClassicEngine(spark)
+    for source in (orders.source, Source.parse("placed"), Source.parse("default.placed")):
+        facts = replace(engine.facts(source), policy=POLICY)
+        for where in asked if source is orders.source else asked[2:3]:
+            assert engine.compared(facts, where, NOW) == engine.planned(facts, where, NOW)
+    assert engine.compared(facts, "day = 1", NOW, 1) == engine.planned(facts, "day = 1", NOW, 1)
+
+    def asks_delta(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(ClassicEngine, "planned", asks_delta)
+    monkeypatch.setattr(ClassicEngine, "newest", asks_delta)
+    assert days(GuardedTable(spark, "placed", now=lambda: NOW).needed("day < 3 AND id = 15").files) == ["1"]
+    made = restore_planner.make_plan(spark, orders.source, Priority.STANDARD, None, NOW, where="id = 25")
+    assert (made.version, [Path(file.uri).parent.name for file in made.files]) == (2, ["day=2"])
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["day = 1 OR id = 15", "day + 1 = 2", "day IN (1, 2)", "_metadata.file_size > 0", "rand() < 2", "gone = 1"],
+)
+def test_what_is_more_than_comparisons_is_left_to_delta(spark: SparkSession, orders: Orders, where: str) -> None:
+    engine = ClassicEngine(spark)
+    with pytest.raises(Doubt):
+        engine.compared(engine.facts(orders.source), where, NOW)
+
+
+@pytest.mark.parametrize("name", ["seen", "gone", "other.schema.placed", "/nowhere/at/all"])
+def test_what_is_no_table_that_is_known_here_is_left_to_delta(spark: SparkSession, orders: Orders, name: str) -> None:
+    with pytest.raises(Doubt), columnar_log.columns(spark, Source.parse(name), None):
+        pass
+
+
+def test_a_log_elsewhere_is_brought_here_as_far_as_it_is_needed(
+    spark: SparkSession, orders: Orders, tmp_path: Path
+) -> None:
+    folder = spark._jvm.org.apache.hadoop.fs.Path(str(orders.path / "_delta_log"))  # type: ignore[union-attr]
+    with columnar_log.columns(spark, orders.source, None) as (_, here):
+        away = ColumnarLog(here.location, here.parts, lambda name: columnar_log.copied(spark, folder, name, tmp_path))
+        assert away.metadata() == here.metadata()
+    assert {path.name for path in tmp_path.iterdir()} == {f"{version:020d}.json" for version in range(3)}
+    with pytest.raises(Doubt, match="gone"):
+        columnar_log.copied(spark, folder, "_sidecars/gone.parquet", tmp_path)

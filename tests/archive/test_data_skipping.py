@@ -1,0 +1,121 @@
+"""Which files comparisons leave, by partitions and statistics alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from mirrorfeed.archive.data_skipping import Comparison, Doubt, kept, rules
+
+FIELDS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "id": ("integer", {}),
+    "at": ("date", {"delta.columnMapping.physicalName": "col-1"}),
+    "v": ("string", {}),
+    "day": ("date", {}),
+    "price": ("double", {}),
+    "code": ("string", {"__CHAR_VARCHAR_TYPE_STRING": "char(5)"}),
+    "grown": ("long", {"delta.typeChanges": []}),
+    "nested": ({"type": "struct", "fields": [{"type": "long"}] * 30}, {}),
+    "late": ("long", {}),
+}
+SCHEMA = json.dumps(
+    {"type": "struct", "fields": [{"name": n, "type": t, "metadata": m} for n, (t, m) in FIELDS.items()]}
+)
+
+
+def stats(**others: Any) -> str:
+    ends: Mapping[str, Any] = (
+        {"id": 10, "col-1": "2026-01-10", "v": "k"},
+        {"id": 20, "col-1": "2026-01-20", "v": "p\ufffd"},
+    )
+    found = {"numRecords": 5, "nullCount": {"id": 0, "col-1": 1, "v": 5}, "minValues": ends[0], "maxValues": ends[1]}
+    return json.dumps(found | others)
+
+
+NO_NULLS = {"id": 0, "col-1": 0, "v": 0}
+
+
+@pytest.mark.parametrize(
+    ("asked", "said", "stays"),
+    [
+        ([("id", "=", 10)], stats(), True),
+        ([("id", "=", 20)], stats(), True),
+        ([("id", "=", 9)], stats(), False),
+        ([("id", "=", 21)], stats(), False),
+        ([("id", "<", 10)], stats(), False),
+        ([("id", "<=", 10)], stats(), True),
+        ([("id", ">", 20)], stats(), False),
+        ([("id", ">=", 20)], stats(), True),
+        ([("id", ">", 12), ("id", "<", 5)], stats(), False),
+        ([("at", "=", date(2026, 1, 9))], stats(), False),
+        ([("AT", ">=", date(2026, 1, 20))], stats(), True),
+        ([("v", "=", "p and more")], stats(nullCount=NO_NULLS), True),
+        ([("v", "<", "k")], stats(nullCount=NO_NULLS), False),
+        ([("v", "is there", None)], stats(), False),
+        ([("at", "is there", None)], stats(), True),
+        # All are NULL, so there are no bounds, and nothing can match.
+        ([("id", "=", 15)], stats(nullCount={"id": 5}, minValues={}, maxValues={}), False),
+        # One that is missing keeps the file, whatever the others say.
+        ([("id", "=", 9)], None, True),
+        ([("id", "=", 9)], stats(minValues={}), True),
+        ([("id", "<", 9)], stats(maxValues={}), False),
+        ([("id", "=", 9)], stats(nullCount={}), True),
+        ([("id", "=", 9)], stats(numRecords=None), True),
+        ([("id", "=", 9), ("at", "=", date(2026, 1, 15))], stats(nullCount={"id": 0}), True),
+        ([("day", "=", date(2026, 1, 1))], None, True),
+        ([("day", ">", date(2026, 1, 1))], None, False),
+        ([("day", "is there", None)], None, True),
+        ([], None, True),
+    ],
+)
+def test_a_file_stays_unless_a_match_is_ruled_out(asked: list[Any], said: str | None, stays: bool) -> None:
+    found = rules([Comparison(*each) for each in asked], SCHEMA, ["day"], {})
+    # Beside one whose statistics say nothing, in a part of an array that does not begin with it.
+    texts = pa.array([stats(), said, None]).slice(1)
+    days = pa.array(["2026-01-01", "2026-01-01"])
+    assert kept(found, lambda _: days, texts)[0].as_py() is stays
+
+
+def test_a_file_without_a_value_for_its_partition_matches_no_comparison() -> None:
+    days = pa.array([None, "2026-01-01"], pa.string())
+    for asked in (Comparison("day", "<=", date(2026, 1, 1)), Comparison("day", "is there")):
+        found = rules([asked], SCHEMA, ["day"], {})
+        assert kept(found, lambda _: days, pa.array([None, None], pa.string())).to_pylist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("column", "properties"),
+    [
+        ("price", {}),
+        ("code", {}),
+        ("grown", {}),
+        ("nested", {}),
+        ("late", {}),
+        ("gone", {}),
+        ("id", {"delta.dataSkippingNumIndexedCols": "0"}),
+        ("id", {"delta.dataSkippingStatsColumns": "v"}),
+    ],
+)
+def test_what_is_not_plain_is_left_to_delta(column: str, properties: dict[str, str]) -> None:
+    with pytest.raises(Doubt):
+        rules([Comparison(column, "is there")], SCHEMA, ["day"], properties)
+
+
+@pytest.mark.parametrize("spelled", ["", "x"])
+def test_an_odd_value_of_a_partition_is_left_to_delta(spelled: str) -> None:
+    with pytest.raises((Doubt, pa.ArrowInvalid)):
+        kept(
+            rules([Comparison("day", "is there")], SCHEMA, ["day"], {}), lambda _: pa.array([spelled]), pa.array([None])
+        )
+
+
+@pytest.mark.parametrize("said", ["", "{\n}", "{} {}", "5", '{"numRecords": 1.5}', '{"minValues": {"id": "x"}}'])
+def test_odd_statistics_are_left_to_delta(said: str) -> None:
+    found = rules([Comparison("id", "=", 5)], SCHEMA, [], {})
+    with pytest.raises((Doubt, pa.ArrowInvalid)):
+        kept(found, lambda _: pa.array([None]), pa.array([said]))

@@ -1,0 +1,105 @@
+"""The statements that Databricks is given, from a recording stand-in; the table itself is a small one here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.databricks import RecordingDatabricks
+from fixtures.tiers import Clock, FolderTiers
+from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
+from mirrorfeed.archive.engines import ClassicEngine, DatabricksEngine, TableFacts, engine_of
+from mirrorfeed.archive.errors import BadPredicate, OnlyNewestVersion
+from mirrorfeed.archive.maintenance import EARLY_DELETION, Maintenance, check_files, maintain
+from mirrorfeed.archive.table import GuardedTable
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.storage.tiers import Priority
+from tests.archive.scenes import NOW, POLICY, Orders
+
+SHOW = "SHOW ARCHIVED FILES FOR "
+FACTS = TableFacts(Source(path="t"), "id", "file:/t", ("id",), POLICY)
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orders:
+    return Orders(spark, tmp_path_factory.mktemp("native") / "orders", interval=60)
+
+
+def test_the_engine_itself_is_asked_what_it_is(spark: SparkSession, table: Orders) -> None:
+    assert isinstance(engine_of(RecordingDatabricks(spark, {})), DatabricksEngine)  # type: ignore[arg-type]
+    assert isinstance(engine_of(spark), ClassicEngine)
+
+
+@pytest.mark.parametrize(
+    ("where", "statement"),
+    [
+        (None, SHOW + "{}"),
+        ("id = 15", SHOW + "{} WHERE (id = 15\n)"),
+        ("id = 15 -- note", SHOW + "{} WHERE (id = 15 -- note\n)"),
+    ],
+)
+def test_databricks_is_asked_for_its_archived_files(
+    spark: SparkSession, table: Orders, where: str | None, statement: str
+) -> None:
+    engine = RecordingDatabricks(spark, {SHOW: [("file:///t/part-0",)]})
+    answer = DatabricksEngine(engine).needed(replace(FACTS, source=table.source), where, NOW, None)  # type: ignore[arg-type]
+    assert engine.statements == [statement.replace("{}", table.source.sql)]
+    assert ([file.uri for file in answer.files], answer.active) == (["file:/t/part-0"], None)
+
+
+def test_a_bad_predicate_never_reaches_a_statement(spark: SparkSession, table: Orders) -> None:
+    engine = RecordingDatabricks(spark, {})
+    with pytest.raises(BadPredicate):
+        DatabricksEngine(engine).needed(replace(FACTS, source=table.source), "id = 1) OR (1 = 1", NOW, None)  # type: ignore[arg-type]
+    assert engine.statements == []
+
+
+def test_an_older_version_is_left_to_the_engine(spark: SparkSession, table: Orders) -> None:
+    with pytest.raises(OnlyNewestVersion) as caught:
+        DatabricksEngine(RecordingDatabricks(spark, {})).needed(replace(FACTS, source=table.source), None, NOW, 1)  # type: ignore[arg-type]
+    assert (caught.value.version, caught.value.newest) == (1, 2)
+
+
+def test_every_file_that_databricks_names_is_looked_at(spark: SparkSession, table: Orders, tmp_path_factory) -> None:  # type: ignore[no-untyped-def]
+    clock = Clock(NOW)
+    tiers = FolderTiers(tmp_path_factory.mktemp("aside"), clock)
+    old = [file.uri for file in table.files("1", "2")]
+    engine = RecordingDatabricks(spark, {SHOW: [(uri,) for uri in old]})
+    guarded = GuardedTable(engine, table.source, tiers, lambda: NOW)  # type: ignore[arg-type]
+    tiers.archive(old)
+    tiers.restore(old[:1], Priority.HIGH)
+    clock.pass_(1)
+    with pytest.raises(ArchivedFilesNeeded, match="1 archived file of"):
+        guarded.query()  # the engine, which samples, might take all as restored
+    tiers.restore(old, Priority.HIGH)
+    clock.pass_(1)
+    assert guarded.query().count() == 40
+
+
+def test_maintenance_is_the_engines_own(spark: SparkSession, tmp_path: Path) -> None:
+    table = Orders(spark, tmp_path / "orders")
+    spark.sql(f"ALTER TABLE {table.source.sql} ADD COLUMN (`a``b` INT)")
+    engine = RecordingDatabricks(spark, {})
+    everything = Maintenance(zorder=("id", "a`b"), purge=True, analyze=True, vacuum=True)
+    done = maintain(engine, table.source, everything, NOW)  # type: ignore[arg-type]
+    name = table.source.sql
+    assert (
+        list(done.statements)
+        == engine.statements
+        == [
+            f"OPTIMIZE {name} ZORDER BY (`id`, `a``b`)",
+            f"REORG TABLE {name} APPLY (PURGE)",
+            f"ANALYZE TABLE {name} COMPUTE DELTA STATISTICS",
+            f"VACUUM {name}",
+        ]
+    )
+    assert done.notes == (EARLY_DELETION,)
+
+
+def test_fsck_looks_for_missing_files(spark: SparkSession, table: Orders) -> None:
+    engine = RecordingDatabricks(spark, {"FSCK REPAIR TABLE": [("file:/t/gone",)]})
+    assert check_files(engine, table.source, NOW).missing == ("file:/t/gone",)  # type: ignore[arg-type]
+    assert engine.statements == [f"FSCK REPAIR TABLE {table.source.sql} DRY RUN"]

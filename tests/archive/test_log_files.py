@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable as OtherReader
+from pyspark.sql import Row, SparkSession
+
+from mirrorfeed.archive import change_feed
+from mirrorfeed.archive.columnar_log import Parts, parts_at, require_own_commits
+from mirrorfeed.archive.engines import ClassicEngine
+from mirrorfeed.archive.errors import CommitsElsewhere
+from mirrorfeed.archive.log_file import LogFile, uri_of
+from mirrorfeed.source.errors import LogDamaged
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.next_step import Range
+from mirrorfeed.source.table_info import read_table_info
+from tests.archive.scenes import Orders, days
+from tests.delta import SPARK_4_0
+
+UUID = "3a0d65cd-4056-49b8-937b-95f9e3ee90e5"
+
+
+def commit(*versions: int) -> tuple[str, ...]:
+    return tuple(f"{version:020d}.json" for version in versions)
+
+
+def checkpoint(version: int, rest: str = "checkpoint.parquet") -> str:
+    return f"{version:020d}.{rest}"
+
+
+def part(version: int, number: int, of: int) -> str:
+    return checkpoint(version, f"checkpoint.{number:010d}.{of:010d}.parquet")
+
+
+@pytest.mark.parametrize(
+    ("names", "version", "expected"),
+    [
+        (commit(0, 1, 2), 2, Parts(-1, (), commit(0, 1, 2))),
+        (commit(0, 1, 2), 1, Parts(-1, (), commit(0, 1))),
+        ((*commit(1, 2, 3), checkpoint(1)), 3, Parts(1, (checkpoint(1),), commit(2, 3))),
+        ((*commit(1, 2, 3), checkpoint(1), checkpoint(3)), 3, Parts(3, (checkpoint(3),), ())),
+        ((*commit(1, 2, 3), checkpoint(1), checkpoint(3)), 2, Parts(1, (checkpoint(1),), commit(2))),
+        ((*commit(2), part(1, 1, 2), part(1, 2, 2)), 2, Parts(1, (part(1, 1, 2), part(1, 2, 2)), commit(2))),
+        ((*commit(0, 1, 2), part(1, 1, 2)), 2, Parts(-1, (), commit(0, 1, 2))),
+        ((*commit(2), part(1, 1, 2), checkpoint(1)), 2, Parts(1, (checkpoint(1),), commit(2))),
+        (
+            (*commit(2), checkpoint(1, f"checkpoint.{UUID}.json")),
+            2,
+            Parts(1, (checkpoint(1, f"checkpoint.{UUID}.json"),), commit(2)),
+        ),
+        ((*commit(0), "00000000000000000000.crc", "x.json", f"{checkpoint(9)}.tmp"), 0, Parts(-1, (), commit(0))),
+    ],
+)
+def test_the_newest_whole_checkpoint_and_the_commits_after_it_give_a_version(
+    names: tuple[str, ...], version: int, expected: Parts
+) -> None:
+    assert parts_at("t", names, version) == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "version"),
+    [((), 0), (commit(1, 2), 2), (commit(0, 2), 2), (commit(0, 1), 2), ((*commit(3), checkpoint(1)), 3)],
+)
+def test_a_log_with_a_hole_is_refused(names: tuple[str, ...], version: int) -> None:
+    with pytest.raises(LogDamaged):
+        parts_at("t", names, version)
+
+
+def engine(*features: str) -> Any:
+    """As much of a session as answers DESCRIBE DETAIL."""
+    row = Row(format="delta", id="a", location="s3://b/t", properties={}, tableFeatures=features)
+    return SimpleNamespace(sql=lambda statement: SimpleNamespace(first=lambda: row))
+
+
+@pytest.mark.parametrize("feature", ["catalogManaged", "catalogManaged-preview", "catalogOwned", "coordinatedCommits"])
+def test_a_log_whose_newest_commits_are_known_to_the_catalog_alone_is_refused_by_its_name(feature: str) -> None:
+    spark, orders = engine("appendOnly", feature), Source.parse("main.sales.orders")
+    for what in (3, Range(0, 3)):
+        with pytest.raises(CommitsElsewhere) as refused:
+            change_feed.needed(spark, orders, read_table_info(spark, orders), what)
+        assert (refused.value.table, refused.value.feature) == ("main.sales.orders", feature)
+    with pytest.raises(CommitsElsewhere):
+        ClassicEngine(spark).files(orders)
+
+
+def test_a_log_that_is_all_in_its_folder_is_read() -> None:
+    require_own_commits("main.sales.orders", ["inCommitTimestamp", "rowTracking"])
+
+
+COLUMNS = "delta.checkpoint.writeStatsAsJson = false, delta.checkpoint.writeStatsAsStruct = true"
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [{}, {"delta.checkpointPolicy": "v2", "delta.columnMapping.mode": "name"}],
+    ids=["classic, then with statistics as columns", "v2 and column mapping"],
+)
+def test_files_are_those_of_another_reader_whatever_the_checkpoints(
+    spark: SparkSession, tmp_path: Path, properties: dict[str, str]
+) -> None:
+    given = {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "2", **properties}
+    table = Orders(spark, tmp_path / "a b é" / "t", properties=given)
+    table.sql("DELETE FROM {} WHERE id IN (13, 14) OR day = 2")
+    table.sql("UPDATE {} SET v = 'other' WHERE id = 33")
+    found = files_as_another_reader_has_them(table, 3, after=2)
+    assert sum(file.rows or 0 for file in found) == 28  # without those that were deleted
+    if not properties:
+        table.sql(f"ALTER TABLE {{}} SET TBLPROPERTIES ({COLUMNS})")
+        found = files_as_another_reader_has_them(table, 4, after=4)
+        assert sum(file.rows or 0 for file in found) == (0 if SPARK_4_0 else 28)  # Delta 4.0 writes none as columns
+
+
+def files_as_another_reader_has_them(table: Orders, version: int, after: int) -> list[LogFile]:
+    """Of a version that is told by a checkpoint, of this version, and the commits after it."""
+    assert any(path.name.startswith(f"{after:020d}.checkpoint.") for path in (table.path / "_delta_log").iterdir())
+    found = [*ClassicEngine(table.spark).files(table.source, version).values()]
+    assert {file.uri: file.size for file in found} == {
+        uri_of(f"file:{table.path}", row["path"]): row["size_bytes"]
+        for row in pa.table(OtherReader(str(table.path), version).get_add_actions()).to_pylist()
+    }
+    with_vector = [file for file in found if file.vector]
+    assert days(with_vector) == ["1", "3"]
+    named = [file.uri for file in found] + [str(file.vector) for file in with_vector]
+    assert all(Path(uri.removeprefix("file:")).is_file() for uri in named)
+    return found
+
+
+def test_a_feed_range_reads_change_files_or_else_what_was_added_and_removed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = Orders(spark, tmp_path / "t")
+    table.sql("UPDATE {} SET v = 'x' WHERE id = 11")  # 2: changes are recorded
+    table.sql("DELETE FROM {} WHERE day = 2")  # 3: a whole file goes
+    table.sql("INSERT INTO {} VALUES (39, 'x', 3)")  # 4
+    table.sql("OPTIMIZE {}")  # 5: no row changes
+    (recorded,) = table.changed_files(2, 2)
+    assert "/_change_data/" in recorded.uri
+    assert recorded.created is not None  # that of its commit
+    (gone,) = table.changed_files(3, 3)
+    assert (gone.partition, gone.rows) == ({"day": "2"}, 10)
+    assert gone.created is not None  # known from the version before
+    assert table.changed_files(5, 5) == []
+    assert days(table.changed_files(1, 5)) == ["1", "1", "2", "3", "3", "4"]  # the one recorded has a partition, too

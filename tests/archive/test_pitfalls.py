@@ -1,0 +1,93 @@
+"""The ways in which statistics have misled planners, one by one. What is wanted is in one file, `odd`; another, `even`,
+has nothing of it, and shows that files are left out at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mirrorfeed.archive.data_skipping import filtered
+from mirrorfeed.archive.engines import files_of
+from tests.delta import SparkTable
+
+LONG = "x" * 32
+COLUMNS = "k string, f double, s string, t timestamp, n struct<a: int>, v int"
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkTable:
+    """Of `odd`, every row but one is hidden by a deletion vector: those with values in v."""
+    made = SparkTable(
+        spark,
+        tmp_path_factory.mktemp("pitfalls") / "t",
+        COLUMNS,
+        feed=False,
+        properties={"delta.enableDeletionVectors": "true"},
+    )
+    odd = f"""'odd', double('NaN'), '{LONG}\U0010ffff!', TIMESTAMP '2026-01-01 00:00:00.999999', named_struct('a', 7)"""
+    made.sql(f"""
+        INSERT INTO {{}} SELECT /*+ REPARTITION(1) */ {odd}, if(id = 0, NULL, cast(id AS int)) FROM range(10)""")
+    even = "'even', 1D, 'a', TIMESTAMP '2025-01-01 00:00:00', named_struct('a', 1), 5"
+    made.sql(f"INSERT INTO {{}} SELECT /*+ REPARTITION(1) */ {even}")
+    made.sql("DELETE FROM {} WHERE k = 'odd' AND v IS NOT NULL")
+    return made
+
+
+@pytest.fixture(scope="module")
+def held(table: SparkTable) -> dict[str, str]:
+    """What the two files hold."""
+    frame = table.spark.table(table.source.sql)
+    found = {kind: files_of(frame.where(f"k = '{kind}'")) for kind in ("odd", "even")}
+    return {uri: kind for kind, (uri,) in found.items()}
+
+
+def needed(table: SparkTable, held: dict[str, str], predicate: str) -> set[str]:
+    """Which of the two files are needed, by what they hold."""
+    return {held[uri] for uri in files_of(filtered(table.spark.table(table.source.sql), "t", predicate))}
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        "f > 1e300D",
+        "f = double('NaN')",
+        "isnan(f)",
+        "NOT (f <= 1e300D)",
+        f"s = '{LONG}\U0010ffff!'",
+        f"s > '{LONG}'",
+        f"s >= '{LONG}\U0010ffff'",
+        "t = TIMESTAMP '2026-01-01 00:00:00.999999'",
+        "t > TIMESTAMP '2026-01-01 00:00:00.9991'",
+        "n.a = 7",
+        "v IS NULL",
+        "NOT (v > 0) IS NOT NULL",
+        "coalesce(v, -1) = -1",
+    ],
+)
+def test_a_file_is_kept_though_its_statistics_do_not_say_the_value(
+    table: SparkTable, held: dict[str, str], predicate: str
+) -> None:
+    assert "odd" in needed(table, held, predicate)
+
+
+@pytest.mark.parametrize("predicate", ["s < 'b'", "t < TIMESTAMP '2025-06-01 00:00:00'", "n.a = 1", "f < 2D"])
+def test_a_file_whose_bounds_rule_a_match_out_is_left_out(
+    table: SparkTable, held: dict[str, str], predicate: str
+) -> None:
+    assert needed(table, held, predicate) == {"even"}
+
+
+def test_without_statistics_every_file_is_kept(spark: SparkSession, tmp_path: Path) -> None:
+    spark.conf.set("spark.databricks.delta.stats.collect", "false")
+    try:
+        made = SparkTable(spark, tmp_path / "t", "id int", feed=False)
+        made.sql("INSERT INTO {} SELECT cast(id AS int) FROM range(1, 3, 1, 2)")
+    finally:
+        spark.conf.unset("spark.databricks.delta.stats.collect")
+    frame = spark.table(made.source.sql)
+    both = files_of(frame)
+    assert len(both) == 2
+    assert files_of(frame.where("id = 1")) == both
+    assert files_of(frame.groupBy().count()) == both  # nor can the log count them

@@ -1,0 +1,133 @@
+"""What Delta or Spark would hide from a plan: derived filters, cached data, reads inside subqueries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from fixtures.tiers import Clock, FolderTiers
+from mirrorfeed.archive import interval, restore_planner
+from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
+from mirrorfeed.archive.table import GuardedTable
+from mirrorfeed.storage.tiers import Priority
+from tests.archive.scenes import NOW, Orders, days
+from tests.delta import DeltaTable
+
+DERIVES = "spark.databricks.delta.generatedColumn.partitionFilterOptimization.enabled"
+
+
+@contextmanager
+def zone(spark: SparkSession, name: str) -> Iterator[None]:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", name)
+    try:
+        yield
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+
+
+@pytest.fixture(scope="module")
+def moments(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
+    """Half past midnight in Paris, which in UTC is the day before."""
+    from delta.tables import DeltaTable as Maker
+
+    columns = Maker.create(spark).addColumn("id", "int").addColumn("ts", "timestamp")
+    columns = columns.addColumn("day", "date", generatedAlwaysAs="CAST(ts AS DATE)").partitionedBy("day")
+    made = DeltaTable.built(spark, tmp_path_factory.mktemp("zones") / "t", columns)
+    with zone(spark, "Europe/Paris"):
+        made.sql("INSERT INTO {} (id, ts) VALUES (1, TIMESTAMP '2026-01-02 00:30:00')")
+    interval.set_first(spark, made.source, 60, NOW)
+    return made
+
+
+MIDNIGHT = "ts = TIMESTAMP '2026-01-01 23:30:00'"
+
+
+def test_a_day_that_was_derived_in_another_zone_hides_no_file_and_no_row(
+    spark: SparkSession, moments: DeltaTable
+) -> None:
+    guarded = GuardedTable(spark, moments.source, now=lambda: NOW)
+    with zone(spark, "UTC"):
+        answer = guarded.needed(MIDNIGHT)
+        found = guarded.query(MIDNIGHT)
+        assert (len(answer.files), answer.active) == (0, 1)
+        assert found.count() == 1
+        assert found.where("id = 1").select("day").collect() == found.select("day").collect()
+        assert spark.range(1, 3).join(found, "id").count() == 1
+        assert guarded.guard("x", lambda rows: rows.where(MIDNIGHT)).count() == 1
+    assert spark.conf.get(DERIVES) == "true"
+
+
+@pytest.fixture(scope="module")
+def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orders:
+    """Days 1 and 2 count as archived."""
+    return Orders(spark, tmp_path_factory.mktemp("planned") / "orders", interval=60)
+
+
+@contextmanager
+def cached(spark: SparkSession, table: DeltaTable) -> Iterator[DataFrame]:
+    """Under its name, and at its version."""
+    frames = [spark.table(table.source.sql), spark.read.option("versionAsOf", table.latest).table(table.source.sql)]
+    for frame in frames:
+        frame.cache().count()
+    try:
+        yield frames[0]
+    finally:
+        for frame in frames:
+            frame.unpersist(blocking=True)
+
+
+def test_what_is_cached_hides_no_file(spark: SparkSession, orders: Orders) -> None:
+    guarded = GuardedTable(spark, orders.source, now=lambda: NOW)
+    with cached(spark, orders):
+        assert days(guarded.needed().files) == ["1", "2"]
+        assert days(guarded.needed("id = 15").files) == ["1"]
+        assert (
+            len(restore_planner.make_plan(spark, orders.source, Priority.HIGH, None, NOW, where="id < 30").files) == 2
+        )
+        with pytest.raises(ArchivedFilesNeeded):
+            guarded.query("id = 15")
+        assert guarded.query("day = 3").count() == 10
+
+
+def test_what_is_read_is_what_was_planned_and_not_what_is_cached_later(spark: SparkSession, tmp_path: Path) -> None:
+    orders = Orders(spark, tmp_path / "orders", interval=60)
+    tiers = FolderTiers(orders.path.with_name("aside"), Clock(NOW))
+    tiers.archive(file.uri for file in orders.files("1", "2"))
+    guarded = GuardedTable(spark, orders.source, now=lambda: NOW)
+    found = guarded.query("day = 3")
+    spark.sql(f"CACHE LAZY TABLE whole AS SELECT * FROM {orders.source.sql}")
+    lazy = spark.table(orders.source.sql).cache()  # reading it would fail, for files are not there
+    try:
+        assert found.count() == 10
+        assert guarded.query("day = 4").where("id > 44").count() == 5
+    finally:
+        lazy.unpersist(blocking=True)
+        spark.sql("UNCACHE TABLE whole")
+        spark.catalog.dropTempView("whole")
+
+
+@pytest.mark.parametrize(
+    ("question", "needed"),
+    [
+        (lambda rows, table: rows.where("day = 3").selectExpr(f"(SELECT max(v) FROM {table}) AS most"), ["1", "2"]),
+        (lambda rows, table: rows.where(f"day = 3 AND v > (SELECT min(v) FROM {table} WHERE day = 2)"), ["2"]),
+        (lambda rows, table: rows.where(f"day = 3 AND EXISTS (SELECT 1 FROM {table} o WHERE o.v = 'v15')"), ["1"]),
+        (lambda rows, table: rows.where(f"day = 3 AND id NOT IN (SELECT id FROM {table} WHERE day = 1)"), ["1"]),
+        (lambda rows, _: rows.where("day = 3").join(rows.where("day = 2"), "v"), ["2"]),
+        (lambda rows, _: rows.where("day = 3").select(F.col("id")).union(rows.where("day = 1").select("id")), ["1"]),
+    ],
+    ids=["select list", "scalar", "EXISTS", "NOT IN", "join", "union"],
+)
+def test_a_question_is_guarded_for_all_that_it_reads(
+    spark: SparkSession, orders: Orders, question: Callable[[DataFrame, str], DataFrame], needed: list[str]
+) -> None:
+    guarded = GuardedTable(spark, orders.source, now=lambda: NOW)
+    with pytest.raises(ArchivedFilesNeeded) as caught:
+        guarded.guard("A question", lambda rows: question(rows, orders.source.sql))
+    assert days(caught.value.files) == needed

@@ -1,0 +1,273 @@
+"""Reading with and without archived files. The data of the archived days is moved away: to read it would fail."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.tiers import Clock, FolderTiers
+from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
+from mirrorfeed.archive.engines import ClassicEngine
+from mirrorfeed.archive.errors import (
+    ActiveRowsUnavailable,
+    BadNumber,
+    BadPredicate,
+    NoSuchColumn,
+    NoSuchVersion,
+    NotEnoughFiles,
+)
+from mirrorfeed.archive.table import GuardedTable
+from mirrorfeed.errors import Terminal
+from mirrorfeed.runtime.session_settings import setting
+from mirrorfeed.storage.tiers import Priority
+from tests.archive.scenes import NOW, Orders, data_moved_away, days
+from tests.delta import SparkTable
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orders:
+    """Versions: 1 the data, of which days 1 and 2 are old, 2 the interval, 3 one row of day 3 is deleted."""
+    made = Orders(
+        spark,
+        tmp_path_factory.mktemp("archive") / "orders",
+        properties={"delta.enableDeletionVectors": "true"},
+        interval=60,
+    )
+    made.sql("DELETE FROM {} WHERE id = 35")
+    return made
+
+
+@pytest.fixture(scope="module")
+def clock() -> Clock:
+    return Clock(NOW)
+
+
+@pytest.fixture(scope="module")
+def tiers(table: Orders, clock: Clock, tmp_path_factory: pytest.TempPathFactory) -> FolderTiers:
+    """Days 1 and 2 are in the archive."""
+    made = FolderTiers(tmp_path_factory.mktemp("aside"), clock)
+    made.archive(file.uri for file in table.files("1", "2"))
+    return made
+
+
+@pytest.fixture
+def guarded(spark: SparkSession, table: Orders, tiers: FolderTiers) -> GuardedTable:
+    return GuardedTable(spark, table.source, tiers, lambda: NOW)
+
+
+@pytest.mark.parametrize(
+    ("where", "version", "rows"),
+    [
+        ("day = 3", None, 9),
+        ("day >= 3 AND v < 'v35'", None, 5),
+        ("id > 29", None, 19),
+        ("id > 29", 1, 20),
+        ("id < 0", None, 0),
+    ],
+)
+def test_a_query_that_needs_no_archived_file_is_answered(
+    guarded: GuardedTable, where: str, version: int | None, rows: int
+) -> None:
+    found = guarded.query(where, ["id"], version)
+    assert (found.columns, found.count()) == (["id"], rows)
+
+
+@pytest.mark.parametrize(
+    ("where", "needed"),
+    [(None, ["1", "2"]), ("day = 2", ["2"]), ("id = 15 OR id = 35", ["1"]), ("length(v) = 3", ["1", "2"])],
+)
+def test_a_query_that_needs_archived_files_fails_before_it_reads(
+    guarded: GuardedTable, where: str | None, needed: list[str]
+) -> None:
+    with pytest.raises(ArchivedFilesNeeded) as caught:
+        guarded.query(where)
+    assert days(caught.value.files) == needed
+
+
+def test_the_error_names_count_bytes_files_and_the_way_out(guarded: GuardedTable, table: Orders) -> None:
+    with pytest.raises(ArchivedFilesNeeded) as caught:
+        guarded.query("id = 15")
+    (file,) = caught.value.files
+    assert str(caught.value) == (
+        f"A query needs 1 archived file ({file.size} B) of {table.path} at version 3: {file.uri}. Nothing was read."
+        f" Restore them with `mirrorfeed archive plan {table.path} --where 'id = 15' --to PLAN` and"
+        " `mirrorfeed archive restore PLAN`, or use a condition that needs no archived file."
+    )
+
+
+@pytest.mark.parametrize("where", ["day = '2026-01-05'", "`a b` = 1", 'v = "$HOME"', r"v LIKE '\_%'", "v = '`id`'"])
+def test_the_way_out_is_a_command_that_a_shell_takes_as_it_stands(where: str) -> None:
+    said = ArchivedFilesNeeded(asked="A query", table="t", version=3, where=where, files=[]).solution
+    command = said.removeprefix("Restore them with `").partition("` and `mirrorfeed archive restore")[0]
+    asked = subprocess.run(["sh", "-c", f'set -- {command}; printf %s "$6"'], capture_output=True, text=True)
+    assert asked.stdout == where
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        (lambda t: t.count(), 39),
+        (lambda t: t.count(version=1), 40),
+        (lambda t: t.bounds("id", version=1), (10, 49)),
+        (lambda t: t.partitions(), [{"day": "1"}, {"day": "2"}, {"day": "3"}, {"day": "4"}]),
+    ],
+    ids=["count", "count of an older version", "bounds", "partitions"],
+)
+def test_questions_that_the_log_answers_need_no_data(
+    guarded: GuardedTable, table: Orders, question: Callable[[GuardedTable], Any], answer: Any
+) -> None:
+    with data_moved_away(table.path):
+        assert question(guarded) == answer
+
+
+@pytest.mark.parametrize(
+    ("column", "version"),
+    [("v", 1), ("id", 3)],
+    ids=["texts are cut in the log", "a deletion vector leaves bounds that may not be exact"],
+)
+def test_bounds_that_the_log_does_not_know_exactly_are_guarded(
+    guarded: GuardedTable, column: str, version: int
+) -> None:
+    with pytest.raises(ArchivedFilesNeeded, match="A query for bounds needs 2 archived files"):
+        guarded.bounds(column, version)
+
+
+def test_a_limit_takes_hot_rows_and_says_when_there_are_too_few(guarded: GuardedTable, table: Orders) -> None:
+    assert {row["day"] for row in guarded.limit(19).collect()} == {3, 4}
+    assert guarded.limit(10, "day > 3").count() == 10
+    with pytest.raises(NotEnoughFiles) as caught:
+        guarded.limit(20)
+    archived = sum(file.size or 0 for file in caught.value.files)
+    assert (caught.value.asked, caught.value.found) == (20, 19)
+    assert caught.value.missing == f"2 archived files ({archived / 1024:.1f} KiB)"
+    assert str(caught.value).startswith("Not enough files to satisfy LIMIT: the active files of")
+    with pytest.raises(BadPredicate, match="names `id`, which is not a column"):
+        guarded.limit(1, "id = 15")
+
+
+@pytest.mark.parametrize(
+    ("question", "error", "words"),
+    [
+        (lambda t: t.query(columns=["id", "nope"]), NoSuchColumn, "has no column 'nope'. Its columns are id, v, day."),
+        (lambda t: t.bounds("nope"), NoSuchColumn, "has no column 'nope'"),
+        (lambda t: t.query(version=-1), NoSuchVersion, "cannot be read at version -1. Its newest version is 3."),
+        (lambda t: t.needed(version=-1), NoSuchVersion, "cannot be read at version -1"),
+        (
+            lambda t: t.query("day = 3", version=4),
+            NoSuchVersion,
+            "cannot be read at version 4. Its newest version is 3.",
+        ),
+        (lambda t: t.count(version=9), NoSuchVersion, "at version 9"),
+        (lambda t: t.partitions(version=-2), NoSuchVersion, "at version -2"),
+        (lambda t: t.limit(-1), BadNumber, "is -1, which is negative."),
+        (lambda t: t.stream(-1), BadNumber, "The starting version for"),
+    ],
+)
+def test_what_cannot_be_asked_is_said_in_a_sentence(
+    guarded: GuardedTable, question: Callable[[GuardedTable], Any], error: type[Terminal], words: str
+) -> None:
+    with pytest.raises(error) as caught:
+        question(guarded)
+    assert words in str(caught.value)
+
+
+def test_a_path_may_look_like_a_pattern(spark: SparkSession, tmp_path: Path) -> None:
+    made = Orders(spark, tmp_path / "{2026,x} [old] a*b" / "t", interval=60)
+    guarded = GuardedTable(spark, made.source, now=lambda: NOW)
+    assert days(guarded.needed("id < 15").files) == ["1"]
+    assert days(ClassicEngine(spark).files(made.source, 2).values()) == ["1", "2", "3", "4"]
+    assert guarded.query("day = 3").count() == 10
+    assert len(made.changed_files(1, 1)) == 4
+
+
+def test_the_recent_part_says_what_it_leaves_out(guarded: GuardedTable) -> None:
+    found = guarded.recent(["id"])
+    assert sorted(row["id"] for row in found.rows.collect()) == [i for i in range(30, 50) if i != 35]
+    assert days(found.left_out) == ["1", "2"]
+    assert str(found).startswith("version 3 without 2 archived files (")
+    assert str(found).endswith(", 20 rows")
+
+
+def test_active_rows_can_be_queried_on_without_archived_files(guarded: GuardedTable) -> None:
+    rows = guarded.recent().rows
+    assert rows.where("day = 3").count() == 9
+    assert rows.groupBy("day").count().count() == 2
+    assert guarded._guarded(rows.select("id")).count() == 19
+
+
+def test_active_rows_keep_names_of_mapped_columns(spark: SparkSession, tmp_path: Path) -> None:
+    mapped = {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"}
+    table = Orders(spark, tmp_path / "a b é" / "t", properties=mapped, interval=60)
+    table.sql("DELETE FROM {} WHERE id = 35")
+    table.sql("ALTER TABLE {} RENAME COLUMN v TO w")
+    old = table.files("1", "2")
+    FolderTiers(tmp_path / "aside", Clock(NOW)).archive(file.uri for file in old)
+    rows = GuardedTable(spark, table.source, now=lambda: NOW).recent(["id", "w", "day"]).rows
+    assert sorted(map(tuple, rows.collect())) == [(id_, f"v{id_}", id_ // 10) for id_ in range(30, 50) if id_ != 35]
+
+
+def test_active_rows_are_not_selected_on_databricks() -> None:
+    assert "The active rows of t cannot be selected on Databricks." in str(ActiveRowsUnavailable(table="t"))
+
+
+@pytest.mark.parametrize(("start", "needed"), [(None, ["1", "2"]), (1, ["1", "2"]), (3, [])])
+def test_a_stream_is_guarded_for_what_it_begins_with(
+    guarded: GuardedTable, start: int | None, needed: list[str]
+) -> None:
+    if not needed:
+        assert guarded.stream(start).isStreaming
+        return
+    with pytest.raises(ArchivedFilesNeeded, match="A stream") as caught:
+        guarded.stream(start)
+    assert days(caught.value.files) == needed
+
+
+def test_without_tiers_a_file_that_counts_as_archived_is_never_read(spark: SparkSession, table: Orders) -> None:
+    with pytest.raises(ArchivedFilesNeeded):
+        GuardedTable(spark, table.source, now=lambda: NOW).query("day = 2")
+
+
+def test_the_files_are_rows_with_what_is_to_know_of_them(guarded: GuardedTable) -> None:
+    (row,) = guarded.files(guarded.needed("id < 15"), "id < 15", with_tiers=True)
+    assert (row.rows, row.age_days, row.partition, row.tier) == (10, 100, {"day": "1"}, "archive")
+    assert row.why == "its partition and statistics do not rule out a match"
+
+
+def test_planning_reads_no_data_file(spark: SparkSession, table: Orders) -> None:
+    with data_moved_away(table.path):
+        found = GuardedTable(spark, table.source, now=lambda: NOW).needed("id = 15 OR id = 35")
+    assert (days(found.files), found.active, found.version) == (["1"], 1, 3)
+
+
+def test_a_table_without_a_policy_is_read_as_ever(spark: SparkSession, tmp_path: Path) -> None:
+    made = Orders(spark, tmp_path / "t")
+    assert GuardedTable(spark, made.source, now=lambda: NOW).query().count() == 40
+
+
+def test_texts_are_compared_as_their_column_says(spark: SparkSession, tmp_path: Path) -> None:
+    """Publication compares them as they are written, for the service does; a question here means what it says."""
+    with setting(spark, "spark.databricks.delta.schema.typeCheck.enabled", "false"):  # which collations do not pass
+        made = SparkTable(spark, tmp_path / "t", "id int, v string COLLATE UTF8_LCASE")
+        made.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'A')")
+        table = GuardedTable(spark, made.source)
+        assert table.query("v = 'a'").count() == table.limit(9).where("v = 'A'").count() == 2
+
+
+def test_a_table_that_is_partly_restored_stays_guarded(guarded: GuardedTable, tiers: FolderTiers, clock: Clock) -> None:
+    first, second = guarded.needed("day <= 2").files
+    tiers.restore([first.uri], Priority.HIGH)
+    with pytest.raises(ArchivedFilesNeeded, match="2 archived files"):
+        guarded.query("day <= 2")  # on its way is not there
+    clock.pass_(1)
+    with pytest.raises(ArchivedFilesNeeded, match="1 archived file ") as caught:
+        guarded.query("day <= 2")
+    assert caught.value.files == (second,)
+    tiers.restore([second.uri], Priority.STANDARD)
+    clock.pass_(15)
+    assert guarded.query("day <= 2").count() == 20
+    tiers.archive((first.uri, second.uri))  # as it was, for other tests

@@ -1,0 +1,250 @@
+"""Changing a table whose old days are moved away: statements that would read them fail before they start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from fixtures.tiers import Clock, FolderTiers
+from mirrorfeed.archive import interval
+from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, StatementNeedsArchivedFiles
+from mirrorfeed.archive.errors import BadPredicate, NoSuchColumn, SubqueryInStatement, UnknownFiles
+from mirrorfeed.archive.table import GuardedTable
+from mirrorfeed.runtime.session_settings import setting
+from tests.archive.scenes import NOW, Orders, days
+from tests.archive.test_spark_plans import DERIVES
+from tests.delta import DeltaTable
+
+UPSERT = "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *"
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orders:
+    made = Orders(spark, tmp_path_factory.mktemp("archive") / "orders", interval=60)
+    tiers = FolderTiers(tmp_path_factory.mktemp("aside"), Clock(NOW))
+    tiers.archive(file.uri for file in made.files("1", "2"))
+    return made
+
+
+@pytest.fixture
+def writer(spark: SparkSession, table: Orders) -> GuardedTable:
+    return GuardedTable(spark, table.source, now=lambda: NOW)
+
+
+def rows(spark: SparkSession, *ids: int) -> DataFrame:
+    values = ", ".join(f"({i}, 'merged', {i // 10})" for i in ids)
+    return spark.sql(f"SELECT * FROM VALUES {values} AS r(id, v, day)")
+
+
+@pytest.mark.parametrize(
+    ("statement", "needed"),
+    [
+        (lambda w, s: w.delete("id = 15"), ["1"]),
+        (lambda w, s: w.delete("day = 2"), ["2"]),
+        (lambda w, s: w.update({"v": "'x'"}, "v = 'v35' OR id = 25"), ["2"]),
+        (lambda w, s: w.update({"v": "'x'"}), ["1", "2"]),
+        (lambda w, s: w.merge(rows(s, 25, 35), ["id"], UPSERT), ["2"]),
+        (lambda w, s: w.merge(rows(s, 35), ["id"], "WHEN NOT MATCHED BY SOURCE THEN DELETE"), ["1", "2"]),
+        (lambda w, s: w.merge(rows(s, 35).selectExpr("'35' id", "v", "day"), ["id"], UPSERT), ["1", "2"]),
+    ],
+    ids=[
+        "DELETE",
+        "DELETE of a partition",
+        "UPDATE with OR",
+        "UPDATE of all",
+        "MERGE by its keys",
+        "MERGE with NOT MATCHED BY SOURCE",
+        "MERGE by a key of another type",
+    ],
+)
+def test_a_statement_that_touches_archived_files_fails_before_it_starts(
+    spark: SparkSession,
+    table: Orders,
+    writer: GuardedTable,
+    statement: Callable[[GuardedTable, SparkSession], None],
+    needed: list[str],
+) -> None:
+    before = {path.name for path in (table.path / "_delta_log").iterdir()}
+    with pytest.raises(ArchivedFilesNeeded) as caught:
+        statement(writer, spark)
+    assert days(caught.value.files) == needed
+    assert {path.name for path in (table.path / "_delta_log").iterdir()} == before
+
+
+class Meanwhile:
+    """A session in which something happens just before a MERGE runs."""
+
+    def __init__(self, spark: SparkSession, happens: Callable[[], None]) -> None:
+        self._spark, self._happens = spark, happens
+
+    def sql(self, statement: str) -> DataFrame:
+        if statement.startswith("MERGE"):
+            self._happens()
+        return self._spark.sql(statement)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._spark, name)
+
+
+def test_rows_that_come_into_the_source_meanwhile_are_not_merged(
+    spark: SparkSession, table: Orders, tmp_path: Path
+) -> None:
+    """They have keys in archived files, where nobody looked for them."""
+    staging = DeltaTable(spark, tmp_path / "staging", "id int, v string, day int")
+    staging.sql("INSERT INTO {} VALUES (44, 'staged', 4)")
+    late = Meanwhile(spark, lambda: staging.sql("INSERT INTO {} VALUES (15, 'late', 1)"))
+    guarded = GuardedTable(spark, table.source, now=lambda: NOW)
+    GuardedTable(late, table.source, now=lambda: NOW).merge(spark.table(staging.source.sql), ["id"], UPSERT)  # type: ignore[arg-type]
+    assert guarded.query("v = 'staged'").count() == 1
+    assert days(guarded.needed("v = 'late'").files) == []
+
+
+def test_a_source_that_cannot_be_read_once_is_refused(spark: SparkSession, table: Orders, writer: GuardedTable) -> None:
+    hot = spark.table(table.source.sql).where("day = 3")
+    with pytest.raises(UnknownFiles, match="rows of an RDD"):
+        writer.merge(spark.createDataFrame(hot.rdd, hot.schema), ["id"], UPSERT)
+    with pytest.raises(UnknownFiles, match="a stream"):
+        writer.merge(spark.readStream.format("rate").load().selectExpr("value AS id"), ["id"], UPSERT)
+    with pytest.raises(StatementNeedsArchivedFiles):
+        writer.merge(spark.table(table.source.sql), ["id"], UPSERT)
+
+
+def test_rows_without_a_source_are_seen_however_the_words_are_spelled(
+    spark: SparkSession, writer: GuardedTable
+) -> None:
+    for between in (" ", "\n\t", "/**/", " -- by\n", " /* a /* b */ */ "):
+        clause = f"WHEN NOT MATCHED BY{between}source THEN DELETE"
+        with pytest.raises(ArchivedFilesNeeded) as caught:
+            writer.merge(rows(spark, 35), ["id"], clause, "t.day = 3")
+        assert days(caught.value.files) == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        lambda w, s: w.update({"v": "(SELECT max(v) FROM range(3) r, VALUES ('a') AS t(v))"}, "day = 3"),
+        lambda w, s: w.update({"v": "if(EXISTS (SELECT 1), 'a', v)"}, "day = 3"),
+        lambda w, s: w.merge(rows(s, 35), ["id"], "WHEN MATCHED AND EXISTS (SELECT 1) THEN DELETE"),
+        lambda w, s: w.merge(rows(s, 35), ["id"], "WHEN MATCHED THEN UPDATE SET v = (SELECT 'x')"),
+    ],
+    ids=["UPDATE, scalar", "UPDATE, EXISTS", "MERGE, condition", "MERGE, value"],
+)
+def test_subqueries_in_a_statement_are_refused_before_it_starts(
+    spark: SparkSession, table: Orders, writer: GuardedTable, statement: Callable[[GuardedTable, SparkSession], None]
+) -> None:
+    before = table.latest
+    with pytest.raises(SubqueryInStatement, match="contains a subquery, which Delta does not support there"):
+        statement(writer, spark)
+    assert table.latest == before
+
+
+def test_the_words_about_a_subquery_and_unknown_keys(spark: SparkSession, writer: GuardedTable, table: Orders) -> None:
+    assert "The UPDATE of t contains a subquery" in str(
+        SubqueryInStatement(kind="UPDATE", table="t", text="(SELECT 1)")
+    )
+    with pytest.raises(BadPredicate, match="contains a subquery"):
+        writer.merge(rows(spark, 35), ["id"], UPSERT, "t.day IN (SELECT 3)")
+    with pytest.raises(NoSuchColumn, match="has no column 'nope'"):
+        writer.merge(rows(spark, 35), ["nope"], UPSERT)
+    with pytest.raises(NoSuchColumn, match=r"The source of the MERGE has no column 'day'"):
+        writer.merge(rows(spark, 35).select("id", "v"), ["id", "day"], UPSERT)
+
+
+def test_statements_on_the_hot_part_run(spark: SparkSession, table: Orders, writer: GuardedTable) -> None:
+    """Reading an archived file would fail, for it is not there."""
+    writer.delete("id = 30 AND day = 3 -- a comment")
+    writer.update({"v": "concat(v, '!')"}, "id = 30 + 3")
+    text = "WHEN NOT MATCHED BY SOURCE"  # no clause
+    clauses = f"WHEN MATCHED AND s.id = 40 THEN DELETE WHEN MATCHED AND s.id = 37 THEN UPDATE SET v = '{text}' {UPSERT}"
+    writer.merge(rows(spark, 34, 37, 40, 350), ["id"], clauses, "t.day < 5")
+    found = GuardedTable(spark, table.source, now=lambda: NOW).query("day > 2").collect()
+    changed = {row["id"]: row["v"] for row in found if row["id"] != 44 and row["v"] != f"v{row['id']}"}
+    assert changed == {33: "v33!", 34: "merged", 37: text, 350: "merged"}
+    assert len(found) == 20 - 2 + 1
+    assert spark.conf.get(DERIVES) == "true"
+
+
+def test_a_condition_may_be_a_single_word(spark: SparkSession, tmp_path: Path) -> None:
+    plain = DeltaTable(spark, tmp_path / "plain", "Id int, paid boolean")
+    plain.sql("INSERT INTO {} VALUES (1, true), (2, false)")
+    writer = GuardedTable(spark, plain.source)
+    writer.delete("paid")
+    assert plain.rows() == [{"Id": 2, "paid": False}]
+    writer.delete("true")
+    assert plain.rows() == []
+
+
+def test_rows_that_are_given_are_guarded_before_anything_is_written(
+    spark: SparkSession, table: Orders, tmp_path: Path
+) -> None:
+    other = DeltaTable(spark, tmp_path / "other", "id int, v string, day int")
+    writer = GuardedTable(spark, other.source, now=lambda: NOW)
+    before = sorted(other.path.rglob("*"))
+    with pytest.raises(StatementNeedsArchivedFiles) as caught:
+        writer.overwrite(spark.table(table.source.sql))
+    assert days(caught.value.files) == ["1", "2"]
+    frame = spark.table(table.source.sql)
+    with pytest.raises(UnknownFiles, match="rows of an RDD"):
+        writer.overwrite(spark.createDataFrame(frame.rdd, frame.schema))
+    assert sorted(other.path.rglob("*")) == before
+    writer.overwrite(spark.table(table.source.sql).where("day = 4"))
+    assert {row["day"] for row in other.rows()} == {4}
+
+
+def test_all_rows_are_replaced_whatever_the_session_says_of_partitions(spark: SparkSession, tmp_path: Path) -> None:
+    table = Orders(spark, tmp_path / "t", interval=60)
+    spark.sql(f"CREATE TABLE overwritten USING DELTA LOCATION '{table.path}'")
+    try:
+        with setting(spark, "spark.sql.sources.partitionOverwriteMode", "dynamic"):
+            for id_, name in ((77, str(table.path)), (78, "overwritten")):
+                writer = GuardedTable(spark, name, now=lambda: NOW)
+                writer.overwrite(rows(spark, id_))
+                assert [row["id"] for row in table.rows()] == [id_]
+                assert interval.required(spark, table.source).days == 60
+    finally:
+        spark.sql("DROP TABLE overwritten")
+
+
+def test_keys_are_columns_however_they_are_spelled(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t", "Id int, paid boolean")
+    table.sql("INSERT INTO {} VALUES (1, false), (2, false)")
+    GuardedTable(spark, table.source).merge(
+        spark.sql("SELECT 2 AS iD, true AS paid"), ["ID"], "WHEN MATCHED THEN UPDATE SET paid = s.paid"
+    )
+    assert {row["Id"]: row["paid"] for row in table.rows()} == {1: False, 2: True}
+
+
+def test_a_merge_looks_only_where_its_keys_can_be(spark: SparkSession, table: Orders, writer: GuardedTable) -> None:
+    """Without a key there is no such place, and whole numbers are as they are in any width."""
+    nowhere = "WHEN MATCHED THEN UPDATE SET v = s.v"
+    writer.merge(rows(spark, 35).where("false"), ["id"], nowhere)
+    writer.merge(rows(spark, 35).selectExpr("nullif(id, 35) AS id", "v", "day"), ["id"], nowhere)
+    writer.merge(rows(spark, 47).selectExpr("bigint(id) AS id", "v", "tinyint(day) AS day"), ["id", "day"], nowhere)
+    with pytest.raises(ArchivedFilesNeeded) as caught:
+        writer.merge(rows(spark, 25).selectExpr("smallint(id) AS id", "v", "day"), ["id"], nowhere)
+    assert days(caught.value.files) == ["2"]
+    guarded = GuardedTable(spark, table.source, now=lambda: NOW)
+    assert guarded.query("day = 4 AND id = 47").collect()[0]["v"] == "merged"
+
+
+def test_a_key_that_looks_like_a_variable_is_matched(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark puts the values of settings in place of what is written so in a statement."""
+    table = DeltaTable(spark, tmp_path / "t", "k string, v string")
+    key = spark.createDataFrame([("${spark.app.name}", "new")], "k string, v string")
+    writer = GuardedTable(spark, table.source)
+    for _ in range(2):
+        writer.merge(key, ["k"], UPSERT)
+    assert table.rows() == [{"k": "${spark.app.name}", "v": "new"}]
+
+
+def test_what_only_marks_files_as_removed_reads_none(spark: SparkSession, tmp_path: Path) -> None:
+    table = Orders(spark, tmp_path / "t", interval=60)
+    guarded = GuardedTable(spark, table.source, now=lambda: NOW)
+    tiers = FolderTiers(tmp_path / "aside", Clock(NOW))
+    tiers.archive(file.uri for file in table.files())
+    guarded.overwrite(rows(spark, 77))
+    assert [row["id"] for row in guarded.query().collect()] == [77]
