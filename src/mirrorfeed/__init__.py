@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mirrorfeed.api.archive_table import ArchiveAwareTable
     from mirrorfeed.api.feed import Feed, deployed, load
-    from mirrorfeed.archive.query import guarded
+    from mirrorfeed.archive.guard import guarded
     from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 
 FILE = "mirrorfeed.yml"
@@ -42,7 +42,7 @@ _HOMES = {
     "Terminal": "errors",
     "Transient": "errors",
     "deployed": "api.feed",
-    "guarded": "archive.query",
+    "guarded": "archive.guard",
     "load": "api.feed",
 }
 

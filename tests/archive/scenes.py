@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from pyspark.sql import SparkSession
 
 from fixtures.tiers import make_old
-from mirrorfeed.archive import change_feed
+from mirrorfeed.archive import guard
 from mirrorfeed.archive import interval as intervals
 from mirrorfeed.archive.columnar_log import ColumnarLog, parts_at
 from mirrorfeed.archive.data_skipping import Rules
@@ -76,7 +76,7 @@ class Orders(SparkTable):
 
     def changed_files(self, first: int, last: int) -> list[LogFile]:
         found = read_table_info(self.spark, self.source)
-        return list(change_feed.needed(self.spark, self.source, found, Range(first - 1, last)))
+        return list(guard.needed(self.spark, self.source, found, Range(first - 1, last)))
 
     def files(self, *of: str) -> list[LogFile]:
         """Those of the newest version, all or of these days."""

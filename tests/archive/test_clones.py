@@ -13,8 +13,8 @@ from mirrorfeed.archive import interval
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, StatementNeedsArchivedFiles
 from mirrorfeed.archive.archived_share import share
 from mirrorfeed.archive.errors import FileOfNoTable
+from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.maintenance import Maintenance, maintain
-from mirrorfeed.archive.query import Guarded
 from mirrorfeed.archive.table import GuardedTable
 from tests.archive.scenes import NOW, Orders, days
 from tests.delta import DeltaTable

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable as OtherReader
 from pyspark.sql import Row, SparkSession
 
-from mirrorfeed.archive import change_feed
+from mirrorfeed.archive import guard
 from mirrorfeed.archive.columnar_log import Parts, parts_at, require_own_commits
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.errors import CommitsElsewhere
@@ -81,7 +81,7 @@ def test_a_log_whose_newest_commits_are_known_to_the_catalog_alone_is_refused_by
     spark, orders = engine("appendOnly", feature), Source.parse("main.sales.orders")
     for what in (3, Range(0, 3)):
         with pytest.raises(CommitsElsewhere) as refused:
-            change_feed.needed(spark, orders, read_table_info(spark, orders), what)
+            guard.needed(spark, orders, read_table_info(spark, orders), what)
         assert (refused.value.table, refused.value.feature) == ("main.sales.orders", feature)
     with pytest.raises(CommitsElsewhere):
         ClassicEngine(spark).files(orders)

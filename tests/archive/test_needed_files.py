@@ -17,13 +17,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive import change_feed, interval
+from mirrorfeed.archive import guard, interval
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, StatementNeedsArchivedFiles
 from mirrorfeed.archive.data_skipping import Doubt
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.errors import NotEnoughFiles
+from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.log_file import LogFile
-from mirrorfeed.archive.query import Guarded
 from mirrorfeed.archive.restore_planner import make_plan
 from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.errors import MirrorfeedError
@@ -249,7 +249,7 @@ def test_files_of_other_reads_are_as_recorded(
     properties = read_table_info(spark, source).properties
     for first, last in RANGES:
         what = last if first == last else Range(first, last)
-        compare(f"{name}: {what}", partial(change_feed.check, spark, source, what, properties, None, NOW))
+        compare(f"{name}: {what}", partial(guard.check, spark, source, what, properties, None, NOW))
         compare(f"{name}: plan of {first} to {last}", partial(_plan_of, spark, tables, source, None, first, last))
 
 

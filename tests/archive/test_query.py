@@ -15,7 +15,7 @@ from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import restore, restore_planner
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, StatementNeedsArchivedFiles
 from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, NoQuery, TableByTable, UnknownFiles
-from mirrorfeed.archive.query import Guarded, guarded
+from mirrorfeed.archive.guard import Guarded, guarded
 from mirrorfeed.archive.restore import TiersOfTables
 from mirrorfeed.archive.restore_planner import in_zone
 from mirrorfeed.archive.table import GuardedTable

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.archive import change_feed, restore_plan
+from mirrorfeed.archive import guard, restore_plan
 from mirrorfeed.archive.archived_files import NeededFiles, archived_of
 from mirrorfeed.archive.engines import TableFacts, engine_of
 from mirrorfeed.archive.errors import (
@@ -22,7 +22,7 @@ from mirrorfeed.archive.errors import (
     PlanOfAnotherTable,
     RelativeWord,
 )
-from mirrorfeed.archive.query import Guarded
+from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.restore_plan import Plan
 from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.runtime.databricks import is_databricks
@@ -157,7 +157,7 @@ def _needed_by_feed(spark: SparkSession, facts: TableFacts, first: int, last: in
     range_ = Range(first - 1, end)
     try:
         table = read_table_info(spark, source)
-        changed = change_feed.needed(spark, source, table, range_)
+        changed = guard.needed(spark, source, table, range_)
     except AnalysisException as error:
         if first_of(error, FILES_GONE) is None:
             raise
@@ -199,6 +199,6 @@ def run_query(spark: SparkSession, plan: Plan, tiers: TierStore, now: datetime) 
     if plan.feed_from is None:
         return GuardedTable(spark, source, tiers, lambda: now).query(plan.where, version=plan.version)
     range_ = Range(plan.feed_from - 1, plan.version)
-    change_feed.check(spark, source, range_, read_table_info(spark, source).properties, tiers, now)
+    guard.check(spark, source, range_, read_table_info(spark, source).properties, tiers, now)
     _check_readable(spark, source, range_)
     return None

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, DataType, DateType, IntegerType, LongType, ShortType, StringType
 
-from mirrorfeed.archive import change_feed
+from mirrorfeed.archive import guard
 from mirrorfeed.archive.archived_files import (
     ArchivedFile,
     ArchivedFilesNeeded,
@@ -34,8 +34,8 @@ from mirrorfeed.archive.archived_files import (
 from mirrorfeed.archive.data_skipping import check_columns, filtered, named
 from mirrorfeed.archive.engines import Engine, engine_of
 from mirrorfeed.archive.errors import BadNumber, NotEnoughFiles, SubqueryInStatement
+from mirrorfeed.archive.guard import Guarded, guarded_rows
 from mirrorfeed.archive.log_file import LogFile, total
-from mirrorfeed.archive.query import Guarded, guarded_rows
 from mirrorfeed.archive.spark_plans import merge_has_subqueries
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.runtime.spark_session import looked_at, unlogged
@@ -153,9 +153,7 @@ class GuardedTable:
         if engine.guards_itself or (facts := engine.facts(self.source)).policy is None:
             return
         found, newest = read_table_info(self._spark, self.source), versions.newest_version(self._spark, self.source)
-        changed = (
-            change_feed.needed(self._spark, self.source, found, Range(first - 1, newest)) if first <= newest else ()
-        )
+        changed = guard.needed(self._spark, self.source, found, Range(first - 1, newest)) if first <= newest else ()
         archived = archived_of(self._spark, str(self.source), facts.location, changed, facts.policy, self._now())
         needed = NeededFiles(str(self.source), facts.table_id, facts.location, newest, tuple(archived))
         self._refuse(f"A stream from version {first}", None, needed)

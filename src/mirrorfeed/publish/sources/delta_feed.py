@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.archive import change_feed as archive
+from mirrorfeed.archive import guard as archive
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
 from mirrorfeed.archive.interval import understood
 from mirrorfeed.config import Table
@@ -281,7 +281,7 @@ class _ExistingRows:
         if understood(table, self.facts.properties) is None:
             return found
         if isinstance(deleted, pa.Table):
-            from mirrorfeed.archive.query import guarded_rows  # imports cloud clients
+            from mirrorfeed.archive.guard import guarded_rows  # imports cloud clients
             from mirrorfeed.storage.tiers import tiers_at
 
             def refusal(away: Sequence[NeededFiles]) -> LookUpNeedsArchive:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.entries import changed
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive import change_feed, interval, restore, restore_planner
+from mirrorfeed.archive import guard, interval, restore, restore_planner
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
 from mirrorfeed.archive.errors import FeedOnDatabricks
 from mirrorfeed.config import Config, Table
@@ -36,7 +36,7 @@ LATER = NOW + timedelta(days=90)
 
 def check(table: Orders, what: Range | int, tiers: FolderTiers | None = None, now: datetime = NOW) -> None:
     found = read_table_info(table.spark, table.source)
-    change_feed.check(table.spark, table.source, what, found.properties, tiers, now)
+    guard.check(table.spark, table.source, what, found.properties, tiers, now)
 
 
 @pytest.fixture(scope="module")
