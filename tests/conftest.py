@@ -174,11 +174,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 LONGEST = (
     *("golden/test_with_spark", "publish/test_schema_changes", "publish/sources/test_full_compare"),
-    *("archive/guard/test_table", "publish/files/test_staging_area", "publish/sources/test_delta_feed"),
-    *("history/test_history", "orchestration/test_verification", "archive/guard/test_writer", "test_notebooks"),
-    *("archive/guard/test_query", "publish/test_shared_keys", "publish/test_selection", "e2e/test_walls"),
-    *("archive/guard/test_change_feed", "monitor/test_facts", "orchestration/test_publish_run"),
-    *("archive/guard/test_guarded_writes", "publish/test_invalid_text", "source/test_reader"),
+    *("archive/test_table", "publish/files/test_staging_area", "publish/sources/test_delta_feed"),
+    *("history/test_history", "orchestration/test_verification", "archive/test_writer", "test_notebooks"),
+    *("archive/test_query", "publish/test_shared_keys", "publish/test_selection", "e2e/test_walls"),
+    *("archive/test_guarded_ranges", "monitor/test_facts", "orchestration/test_publish_run"),
+    *("archive/test_guarded_writes", "publish/test_invalid_text", "source/test_reader"),
 )
 """Side by side these are begun first, so that all processes end together."""
 
