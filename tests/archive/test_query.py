@@ -280,7 +280,7 @@ def test_a_session_that_passes_over_files_is_refused(
     with setting(spark, name, "true"):
         with pytest.raises(CannotBePlanned) as caught:
             asking.frame(spark.range(1))
-        writer = GuardedTable(spark, GuardedTable(spark, next(iter(tables.values())).source, now=lambda: NOW))
+        writer = GuardedTable(spark, next(iter(tables.values())).source, now=lambda: NOW)
         with pytest.raises(CannotBePlanned):
             writer.delete("id = 35")
     assert str(caught.value) == (

@@ -1,41 +1,40 @@
-"""A table with an archive: guarded reads and changes, its interval and lifecycle rules, and restores."""
+"""A table with an archive: guarded reads and changes, its interval and lifecycle rules, and restores.
+
+Methods import what needs Spark, so that `import mirrorfeed` does not.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Literal
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING, Any, Literal
 
 from mirrorfeed.api.results.base import Result
-from mirrorfeed.archive import archived_share, maintenance
-from mirrorfeed.archive import interval as intervals
-from mirrorfeed.archive.archived_files import ArchivedFile
-from mirrorfeed.archive.archived_share import Share, Simulation
-from mirrorfeed.archive.errors import StillArchived
-from mirrorfeed.archive.interval import Interval, days_of
-from mirrorfeed.archive.lifecycle import compare_rules, with_rules
-from mirrorfeed.archive.lifecycle.base import Lifecycle, Wanted
-from mirrorfeed.archive.maintenance import FileCheck, Maintained, Maintenance
-from mirrorfeed.archive.restore import Restoring, Terms, carry_out
-from mirrorfeed.archive.restore_plan import Plan, RestorePlan
-from mirrorfeed.archive.restore_planner import make_plan
-from mirrorfeed.archive.table import GuardedTable, Recent
-from mirrorfeed.display.html import Chart
-from mirrorfeed.display.rows import DataRow
-from mirrorfeed.errors import coded, named
-from mirrorfeed.orchestration.ledger import archived, keep
-from mirrorfeed.source.change_preview import to_json_rows
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.table_info import read_table_info
-from mirrorfeed.storage.errors import NoTiers
-from mirrorfeed.storage.prices import Prices
-from mirrorfeed.storage.tiers import Priority, Tier, TierStore, tiers_at
 
-Session = SparkSession | Callable[[], SparkSession]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mirrorfeed.api.results import (
+        ArchivedFile,
+        DataRow,
+        FileCheck,
+        Interval,
+        Lifecycle,
+        Maintained,
+        Recent,
+        RestorePlan,
+        Restoring,
+        Share,
+        Simulation,
+    )
+    from mirrorfeed.archive.table import GuardedTable
+    from mirrorfeed.display.html import Chart
+    from mirrorfeed.storage.prices import Prices
+    from mirrorfeed.storage.tiers import TierStore
+
+    Session = SparkSession | Callable[[], SparkSession]
 
 
 class ArchiveAwareTable:
@@ -56,6 +55,8 @@ class ArchiveAwareTable:
     @property
     def interval_days(self) -> int:
         """The age in days from which files count as archived. Raises `MirrorfeedError` without an interval."""
+        from mirrorfeed.archive import interval as intervals
+
         return intervals.required(self._spark, self._source).days
 
     def query(
@@ -66,6 +67,9 @@ class ArchiveAwareTable:
 
     def first(self, count: int = 20, where: str | None = None, columns: Sequence[str] | None = None) -> Result[DataRow]:
         """Return the first rows that match a SQL condition, as JSON values."""
+        from mirrorfeed.display.rows import DataRow
+        from mirrorfeed.source.change_preview import to_json_rows
+
         return Result(tuple(map(DataRow, to_json_rows(self.query(where, columns).limit(count)))))
 
     def count(self, version: int | None = None) -> int:
@@ -102,6 +106,8 @@ class ArchiveAwareTable:
 
         With `tiers`, the tier of each file is read from the storage.
         """
+        from mirrorfeed.storage.errors import NoTiers
+
         needed = self._guarded.needed(where, version)
         if tiers and self._tiers is None:
             raise NoTiers(table=self.name)
@@ -130,10 +136,15 @@ class ArchiveAwareTable:
 
     def interval(self) -> Interval:
         """Return the interval of the table, and the number of days that the lifecycle rule must have."""
+        from mirrorfeed.archive import interval as intervals
+
         return intervals.Interval.of(self._source, intervals.required(self._spark, self._source))
 
     def set_interval(self, interval: str | int) -> Interval:
         """Set or shorten the interval, for example "60 days". Moves no file: the lifecycle rule must be equal."""
+        from mirrorfeed.archive import interval as intervals
+        from mirrorfeed.archive.interval import days_of
+
         days = days_of(interval)
         policy = intervals.set_first(self._spark, self._source, days, datetime.now(UTC))
         return intervals.Interval.of(self._source, policy, moved=False)
@@ -144,12 +155,18 @@ class ArchiveAwareTable:
         With `exact`, it is increased daily by `step`. Otherwise it stays until the new interval is safe. A longer
         interval needs `rule_changed`, which confirms that the lifecycle rule already has it.
         """
+        from mirrorfeed.archive import interval as intervals
+        from mirrorfeed.archive.interval import days_of
+
         now, days = datetime.now(UTC), days_of(interval)
         return intervals.change_interval(self._spark, self._source, days, exact, now, rule_changed=rule_changed)
 
     def unset_interval(self, *, nothing_archived: bool = False) -> Interval:
         """Remove the interval, so that no file counts as archived. `nothing_archived` confirms that there is no
         lifecycle rule and that all files are restored."""
+        from mirrorfeed.archive import interval as intervals
+        from mirrorfeed.archive.errors import StillArchived
+
         if not nothing_archived:
             raise StillArchived(table=self.name)
         intervals.unset(self._spark, self._source)
@@ -160,6 +177,11 @@ class ArchiveAwareTable:
 
         Also writes how much of the table is archived to the ledger.
         """
+        from dataclasses import replace
+
+        from mirrorfeed.api.archives import report
+        from mirrorfeed.archive import interval as intervals
+
         policy = intervals.step(self._spark, self._source, datetime.now(UTC))
         shares = report(self._session, [self._source], prices=prices, ledger=ledger)
         found = replace(intervals.Interval.of(self._source, policy), archived=shares[0])
@@ -179,15 +201,23 @@ class ArchiveAwareTable:
         table replace those that others wrote for it. `interval` is for a rule that changes before the interval of the
         table.
         """
+        from mirrorfeed.archive.interval import days_of
+        from mirrorfeed.archive.lifecycle import with_rules
+        from mirrorfeed.archive.lifecycle.base import Wanted
+
         days = None if interval is None else days_of(interval)
         return with_rules(self._spark, self._source, exported, Wanted(state), take_over, days)
 
     def check_lifecycle(self, exported: str) -> Lifecycle:
         """Compare an exported lifecycle policy with the interval of the table."""
+        from mirrorfeed.archive.lifecycle import compare_rules
+
         return compare_rules(self._spark, self._source, exported)
 
     def share(self) -> Share:
         """Return how much of the table is archived."""
+        from mirrorfeed.archive import archived_share
+
         return archived_share.share(self._spark, self._source, datetime.now(UTC), self._tiers)
 
     def chart(self) -> Chart:
@@ -195,6 +225,8 @@ class ArchiveAwareTable:
 
         Raises `MirrorfeedError` without an interval.
         """
+        from mirrorfeed.archive import archived_share
+
         return archived_share.chart(self._spark, self._source, datetime.now(UTC))
 
     def simulate(
@@ -210,6 +242,10 @@ class ArchiveAwareTable:
         The queries are the conditions in `where` and in the file `predicates`, one per line, and on Databricks the
         queries of the last `history_days` days.
         """
+        from mirrorfeed.api.archives import rates_of
+        from mirrorfeed.archive import archived_share
+        from mirrorfeed.archive.interval import days_of
+
         days, rates = list(dict.fromkeys(map(days_of, intervals))), rates_of(prices)
         queries = [archived_share.Query(each) for each in where]
         queries += archived_share.read_conditions(predicates) if predicates else []
@@ -232,6 +268,11 @@ class ArchiveAwareTable:
 
         Raises `MirrorfeedError` without an interval.
         """
+        from mirrorfeed.api.archives import rates_of
+        from mirrorfeed.archive.restore_plan import RestorePlan
+        from mirrorfeed.archive.restore_planner import make_plan
+        from mirrorfeed.storage.tiers import Priority
+
         urgent, rates, now = Priority[priority.upper()], rates_of(prices), datetime.now(UTC)
         return RestorePlan.of(
             make_plan(self._spark, self._source, urgent, rates, now, where=where, feed_from=feed_from, feed_to=feed_to)
@@ -242,6 +283,8 @@ class ArchiveAwareTable:
 
         Raises `MirrorfeedError` if the storage has no tiers, or rejects the request.
         """
+        from mirrorfeed.api.archives import restore
+
         return restore(self._session, plan, wait=False)
 
     def maintain(
@@ -254,11 +297,16 @@ class ArchiveAwareTable:
         vacuum: bool = False,
     ) -> Maintained:
         """Run OPTIMIZE, REORG, ANALYZE and VACUUM on active files."""
+        from mirrorfeed.archive import maintenance
+        from mirrorfeed.archive.maintenance import Maintenance
+
         wanted = Maintenance(optimize, tuple(zorder), purge, analyze, vacuum)
         return maintenance.maintain(self._spark, self._source, wanted, datetime.now(UTC))
 
     def check(self) -> FileCheck:
         """Check that the active files exist."""
+        from mirrorfeed.archive import maintenance
+
         return maintenance.check_files(self._spark, self._source, datetime.now(UTC), self._tiers)
 
     def __repr__(self) -> str:
@@ -266,97 +314,18 @@ class ArchiveAwareTable:
 
     @cached_property
     def _spark(self) -> SparkSession:
+        from mirrorfeed.api.archives import session_of
+
         return session_of(self._session)
 
     @cached_property
     def _tiers(self) -> TierStore | None:
+        from mirrorfeed.api.archives import tiers_of
+
         return tiers_of(self._spark, self._source)
 
     @cached_property
     def _guarded(self) -> GuardedTable:
+        from mirrorfeed.archive.table import GuardedTable
+
         return GuardedTable(self._spark, self._source, self._tiers)
-
-
-def plan_query(
-    spark: Session,
-    statement: str,
-    *,
-    priority: Literal["standard", "high"] = "standard",
-    prices: str | Prices | None = None,
-) -> RestorePlan:
-    """Return the plan that restores the archived files that a query needs, over any number of tables."""
-    rates = rates_of(prices)
-    plan = make_plan(session_of(spark), None, Priority[priority.upper()], rates, datetime.now(UTC), sql=statement)
-    return RestorePlan.of(plan)
-
-
-def restore(
-    spark: Session,
-    plan: RestorePlan | str,
-    *,
-    wait: bool = True,
-    poll_seconds: float = 300.0,
-    tier: Literal["hot", "cool", "cold"] = "hot",
-    keep_days: int | None = None,
-    into: str | None = None,
-    rows: int | None = None,
-    prices: str | Prices | None = None,
-    on_step: Callable[[str], None] = lambda _: None,
-) -> Restoring:
-    """Request the files of a plan, and with `wait` wait until all are restored.
-
-    Then copy the rows of its query into the new table `into`, or return the first `rows` rows. `on_step` is called with
-    the costs and with each progress in words. It can be stopped and repeated at any time.
-    """
-    made, rates = Plan.load(plan) if isinstance(plan, str) else plan._plan, rates_of(prices)
-    target, terms = Source.parse(into) if into else None, Terms(Tier[tier.upper()], keep_days)
-    return carry_out(
-        lambda: session_of(spark), made, tiers_of, terms, rates, poll_seconds if wait else None, target, rows, on_step
-    )
-
-
-def report(
-    spark: Session,
-    tables: Sequence[str | Source],
-    *,
-    with_archive_only: bool = False,
-    prices: str | Prices | None = None,
-    ledger: str | Source | None = None,
-) -> Result[Share]:
-    """Return how much of each table is archived, with the costs of a month, and write it to the ledger.
-
-    With `with_archive_only`, tables without an interval are left out.
-    """
-    rates, rows, notes = rates_of(prices), [], []
-    place = Source.parse(ledger) if isinstance(ledger, str) else ledger
-    session = session_of(spark)
-    for source in (Source.parse(table) if isinstance(table, str) else table for table in tables):
-        if (found := _share_of(session, source, with_archive_only)) is None:
-            continue
-        rows.append(found.priced(rates))
-        if found.ok and (lost := keep(session, place, [archived(str(source), found, datetime.now(UTC), rates)])):
-            notes.append(coded(lost))
-    return Result(tuple(rows), tuple(notes), "" if rows else "No table has an archive.")
-
-
-def _share_of(spark: SparkSession, source: Source, with_archive_only: bool) -> Share | None:
-    try:
-        if with_archive_only and intervals.read(spark, source) is None:
-            return None
-        return archived_share.share(spark, source, datetime.now(UTC), tiers_of(spark, source))
-    except Exception as error:
-        return Share(str(source), error=named(f"Reading how much of {source} is archived", error))
-
-
-def session_of(spark: Session) -> SparkSession:
-    return spark() if callable(spark) else spark
-
-
-def tiers_of(spark: SparkSession, source: Source) -> TierStore | None:
-    """The tiers of the storage of a table, or None: then no archived file counts as restored."""
-    return tiers_at(read_table_info(spark, source).location)
-
-
-def rates_of(prices: str | Prices | None) -> Prices | None:
-    """The prices of a file."""
-    return Prices.load(prices) if isinstance(prices, str) else prices
