@@ -111,7 +111,7 @@ def test_csv_may_be_said_by_its_name(zone: Zone) -> None:
 def test_text_of_another_form_is_not_said_by_the_name_of_csv(zone: Zone) -> None:
     zone.metadata(keyColumns=["id"], FileFormat="CSV", FileExtension="tsv")
     zone.text(1, [["id"], [1]], "tsv")
-    assert zone.said == ["MF219 It sets the extension 'tsv', but its FileFormat is not DelimitedText."]
+    assert zone.said == ["MF219 The extension 'tsv' is set, but FileFormat is not DelimitedText."]
 
 
 def test_markers_of_64_bits_are_taken_and_warned_of(zone: Zone) -> None:
@@ -135,9 +135,9 @@ def test_an_empty_first_file_leaves_the_types_to_the_next(zone: Zone) -> None:
     zone.parquet(2, [{"id": 1, "name": "a", MARKER: 4}])
     zone.parquet(3, [{"id": 1, "name": None, MARKER: 2}, {"id": 2, "name": None, MARKER: 4}])
     assert zone.said == [
-        "MF411 The column 'id' has no type in this file.",
-        "MF411 The column 'name' has no type in this file.",
-        f"MF411 The column '{MARKER}' has no type in this file.",
+        "MF411 The column 'id' has no type in this file, because all its values are NULL.",
+        "MF411 The column 'name' has no type in this file, because all its values are NULL.",
+        f"MF411 The column '{MARKER}' has no type in this file, because all its values are NULL.",
         f"MF504 {MARKER} has the type int64.",
         f"MF504 {MARKER} has the type int64.",
     ]
@@ -150,8 +150,8 @@ def test_deletes_alone_leave_columns_without_a_type_as_they_are(zone: Zone) -> N
     zone.parquet(2, [{"id": 1, "name": None, "note": None, MARKER: 2}])
     zone.parquet(3, [{"id": 3, "name": "c", "note": "n", MARKER: 4}])
     assert [said for said in zone.said if "MF504" not in said] == [
-        "MF411 The column 'note' has no type in this file.",
-        "MF411 The column 'name' has no type in this file.",
+        "MF411 The column 'note' has no type in this file, because all its values are NULL.",
+        "MF411 The column 'name' has no type in this file, because all its values are NULL.",
     ]
     report = zone.replicate()
     assert (report.state, report.files, report.message) == (State.REPLICATING, 3, "")

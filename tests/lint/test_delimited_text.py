@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrorfeed.lint.delimited_text import Fault, Unsplittable, split
+from mirrorfeed.lint.delimited_text import AFTER_QUOTE, LINE_BREAK, UNCLOSED, Unsplittable, split
+from mirrorfeed.lint.findings import Rule
 from mirrorfeed.lint.metadata_file import Dialect
 
 _DIALECTS = st.builds(
@@ -96,20 +97,20 @@ def test_other_line_breaks_than_the_row_separator_can_be_a_part_of_values_and_no
     for text in ("a\nx\ny\n", "a\rx\ry\r"):
         with pytest.raises(Unsplittable) as refused:
             list(split([text], dialect, takes_breaks=True))
-        assert (refused.value.fault.fault, refused.value.fault.row) == (Fault.LINE_BREAK, 1)
+        assert (refused.value.fault.rule, refused.value.fault.row) == (LINE_BREAK, 1)
 
 
 @pytest.mark.parametrize(
-    ("text", "fault", "row"),
+    ("text", "rule", "row"),
     [
-        ('a\r\n"x\r\n', Fault.UNCLOSED, 2),
-        ('a\r\n"x"y\r\n', Fault.AFTER_QUOTE, 2),
-        ("a\r\nx\ny\r\n", Fault.LINE_BREAK, 2),
-        ('a\r\n"x"\n"y"\r\n', Fault.LINE_BREAK, 2),
+        ('a\r\n"x\r\n', UNCLOSED, 2),
+        ('a\r\n"x"y\r\n', AFTER_QUOTE, 2),
+        ("a\r\nx\ny\r\n", LINE_BREAK, 2),
+        ('a\r\n"x"\n"y"\r\n', LINE_BREAK, 2),
     ],
 )
 @pytest.mark.parametrize("size", [1, 2, 100])
-def test_a_fault_is_found_however_the_text_is_cut(text: str, fault: Fault, row: int, size: int) -> None:
+def test_a_fault_is_found_however_the_text_is_cut(text: str, rule: Rule, row: int, size: int) -> None:
     with pytest.raises(Unsplittable) as refused:
         list(split([text[at : at + size] for at in range(0, len(text), size)], Dialect()))
-    assert (refused.value.fault.fault, refused.value.fault.row) == (fault, row)
+    assert (refused.value.fault.rule, refused.value.fault.row) == (rule, row)

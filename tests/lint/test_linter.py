@@ -170,7 +170,7 @@ def test_a_text_that_is_not_valid_utf8_is_named_by_column_and_row(
     store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
     store.create(f"t/{data_name(1)}", _parquet_of(**columns))
     found = [f"{finding.code} {finding.what}" for finding in lint(store).findings if finding.code != "MF408"]
-    assert found == [f"MF315 The column {each}." for each in said]
+    assert found == [f"MF315 The column {each}, so readers fail." for each in said]
 
 
 def test_a_row_marker_that_is_not_valid_utf8_is_a_finding() -> None:

@@ -21,6 +21,8 @@ from mirrorfeed.lint.rules import check_table, check_zone
 _NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _ID, _NAME, _MARKER = Column("id", "int64"), Column("name", "string"), Column(MARKER, "int32")
 _PLAIN = Contents((_ID, _NAME), 1)
+_NOT_A_NUMBER = "The name is not a number of 20 digits from 1 upwards and an extension."
+_NONE_LEFT = "Number 2 was consumed, and no data file is left in the folder to show the next number."
 _UPSERT = Contents((_ID, _NAME, _MARKER), 1, markers={"4": 1})
 
 
@@ -39,19 +41,15 @@ def _said(table: Table) -> list[str]:
 
 
 def _rules() -> list[Rule]:
-    found: dict[int, Rule] = {}
-    for module in pkgutil.walk_packages(lint.__path__, f"{lint.__name__}."):
-        for value in vars(importlib.import_module(module.name)).values():
-            for rule in value.values() if isinstance(value, dict) else [value]:
-                if isinstance(rule, Rule):
-                    found[id(rule)] = rule
-    return list(found.values())
+    modules = [importlib.import_module(each.name) for each in pkgutil.walk_packages(lint.__path__, "mirrorfeed.lint.")]
+    found = [rule for module in modules for rule in vars(module).values() if isinstance(rule, Rule)]
+    return list({id(rule): rule for rule in found}.values())
 
 
 def test_a_code_belongs_to_one_rule_and_every_rule_says_what_to_do() -> None:
     rules = _rules()
     assert len({rule.code for rule in rules}) == len(rules)
-    assert all(rule.next.endswith(".") for rule in rules)
+    assert all(rule.fix.endswith(".") for rule in rules)
 
 
 def test_advice_has_codes_of_its_own_and_does_not_count() -> None:
@@ -64,7 +62,7 @@ def test_advice_has_codes_of_its_own_and_does_not_count() -> None:
     ("numbers", "processed", "said"),
     [
         ((1, 2, 3), (), []),
-        ((), (), ["MF310 orders: The table's folder holds no data file."]),
+        ((), (), ["MF310 orders: The table's folder has no data file, and Fabric fails such a table after some time."]),
         ((7,), (), []),
         ((3, 4), (1, 2), []),
         ((3,), (1, 2, 3), []),
@@ -76,13 +74,20 @@ def test_advice_has_codes_of_its_own_and_does_not_count() -> None:
         (
             (3, 4),
             (),
-            [f"MF351 {data_name(3)}: The first number is 3, and nothing shows that those before it were processed."],
+            [f"MF351 {data_name(3)}: The first number is 3, and nothing shows that those before it were consumed."],
         ),
-        ((), (1, 2), ["MF311 orders: Number 2 was processed, and no data file is left in the folder."]),
+        (
+            (),
+            (1, 2),
+            [f"MF311 orders: {_NONE_LEFT}"],
+        ),
         (
             (1, 3),
             (1, 2),
-            [f"MF304 {data_name(1)}: The number 1 was processed before, as _ProcessedFiles/{data_name(1)}."],
+            [
+                f"MF304 {data_name(1)}: The number 1 was consumed before, as _ProcessedFiles/{data_name(1)}, so Fabric"
+                " never reads this file."
+            ],
         ),
     ],
 )
@@ -99,9 +104,9 @@ def test_numbers_rise_by_one_after_those_that_were_processed(
         ("00000000000000000001.parquet", None),
         ("00000000000000000001.csv", None),
         ("00000000000000000001.csv.gz", None),
-        ("1.parquet", "MF301 1.parquet: The name has 1 digit."),
-        ("00000000000000000000.parquet", "MF301 00000000000000000000.parquet: The number is 0; the first is 1."),
-        ("orders.parquet", "MF301 orders.parquet: The name is not a number of 20 digits and an extension."),
+        ("1.parquet", f"MF301 1.parquet: {_NOT_A_NUMBER}"),
+        ("00000000000000000000.parquet", f"MF301 00000000000000000000.parquet: {_NOT_A_NUMBER}"),
+        ("orders.parquet", f"MF301 orders.parquet: {_NOT_A_NUMBER}"),
         (
             "00000000000000000001.PARQUET",
             "MF308 00000000000000000001.PARQUET: The extension is 'PARQUET', and files are Parquet or CSV unless"
@@ -121,7 +126,7 @@ def test_by_timestamp_files_have_any_name_and_are_compared_in_the_order_of_their
     later = Contents((_ID, Column("name", "int64")), 1)
     files = (_file(1, later, name="a.parquet", modified=_NOON + timedelta(seconds=1)), _file(1, name="b.parquet"))
     metadata = {"keyColumns": ["id"], "fileDetectionStrategy": "LastUpdateTimeFileDetection"}
-    expected = "MF404 a.parquet: The column 'name' was string and is int64 from this file on."
+    expected = "MF404 a.parquet: The column 'name' was string and is int64 from this file on, which stops the table."
     assert _said(_table(*files, metadata=metadata)) == [expected]
 
 
@@ -147,7 +152,10 @@ def test_by_timestamp_files_have_any_name_and_are_compared_in_the_order_of_their
         (Contents((_ID, _NAME, Column("x", "decimal(39, 9)"))), ["MF403: The column 'x' has the type decimal(39, 9)"]),
         (Contents((_MARKER, _ID, _NAME)), [f"MF502: {MARKER} is the first of 3 columns."]),
         (Contents((_ID, _MARKER, _NAME)), [f"MF501: {MARKER} is column 2 of 3."]),
-        (Contents((_ID, _NAME, Column(MARKER, "string"))), [f"MF508: {MARKER} has the type string."]),
+        (
+            Contents((_ID, _NAME, Column(MARKER, "string"))),
+            [f"MF508: {MARKER} has the type string, which is not"],
+        ),
         (
             Contents((_ID, _NAME, _MARKER), 5, markers={"3": 2, "4": 1, "NULL": 2}),
             [f"MF505: {MARKER} is '3' in 2 rows.", f"MF506: {MARKER} is NULL in 2 of 5 rows."],
@@ -204,7 +212,10 @@ def test_metadata_sets_what_it_says(metadata: dict[str, Any], settings: Settings
 @pytest.mark.parametrize(
     ("metadata", "said"),
     [
-        ({"keycolumns": ["id"]}, "MF204 _metadata.json: It spells 'keyColumns' as 'keycolumns'."),
+        (
+            {"keycolumns": ["id"]},
+            "MF204 _metadata.json: The property 'keyColumns' is spelled 'keycolumns', so",
+        ),
         ({"keyColumns": "id"}, 'MF206 _metadata.json: keyColumns is the text "id", not a list.'),
         (
             {"keyColumns": ["id", 1]},
@@ -235,7 +246,7 @@ def test_metadata_that_is_wrong_is_described_by_its_value(metadata: dict[str, An
 def test_an_encoding_that_is_none_is_a_finding_and_text_is_read_as_utf_8(name: str) -> None:
     settings, found = read_metadata(json.dumps({"FileFormatTypeProperties": {"Encoding": name}}).encode())
     assert settings.dialect.encoding == "utf-8"
-    assert "MF214" in [each.rule.code for each in found]
+    assert "MF214" in [each.finding.code for each in found]
 
 
 def test_a_producer_may_keep_files_of_its_own_under_ignored_names() -> None:
@@ -267,6 +278,6 @@ def test_as_many_tables_as_a_database_takes_are_told_before_they_are_met(
     tables = tuple(Folder(f"sales.schema/t{n}", ("_metadata.json",)) for n in range(count))
     found = check_zone(Zone(folders=(Folder("sales.schema", (), tables),)))
     assert [(each.code, each.severity) for each in found] == told
-    assert [each.what for each in found] == [f"The landing zone holds {count} tables, and a database takes 500."] * len(
+    assert [each.what for each in found] == [f"The landing zone has {count} tables, and a database takes 500."] * len(
         told
     )

@@ -10,9 +10,7 @@ import pytest
 import mirrorfeed
 
 ROOT = Path(mirrorfeed.__file__).parent
-READERS = {
-    f"lint.{module}" for module in ("specification", "findings", "metadata_file", "delimited_text", "decompression")
-}
+READERS = {f"lint.{module}" for module in ("specification", "findings", "metadata_file", "delimited_text")}
 ENCODINGS = "landing.encodings"
 """Which encodings Python has, as opposed to what the publisher writes."""
 LOG_FORMAT = {

@@ -220,7 +220,10 @@ class TestLint:
             ((3, 4), ["MF313 The file was removed before Fabric consumed it, together with 1 later file."]),
             ((1,), []),
             ((1, 2, 3), []),
-            ((1, 2, 3, 4), ["MF310 The table's folder holds no data file."]),
+            (
+                (1, 2, 3, 4),
+                ["MF310 The table's folder has no data file, and Fabric fails such a table after some time."],
+            ),
         ],
     )
     def test_a_lost_file_is_found_by_our_log(self, gone: tuple[int, ...], found: list[str]) -> None:

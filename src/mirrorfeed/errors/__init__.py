@@ -6,8 +6,9 @@ property `case` selects one. The constructor takes every field of the templates,
 a property. An annotation in the class declares one more keyword, which is optional if it has a value.
 
 Format specifications: `few` lists the first three names, `list` and `quoted` all of them, `reasons` joins parts of a
-sentence, `phrase` drops the final period, `short` quotes a shortened text, `argument` quotes an argument of a command,
-`more` appends an optional sentence, `duration` formats seconds, and `count file` writes "1 file" or "2 files".
+sentence, `names` quotes the first five names, `phrase` drops the final period, `short` quotes a shortened text,
+`argument` quotes an argument of a command, `more` appends an optional sentence, `duration` formats seconds, and
+`count file` writes "1 file" or "2 files".
 
 A code never changes and is never reused. Its first digit is the topic: 1 command and environment, 2 source and change
 feed, 3 publication, 4 storage, Fabric and credentials, 5 archive, 6 permanent history, 7 mirror, 8 ledger and alerts.
@@ -41,6 +42,7 @@ _FORMS: dict[str, Callable[[Any], str]] = {
     "few": lambda names: a_few([str(name) for name in names]),
     "list": lambda names: ", ".join(map(str, names)),
     "quoted": lambda names: ", ".join(map(repr, names)),
+    "names": lambda names: a_few([repr(name) for name in names], 5),
     "reasons": "; ".join,
     "phrase": lambda text: text.rstrip("."),
     "short": reprlib.repr,
@@ -60,6 +62,11 @@ class _Formatter(Formatter):
 
 
 _FORMATTER = _Formatter()
+
+
+def fill(template: str, values: Mapping[str, Any]) -> str:
+    """Fill in a template of one sentence or more."""
+    return _FORMATTER.vformat(template, (), values)
 
 
 def choices(template: Template) -> list[str]:
@@ -132,7 +139,7 @@ class MirrorfeedError(Exception):
 
     def _format(self, template: Template) -> str:
         chosen = template if isinstance(template, str) else template[self.case]
-        return _FORMATTER.vformat(chosen, (), {name: getattr(self, name) for name in field_names(chosen)})
+        return fill(chosen, {name: getattr(self, name) for name in field_names(chosen)})
 
 
 class Terminal(MirrorfeedError):

@@ -1,4 +1,4 @@
-"""Split delimited text into rows of values, with all separators, quotes and escapes that the format allows.
+"""Decompress delimited text, and split it into rows of values with the separators, quotes and escapes of its format.
 
 In a quoted value, the escape character protects itself and the quote (a doubled quote, if both are the same). In a
 value without quotes it protects separators, line breaks, the quote and itself. Otherwise it is a plain character.
@@ -10,30 +10,71 @@ import codecs
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import chain
+from typing import BinaryIO
 
+from mirrorfeed.lint.findings import Rule, error
 from mirrorfeed.lint.metadata_file import Dialect
 
 MAX_ROW_LENGTH = 64 << 20
 """Maximum length of a row, in characters."""
+_PIECE = 1 << 20
+_STREAMS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_MAX_SNAPPY_RATIO = 64
+"""Maximum plain bytes for a compressed byte. A copy has at least two bytes and repeats at most 64."""
+_FRAMED = b"\xff\x06\x00\x00sNaPpY"
+_REFUSED = {b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x04\x22\x4d\x18": "lz4", b"PK\x03\x04": "zip"}
 
 
-class Fault(StrEnum):
-    """How a delimited file can deviate from its own options."""
-
-    ENCODING = "encoding"
-    WIDTH = "width"
-    UNCLOSED = "unclosed"
-    AFTER_QUOTE = "after quote"
-    LINE_BREAK = "line break"
-    VALUE = "value"
-    NULL = "null"
+_PROBLEM = "Row {row:,}: {detail}."
+ENCODING = error(
+    "MF601",
+    _PROBLEM,
+    "Write the file in the Encoding that _metadata.json sets, or correct the setting.",
+    "A text file is not in the encoding that `_metadata.json` sets.",
+)
+WIDTH = error(
+    "MF602",
+    _PROBLEM,
+    "Give every row one value per column. Check ColumnSeparator, and quote values that contain it.",
+    "The number of values in a row of a text file is not the number of columns.",
+)
+UNCLOSED = error(
+    "MF603",
+    _PROBLEM,
+    "Close each quote, and escape quotes inside values with EscapeCharacter.",
+    "A quote in a text file is not closed.",
+)
+AFTER_QUOTE = error(
+    "MF604",
+    _PROBLEM,
+    "Escape quotes inside values with EscapeCharacter. If quotes are doubled, set it to the quote.",
+    "A text file has characters between a closing quote and the next separator.",
+)
+LINE_BREAK = error(
+    "MF605",
+    _PROBLEM,
+    "End rows with RowSeparator (default \\r\\n), and quote values with other line breaks."
+    " A checkout of Git or an editor may have changed the line ends, so copy the files unchanged.",
+    "Rows of a text file do not end in the RowSeparator of `_metadata.json`.",
+)
+VALUE = error(
+    "MF606",
+    _PROBLEM,
+    "Write values in the format of their DataType, and NULL as NullValue.",
+    "A value in a text file does not have the declared type.",
+)
+NULL = error(
+    "MF607",
+    _PROBLEM,
+    "Write a value in every row, or declare the column as nullable from the start.",
+    "A value in a text file is NULL, and its column is declared as not nullable.",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class TextFault:
-    fault: Fault
+    rule: Rule
     row: int
     """Counted from 1, which is the header."""
     detail: str
@@ -45,6 +86,89 @@ class Unsplittable(Exception):
     def __init__(self, fault: TextFault) -> None:
         super().__init__(fault.detail)
         self.fault = fault
+
+
+class RefusedCodec(OSError):
+    """The file has a compression that Fabric does not read."""
+
+
+class CutShort(OSError):
+    """The file ends too early."""
+
+
+def decompress(file: BinaryIO, name: str) -> Iterator[bytes]:
+    """Yield the plain content. Raises `RefusedCodec`, `CutShort`, or another `OSError` if the file is damaged."""
+    head = file.read(len(_FRAMED))
+    file.seek(0)
+    for magic, codec in _REFUSED.items():
+        if head.startswith(magic):
+            raise RefusedCodec(codec)
+    for magic, codec in _STREAMS.items():
+        if head.startswith(magic):
+            return _stream(file, codec)
+    if head == _FRAMED:
+        return _framed(file)
+    return _blocks(file) if name.endswith(".snappy") else iter(lambda: file.read(_PIECE), b"")
+
+
+def _stream(file: BinaryIO, codec: str) -> Iterator[bytes]:
+    import pyarrow as pa  # slow to import, and needed for compressed text only
+
+    stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec)
+    try:
+        while piece := stream.read(_PIECE):
+            yield piece
+    except (pa.ArrowException, OSError) as error:
+        if "runcated" in str(error):
+            raise CutShort(f"its {codec} stream does not end ({error})") from error
+        raise OSError(str(error)) from error
+
+
+def _framed(file: BinaryIO) -> Iterator[bytes]:
+    """Framed Snappy: frames of type, length in 3 bytes, checksum in 4 bytes (only data) and content."""
+    file.seek(len(_FRAMED))
+    while head := file.read(4):
+        body = _exactly(file, int.from_bytes(head[1:4], "little"))
+        if head[0] == 0x00:
+            yield _snappy(body[4:])
+        elif head[0] == 0x01:
+            yield body[4:]
+        elif head[0] < 0x80:
+            raise OSError(f"a Snappy frame has the type {head[0]}")
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    """Snappy of Hadoop: blocks of plain length and parts, each with its length. Lengths have 4 bytes."""
+    while head := file.read(4):
+        left = int.from_bytes(head, "big")
+        while left > 0:
+            part = _snappy(_exactly(file, int.from_bytes(_exactly(file, 4), "big")))
+            left -= len(part)
+            yield part
+
+
+def _exactly(file: BinaryIO, count: int) -> bytes:
+    data = file.read(count)
+    if len(data) < count:
+        raise CutShort("its last Snappy block does not end")
+    return data
+
+
+def _snappy(data: bytes) -> bytes:
+    import pyarrow as pa
+
+    size = shift = 0
+    for byte in data[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    if size > _MAX_SNAPPY_RATIO * len(data):
+        raise OSError("a Snappy block declares more bytes than it can hold")
+    try:
+        return bytes(pa.Codec("snappy").decompress(data, size, asbytes=True))
+    except pa.ArrowException as error:
+        raise OSError(str(error)) from error
 
 
 def decode(data: Iterable[bytes], encoding: str) -> Iterator[str]:
@@ -136,22 +260,22 @@ class _Splitter:
     def fault(self, text: str, row: int, at: int, number: int, ended: bool) -> TextFault | None:
         """Return why the value at `at` has no end. None if more text is needed to know."""
         if len(text) - row > MAX_ROW_LENGTH:
-            return TextFault(Fault.UNCLOSED, number, f"it has more than {MAX_ROW_LENGTH:,} characters")
+            return TextFault(UNCLOSED, number, f"it has more than {MAX_ROW_LENGTH:,} characters")
         match = self._begun_value.match(text, at)
         assert match  # it also matches the empty text
         quoted, closed = match[1], match[2]
         if quoted is not None and not closed:
             detail = f"it ends inside a quoted value, which begins with {_shown(text[at : at + 20])}"
-            return TextFault(Fault.UNCLOSED, number, detail) if ended else None
+            return TextFault(UNCLOSED, number, detail) if ended else None
         rest = text[match.end() : match.end() + 10]
         if not ended and len(rest) < 2:
             return None
         if quoted is not None and rest[0] not in "\r\n":
             detail = f"it has {_shown(rest)} after the value {_shown(quoted)}, and no separator"
-            return TextFault(Fault.AFTER_QUOTE, number, detail)
+            return TextFault(AFTER_QUOTE, number, detail)
         line_break = "\r\n" if rest.startswith("\r\n") else rest[0]
         where = f"ends in {line_break!r}" if number == 1 else f"has the line break {line_break!r} outside of quotes"
-        return TextFault(Fault.LINE_BREAK, number, f"it {where}, and RowSeparator is {self._dialect.row!r}")
+        return TextFault(LINE_BREAK, number, f"it {where}, and RowSeparator is {self._dialect.row!r}")
 
 
 def _shown(text: str) -> str:

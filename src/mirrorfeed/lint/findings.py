@@ -1,4 +1,4 @@
-"""Rules and findings of lint. Codes are stable.
+"""Findings and rules of lint. Codes are stable.
 
 The first digit after MF is the subject: 1 folders, 2 `_metadata.json`, 3 files, 4 columns and keys, 5 the row marker,
 6 delimited text, 7 leftovers. `mirrorfeed.errors` lists the others.
@@ -6,11 +6,11 @@ The first digit after MF is the subject: 1 folders, 2 `_metadata.json`, 3 files,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from mirrorfeed.display.rows import Row, row, shown
+from mirrorfeed.errors import fill
 
 
 class Severity(StrEnum):
@@ -44,33 +44,29 @@ class Finding(Row):
 class Rule:
     code: str
     severity: Severity
-    means: str
-    next: str
+    what: str
+    """Template of the problem, in the syntax of `mirrorfeed.errors`."""
+    fix: str
+    means: str = ""
+    """Text for the reference, if `what` alone does not explain the finding."""
 
-    def finding(self, file: str, what: str) -> Finding:
-        return Finding(self.code, self.severity, file, what, self.next)
-
-
-def error(code: str, means: str, next: str) -> Rule:
-    return Rule(code, Severity.ERROR, means, next)
-
-
-def warning(code: str, means: str, next: str) -> Rule:
-    return Rule(code, Severity.WARNING, means, next)
+    def finding(self, file: str, **values: object) -> Finding:
+        return Finding(self.code, self.severity, file, fill(self.what, values), self.fix)
 
 
-def advice(code: str, means: str, next: str) -> Rule:
-    return Rule(code, Severity.ADVICE, means, next)
+def error(code: str, what: str, fix: str, means: str = "") -> Rule:
+    return Rule(code, Severity.ERROR, what, fix, means)
+
+
+def warning(code: str, what: str, fix: str, means: str = "") -> Rule:
+    return Rule(code, Severity.WARNING, what, fix, means)
+
+
+def advice(code: str, what: str, fix: str, means: str = "") -> Rule:
+    return Rule(code, Severity.ADVICE, what, fix, means)
 
 
 REBUILD = (
     "delete the folder of the table, wait until the table is gone from the mirrored database, and publish all data"
     " again"
 )
-
-
-def listed(names: Iterable[object], most: int = 5) -> str:
-    """Return the first names, separated by commas, and the number of other names."""
-    shown = [repr(name) for name in names]
-    more = f" and {len(shown) - most} more" if len(shown) > most else ""
-    return ", ".join(shown[:most]) + more

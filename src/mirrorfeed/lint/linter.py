@@ -24,7 +24,7 @@ from mirrorfeed.lint.metadata_file import Settings, find_metadata_name, load_obj
 from mirrorfeed.lint.parquet_process import ParquetProcess
 from mirrorfeed.lint.rules import check_table, check_zone
 from mirrorfeed.lint.rules.files import PARQUET, form_of
-from mirrorfeed.lint.rules.zone import find_tables
+from mirrorfeed.lint.rules.folders import find_tables
 from mirrorfeed.lint.specification import METADATA, PARTNER_EVENTS, PROCESSED, SCRATCH, is_ignored
 from mirrorfeed.lint.text_reader import text_contents
 from mirrorfeed.storage import Entry, NotThere, Store, UnreadableFile

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from mirrorfeed.landing.encodings import is_text_encoding
-from mirrorfeed.lint.findings import REBUILD, Rule, advice, error, listed, warning
+from mirrorfeed.lint.findings import REBUILD, Finding, Rule, advice, error, warning
 from mirrorfeed.lint.specification import DATA_TYPES, METADATA
 
 MAX_KEYS = 4
@@ -37,84 +37,98 @@ _ENCODING = "utf-8"
 _FLAGS = {"true": True, "false": False}
 _ESCAPES = {r"\r\n": "\r\n", r"\n": "\n", r"\r": "\r", r"\t": "\t"}
 
-UNREADABLE = error("MF203", "A table's `_metadata.json` is not one JSON object.", "Write it again as one JSON object.")
+UNREADABLE = error(
+    "MF203",
+    "It cannot be read: {reason}.",
+    "Write it again as one JSON object.",
+    "A table's `_metadata.json` is not one JSON object.",
+)
 MISSPELLED = error(
     "MF204",
-    "A property of `_metadata.json` is misspelled, so Fabric ignores it.",
+    "The property {name!r} is spelled {spelled!r}, so Fabric ignores it.",
     "Spell the property as in the specification.",
 )
 UNKNOWN = warning(
-    "MF205",
-    "A property of `_metadata.json` is not in the specification.",
-    "Remove the property, or correct its name.",
+    "MF205", "The property {name!r} is not in the specification.", "Remove the property, or correct its name."
 )
 KEYS_TYPE = error(
     "MF206",
-    "`keyColumns` is not a list of names.",
+    "{name} {problem}.",
     'Set a list of column names: `"keyColumns": ["C1", "C2"]`.',
+    "keyColumns is not a list of names.",
 )
-KEYS_TWICE = error("MF207", "`keyColumns` lists a column more than once.", "List each key column once.")
+KEYS_TWICE = error("MF207", "{problem}.", "List each key column once.", "keyColumns has a column or a spelling twice.")
 DETECTION = error(
     "MF208",
-    "`fileDetectionStrategy` has a value that is not in the specification.",
+    "fileDetectionStrategy is {value}.",
     f'Set "{TIMESTAMPS}", or remove the property to read files by number.',
+    "fileDetectionStrategy has a value that is not in the specification.",
 )
 UPSERT_TYPE = error(
-    "MF209", "`isUpsertDefaultRowMarker` is neither true nor false.", "Set `true` or `false`, without quotes."
+    "MF209",
+    "isUpsertDefaultRowMarker is {value}.",
+    "Set `true` or `false`, without quotes.",
+    "isUpsertDefaultRowMarker is neither true nor false.",
 )
 UPSERT_KEYLESS = error(
     "MF210",
-    "Rows are upserts by default, and the table has no keys.",
+    "isUpsertDefaultRowMarker is true, and there are no key columns.",
     "Set keyColumns, or remove isUpsertDefaultRowMarker.",
 )
 FORMAT = error(
     "MF211",
-    "`FileFormat` has a value that is not in the specification.",
+    "FileFormat is {value}.",
     'Set "DelimitedText", or remove the property if files are Parquet or plain CSV.',
+    "FileFormat has a value that is not in the specification.",
 )
 EXTENSION = error(
     "MF212",
-    "`FileExtension` is missing or not a suffix of a file name.",
+    "FileExtension is {value}.",
     'Set the suffix of the data files without its dot, such as "tsv".',
+    "FileExtension is missing, or is not a suffix of a file name.",
 )
 OPTIONS_TYPE = error(
     "MF213",
-    "The options of delimited text do not have the form of the specification.",
+    "FileFormatTypeProperties {problem}.",
     f"Set an object with options among {', '.join(_OPTION_NAMES)}.",
+    "FileFormatTypeProperties is not an object, or has an unknown option.",
 )
 OPTION_VALUE = error(
     "MF214",
-    "An option of delimited text has a value that is not in the specification.",
+    "{option} is {value}.{allowed:more}",
     "Set a value of the specification, and write the files accordingly.",
+    "An option of delimited text has a value that is not in the specification.",
 )
 HEADER = error(
     "MF215",
-    "`FirstRowAsHeader` is not true, and mirroring needs column names in the first row.",
+    "FirstRowAsHeader is {value}, and mirroring needs column names in the first row.",
     "Set FirstRowAsHeader to true, and write the column names into the first row of each file.",
 )
 DEFINITION = error(
     "MF216",
-    "`SchemaDefinition` does not have the form of the specification.",
+    "{problem}.",
     'Set `{"Columns": [{"Name": "C1", "DataType": "Int32", "IsNullable": true}, …]}`.',
+    "SchemaDefinition does not have the form of the specification.",
 )
 DATA_TYPE = error(
     "MF217",
-    "`SchemaDefinition` declares a type that is not in the specification.",
+    "The DataType of {column!r} is {value}.",
     f"Declare one of {', '.join(DATA_TYPES)}.",
+    "SchemaDefinition declares a type that is not in the specification.",
 )
 KEY_UNDECLARED = error(
     "MF218",
-    "A key column is not declared in `SchemaDefinition`.",
+    "SchemaDefinition does not declare the key {keys:names}.",
     "Declare the key column in SchemaDefinition under exactly the same name.",
 )
 FORMAT_UNSAID = error(
     "MF219",
-    "Options of delimited text are set, and `FileFormat` is not `DelimitedText`.",
+    "{setting} is set, but FileFormat is not DelimitedText.",
     'Set `"FileFormat": "DelimitedText"`. Without it, files are read as CSV.',
 )
 MANY_KEYS = advice(
     "MF251",
-    "The table has many key columns, and each merge compares all of them.",
+    "There are {count} key columns, and each merge compares all of them.",
     f"Tables with fewer than five narrow key columns merge fastest. To change them, {REBUILD}.",
 )
 
@@ -153,8 +167,7 @@ class Settings:
 
 
 class Deviation(NamedTuple):
-    rule: Rule
-    what: str
+    finding: Finding
     is_clear: bool
     """Whether the file still has only one possible meaning, which the settings contain."""
 
@@ -169,13 +182,13 @@ def find_metadata_name(names: Iterable[str]) -> str | None:
     return METADATA if METADATA in near else min(near, default=None)
 
 
-def read_metadata(data: bytes) -> tuple[Settings, list[Deviation]]:
-    """Return the settings of a table, and the deviations of its metadata from the specification."""
+def read_metadata(data: bytes, file: str = METADATA) -> tuple[Settings, list[Deviation]]:
+    """Return the settings of a table, and the deviations of its metadata, in `file`, from the specification."""
     try:
         found = load_object(data)
     except ValueError as fault:
-        return Settings(), [Deviation(UNREADABLE, f"It cannot be read: {fault}.", False)]
-    reader = _Reader()
+        return Settings(), [Deviation(UNREADABLE.finding(file, reason=fault), False)]
+    reader = _Reader(file)
     return reader.settings(found), reader.deviations
 
 
@@ -214,42 +227,44 @@ def describe(value: object) -> str:
 
 
 class _Reader:
-    def __init__(self) -> None:
+    def __init__(self, file: str) -> None:
+        self._file = file
         self.deviations: list[Deviation] = []
 
     def settings(self, found: Mapping[str, Any]) -> Settings:
-        found = self._known(found, _PROPERTIES, UNKNOWN, "The property {!r} is not in the specification.")
+        found = self._known(found, _PROPERTIES, UNKNOWN)
         keys, declared = self._keys(found), self._declared(found)
         columns = {column.name for column in declared or ()}
         if declared and (absent := [key for key in keys if key not in columns]):
-            self._report(KEY_UNDECLARED, f"SchemaDefinition does not declare the key {listed(absent)}.", True)
+            self._report(KEY_UNDECLARED, True, keys=absent)
         strategy = found.get("fileDetectionStrategy")
         self._value(found, "fileDetectionStrategy", None, DETECTION, (TIMESTAMPS,).__contains__)
         by_time = isinstance(strategy, str) and strategy.lower() == TIMESTAMPS.lower()
-        upserts = self._value(found, "isUpsertDefaultRowMarker", False, UPSERT_TYPE, _is_flag, meanings=_FLAGS)
+        upserts = self._value(
+            found, "isUpsertDefaultRowMarker", False, UPSERT_TYPE, lambda value: isinstance(value, bool), _FLAGS
+        )
         if upserts and not any(found.get(name) for name in _KEYS):
-            self._report(UPSERT_KEYLESS, "isUpsertDefaultRowMarker is true, and there are no key columns.", True)
+            self._report(UPSERT_KEYLESS, True)
         form = self._value(found, "FileFormat", None, FORMAT, _FORMATS.__contains__)
         extension, dialect = self._extension(found, form), self._dialect(found)
         if found.get("FileFormat", "CSV") == "CSV" and (extension, dialect.column) != ("csv", ","):
-            setting = f"the extension {extension!r}" if extension != "csv" else f"the separator {dialect.column!r}"
-            but = "its FileFormat is not DelimitedText" if form else "no FileFormat"
-            self._report(FORMAT_UNSAID, f"It sets {setting}, but {but}.", True)
+            setting = f"The extension {extension!r}" if extension != "csv" else f"The separator {dialect.column!r}"
+            self._report(FORMAT_UNSAID, True, setting=setting)
         text = None if form is None else form != "Parquet"
         return Settings(keys, by_time, upserts, text, extension, dialect, declared)
 
-    def _report(self, rule: Rule, what: str, is_clear: bool = False) -> None:
-        self.deviations.append(Deviation(rule, what, is_clear))
+    def _report(self, rule: Rule, is_clear: bool = False, **values: object) -> None:
+        self.deviations.append(Deviation(rule.finding(self._file, **values), is_clear))
 
-    def _known(self, found: Mapping[str, Any], names: Sequence[str], unknown: Rule, what: str) -> Mapping[str, Any]:
+    def _known(self, found: Mapping[str, Any], names: Sequence[str], unknown: Rule) -> Mapping[str, Any]:
         """Return the properties by their correct names. A name in another case counts, to report each mistake once."""
         known = {name: value for name, value in found.items() if name in names}
         for name in [name for name in found if name not in names]:
             if near := next((each for each in names if each.lower() == name.lower()), None):
-                self._report(MISSPELLED, f"It spells {near!r} as {name!r}.")
+                self._report(MISSPELLED, name=near, spelled=name)
                 known.setdefault(near, found[name])
             else:
-                self._report(unknown, what.format(name), True)
+                self._report(unknown, True, name=name, problem=f"has the option {name!r}, which does not exist")
         return known
 
     def _value(
@@ -259,40 +274,50 @@ class _Reader:
         default: Any,
         rule: Rule,
         is_valid: Callable[[Any], object],
-        but: str = "",
         meanings: Mapping[str, Any] = MappingProxyType({}),
+        allowed: str = "",
     ) -> Any:
         """Return the value of a property. `meanings` has other spellings of valid values, which are also reported."""
         value = found.get(name, default)
         if name not in found or is_valid(value):
             return value
         is_clear = value is None or (isinstance(value, str) and value.lower() in meanings)
-        self._report(rule, f"{name} is {describe(value)}{but}.", is_clear)
+        spelled = describe(value)
+        self._report(rule, is_clear, option=name, value=spelled, problem=f"is {spelled}", allowed=allowed)
         return meanings[value.lower()] if is_clear and value is not None else default
 
     def _keys(self, found: Mapping[str, Any]) -> tuple[str, ...]:
         names = [name for name in _KEYS if name in found]
-        if len(names) == 2:
-            self._report(KEYS_TWICE, "It has both 'keyColumns' and 'KeyColumns'.", found[names[0]] == found[names[1]])
         if not names:
             return ()
-        keys = self._value(found, names[0], [], KEYS_TYPE, lambda value: isinstance(value, list), ", not a list")
+        keys = found[names[0]]
+        if len(names) == 2:
+            self._report(KEYS_TWICE, keys == found[names[1]], problem="It has both 'keyColumns' and 'KeyColumns'")
+        if not isinstance(keys, list):
+            self._report(KEYS_TYPE, keys is None, name=names[0], problem=f"is {describe(keys)}, not a list")
+            return ()
         if wrong := [key for key in keys if not isinstance(key, str) or not key]:
-            self._report(KEYS_TYPE, f"{names[0]} lists {describe(wrong[0])}, which is not a column's name.")
+            self._report(KEYS_TYPE, name=names[0], problem=f"lists {describe(wrong[0])}, which is not a column's name")
             return ()
         first: dict[str, int] = {}
         if twice := [key for at, key in enumerate(keys) if first.setdefault(key.casefold(), at) != at]:
-            self._report(KEYS_TWICE, f"{names[0]} lists {twice[0]!r} twice.")
+            self._report(KEYS_TWICE, problem=f"{names[0]} lists {twice[0]!r} twice")
         if len(keys) > MAX_KEYS:
-            self._report(MANY_KEYS, f"It sets {len(keys)} key columns.", True)
+            self._report(MANY_KEYS, True, count=len(keys))
         return tuple(keys[at] for at in first.values())
 
     def _extension(self, found: Mapping[str, Any], form: str | None) -> str:
         if "FileExtension" not in found and form == "DelimitedText":
-            self._report(EXTENSION, "FileFormat is DelimitedText, and FileExtension is not set.")
-        extension: str = self._value(found, "FileExtension", "csv", EXTENSION, _is_extension)
+            self._report(EXTENSION, value="not set, and FileFormat is DelimitedText")
+        extension: str = self._value(
+            found,
+            "FileExtension",
+            "csv",
+            EXTENSION,
+            lambda value: isinstance(value, str) and value.strip(".") and value == value.strip(),
+        )
         if extension.startswith("."):
-            self._report(EXTENSION, f"FileExtension is {describe(extension)}, with the dot.", True)
+            self._report(EXTENSION, True, value=f"{describe(extension)}, with the dot")
         return extension.lstrip(".").lower()
 
     def _dialect(self, found: Mapping[str, Any]) -> Dialect:
@@ -301,35 +326,34 @@ class _Reader:
         )
         if options is None:
             return Dialect()
-        unknown = "FileFormatTypeProperties has the option {!r}, which does not exist."
-        options = self._known(options, _OPTION_NAMES, OPTIONS_TYPE, unknown)
+        options = self._known(options, _OPTION_NAMES, OPTIONS_TYPE)
         if "FirstRowAsHeader" not in options:
-            self._report(HEADER, "FileFormatTypeProperties does not set FirstRowAsHeader.", True)
-        self._value(options, "FirstRowAsHeader", True, HEADER, lambda value: value is True, meanings={"true": True})
+            self._report(HEADER, True, value="not set")
+        self._value(options, "FirstRowAsHeader", True, HEADER, lambda value: value is True, {"true": True})
         row, column, quote, escape = (self._option(options, name, allowed) for name, allowed in _OPTIONS.items())
         null = self._value(options, "NullValue", "", OPTION_VALUE, lambda value: isinstance(value, str))
         encoding = self._value(options, "Encoding", _ENCODING, OPTION_VALUE, python_encoding)
         return Dialect(row, column, quote, escape, null, python_encoding(encoding) or _ENCODING)
 
-    def _option(self, options: Mapping[str, Any], name: str, allowed: Sequence[str]) -> str:
+    def _option(self, options: Mapping[str, Any], name: str, values: Sequence[str]) -> str:
         """Some publishers spell a line break or a tab as a backslash and a letter."""
-        choice = f". Allowed are {', '.join(map(json.dumps, allowed))}"
-        meanings = {spelled: value for spelled, value in _ESCAPES.items() if value in allowed}
-        return str(self._value(options, name, allowed[0], OPTION_VALUE, allowed.__contains__, choice, meanings))
+        meanings = {spelled: value for spelled, value in _ESCAPES.items() if value in values}
+        allowed = f"Allowed are {', '.join(map(json.dumps, values))}."
+        return str(self._value(options, name, values[0], OPTION_VALUE, values.__contains__, meanings, allowed))
 
     def _declared(self, found: Mapping[str, Any]) -> tuple[DeclaredColumn, ...] | None:
-        definition = found.get("SchemaDefinition")
         if "SchemaDefinition" not in found:
             return None
+        definition = found["SchemaDefinition"]
         columns = definition.get("Columns") if isinstance(definition, dict) else None
         if not isinstance(columns, list) or not columns:
-            self._report(DEFINITION, "SchemaDefinition has no list of Columns.", definition is None)
+            self._report(DEFINITION, definition is None, problem="SchemaDefinition has no list of Columns")
             return None
         declared = list(self._columns(columns))
         seen: set[str] = set()
         for column in declared:
             if column.name.casefold() in seen:
-                self._report(DEFINITION, f"SchemaDefinition declares {column.name!r} twice.")
+                self._report(DEFINITION, problem=f"SchemaDefinition declares {column.name!r} twice")
             seen.add(column.name.casefold())
         return tuple(declared) if len(declared) == len(columns) else None
 
@@ -337,26 +361,20 @@ class _Reader:
         for at, column in enumerate(columns, 1):
             name = column.get("Name") if isinstance(column, dict) else None
             if not isinstance(name, str) or not name:
-                self._report(DEFINITION, f"Column {at} of SchemaDefinition has no Name.")
+                self._report(DEFINITION, problem=f"Column {at} of SchemaDefinition has no Name")
                 continue
             if odd := sorted(set(column) - {"Name", "DataType", "IsNullable"}):
-                self._report(DEFINITION, f"Column {name!r} of SchemaDefinition has {listed(odd)}.", True)
+                self._report(
+                    DEFINITION, True, problem=f"Column {name!r} of SchemaDefinition has the property {odd[0]!r}"
+                )
             type_, nullable = column.get("DataType"), column.get("IsNullable", True)
             if type_ not in DATA_TYPES:
-                self._report(DATA_TYPE, f"The DataType of {name!r} is {describe(type_)}.")
+                self._report(DATA_TYPE, column=name, value=describe(type_))
             if not isinstance(nullable, bool):
+                problem = f"IsNullable of {name!r} is {describe(nullable)}, not true or false"
                 nullable = _FLAGS.get(str(nullable).lower())
-                what = f"IsNullable of {name!r} is {describe(column['IsNullable'])}, not true or false."
-                self._report(DEFINITION, what, nullable is not None)
+                self._report(DEFINITION, nullable is not None, problem=problem)
             yield DeclaredColumn(name, str(type_), nullable is not False)
-
-
-def _is_flag(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_extension(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip(".")) and value == value.strip()
 
 
 def python_encoding(name: object) -> str | None:

@@ -9,9 +9,21 @@ from typing import BinaryIO
 
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.landing.names import fold
-from mirrorfeed.lint.decompression import CutShort, RefusedCodec, decompress
-from mirrorfeed.lint.delimited_text import Fault, TextFault, Unsplittable, decode, split
+from mirrorfeed.lint.delimited_text import (
+    ENCODING,
+    NULL,
+    VALUE,
+    WIDTH,
+    CutShort,
+    RefusedCodec,
+    TextFault,
+    Unsplittable,
+    decode,
+    decompress,
+    split,
+)
 from mirrorfeed.lint.facts import Broken, Column, Contents, Unreadable
+from mirrorfeed.lint.findings import Rule
 from mirrorfeed.lint.metadata_file import DeclaredColumn, Settings
 from mirrorfeed.lint.specification import DATA_TYPES, MARKER
 
@@ -29,10 +41,10 @@ def text_contents(file: BinaryIO, name: str, settings: Settings) -> Contents | U
     except CutShort as cut:
         return Unreadable(Broken.TRUNCATED, str(cut))
     except Unsplittable as stopped:
-        facts.faults.setdefault(stopped.fault.fault, stopped.fault)
+        facts.faults.setdefault(stopped.fault.rule, stopped.fault)
     except UnicodeError as odd:
         detail = f"it is not {settings.dialect.encoding} ({odd})"
-        facts.faults.setdefault(Fault.ENCODING, TextFault(Fault.ENCODING, facts.seen + 1, detail))
+        facts.faults.setdefault(ENCODING, TextFault(ENCODING, facts.seen + 1, detail))
     except OSError as error:
         return Unreadable(Broken.FOREIGN, str(error).rstrip("."))
     return facts.contents()
@@ -51,7 +63,7 @@ class _FactCounter:
         self._markers, self._nulls, self._widest = Counter[str](), Counter[str](), dict[str, int]()
         self.seen = 0
         """Rows, the header among them."""
-        self.faults: dict[Fault, TextFault] = {}
+        self.faults: dict[Rule, TextFault] = {}
 
     def take(self, row: list[str | None]) -> None:
         self.seen += 1
@@ -62,7 +74,7 @@ class _FactCounter:
             declared = ((at, name, self._declared.get(fold(name))) for at, name in enumerate(names))
             self._checks = [(at, name, column) for at, name, column in declared if column and name != MARKER]
         elif len(row) != len(self._header):
-            self._fault(Fault.WIDTH, f"it has {counted(len(row), 'value')}, and the header has {len(self._header)}")
+            self._fault(WIDTH, f"it has {counted(len(row), 'value')}, and the header has {len(self._header)}")
         else:
             self._take_values(row)
 
@@ -92,12 +104,12 @@ class _FactCounter:
         for at, name, column in self._checks:
             if (text := row[at]) is not None:
                 if not _is_valid(text, column.type):
-                    self._fault(Fault.VALUE, f"{name!r} is {text[:40]!r}, which is not of type {column.type}")
+                    self._fault(VALUE, f"{name!r} is {text[:40]!r}, which is not of type {column.type}")
             elif not column.nullable and marker != "2" and at not in self._keys:
-                self._fault(Fault.NULL, f"{name!r} is NULL, and is declared as not nullable")
+                self._fault(NULL, f"{name!r} is NULL, and is declared as not nullable")
 
-    def _fault(self, fault: Fault, detail: str) -> None:
-        self.faults.setdefault(fault, TextFault(fault, self.seen, detail))
+    def _fault(self, rule: Rule, detail: str) -> None:
+        self.faults.setdefault(rule, TextFault(rule, self.seen, detail))
 
 
 def _is_time(text: str) -> object:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mirrorfeed.lint.decompression import decompress
+from mirrorfeed.lint.delimited_text import decompress
 from mirrorfeed.lint.metadata_file import DeclaredColumn, Dialect, Settings
 from mirrorfeed.mirror.replica import State
 from mirrorfeed.mirror.replica.delimited_text import read_delimited

@@ -88,7 +88,7 @@ def test_what_is_declared_is_understood(fields: dict[str, Any], expected: Settin
         (b"[]", "it holds a list, not an object."),
         (b"[" * 200_000, "values are nested too deep"),
         (b'{"keyColumns": ["a"], "keyColumns": ["b"]}', "it has the property 'keyColumns' twice."),
-        ({"keycolumns": ["a"]}, "It spells 'keyColumns' as 'keycolumns'."),
+        ({"keycolumns": ["a"]}, "The property 'keyColumns' is spelled 'keycolumns', so Fabric ignores it."),
         ({"FileFormatTypeProperties": {"Encoding": "hex"}}, 'Encoding is the text "hex".'),
         ({"FileFormatTypeProperties": {"Encoding": "idna"}}, 'Encoding is the text "idna".'),
         ({"FileFormatTypeProperties": {"Encoding": "a\0b"}}, 'Encoding is the text "a\\u0000b".'),
@@ -102,11 +102,11 @@ def test_what_is_declared_is_understood(fields: dict[str, Any], expected: Settin
         ),
         ({"isUpsertDefaultRowMarker": 1}, "isUpsertDefaultRowMarker is the value 1. Set `true` or `false`"),
         ({"FileFormat": "Avro"}, 'FileFormat is the text "Avro". Set "DelimitedText", or remove'),
-        ({"FileFormat": "DelimitedText"}, "FileFormat is DelimitedText, and FileExtension is not set."),
+        ({"FileFormat": "DelimitedText"}, "FileExtension is not set, and FileFormat is DelimitedText."),
         ({"FileFormatTypeProperties": 1}, "FileFormatTypeProperties is the value 1. Set an object"),
         (
             {"FileFormatTypeProperties": {"FirstRowAsHeader": False}},
-            "FirstRowAsHeader is the value false.",
+            "FirstRowAsHeader is the value false, and mirroring needs column names",
         ),
         (
             {"FileFormatTypeProperties": {"ColumnSeparator": "#"}},

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mirrorfeed.lint.decompression import decompress
+from mirrorfeed.lint.delimited_text import decompress
 from mirrorfeed.publish.files.snappy import SnappyFrames, checksum
 
 

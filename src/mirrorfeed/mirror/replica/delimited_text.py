@@ -15,8 +15,7 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorfeed.lint.decompression import decompress
-from mirrorfeed.lint.delimited_text import Fault, TextFault, Unsplittable, decode, split
+from mirrorfeed.lint.delimited_text import LINE_BREAK, UNCLOSED, TextFault, Unsplittable, decode, decompress, split
 from mirrorfeed.lint.metadata_file import DeclaredColumn, Settings
 from mirrorfeed.lint.specification import MARKER
 
@@ -68,9 +67,9 @@ def _texts(rows: Iterator[list[str | None]], width: int) -> list[pa.ChunkedArray
 
 def _reason(fault: TextFault) -> str:
     where = "its header" if fault.row == 1 else f"it (row {fault.row:,})"
-    if fault.fault is Fault.UNCLOSED:
+    if fault.rule is UNCLOSED:
         where = "it"
-    hint = " (a checkout of Git or an editor may have changed the line ends)" if fault.fault is Fault.LINE_BREAK else ""
+    hint = " (a checkout of Git or an editor may have changed the line ends)" if fault.rule is LINE_BREAK else ""
     return f"{where} {fault.detail.removeprefix('it ')}{hint}"
 
 

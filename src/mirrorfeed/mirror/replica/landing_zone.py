@@ -81,7 +81,7 @@ def parse_settings(content: bytes, address: str) -> Settings:
     """Read a `_metadata.json`. Raises `BadMetadata` if its meaning is not clear. Unknown properties are ignored."""
     settings, deviations = read_metadata(content)
     if unclear := next((deviation for deviation in deviations if not deviation.is_clear), None):
-        raise BadMetadata(address=address, reason=f"{unclear.what} {unclear.rule.next}")
+        raise BadMetadata(address=address, reason=f"{unclear.finding.what} {unclear.finding.next}")
     return settings
 
 

@@ -1,0 +1,263 @@
+"""Rules for folders, the names of tables, `_partnerEvents.json`, files left behind, and mirrorfeed's own log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from mirrorfeed.landing.errors import BadTarget
+from mirrorfeed.landing.limits import MAX_TABLES, WARN_TABLES
+from mirrorfeed.landing.names import LOG, Target, data_name, fold, log_folder
+from mirrorfeed.landing.record import Record
+from mirrorfeed.lint.facts import Contents, Folder, Table, Zone
+from mirrorfeed.lint.findings import REBUILD, Finding, advice, error, warning
+from mirrorfeed.lint.metadata_file import Settings, describe, load_object
+from mirrorfeed.lint.rules.files import number_of
+from mirrorfeed.lint.specification import METADATA, PARTNER_EVENTS, SCHEMA_SUFFIX, SCRATCH, is_ignored
+
+LOOSE = warning(
+    "MF101",
+    "The file is not in the folder of a table, so Fabric does not read it.",
+    "Move the file into the folder of its table, or delete it.",
+)
+SCHEMA_NAME = error(
+    "MF102",
+    "The folder has tables, and its name does not end in '.schema', so Fabric reads the folder as a table.",
+    "Rename the folder to <schema>.schema before mirroring starts.",
+)
+NO_TABLES = warning("MF103", "The folder of the schema has no table.", "Delete the folder, or create its tables.")
+BAD_NAME = warning(
+    "MF104",
+    "The table's name {reason}, and may not be valid in Fabric.",
+    "Change the name of the table. A renamed folder is a new table and needs all data again.",
+)
+SAME_NAME = error(
+    "MF105",
+    "The folder differs from {other!r} only in case.",
+    "Rename one of them. Fabric may treat them as one table.",
+)
+MISPLACED = warning(
+    "MF106",
+    "Fabric does not find the partner events here under this name.",
+    f"Name the file {PARTNER_EVENTS}, and move it to the top of the landing zone.",
+)
+_COUNT = "The landing zone has {tables} tables, and a database takes {most}."
+_SPREAD = "Publish some of the tables to another database before mirroring of this one stops."
+NEARLY_FULL = advice("MF151", _COUNT, _SPREAD)
+TOO_MANY = error("MF109", _COUNT, _SPREAD)
+UNREADABLE = error(
+    "MF107",
+    "It cannot be read: {reason}.",
+    "Write the file again as one JSON object, or delete it.",
+    "The file with the partner events is not one JSON object.",
+)
+SHAPE = warning(
+    "MF108",
+    "{property} is {found}.",
+    'Give `{"partnerName": "…", "sourceInfo": {"sourceType": "…", "sourceVersion": "…",'
+    ' "additionalInformation": {…}}}`.',
+    "A property of the partner events is missing or has the wrong type.",
+)
+
+
+STAGED = warning(
+    "MF701",
+    "The file was staged and not published.",
+    "Delete the file if no publisher is running. Fabric ignores it.",
+)
+IN_SCRATCH = warning(
+    "MF702",
+    "The file was staged in `_scratchPad` and not published.",
+    "Delete the file if no publisher is running.",
+)
+NEVER_PUBLISHED = warning(
+    "MF704",
+    "The file was staged by mirrorfeed, and no record publishes it.",
+    "Run `mirrorfeed publish`, which deletes the file unless another publisher is running.",
+)
+UNFINISHED = warning(
+    "MF705",
+    "Record {record} of mirrorfeed publishes the file, which does not have its final name yet.",
+    "Run `mirrorfeed publish`, which finishes the publication.",
+)
+OLD_LOG = warning(
+    "MF706",
+    "The folder belongs to a log that is no longer in use.",
+    "Run `mirrorfeed publish`, which deletes it.",
+)
+LOG_FAULT = error(
+    "MF707",
+    "mirrorfeed's log of the table cannot be read: {reason}.",
+    f"Restore the file if it was changed or removed. Otherwise, {REBUILD}.",
+)
+OTHER_CONTENT = error(
+    "MF708",
+    "The file has {bytes:count byte}, and record {record} published {published:,} under this name.",
+    f"A published name is final. Find out who changed the file. To be safe, {REBUILD}.",
+)
+FOREIGN = error(
+    "MF709",
+    "mirrorfeed's log does not know the file; the last that it published: {last}.",
+    f"Let only one publisher write to a table. Find out who wrote the file. To be safe, {REBUILD}.",
+)
+TOO_NEW = warning(
+    "MF710",
+    "The record has {format}, and was written by a newer version of mirrorfeed.",
+    "Install a newer mirrorfeed and check again. This version does not check the log.",
+)
+KEYS_CHANGED = error(
+    "MF220",
+    "The keys are {now}, and mirrorfeed published the table with {before:names}.",
+    f"Keys never change after they are set. Restore them, or {REBUILD}.",
+)
+_STAGED = re.compile(r"_.*\.(?:parquet|csv|tsv|psv|txt)(?:\.\w+)?|_temporary", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class TableFolder:
+    schema: str | None
+    table: str
+    path: str
+
+
+def find_tables(zone: Zone) -> list[TableFolder]:
+    """The folders of tables, also those in the folder of a schema whose name is wrong."""
+    found = []
+    for folder in zone.folders:
+        if _is_schema(folder):
+            schema = folder.path[: -len(SCHEMA_SUFFIX)] if _has_suffix(folder.path) else folder.path
+            found += [TableFolder(schema, inner.path.rpartition("/")[2], inner.path) for inner in folder.folders]
+        else:
+            found.append(TableFolder(None, folder.path, folder.path))
+    return found
+
+
+def check_folders(zone: Zone) -> Iterator[Finding]:
+    yield from _check_loose("", zone.files)
+    for folder in zone.folders:
+        inner = folder.folders if _is_schema(folder) else (folder,)
+        if _is_schema(folder):
+            if not folder.path.endswith(SCHEMA_SUFFIX):
+                yield SCHEMA_NAME.finding(folder.path)
+            yield from _check_loose(folder.path, folder.files)
+            if not inner:
+                yield NO_TABLES.finding(folder.path)
+        for table in inner:
+            for name in filter(_is_partner_events, table.files):
+                yield MISPLACED.finding(f"{table.path}/{name}")
+    seen: dict[tuple[str, str], str] = {}
+    for found in find_tables(zone):
+        try:
+            Target(found.schema, found.table)
+        except BadTarget as fault:
+            yield BAD_NAME.finding(found.path, reason=fault.reason)
+        other = seen.setdefault((fold(found.schema or ""), fold(found.table)), found.path)
+        if other != found.path:
+            yield SAME_NAME.finding(found.path, other=other)
+    if len(seen) >= WARN_TABLES:
+        yield (TOO_MANY if len(seen) > MAX_TABLES else NEARLY_FULL).finding("", tables=len(seen), most=MAX_TABLES)
+
+
+def _has_suffix(name: str) -> bool:
+    return name.lower().endswith(SCHEMA_SUFFIX)
+
+
+def _is_schema(folder: Folder) -> bool:
+    """Whether the name is that of a schema, or the folder contains tables and nothing of a table."""
+    has_tables = not folder.files and any(METADATA in inner.files for inner in folder.folders)
+    return _has_suffix(folder.path) or has_tables
+
+
+def _check_loose(path: str, files: tuple[str, ...]) -> Iterator[Finding]:
+    for name in files:
+        where = f"{path}/{name}" if path else name
+        if _is_partner_events(name):
+            if where != PARTNER_EVENTS:
+                yield MISPLACED.finding(where)
+        elif name == METADATA or not is_ignored(name):
+            yield LOOSE.finding(where)
+
+
+def _is_partner_events(name: str) -> bool:
+    return name.lower().removeprefix("_") == PARTNER_EVENTS.lower().removeprefix("_")
+
+
+def check_partner_events(data: bytes | None) -> Iterator[Finding]:
+    if data is None:
+        return
+    try:
+        content = load_object(data)
+    except ValueError as fault:
+        yield UNREADABLE.finding(PARTNER_EVENTS, reason=fault)
+        return
+    yield from _check_text(content, "partnerName")
+    source = content.get("sourceInfo")
+    if not isinstance(source, dict):
+        found = "missing" if source is None else f"{describe(source)}, not an object"
+        yield SHAPE.finding(PARTNER_EVENTS, property="sourceInfo", found=found)
+        return
+    yield from _check_text(source, "sourceType", "sourceInfo.")
+    yield from _check_text(source, "sourceVersion", "sourceInfo.")
+    more = source.get("additionalInformation", {})
+    if not isinstance(more, dict):
+        found = f"{describe(more)}, not an object"
+        yield SHAPE.finding(PARTNER_EVENTS, property="sourceInfo.additionalInformation", found=found)
+
+
+def _check_text(content: dict[str, Any], name: str, where: str = "") -> Iterator[Finding]:
+    value = content.get(name)
+    if value is None:
+        near = [other for other in content if other.lower() == name.lower() and other != name]
+        found = f"spelled {near[0]!r}" if near else "missing"
+        yield SHAPE.finding(PARTNER_EVENTS, property=f"{where}{name}", found=found)
+    elif not isinstance(value, str) or not value.strip():
+        yield SHAPE.finding(PARTNER_EVENTS, property=f"{where}{name}", found=f"{describe(value)}, not a text")
+
+
+def check_leftovers(table: Table, settings: Settings) -> Iterator[Finding]:
+    staged = re.compile(rf"_.*\.{re.escape(settings.extension)}(?:\.\w+)?", re.IGNORECASE)
+    for name in table.ignored:
+        if _STAGED.fullmatch(name) or staged.fullmatch(name):
+            yield STAGED.finding(f"{table.folder}/{name}")
+    for name in table.scratch:
+        yield IN_SCRATCH.finding(f"{table.folder}/{SCRATCH}/{name}")
+    log = table.log
+    if log is None:
+        return
+    for name in log.others:
+        yield OLD_LOG.finding(f"{table.folder}/{LOG}/{name}")
+    if log.fault:
+        where, _, reason = log.fault.partition(": ")
+        yield LOG_FAULT.finding(f"{table.folder}/{where}", reason=reason)
+    if log.too_new:
+        where, _, format_ = log.too_new.partition(": ")
+        yield TOO_NEW.finding(f"{table.folder}/{where}", format=format_)
+    if log.id is None or log.fault or log.too_new:
+        return
+    published = {file.staged for file in log.newest.files} if log.newest else set()
+    for name in log.staged:
+        path = f"{table.folder}/{log_folder(log.id)}/{name}"
+        if name in published and log.newest:
+            yield UNFINISHED.finding(path, record=log.newest.number)
+        else:
+            yield NEVER_PUBLISHED.finding(path)
+    if log.newest:
+        yield from _check_against_record(table, settings, log.newest)
+
+
+def _check_against_record(table: Table, settings: Settings, record: Record) -> Iterator[Finding]:
+    if record.keys and record.keys != settings.keys:
+        now = ", ".join(map(repr, settings.keys)) or "not set"
+        yield KEYS_CHANGED.finding(f"{table.folder}/{METADATA}", now=now, before=record.keys)
+    sizes = {file.number: file.bytes for file in record.files}
+    for file in table.files:
+        number, path = number_of(file.name), f"{table.folder}/{file.name}"
+        if number is None:
+            continue
+        if number >= record.next_file_number:
+            last = data_name(record.next_file_number - 1, record.extension) if record.next_file_number > 1 else "none"
+            yield FOREIGN.finding(path, last=last)
+        elif isinstance(file.content, Contents) and sizes.get(number, file.size) != file.size:
+            yield OTHER_CONTENT.finding(path, bytes=file.size, record=record.number, published=sizes[number])
