@@ -123,7 +123,7 @@ def test_markers_of_64_bits_are_taken_and_warned_of(zone: Zone) -> None:
 
 def test_markers_in_text_are_an_error(zone: Zone) -> None:
     zone.parquet(1, [{"id": 1, MARKER: "4"}])
-    assert zone.said == [f"MF508 {MARKER} has the type string."]
+    assert zone.said == [f"MF508 {MARKER} has the type string, which is not an integer."]
     assert "MF508 error" in zone.printed
 
 

@@ -40,7 +40,7 @@ def test_programs_get_the_code_the_severity_the_file_and_what_to_do(zone: Folder
                 "code": "MF101",
                 "severity": "warning",
                 "file": "readme.txt",
-                "what": "The file is in no table's folder.",
+                "what": "The file is not in the folder of a table, so Fabric does not read it.",
                 "next": "Move the file into the folder of its table, or delete it.",
             }
         ],
