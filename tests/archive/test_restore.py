@@ -21,8 +21,7 @@ from mirrorfeed.archive.log_file import LogFile
 from mirrorfeed.archive.restore import Restoring, Terms
 from mirrorfeed.archive.restore_plan import Plan
 from mirrorfeed.archive.restore_planner import check_table
-from mirrorfeed.storage.prices import Prices
-from mirrorfeed.storage.tiers import Tier
+from mirrorfeed.storage.tiers import Prices, Tier
 
 Speed = Literal["STANDARD", "HIGH"]
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -207,8 +206,8 @@ import sys
 from mirrorfeed.archive.restore_plan import Plan
 from mirrorfeed.archive.restore import follow
 from mirrorfeed.runtime.credentials import Secret, ServicePrincipal
-from mirrorfeed.storage.retry_budget import RetryLimits
-from mirrorfeed.storage.azure_tiers import AzureTiers
+from mirrorfeed.storage.retry import RetryLimits
+from mirrorfeed.storage.cloud_tiers import AzureTiers
 plan, endpoint, container, root, ca_bundle, tenant, client, secret, authority = sys.argv[1:]
 who = ServicePrincipal(tenant, client, Secret(env=secret), authority)
 follow(Plan.load(plan), AzureTiers(endpoint, container, root, who, ca_bundle, RetryLimits(seconds=5)), 0.02)

@@ -12,8 +12,7 @@ from mirrorfeed.archive.archived_files import NeededFiles
 from mirrorfeed.archive.errors import BadPlan, PlanExists, PlanNotWritten
 from mirrorfeed.archive.log_file import LogFile
 from mirrorfeed.archive.restore_plan import Plan, check_place
-from mirrorfeed.storage.prices import Prices, RestorePrices
-from mirrorfeed.storage.tiers import Priority
+from mirrorfeed.storage.tiers import Prices, Priority, RestorePrices
 
 GIB = 2**30
 FILES = [LogFile("a/2", 3 * GIB, vector="a/dv"), LogFile("a/1", GIB, vector="a/dv"), LogFile("a/3")]

@@ -24,7 +24,7 @@ from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.publish.files.upload import upload_file
 from mirrorfeed.storage.onelake import OneLakeStore
-from mirrorfeed.storage.retry_budget import RetryLimits
+from mirrorfeed.storage.retry import RetryLimits
 
 _DAY = 24 * 3600
 _LIMIT = 10**12

@@ -23,7 +23,7 @@ from fixtures.onelake.inside import Inside
 from fixtures.tables import TableFeed
 from mirrorfeed.errors import Transient
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.storage.retry_budget import RetryLimits
+from mirrorfeed.storage.retry import RetryLimits
 from tests.publish.scenes import FOLDER, SCENARIOS, Scenario, Take
 
 BRIEF = RetryLimits(seconds=0.04, first_pause=0.001, longest_pause=0.002, response_seconds=5)

@@ -41,7 +41,7 @@ from mirrorfeed.runtime.credentials import (
 )
 from mirrorfeed.runtime.errors import CredentialRefused, SecretUnreachable, ServiceCredentialUnreachable
 from mirrorfeed.storage import StoreUnavailable
-from mirrorfeed.storage.retry_budget import RetryLimits
+from mirrorfeed.storage.retry import RetryLimits
 
 IMPATIENT = RetryLimits(seconds=0.02, first_pause=0.01)
 VALUE = "s3cret-läßt-grüßen"

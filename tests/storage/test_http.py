@@ -17,8 +17,7 @@ from azure.core.pipeline.transport import HttpRequest
 
 from mirrorfeed.runtime.errors import LoginUnavailable
 from mirrorfeed.storage.http import FramedTransport, RetryPolicy, transport_options
-from mirrorfeed.storage.process_cache import retry_counter
-from mirrorfeed.storage.retry_budget import RetryLimits, retry_after_seconds
+from mirrorfeed.storage.retry import RetryLimits, retry_after_seconds, retry_counter
 
 
 @dataclass

@@ -40,8 +40,7 @@ from mirrorfeed.storage.errors import (
     TokenRefused,
     WorkspaceMissing,
 )
-from mirrorfeed.storage.process_cache import retry_counter
-from mirrorfeed.storage.retry_budget import RetryLimits
+from mirrorfeed.storage.retry import RetryLimits, retry_counter
 
 OTHER = "99999999-9999-4999-8999-999999999999"
 MANY = 10_000

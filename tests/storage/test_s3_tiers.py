@@ -17,9 +17,8 @@ from moto import mock_aws
 
 from mirrorfeed.archive.lifecycle import rules_at
 from mirrorfeed.archive.lifecycle.base import Wanted
-from mirrorfeed.storage.azure_tiers import AzureTiers
+from mirrorfeed.storage.cloud_tiers import AzureTiers, S3Tiers, facts_of
 from mirrorfeed.storage.errors import NoBoto, OtherPlace, TiersUnavailable
-from mirrorfeed.storage.s3_tiers import S3Tiers, facts_of
 from mirrorfeed.storage.tiers import Facts, Priority, Tier, tiers_at
 
 BUCKET = "lake"

@@ -12,7 +12,7 @@ from fixtures.onelake import WORKSPACE, OneLake
 from fixtures.onelake.blobs import Blob
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.runtime.credentials import Default
-from mirrorfeed.storage.azure_tiers import AzureTiers, tier_of
+from mirrorfeed.storage.cloud_tiers import AzureTiers, tier_of
 from mirrorfeed.storage.errors import OtherPlace, TiersUnavailable
 from mirrorfeed.storage.tiers import Facts, Priority, Tier
 

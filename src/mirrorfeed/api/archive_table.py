@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     )
     from mirrorfeed.archive.table import GuardedTable
     from mirrorfeed.display.html import Chart
-    from mirrorfeed.storage.prices import Prices
-    from mirrorfeed.storage.tiers import TierStore
+    from mirrorfeed.storage.tiers import Prices, TierStore
 
     Session = SparkSession | Callable[[], SparkSession]
 

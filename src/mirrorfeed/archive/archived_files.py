@@ -26,8 +26,7 @@ from mirrorfeed.source.identifier import Source
 
 if TYPE_CHECKING:
     from mirrorfeed.archive.restore_plan import Plan
-    from mirrorfeed.storage.prices import Prices
-    from mirrorfeed.storage.tiers import Priority, TierStore
+    from mirrorfeed.storage.tiers import Prices, Priority, TierStore
 
 TiersAt = Callable[[str], "TierStore | None"]
 """The tiers of the table in a folder. None: no archived file of it counts as restored."""

@@ -26,8 +26,7 @@ from mirrorfeed.source.errors import NoTableAtPath, NotDelta, SourceMissing
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.errors import NoTiers, OtherPlace
-from mirrorfeed.storage.prices import Prices
-from mirrorfeed.storage.tiers import DEFAULT_COPY_DAYS, Facts, Priority, Tier, TierStore, tiers_at
+from mirrorfeed.storage.tiers import DEFAULT_COPY_DAYS, Facts, Prices, Priority, Tier, TierStore, tiers_at
 
 _ROUNDS_WITHOUT_PROGRESS = 3
 _RULE_INTERVAL_DAYS = 1
@@ -170,7 +169,7 @@ def request(plan: Plan, tiers: TierStore, terms: Terms = Terms(), now: datetime 
 
     Rejected files are requested again a few times. Raises `RestoreRejected`, `CannotKeep` or `OnlyHot`.
     """
-    from mirrorfeed.storage.azure_tiers import BATCH_SIZE  # imports cloud clients
+    from mirrorfeed.storage.cloud_tiers import BATCH_SIZE  # imports cloud clients
 
     check_terms(plan.table, tiers, terms)
     end = (now or datetime.now(UTC)) + timedelta(days=terms.keep_days or 0)

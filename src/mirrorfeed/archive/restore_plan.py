@@ -23,8 +23,7 @@ from mirrorfeed.display.humanize import counted, size
 from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.landing.strict_json import CONFIG, Count, format_of, parse_json, validate
-from mirrorfeed.storage.prices import Prices
-from mirrorfeed.storage.tiers import Facts, Priority, Tier
+from mirrorfeed.storage.tiers import Facts, Prices, Priority, Tier
 
 FORMAT: Literal[4] = 4
 ARCHIVE_DAYS = 180

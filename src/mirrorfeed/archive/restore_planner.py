@@ -32,8 +32,7 @@ from mirrorfeed.source import reader, versions
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.next_step import Range
 from mirrorfeed.source.table_info import read_table_info
-from mirrorfeed.storage.prices import Prices
-from mirrorfeed.storage.tiers import Priority, TierStore
+from mirrorfeed.storage.tiers import Prices, Priority, TierStore
 
 _ZONE = "spark.sql.session.timeZone"
 

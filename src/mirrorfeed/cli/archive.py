@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         Simulation,
     )
     from mirrorfeed.display.rows import Row
-    from mirrorfeed.storage.prices import Prices
+    from mirrorfeed.storage.tiers import Prices
 
 where_option = click.option("--where", metavar="CONDITION", help="SQL condition, as after WHERE.")
 prices_option = click.option(
@@ -326,7 +326,7 @@ def as_result(row: Row) -> Result[Any]:
 
 def given_rates(prices: str | None, path: str) -> Prices | None:
     """The prices of the file, or else of the configuration."""
-    from mirrorfeed.storage.prices import Prices
+    from mirrorfeed.storage.tiers import Prices
 
     if prices:
         return Prices.load(prices)

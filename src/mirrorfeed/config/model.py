@@ -33,7 +33,7 @@ from mirrorfeed.landing.names import Target
 from mirrorfeed.runtime.credentials import Credential, Default
 from mirrorfeed.source.errors import BadSource
 from mirrorfeed.source.identifier import Pattern, Source
-from mirrorfeed.storage.prices import Prices
+from mirrorfeed.storage.tiers import Prices
 
 
 class Table(Entry):

@@ -26,7 +26,7 @@ from mirrorfeed.monitor.errors import ChannelUnavailable, MailRefused, WebhookRe
 from mirrorfeed.runtime.addresses import check_proxy, is_host
 from mirrorfeed.runtime.credentials import Secret, read_secret
 from mirrorfeed.runtime.errors import SecretUnreachable
-from mirrorfeed.storage.retry_budget import RETRYABLE_STATUS, RetryLimits
+from mirrorfeed.storage.retry import RETRYABLE_STATUS, RetryLimits
 
 RETRY_LIMITS = RetryLimits(seconds=30.0, first_pause=1.0, longest_pause=10.0, response_seconds=20.0)
 """Short, because the next run sends what this one cannot."""

@@ -11,9 +11,9 @@ from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.config import Config, Table
 from mirrorfeed.config.expansion import expanded
 from mirrorfeed.config.landing_zone import zone_of
+from mirrorfeed.config.model import Config, Table
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.progress import progress as shown
 from mirrorfeed.errors import MirrorfeedError, coded
@@ -29,7 +29,7 @@ from mirrorfeed.publish.sources.factory import source_for
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.runtime.parallel import bearable, each_of
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.storage.process_cache import retry_counter
+from mirrorfeed.storage.retry import retry_counter
 
 EXPAND_INTERVAL = 300.0
 """Seconds after which the patterns of followed tables are expanded again."""

@@ -1,11 +1,18 @@
-"""The protocol of a store. The text of each method is the contract that every store is tested against."""
+"""The protocol of a store, and connections that are kept per process.
+
+The text of each method is the contract that every store is tested against.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import BinaryIO, Protocol
+from types import ModuleType
+from typing import Any, BinaryIO, Protocol, TypeVar
 
 READ_LIMIT = 32 * 2**20
 """The largest file, in bytes, that `Store.read` returns. The record of a publication of 100,000 files is smaller."""
@@ -102,3 +109,19 @@ def is_inside(path: str) -> bool:
     if not path:
         return True
     return not _INVALID_CHARACTERS.search(path) and all(part not in ("", ".", "..") for part in path.split("/"))
+
+
+T = TypeVar("T")
+
+
+def per_process(key: Hashable, create: Callable[[], T]) -> T:
+    """Return the value of this process for a key, created at the first call. A forked process creates its own."""
+    # Not a global of this module: where the code travels with each task, globals are pickled and new in every task.
+    name = "_mirrorfeed_process"
+    values: dict[Any, Any] = sys.modules.setdefault(name, ModuleType(name)).__dict__
+    own_key = (os.getpid(), key)
+    if own_key not in values:
+        created = create()
+        values.setdefault(own_key, created)  # if two threads created one, both use the first
+    found: T = values[own_key]
+    return found

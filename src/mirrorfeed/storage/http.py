@@ -19,8 +19,7 @@ from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.credentials import Credential, token_credential
 from mirrorfeed.runtime.errors import LoginUnavailable
 from mirrorfeed.storage.onelake_errors import is_paused
-from mirrorfeed.storage.process_cache import retry_counter
-from mirrorfeed.storage.retry_budget import RETRYABLE_STATUS, RetryBudget, RetryLimits, retry_after_seconds
+from mirrorfeed.storage.retry import RETRYABLE_STATUS, RetryBudget, RetryLimits, retry_after_seconds, retry_counter
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential

@@ -15,10 +15,9 @@ from azure.core.exceptions import AzureError, HttpResponseError
 from azure.storage.blob import ContainerClient
 from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient, PathProperties
 
-from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.credentials import Credential, Default
 from mirrorfeed.runtime.errors import LoginUnavailable
-from mirrorfeed.storage.base import READ_LIMIT, TOO_LARGE, Entry, is_inside
+from mirrorfeed.storage.base import READ_LIMIT, TOO_LARGE, Entry, is_inside, per_process
 from mirrorfeed.storage.errors import (
     AlreadyThere,
     DatabaseMissing,
@@ -30,9 +29,8 @@ from mirrorfeed.storage.errors import (
     WorkspaceMissing,
 )
 from mirrorfeed.storage.http import client_options, reason_of
-from mirrorfeed.storage.onelake_errors import Response, error_of
-from mirrorfeed.storage.process_cache import per_process
-from mirrorfeed.storage.retry_budget import RetryLimits, retry_after_seconds
+from mirrorfeed.storage.onelake_errors import error_of, response_of
+from mirrorfeed.storage.retry import RetryLimits
 
 ENDPOINT = "https://onelake.dfs.fabric.microsoft.com"
 _READ_AHEAD = 2**20
@@ -75,7 +73,7 @@ class OneLakeStore:
         return sorted(found, key=lambda entry: entry.name)
 
     def read(self, path: str) -> bytes:
-        file = self._file(self._at(path))
+        file = self._clients.files.get_file_client(self._at(path))
         with self._missing_place(), self._errors("read", path):
             content = file.download_file()  # the first response has at most 32 MiB
             if content.size > READ_LIMIT:
@@ -83,7 +81,7 @@ class OneLakeStore:
             return content.readall()
 
     def open_read(self, path: str) -> BinaryIO:
-        file = self._file(self._at(path))
+        file = self._clients.files.get_file_client(self._at(path))
         with self._missing_place(), self._errors("read", path):
             properties = file.get_file_properties()
         if properties.size is None or not properties.etag:
@@ -94,40 +92,36 @@ class OneLakeStore:
         # Put Blob is one request. The dfs endpoint needs three (create, append, flush), and a crash between them leaves
         # an empty file, so that the record with this name can never be written. Staging and renaming depends on the
         # condition of the rename, which a server may ignore. Delta commits also depend on the condition of Put Blob.
+        return self._create("create", path, data)
+
+    def create_once(self, path: str, data: bytes) -> None:
+        self._create("write", path, data, **_ONCE)
+
+    def _create(self, action: str, path: str, data: bytes, **options: Any) -> str | None:
         blob = self._clients.blobs.get_blob_client(self._changeable(path))
         self._expect_landing_zone()
-        with self._errors("create", path, path):
-            response = blob.upload_blob(data, overwrite=False, length=len(data))
+        with self._errors(action, path, path):
+            response = blob.upload_blob(data, overwrite=False, length=len(data), **options)
         return str(response["etag"]).strip('"') if response.get("etag") else None
 
     def replace(self, path: str, data: bytes, etag: str | None = None) -> None:
         blob = self._clients.blobs.get_blob_client(self._changeable(path))
         self._expect_landing_zone()
-        if etag is None:
-            with self._errors("replace", path):
-                blob.upload_blob(data, overwrite=True, length=len(data))
-            return
         same: dict[str, Any] = {"etag": f'"{etag}"', "match_condition": MatchConditions.IfNotModified}
-        with self._errors("replace", path, path):
-            blob.upload_blob(data, overwrite=True, length=len(data), **same)
+        with self._errors("replace", path, None if etag is None else path):
+            blob.upload_blob(data, overwrite=True, length=len(data), **({} if etag is None else same))
 
     def open_write(self, path: str) -> BinaryIO:
-        file = self._file(self._changeable(path))
+        file = self._clients.files.get_file_client(self._changeable(path))
         self._expect_landing_zone()
         # After status 401, which created nothing, the library sends the request again with a new token.
         with self._errors("write", path, path):
             file.create_file(match_condition=MatchConditions.IfMissing, **_ONCE)
         return cast(BinaryIO, _Writer(self, path, file))
 
-    def create_once(self, path: str, data: bytes) -> None:
-        blob = self._clients.blobs.get_blob_client(self._changeable(path))
-        self._expect_landing_zone()
-        with self._errors("write", path, path):
-            blob.upload_blob(data, overwrite=False, length=len(data), **_ONCE)
-
     def rename(self, path: str, new_path: str) -> None:
         source, target = self._changeable(path), self._changeable(new_path)
-        file = self._file(quote(source))  # the library decodes the name of a source
+        file = self._clients.files.get_file_client(quote(source))  # the library decodes the name of a source
         # A server may ignore the condition and overwrite, so check first. The condition closes the gap after the check.
         # The library's own check takes every conflict for an existing file.
         if self._exists(new_path):
@@ -136,13 +130,13 @@ class OneLakeStore:
             try:
                 file.rename_file(f"{self.workspace}/{target}", match_condition=MatchConditions.IfMissing)
             except HttpResponseError as error:
-                if _response_of(error).code != _NO_PARENT:
+                if response_of(error).code != _NO_PARENT:
                     raise
                 self._make_folder(target.rpartition("/")[0])
                 file.rename_file(f"{self.workspace}/{target}", match_condition=MatchConditions.IfMissing)
 
     def remove(self, path: str) -> None:
-        file = self._file(self._changeable(path))
+        file = self._clients.files.get_file_client(self._changeable(path))
         with suppress(NotThere), self._errors("remove", path):
             file.delete_file()
 
@@ -152,23 +146,16 @@ class OneLakeStore:
             directory.delete_directory()
 
     def address(self, path: str) -> str:
-        return f"{self.endpoint}/{self.workspace}/{self._root}{f'/{path}' if path else ''}"
-
-    @property
-    def _root(self) -> str:
-        return f"{self.item}/{self.root_folder}"
+        return f"{self.endpoint}/{self.workspace}/{self.item}/{self.root_folder}{f'/{path}' if path else ''}"
 
     @property
     def _clients(self) -> _Clients:
         return per_process(self, lambda: _Clients.open(self))
 
-    def _file(self, path: str) -> DataLakeFileClient:
-        return self._clients.files.get_file_client(path)
-
     def _at(self, path: str) -> str:
         if not is_inside(path):
             raise PathOutside(path=path, address=self.address(""))
-        return f"{self._root}/{path}" if path else self._root
+        return f"{self.item}/{self.root_folder}/{path}".rstrip("/")
 
     def _changeable(self, path: str) -> str:
         """The path of a file or folder that may change. The root itself belongs to the service."""
@@ -177,12 +164,10 @@ class OneLakeStore:
         return self._at(path)
 
     def _exists(self, path: str) -> bool:
-        try:
-            with self._errors("check", path):
-                self._file(self._at(path)).get_file_properties()
-        except NotThere:
-            return False
-        return True
+        with suppress(NotThere), self._errors("check", path):
+            self._clients.files.get_file_client(self._at(path)).get_file_properties()
+            return True
+        return False
 
     def _make_folder(self, path: str) -> None:
         """Create a folder if it is absent. If it were created again, its new ETag would make Fabric drop the table."""
@@ -202,7 +187,7 @@ class OneLakeStore:
         if clients.seen:
             return
         # By listings, which OneLake supports at every level. For a workspace it needs HEAD, but the library sends GET.
-        levels = ((self._root, None), (self.item, NotAnOpenMirror), ("", DatabaseMissing))
+        levels = ((self._at(""), None), (self.item, NotAnOpenMirror), ("", DatabaseMissing))
         for path, missing in levels:
             with suppress(NotThere), self._errors("check", ""):
                 next(iter(clients.files.get_paths(path or None, recursive=False, max_results=1)), None)
@@ -226,7 +211,7 @@ class OneLakeStore:
         try:
             yield
         except HttpResponseError as error:
-            new_address, response = None if new_path is None else self.address(new_path), _response_of(error)
+            new_address, response = None if new_path is None else self.address(new_path), response_of(error)
             found = error_of(action, self.address(path), response, new_address)
             if new_path is not None and isinstance(found, AlreadyThere) and not self._exists(new_path):
                 reason = f"{response}. The response says that the name exists, but it does not"
@@ -344,14 +329,15 @@ class _Reader(io.RawIOBase):
         return self._place
 
     def readall(self) -> bytes:
-        return self._take(self._size - self._place)
+        return self._take(self._size)
 
     def readinto(self, buffer: Any) -> int:
-        data = self._take(min(len(buffer), self._size - self._place))
+        data = self._take(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
     def _take(self, length: int) -> bytes:
+        length = min(length, self._size - self._place)
         if length <= 0:
             return b""
         same = MatchConditions.IfNotModified
@@ -371,18 +357,3 @@ def _entry(found: PathProperties) -> Entry:
         modified=modified.replace(tzinfo=UTC),  # the library drops the time zone, which is GMT
         etag=found.etag or "",
     )
-
-
-def _response_of(error: HttpResponseError) -> Response:
-    headers = getattr(error.response, "headers", {})
-    code = getattr(error, "error_code", None) or headers.get("x-ms-error-code") or ""
-    code = getattr(code, "value", str(code))
-    message = first_line(str(error.message)).removeprefix(f"({code})").strip()
-    details = {str(name).lower(): value for name, value in (getattr(error, "additional_info", None) or {}).items()}
-    refused = ", ".join(
-        f"{what} {details[f'{part}name']} = {details.get(f'{part}value') or ''}".removesuffix(" = ")
-        for part, what in (("header", "header"), ("queryparameter", "query parameter"))
-        if details.get(f"{part}name")
-    )
-    seconds = retry_after_seconds(headers, datetime.now(UTC)) or 0.0
-    return Response(error.status_code or 0, code, message, headers.get("Retry-After") or "", seconds, refused)

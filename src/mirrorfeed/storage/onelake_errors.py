@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
 
-from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.storage.errors import (
     AlreadyThere,
     CallRefused,
@@ -19,6 +21,7 @@ from mirrorfeed.storage.errors import (
     TokenRefused,
     WorkspaceMissing,
 )
+from mirrorfeed.storage.retry import retry_after_seconds
 
 # The codes of the service are not documented in one place. So a known code only makes a response more exact. Without
 # one the status decides, and in doubt it is unknown whether the request took effect.
@@ -54,6 +57,22 @@ class Response:
         text = ": ".join(part for part in (self.code, self.message) if part)
         refused = f" ({self.refused})" if self.refused else ""
         return f"{self.status or ''} {text}{refused}".strip()
+
+
+def response_of(error: Any) -> Response:
+    """The response in an error of the library."""
+    headers = getattr(error.response, "headers", {})
+    code = getattr(error, "error_code", None) or headers.get("x-ms-error-code") or ""
+    code = getattr(code, "value", str(code))
+    message = first_line(str(error.message)).removeprefix(f"({code})").strip()
+    details = {str(name).lower(): value for name, value in (getattr(error, "additional_info", None) or {}).items()}
+    refused = ", ".join(
+        f"{what} {details[f'{part}name']} = {details.get(f'{part}value') or ''}".removesuffix(" = ")
+        for part, what in (("header", "header"), ("queryparameter", "query parameter"))
+        if details.get(f"{part}name")
+    )
+    seconds = retry_after_seconds(headers, datetime.now(UTC)) or 0.0
+    return Response(error.status_code or 0, code, message, headers.get("Retry-After") or "", seconds, refused)
 
 
 def is_paused(code: str, message: str) -> bool:

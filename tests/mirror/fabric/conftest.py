@@ -10,7 +10,7 @@ from mirrorfeed.mirror.fabric.client import FabricClient
 from mirrorfeed.mirror.fabric.database import MirroredDatabase
 from mirrorfeed.mirror.fabric.responses import FabricItem
 from mirrorfeed.runtime.credentials import token_credential
-from mirrorfeed.storage.retry_budget import RetryLimits
+from mirrorfeed.storage.retry import RetryLimits
 
 
 @pytest.fixture

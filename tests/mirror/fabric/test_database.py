@@ -30,7 +30,7 @@ from mirrorfeed.mirror.fabric.responses import FabricItem
 from mirrorfeed.runtime.credentials import Secret, ServicePrincipal, token_credential
 from mirrorfeed.runtime.errors import CredentialRefused, LoginUnavailable
 from mirrorfeed.storage.errors import CapacityPaused
-from mirrorfeed.storage.retry_budget import RetryLimits
+from mirrorfeed.storage.retry import RetryLimits
 
 Asked = Callable[[], list[str]]
 OTHER = "99999999-9999-4999-8999-999999999999"

@@ -41,7 +41,7 @@ from mirrorfeed.publish.result import Progress
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import FolderStore, PlaceUnusable, Store, StoreUnavailable
 from mirrorfeed.storage.onelake import OneLakeStore
-from mirrorfeed.storage.retry_budget import RetryLimits
+from mirrorfeed.storage.retry import RetryLimits
 
 T = "shop.schema/orders"
 LOG = f"{T}/_mirrorfeed/abc"

@@ -16,7 +16,7 @@ from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.landing.strict_json import parse_json
 from mirrorfeed.mirror.fabric.errors import FabricUnavailable, OperationFailed, ResponseInvalid
 from mirrorfeed.mirror.fabric.responses import FabricItem, Page, answer_in, error_of, validated
-from mirrorfeed.storage.retry_budget import RetryLimits, retry_after_seconds
+from mirrorfeed.storage.retry import RetryLimits, retry_after_seconds
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential

@@ -14,7 +14,7 @@ from mirrorfeed.landing.strict_json import validate
 from mirrorfeed.mirror.fabric import errors
 from mirrorfeed.storage.errors import CapacityPaused
 from mirrorfeed.storage.onelake_errors import is_paused
-from mirrorfeed.storage.retry_budget import RETRYABLE_STATUS
+from mirrorfeed.storage.retry import RETRYABLE_STATUS
 
 _NO_WORKSPACE = "WorkspaceNotFound"
 _NO_ITEM = ("ItemNotFound", "EntityNotFound", "ArtifactNotFound")

@@ -16,7 +16,7 @@ from mirrorfeed.publish.files.arrow_types import arrow_schema, row_text
 from mirrorfeed.publish.files.delimited_text import UnwritableValue
 from mirrorfeed.publish.files.file_formats import Form, ParquetForm, TextForm
 from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob, count_markers
-from mirrorfeed.storage.create_once import NewFile
+from mirrorfeed.storage.retry import NewFile
 
 ROW_GROUP_BYTES = 32 * 2**20
 _LEAST_CUT = 2**10

@@ -32,8 +32,8 @@ from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.runtime.spark_session import is_on_databricks, is_on_this_machine
 from mirrorfeed.storage import FolderStore
-from mirrorfeed.storage.create_once import Sink
 from mirrorfeed.storage.folder import open_regular, resolve
+from mirrorfeed.storage.retry import Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

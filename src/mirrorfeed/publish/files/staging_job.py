@@ -15,7 +15,7 @@ from mirrorfeed.landing.output_format import AS_PARQUET, Output
 from mirrorfeed.landing.record import File
 from mirrorfeed.landing.schema import MARKER, Column, Marker, Problem
 from mirrorfeed.publish.files.arrow_types import invalid_text, row_text
-from mirrorfeed.storage.create_once import NewFile, Sink
+from mirrorfeed.storage.retry import NewFile, Sink
 
 PROBLEMS_SHOWN = 5
 

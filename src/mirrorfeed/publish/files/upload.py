@@ -26,8 +26,9 @@ from mirrorfeed.publish.files.spark_writer import FileCheck, SparkFiles, check_f
 from mirrorfeed.publish.files.staging_area import IN_ZONE, StagingArea
 from mirrorfeed.publish.files.staging_job import BadRow, BadRows, Staged, StagingJob, joined
 from mirrorfeed.storage import NotThere, Store, StoreUnavailable
+from mirrorfeed.storage.base import per_process
 from mirrorfeed.storage.folder import flush_to_disk
-from mirrorfeed.storage.process_cache import per_process, retry_counter
+from mirrorfeed.storage.retry import retry_counter
 
 _PARALLEL_FILES = 4
 """Uploads of the process at a time, for any number of tables. Each has two parts of 8 MiB in memory."""

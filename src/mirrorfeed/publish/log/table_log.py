@@ -50,7 +50,7 @@ from mirrorfeed.publish.errors import (
 from mirrorfeed.publish.log.view import View, check, data_in
 from mirrorfeed.storage import AlreadyThere, Entry, NotThere, Store, StoreUnavailable
 from mirrorfeed.storage.base import READ_LIMIT
-from mirrorfeed.storage.create_once import open_new, retry_new
+from mirrorfeed.storage.retry import open_new, retry_new
 
 Arguments = ParamSpec("Arguments")
 _WRITE_ERRORS = (AlreadyThere, NotThere, StoreUnavailable)

@@ -11,9 +11,7 @@ import pytest
 from fixtures.clock import Time
 from fixtures.memory import MemoryStore
 from mirrorfeed.storage import AlreadyThere, NotThere, StoreUnavailable
-from mirrorfeed.storage.create_once import NewFile, open_new
-from mirrorfeed.storage.process_cache import retry_counter
-from mirrorfeed.storage.retry_budget import RetryLimits
+from mirrorfeed.storage.retry import NewFile, RetryLimits, open_new, retry_counter
 
 RETRY_LIMITS = RetryLimits(seconds=100, first_pause=1, longest_pause=8)
 LOST, TAKEN = StoreUnavailable(action="write", address="at/x", reason="no answer"), AlreadyThere(address="at/x")

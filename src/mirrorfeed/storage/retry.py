@@ -1,0 +1,201 @@
+"""Retries of calls over the network: limits, pauses and a counter; and new files, whose creation is never repeated.
+
+A failed creation may still take effect at any time, so its name is never used again: the next attempt has a new name.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, BinaryIO, Protocol, TypeVar
+
+from mirrorfeed.storage.base import per_process
+from mirrorfeed.storage.errors import AlreadyThere, StoreUnavailable
+
+RETRYABLE_STATUS = frozenset({408, 429, 500, 502, 503, 504})
+"""Status codes that do not depend on the request itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLimits:
+    """Limits of retries. A value that travels with a store."""
+
+    seconds: float = 120.0
+    """No attempt starts later than this after the first one."""
+    connections: int = 4
+    """Attempts to reach a server that never responded, so that a wrong address fails quickly."""
+    first_pause: float = 0.5
+    longest_pause: float = 30.0
+    response_seconds: float = 60.0
+    """How long to wait for a response."""
+    connect_seconds: float = 10.0
+    """How long to wait for a connection. Where a firewall drops packets, each attempt takes this long."""
+
+
+NO_RETRIES = RetryLimits(seconds=0.0)
+
+
+class RetryBudget:
+    """The remaining attempts of one call. The time starts when it is created."""
+
+    def __init__(
+        self,
+        limits: RetryLimits,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._limits, self._clock, self._chance = limits, clock, chance
+        self._deadline = clock() + limits.seconds
+        self._attempts, self._unreached = 0, 0
+
+    def next_pause(self, retry_after: float | None = None, *, reached: bool = True) -> float | None:
+        """Seconds to wait after a failed attempt, or None if it was the last one.
+
+        `retry_after` is the time for which the server asks, `reached` is False if no server responded. Pauses double,
+        and vary from half to all of their length, so that many clients do not return at the same time.
+        """
+        self._attempts += 1
+        self._unreached += not reached
+        longest = min(self._limits.longest_pause, self._limits.first_pause * 2.0 ** min(self._attempts - 1, 30))
+        pause = (retry_after or 0.0) + longest * (0.5 + self._chance() / 2)
+        if self._clock() + pause > self._deadline or self._unreached >= self._limits.connections:
+            return None
+        return pause
+
+
+def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | None:
+    """The seconds in the header `Retry-After`. None if it is missing or invalid."""
+    text = headers.get("Retry-After") or ""
+    try:
+        return max(0.0, float(text))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, (parsedate_to_datetime(text) - now).total_seconds())
+    except (ValueError, TypeError):
+        return None
+
+
+class Counter:
+    """A number that all threads of a process increase."""
+
+    def __init__(self) -> None:
+        self._lock, self.value, self._local = threading.Lock(), 0, threading.local()
+
+    def add(self, number: int = 1) -> None:
+        with self._lock:
+            self.value += number
+        self._local.value = self.of_thread + number
+
+    @property
+    def of_thread(self) -> int:
+        """What the current thread has added."""
+        return getattr(self._local, "value", 0)
+
+
+def retry_counter() -> Counter:
+    """Counts the retries of calls to remote stores."""
+    return per_process("retries", Counter)
+
+
+T = TypeVar("T")
+
+
+class Sink(Protocol):
+    """The part of `Store` that is needed to write new files."""
+
+    def open_write(self, path: str) -> BinaryIO: ...
+
+    def address(self, path: str) -> str: ...
+
+
+def open_new(
+    store: Sink,
+    new_path: Callable[[], str],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> tuple[str, BinaryIO]:
+    """Return the first path that was created, and its writer. `new_path` must return another path at every call.
+
+    Raises `StoreUnavailable` when the retries of the store are used up.
+    """
+
+    def attempt() -> tuple[str, BinaryIO]:
+        path = new_path()
+        try:
+            return path, store.open_write(path)
+        except AlreadyThere as error:  # created by this same request, if the network delivered it twice
+            reason = "the name was already taken"
+            raise StoreUnavailable(action="write", address=error.address, reason=reason) from error
+
+    return retry_new(store, attempt, clock, sleep)
+
+
+def retry_new(
+    store: object,
+    attempt: Callable[[], T],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> T:
+    """Call `attempt` until the store is available, within the retry limits of the store.
+
+    For requests that must never be repeated: each attempt sends a different one.
+    """
+    budget = RetryBudget(getattr(store, "retry_limits", NO_RETRIES), clock)
+    while True:
+        try:
+            return attempt()
+        except StoreUnavailable as error:
+            pause = budget.next_pause(error.retry_after)
+            if pause is None:
+                raise
+        retry_counter().add()
+        sleep(pause)
+
+
+class NewFile:
+    """A file under the first name that was created.
+
+    Small files are also created empty and then filled, although one request could create them complete: if the network
+    delivers that request again after the file was renamed, the complete file exists again and counts as staged.
+    """
+
+    closed = False
+
+    def __init__(
+        self,
+        store: Sink,
+        new_path: Callable[[], str],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.path, self._sink = open_new(store, new_path, clock, sleep)
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return self.path.rpartition("/")[2]
+
+    def write(self, data: Any) -> int:
+        return self._sink.write(data)
+
+    def flush(self) -> None:
+        """Does nothing, because nobody reads the file before it is closed."""
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._sink.close()
+
+    def __enter__(self) -> NewFile:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self.closed = True
+        self._sink.__exit__(kind, error, trace)
