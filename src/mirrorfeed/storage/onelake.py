@@ -64,17 +64,14 @@ class OneLakeStore:
 
     def list(self, folder: str) -> list[Entry]:
         path = self._at(folder)
-        try:
-            with self._errors("list", folder):
-                found = [_entry(each) for each in self._clients.files.get_paths(path, recursive=False)]
-        except NotThere:
-            self._expect_landing_zone()
-            return []
-        return sorted(found, key=lambda entry: entry.name)
+        with suppress(NotThere), self._errors("list", folder):
+            found = [_entry(each) for each in self._clients.files.get_paths(path, recursive=False)]
+            return sorted(found, key=lambda entry: entry.name)
+        return []
 
     def read(self, path: str) -> bytes:
         file = self._clients.files.get_file_client(self._at(path))
-        with self._missing_place(), self._errors("read", path):
+        with self._errors("read", path):
             content = file.download_file()  # the first response has at most 32 MiB
             if content.size > READ_LIMIT:
                 raise UnreadableFile(address=self.address(path), reason=TOO_LARGE)
@@ -82,7 +79,7 @@ class OneLakeStore:
 
     def open_read(self, path: str) -> BinaryIO:
         file = self._clients.files.get_file_client(self._at(path))
-        with self._missing_place(), self._errors("read", path):
+        with self._errors("read", path):
             properties = file.get_file_properties()
         if properties.size is None or not properties.etag:
             raise self._unavailable("read", path, "the response with its size is incomplete")
@@ -126,7 +123,7 @@ class OneLakeStore:
         # The library's own check takes every conflict for an existing file.
         if self._exists(new_path):
             raise AlreadyThere(address=self.address(new_path))
-        with self._missing_place(), self._errors("rename", path, new_path):
+        with self._errors("rename", path, new_path):
             try:
                 file.rename_file(f"{self.workspace}/{target}", match_condition=MatchConditions.IfMissing)
             except HttpResponseError as error:
@@ -171,9 +168,8 @@ class OneLakeStore:
 
     def _make_folder(self, path: str) -> None:
         """Create a folder if it is absent. If it were created again, its new ETag would make Fabric drop the table."""
-        folder = self._clients.files.get_directory_client(path)
         try:
-            folder.create_directory(match_condition=MatchConditions.IfMissing)
+            self._clients.files.get_directory_client(path).create_directory(match_condition=MatchConditions.IfMissing)
         except HttpResponseError as error:
             if error.status_code not in (409, 412):
                 raise
@@ -198,14 +194,6 @@ class OneLakeStore:
         raise WorkspaceMissing(address=self.address(""))
 
     @contextmanager
-    def _missing_place(self) -> Iterator[None]:
-        try:
-            yield
-        except NotThere:
-            self._expect_landing_zone()
-            raise
-
-    @contextmanager
     def _errors(self, action: str, path: str, new_path: str | None = None) -> Iterator[None]:
         """Translate errors of the library. `new_path` is the name that the call creates."""
         try:
@@ -216,6 +204,8 @@ class OneLakeStore:
             if new_path is not None and isinstance(found, AlreadyThere) and not self._exists(new_path):
                 reason = f"{response}. The response says that the name exists, but it does not"
                 found = self._unavailable(action, new_path, reason, response.retry_seconds)
+            if isinstance(found, NotThere) and action != "check":
+                self._expect_landing_zone()
             raise found from error
         except LoginUnavailable as error:
             raise self._unavailable(action, path, error.reason) from error
