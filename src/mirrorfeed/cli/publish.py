@@ -21,23 +21,19 @@ if TYPE_CHECKING:
     from mirrorfeed.api.results import Decision, Result, TableResult
 
 
-class Shard(click.ParamType[str]):
-    """One shard of the tables, such as `2/8`, as the name by which a configuration selects it."""
+def _shard(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """The name by which a configuration selects a shard, such as `2/8`."""
+    from mirrorfeed.config.model import parse_shard  # the start of the command line does not import pydantic
 
-    name = "shard"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from mirrorfeed.config.model import parse_shard  # the start of the command line does not import pydantic
-
-        if parse_shard(f"shard:{value}") is None:
-            self.fail(f"{value!r} is not a shard, such as 2/8.", param, ctx)
-        return f"shard:{value}"
+    if value is not None and parse_shard(f"shard:{value}") is None:
+        raise click.BadParameter(f"{value!r} is not a shard, such as 2/8.")
+    return value and f"shard:{value}"
 
 
 @main.command()
 @tables_argument
 @click.option("--dry-run", is_flag=True, help="Show the decision for each table and change nothing.")
-@click.option("--shard", type=Shard(), metavar="N/COUNT", help="Publish only the tables of shard N of COUNT.")
+@click.option("--shard", callback=_shard, metavar="N/COUNT", help="Publish only the tables of shard N of COUNT.")
 @click.option("--follow", is_flag=True, help="Keep running and publish new commits as they arrive.")
 @click.option("--duration", type=click.FloatRange(0), metavar="MINUTES", help="Stop after MINUTES. Requires --follow.")
 @config_option
