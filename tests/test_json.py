@@ -11,8 +11,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from mirrorfeed import config as configuration
 from mirrorfeed.cli import main
+from mirrorfeed.config import loader
 from tests import told as telling
 
 
@@ -95,7 +95,7 @@ def test_a_failure_without_a_name_is_told_as_well_and_its_traceback_is_logged(
     def fails(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("somewhere")
 
-    monkeypatch.setattr(configuration, "load", fails)
+    monkeypatch.setattr(loader, "load", fails)
     error = told("tables", "--config", file, code=1)["error"]
     assert (error["code"], error["what"]) == (
         "MF1000",

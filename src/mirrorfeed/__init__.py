@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from mirrorfeed.archive.guard import guarded
     from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 
-FILE = "mirrorfeed.yml"
-"""The configuration, where no other is named."""
-
 __all__ = [
     "ArchiveAwareTable",
     "Feed",

@@ -14,7 +14,7 @@ from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import guard, interval, restore, restore_planner
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
 from mirrorfeed.archive.errors import FeedOnDatabricks
-from mirrorfeed.config import Config, Table
+from mirrorfeed.config.model import Config, Table
 from mirrorfeed.landing.names import Target
 from mirrorfeed.orchestration.publish_run import plan_next_steps
 from mirrorfeed.publish.files import staging

@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from fixtures.entries import entry
-from mirrorfeed.config import Config, Table
+from mirrorfeed.config.model import Config, Table
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed

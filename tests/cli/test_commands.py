@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from mirrorfeed.cli import main
-from mirrorfeed.config import UnknownTable, load
+from mirrorfeed.config.errors import UnknownTable
+from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import shard_of
 from mirrorfeed.landing.names import Target
 from mirrorfeed.runtime import spark_session

@@ -15,7 +15,9 @@ from mirrorfeed.cli import main
 from mirrorfeed.cli.__main__ import task
 from mirrorfeed.cli.deployment import set_task_value
 from mirrorfeed.cli.errors import NotInATask, TaskFailed
-from mirrorfeed.config import Config, UnknownTable, load
+from mirrorfeed.config.errors import UnknownTable
+from mirrorfeed.config.loader import load
+from mirrorfeed.config.model import Config
 
 OLD_CLICK = version("click").startswith("8.1.")
 

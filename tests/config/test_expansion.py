@@ -19,12 +19,19 @@ from pyspark.sql import SparkSession
 
 import mirrorfeed
 from fixtures.fakes import RecordingWorkspace
-from mirrorfeed import config as configuration
 from mirrorfeed.api.listing import listed
 from mirrorfeed.cli import main
-from mirrorfeed.config import Config, ConfigInvalid
-from mirrorfeed.config.errors import HistoriesMeet, NothingMatches, OptionInvalid, SeveralLandingZones, TargetsMeet
+from mirrorfeed.config import loader
+from mirrorfeed.config.errors import (
+    ConfigInvalid,
+    HistoriesMeet,
+    NothingMatches,
+    OptionInvalid,
+    SeveralLandingZones,
+    TargetsMeet,
+)
 from mirrorfeed.config.expansion import Expansion, expand
+from mirrorfeed.config.model import Config
 from mirrorfeed.landing.errors import BadKey, BadSelection
 from mirrorfeed.runtime import spark_session
 from mirrorfeed.source.errors import CatalogRefused, NoTableAtPath
@@ -42,7 +49,7 @@ def written(tmp_path: Path) -> Written:
         file = tmp_path / "mirrorfeed.yml"
         whole = {"landing_zone": "./zone", "tables": list(entries), **top}
         file.write_text(yaml.safe_dump(whole), encoding="utf-8")
-        return configuration.load(file)
+        return loader.load(file)
 
     return write
 
@@ -255,12 +262,12 @@ def test_a_file_that_spreads_its_tables_is_used_with_one_landing_zone_at_a_time(
     file = refused.value.path
     assert (refused.value.zones, refused.value.count) == ((CRM, HOME), 2)
     found = [there("main.crm.a", "main.crm.b"), there(ORDERS)]
-    crm = expand(configuration.load(file, landing_zone=CRM.upper().replace("ONELAKE", "onelake")), found)
+    crm = expand(loader.load(file, landing_zone=CRM.upper().replace("ONELAKE", "onelake")), found)
     assert (crm.config.landing_zone, [str(each.target) for each in crm.config.tables]) == (CRM, ["crm.b"])
     assert told(crm) == {
         "main.crm.a": f"goes into {HOME}", "main.crm.b": "-> crm.b", ORDERS: f"goes into {HOME}",
     }  # fmt: skip
-    home = expand(configuration.load(file, landing_zone=HOME), found).config
+    home = expand(loader.load(file, landing_zone=HOME), found).config
     assert (home.landing_zone, [str(each.target) for each in home.tables]) == (HOME, ["crm.a", "sales.orders"])
 
 
@@ -269,7 +276,7 @@ def test_a_landing_zone_that_is_none_of_those_of_the_file_is_refused(written: Wr
     with pytest.raises(SeveralLandingZones):
         written(*entries)
     with pytest.raises(OptionInvalid) as refused:
-        configuration.load(tmp_path / "mirrorfeed.yml", landing_zone="/other")
+        loader.load(tmp_path / "mirrorfeed.yml", landing_zone="/other")
     assert refused.value.option == "landing-zone"
     assert refused.value.reason == (
         f"'/other' is not a landing zone of {tmp_path}/mirrorfeed.yml, which has {tmp_path}/crm, {tmp_path}/zone"
@@ -293,7 +300,7 @@ def test_a_landing_zone_of_the_file_that_is_wrong_is_told_though_another_is_give
     with pytest.raises(ConfigInvalid):
         written({**SALES, "landing_zone": "./crm"}, {"source": "a", "target": "a"}, landing_zone="s3://b/x")
     with pytest.raises(ConfigInvalid, match="landing_zone: 's3://b/x' is not a folder"):
-        configuration.load(tmp_path / "mirrorfeed.yml", landing_zone="./crm")
+        loader.load(tmp_path / "mirrorfeed.yml", landing_zone="./crm")
 
 
 @pytest.mark.parametrize(("count", "notes"), [(449, 0), (450, 1), (501, 1)])

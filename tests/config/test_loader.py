@@ -10,9 +10,10 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from mirrorfeed import config
-from mirrorfeed.config import Config, ConfigInvalid, Options, Table, UnknownTable
-from mirrorfeed.config.errors import ConfigMissing, ConfigUnreadable
+from mirrorfeed.config import loader
+from mirrorfeed.config.errors import ConfigInvalid, ConfigMissing, ConfigUnreadable, UnknownTable
+from mirrorfeed.config.model import Config, Table
+from mirrorfeed.config.options import Options
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.output_format import Delimited, Output
@@ -46,7 +47,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
 
     def load_text(text: str) -> Config:
         Path("mirrorfeed.yml").write_text(dedent(text), encoding="utf-8")
-        return config.load("mirrorfeed.yml")
+        return loader.load("mirrorfeed.yml")
 
     return load_text
 
@@ -76,7 +77,7 @@ def test_the_driver_sends_and_there_is_no_handover_unless_the_file_says_otherwis
     read = load(f"upload_from: executors\nstaging_path: /Volumes/main/ours/staging/\n{SMALLEST}")
     assert (read.upload_from, read.staging_path) == ("executors", "/Volumes/main/ours/staging")
     assert load(f"staging_path: ./between\n{SMALLEST}").staging_path == str(tmp_path / "between")
-    assert config.load("mirrorfeed.yml", staging_path="/Volumes/a/b/c").staging_path == "/Volumes/a/b/c"
+    assert loader.load("mirrorfeed.yml", staging_path="/Volumes/a/b/c").staging_path == "/Volumes/a/b/c"
 
 
 def test_an_option_at_the_top_holds_for_every_table_that_does_not_have_its_own(load: Load) -> None:
@@ -160,7 +161,7 @@ def test_relative_folders_start_at_the_file_not_at_the_working_folder(
     file.write_text(f"landing_zone: {written}\ntables: [{{source: lake/orders, target: orders}}]\n", encoding="utf-8")
     for place, path in ((tmp_path, Path("project/mirrorfeed.yml")), (Path("/"), file)):
         monkeypatch.chdir(place)
-        read = config.load(path)
+        read = loader.load(path)
         assert read.landing_zone == landing_zone.format(folder=folder, parent=tmp_path)
         assert read.tables[0].source == Source(path=source.format(folder=folder))
 
@@ -260,7 +261,7 @@ def test_a_single_mistake_is_not_counted(load: Load) -> None:
 
 def test_a_missing_file_points_to_init(tmp_path: Path) -> None:
     with pytest.raises(ConfigMissing) as caught:
-        config.load(tmp_path / "mirrorfeed.yml")
+        loader.load(tmp_path / "mirrorfeed.yml")
     assert caught.value.path == f"{tmp_path}/mirrorfeed.yml"
     assert "mirrorfeed init" in caught.value.solution
 
@@ -308,13 +309,13 @@ def test_a_file_that_is_not_yaml_is_refused_with_its_line(
     monkeypatch.chdir(tmp_path)
     Path("mirrorfeed.yml").write_bytes(content)
     with pytest.raises(ConfigUnreadable) as caught:
-        config.load()
+        loader.load()
     assert f"{caught.value.place}: {caught.value.reason}." == what
 
 
 def test_a_folder_in_the_place_of_the_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigUnreadable, match=re.escape(f"{tmp_path}: Is a directory.")):
-        config.load(tmp_path)
+        loader.load(tmp_path)
 
 
 def test_a_byte_order_mark_does_no_harm(load: Load) -> None:
@@ -383,7 +384,7 @@ def test_a_table_can_be_made_by_hand_and_is_checked_as_well() -> None:
 
 
 def test_the_example_is_a_valid_file(load: Load, tmp_path: Path) -> None:
-    read = load(config.EXAMPLE)
+    read = load(loader.EXAMPLE)
     assert read.landing_zone == f"{tmp_path}/landing"
     assert [(str(t.source), str(t.target), t.keys) for t in read.tables] == [
         ("main.sales.orders", "sales.orders", ("order_id",))
@@ -391,9 +392,9 @@ def test_the_example_is_a_valid_file(load: Load, tmp_path: Path) -> None:
 
 
 def test_the_options_in_the_examples_comments_are_all_options_with_their_defaults(load: Load) -> None:
-    shown = re.findall(r"(?m)^#(\w+):", config.EXAMPLE)
+    shown = re.findall(r"(?m)^#(\w+):", loader.EXAMPLE)
     assert set(shown) == set(Options.model_fields)
-    assert load(re.sub(r"(?m)^#(?=\w|  \w)", "", config.EXAMPLE)).tables == load(config.EXAMPLE).tables
+    assert load(re.sub(r"(?m)^#(?=\w|  \w)", "", loader.EXAMPLE)).tables == load(loader.EXAMPLE).tables
 
 
 WORKSPACE, DATABASE = "0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7"
@@ -498,9 +499,9 @@ def test_a_landing_zone_and_a_ledger_that_are_given_take_the_place_of_the_files(
     (tmp_path / "mirrorfeed.yml").write_text(
         in_onelake("credential: {service_credential: fabric}", "ledger: main.ours.ledger")
     )
-    read = config.load(tmp_path / "mirrorfeed.yml", landing_zone="./zone", ledger="main.theirs.ledger")
+    read = loader.load(tmp_path / "mirrorfeed.yml", landing_zone="./zone", ledger="main.theirs.ledger")
     assert (read.landing_zone, str(read.ledger)) == (f"{tmp_path}/zone", "main.theirs.ledger")
-    read = config.load(tmp_path / "mirrorfeed.yml")
+    read = loader.load(tmp_path / "mirrorfeed.yml")
     assert (read.landing_zone, str(read.ledger)) == (f"onelake://{WORKSPACE}/{DATABASE}", "main.ours.ledger")
 
 

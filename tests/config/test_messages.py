@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mirrorfeed import config
-from mirrorfeed.config import ConfigInvalid
+from mirrorfeed.config import loader
+from mirrorfeed.config.errors import ConfigInvalid
 
 
 def written() -> Iterator[tuple[str, list[str]]]:
@@ -54,6 +54,6 @@ def test_each_mistake_is_reported_once_with_its_line_and_without_secrets(
     monkeypatch.chdir(tmp_path)
     Path("mirrorfeed.yml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigInvalid) as caught:
-        config.load()
+        loader.load()
     assert [f"{each.line}: {each.field}: {each.reason}" for each in caught.value.mistakes] == messages
     assert not any(secret in str(caught.value) for secret in ("hush", "sig="))

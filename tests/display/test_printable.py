@@ -220,7 +220,7 @@ def test_an_unexpected_error_of_a_command_is_shown_with_its_traceback(
     def fails(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError(HOSTILE)
 
-    monkeypatch.setattr("mirrorfeed.config.load", fails)
+    monkeypatch.setattr("mirrorfeed.config.loader.load", fails)
     result = CliRunner().invoke(main, ["tables"])
     assert result.exit_code == 1
     lines: Iterable[str] = result.stderr.splitlines()

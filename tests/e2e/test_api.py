@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 import mirrorfeed
 from mirrorfeed.api.errors import NoArchiveNamed
 from mirrorfeed.api.results import Failed
-from mirrorfeed.config import UnknownTable
+from mirrorfeed.config.errors import UnknownTable
 from mirrorfeed.history.errors import NoHistory
 from mirrorfeed.mirror.replica import Replica
 from mirrorfeed.mirror.verify.errors import MirrorNotNamed

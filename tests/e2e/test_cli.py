@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
-from mirrorfeed import config
 from mirrorfeed.cli import main
 from mirrorfeed.cli import output as show
 from mirrorfeed.cli.signals import Interruption
+from mirrorfeed.config import loader
 from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.monitor.collector import Collector
 from mirrorfeed.monitor.status import status_of
@@ -119,7 +119,7 @@ def test_what_the_landing_zone_and_the_log_say_is_told_without_spark(
     listed = ["  - {source: ./orders, target: sales.orders, keys: [id]}", "  - {source: ./lines, target: sales.lines}"]
     project.configure(*listed)
     project.run("publish", "sales.orders")
-    facts = Collector(config.load(project.config), lambda: spark)
+    facts = Collector(loader.load(project.config), lambda: spark)
     store = zone_of(facts.config)
     asked = [status_of(facts._with_spark(spark, store, each, default_workspace)) for each in facts.config.tables]
 
@@ -148,16 +148,16 @@ def test_a_table_that_was_made_again_or_that_changed_its_keys_is_not_told_withou
     spark: SparkSession, project: Project, orders: DeltaTable
 ) -> None:
     project.run("publish")
-    (table,) = config.load(project.config).tables
-    assert up_to_date_check.UpToDateCheck(config.load(project.config)).decision(table) is not None
+    (table,) = loader.load(project.config).tables
+    assert up_to_date_check.UpToDateCheck(loader.load(project.config)).decision(table) is not None
     assert (
-        up_to_date_check.UpToDateCheck(config.load(project.config)).decision(table.model_copy(update={"keys": ("v",)}))
+        up_to_date_check.UpToDateCheck(loader.load(project.config)).decision(table.model_copy(update={"keys": ("v",)}))
         is None
     )
     shutil.rmtree(orders.path)
     DeltaTable(spark, orders.path)
-    assert up_to_date_check.UpToDateCheck(config.load(project.config)).decision(table) is None
-    collector = Collector(config.load(project.config), lambda: spark)
+    assert up_to_date_check.UpToDateCheck(loader.load(project.config)).decision(table) is None
+    collector = Collector(loader.load(project.config), lambda: spark)
     assert collector._without_spark(up_to_date_check.UpToDateCheck(collector.config), table) is None
     shutil.rmtree(orders.path)
     assert collector._without_spark(up_to_date_check.UpToDateCheck(collector.config), table) is None

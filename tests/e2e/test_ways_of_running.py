@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 from fixtures.faults import Crash
 from mirrorfeed.cli import main
-from mirrorfeed.config import Config, load
+from mirrorfeed.config.loader import load
+from mirrorfeed.config.model import Config
 from mirrorfeed.orchestration.publish_run import publish_tables, publisher
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.storage import FolderStore

@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from mirrorfeed.cli import main
-from mirrorfeed.config import Table, load
+from mirrorfeed.config.loader import load
+from mirrorfeed.config.model import Table
 from mirrorfeed.history.append import AppendProgress
 from mirrorfeed.history.errors import AppendConflict, ColumnsIncompatible, HistoryEmpty, NoHistory, NotInHistory
 from mirrorfeed.history.replay import parse_target, resolve

@@ -18,8 +18,8 @@ import pytest
 
 from fixtures.onelake import tls
 from fixtures.serving import serving
-from mirrorfeed.config import load
 from mirrorfeed.config.alerts import Mail, Webhook
+from mirrorfeed.config.loader import load
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.monitor.alert_channels import channels_of, post, send_mail, slack, teams, text
 from mirrorfeed.monitor.alert_state import Message, SentAlert

@@ -19,7 +19,7 @@ from fixtures.faults import Crash
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from fixtures.shared_faults import NoRenames
 from mirrorfeed.cli import main
-from mirrorfeed.config import load
+from mirrorfeed.config.loader import load
 from mirrorfeed.mirror.fabric.database import TableState
 from mirrorfeed.monitor.collector import Collector, database_facts, longest_text
 from mirrorfeed.monitor.facts import TableFacts

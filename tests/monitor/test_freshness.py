@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.config import Config
+from mirrorfeed.config.model import Config
 from mirrorfeed.landing.record import File, Record
 from mirrorfeed.monitor.facts import TableFacts
 from mirrorfeed.monitor.freshness import LAG_STEPS, NOTHING_PUBLISHED, Freshness, MirrorTimes, Step, freshness_of

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
-from mirrorfeed.config import Config, load
+from mirrorfeed.config.loader import load
+from mirrorfeed.config.model import Config
 from mirrorfeed.mirror.fabric.database import TableState, TableSync
 from mirrorfeed.monitor.freshness import Step, mirror_times_of, read_endpoint
 

@@ -12,7 +12,8 @@ from databricks.sdk.errors import Unauthenticated
 
 from fixtures.fakes import RecordingGrants
 from fixtures.onelake import OneLake
-from mirrorfeed.config import Config, load
+from mirrorfeed.config.loader import load
+from mirrorfeed.config.model import Config
 from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.monitor.setup_access import Host, Right, check_host, check_rights, hosts, needed
 from mirrorfeed.runtime.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal

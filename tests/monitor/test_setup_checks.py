@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 
 from fixtures.fakes import RecordingGrants
 from fixtures.memory import MemoryStore
-from mirrorfeed.config import Config, load
+from mirrorfeed.config.loader import load
+from mirrorfeed.config.model import Config
 from mirrorfeed.landing.limits import SPREAD
 from mirrorfeed.monitor import setup_checks
 from mirrorfeed.monitor.errors import ExecutorsElsewhere

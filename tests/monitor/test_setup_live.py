@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.memory import MemoryStore
 from fixtures.onelake import OneLake
-from mirrorfeed.config import Config
+from mirrorfeed.config.model import Config
 from mirrorfeed.monitor.errors import NotAsExpected
 from mirrorfeed.monitor.findings import Severity
 from mirrorfeed.monitor.setup_checks import new_folder

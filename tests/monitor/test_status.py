@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.config import Config, load
+from mirrorfeed.config.loader import load
+from mirrorfeed.config.model import Config
 from mirrorfeed.display.render import grid_of
 from mirrorfeed.mirror.fabric.database import TableState
 from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts

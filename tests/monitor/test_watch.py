@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
-from mirrorfeed.config import load
+from mirrorfeed.config.loader import load
 from mirrorfeed.monitor.alert_state import Check, Message, notify
 from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.monitor.rules import RULES

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from mirrorfeed import config
 from mirrorfeed.cli import main
+from mirrorfeed.config import loader
 from mirrorfeed.monitor.freshness import Step, mirror_times_of
 from mirrorfeed.monitor.status import statuses
 from mirrorfeed.orchestration import ledger
@@ -60,7 +60,7 @@ def test_a_problem_is_sent_once_and_its_end_once_and_the_ledger_has_every_check(
     assert all(each["over"] for each in (first, second))
     assert (failed["name"], failed["error"]["code"]) == ("team", "MF8104")
 
-    place = config.load(project.file).ledger
+    place = loader.load(project.file).ledger
     rows = [row for row in read_ledger(spark, place or table.source) if row.outcome == ledger.WATCHED]
     assert [row.table for row in rows] == ["sales.orders"] * 2
     assert all(row.committed_at and row.published_at and row.mirrored_at for row in rows)
@@ -71,7 +71,7 @@ def test_a_problem_is_sent_once_and_its_end_once_and_the_ledger_has_every_check(
 
 def test_status_shows_each_step_from_commit_to_mirror(spark: SparkSession, tmp_path: Path) -> None:
     project, table = Project(tmp_path), DeltaTable(spark, tmp_path / "orders")
-    loaded = config.load(project.file)
+    loaded = loader.load(project.file)
 
     def waits() -> set[Step]:
         (found,) = statuses(lambda: spark, loaded, times_of=mirror_times_of(loaded, mirror=project.mirror))

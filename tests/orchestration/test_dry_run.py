@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.config import Config
+from mirrorfeed.config.model import Config
 from mirrorfeed.config.options import Pause
 from mirrorfeed.orchestration.publish_run import plan_next_steps, publish_tables
 from mirrorfeed.orchestration.table_task import RunContext

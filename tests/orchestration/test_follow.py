@@ -17,9 +17,10 @@ from pyspark.sql import SparkSession
 from fixtures.entries import changed
 from fixtures.memory import MemoryStore
 from fixtures.tables import Table, TableFeed
-from mirrorfeed.config import Config, load
-from mirrorfeed.config import Table as Configured
 from mirrorfeed.config.expansion import expanded
+from mirrorfeed.config.loader import load
+from mirrorfeed.config.model import Config
+from mirrorfeed.config.model import Table as Configured
 from mirrorfeed.errors import MirrorfeedError, SessionLost
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 from mirrorfeed.orchestration.publish_run import publish_tables

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive.archived_share import Share
-from mirrorfeed.config import load
+from mirrorfeed.config.loader import load
 from mirrorfeed.errors import MirrorfeedError, Unexpected
 from mirrorfeed.landing.record import File, Record
 from mirrorfeed.mirror.verify.errors import MirrorNotReached

@@ -14,8 +14,9 @@ from pyspark.sql import SparkSession
 from fixtures.entries import changed
 from fixtures.memory import MemoryStore
 from fixtures.tables import Table, TableFeed
-from mirrorfeed.config import Config, load
-from mirrorfeed.config import Table as Configured
+from mirrorfeed.config.loader import load
+from mirrorfeed.config.model import Config
+from mirrorfeed.config.model import Table as Configured
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.ledger import FAILED, PUBLISHED, RECOVERED, Known, PublicationKey, Row

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.config import Config, Table
+from mirrorfeed.config.model import Config, Table
 from mirrorfeed.config.options import Pause
 from mirrorfeed.errors import Transient
 from mirrorfeed.orchestration.publish_run import publish_tables

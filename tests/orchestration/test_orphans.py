@@ -10,8 +10,10 @@ from click.testing import CliRunner
 from fixtures.entries import entry
 from fixtures.tables import TableFeed
 from mirrorfeed.cli import main
-from mirrorfeed.config import Config, expansion, load
+from mirrorfeed.config import expansion
 from mirrorfeed.config.expansion import expand
+from mirrorfeed.config.loader import load
+from mirrorfeed.config.model import Config
 from mirrorfeed.orchestration.orphans import find_orphans, find_pattern_orphans
 from mirrorfeed.publish.errors import FileNumberConflict, OrphanedTables
 from mirrorfeed.publish.log.table_log import TableLog

@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 
 from fixtures.fakes import RecordingWorkspace
 from fixtures.mirror import Mirror, canonical
-from mirrorfeed.config import Config, Table, load
+from mirrorfeed.config.loader import load
+from mirrorfeed.config.model import Config, Table
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema
 from mirrorfeed.orchestration.publish_run import plan_next_steps, publish_tables

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from mirrorfeed.config import Table
+from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError, SessionLost, Terminal, Transient
 from mirrorfeed.landing.errors import ColumnsDropped
 from mirrorfeed.orchestration.retry import TERMINAL_PAUSE, RetryPolicy, RetryState, after, needs_reload

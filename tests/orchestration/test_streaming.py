@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.config import load
+from mirrorfeed.config.loader import load
 from mirrorfeed.orchestration.publish_run import publisher
 from mirrorfeed.publish.errors import ForeignFile
 from tests.delta import DeltaTable, Zone

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mirrorfeed.config import Config, load
+from mirrorfeed.config.loader import load
+from mirrorfeed.config.model import Config
 
 
 @pytest.fixture

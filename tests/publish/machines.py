@@ -13,7 +13,7 @@ from fixtures.entries import FOLDER
 from fixtures.faults import Crash, Fault, FaultyStore
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Audit, Mirror, canonical
-from mirrorfeed.config import Table
+from mirrorfeed.config.model import Table
 from mirrorfeed.errors import Transient
 from mirrorfeed.publish.sources.base import ChangeSource
 from mirrorfeed.publish.table_publisher import publish

@@ -12,7 +12,7 @@ from fixtures.faults import PAGE, Crash, Fault, FaultyStore
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Audit, Mirror, canonical
 from fixtures.tables import Table, TableFeed
-from mirrorfeed.config import Table as ConfigTable
+from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.errors import Transient
 from mirrorfeed.publish.errors import NothingPublished, RecordsMissing
 from mirrorfeed.publish.table_publisher import publish

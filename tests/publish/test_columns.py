@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.config import Table
+from mirrorfeed.config.model import Table
 from mirrorfeed.landing.errors import BadSelection
 from mirrorfeed.publish.columns import with_keys
 

@@ -16,9 +16,9 @@ from fixtures.faults import FaultyStore
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror
 from fixtures.tables import Table, TableFeed
-from mirrorfeed import config
 from mirrorfeed.cli import main
-from mirrorfeed.config import Table as ConfigTable
+from mirrorfeed.config import loader
+from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.landing.output_format import BY_TIME, Output
 from mirrorfeed.lint.linter import lint
@@ -307,8 +307,8 @@ class TestCommands:
         assert "MF302" not in said
 
     def test_a_run_with_nothing_new_leaves_a_table_with_lost_files_to_spark(self, file: str, tmp_path: Path) -> None:
-        (table,) = config.load(file).tables
-        idle = UpToDateCheck(config.load(file))
+        (table,) = loader.load(file).tables
+        idle = UpToDateCheck(loader.load(file))
         assert idle.outcome(table) is not None
         self.gone(tmp_path, 3)
         assert idle.outcome(table) is None

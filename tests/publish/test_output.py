@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror, canonical
 from fixtures.tables import Table, TableFeed
-from mirrorfeed.config import Table as ConfigTable
+from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.landing import output_format
 from mirrorfeed.landing.errors import UpsertsWithoutKeys

@@ -8,7 +8,7 @@ import pytest
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror
 from fixtures.tables import Table, TableFeed
-from mirrorfeed.config import Table as ConfigTable
+from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob

@@ -8,7 +8,7 @@ from typing import BinaryIO
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.config import Config, Table
+from mirrorfeed.config.model import Config, Table
 from mirrorfeed.landing.names import Target
 from mirrorfeed.orchestration import publish_run, table_task
 from mirrorfeed.source.identifier import Source

@@ -16,10 +16,10 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from mirrorfeed import config
 from mirrorfeed.cli import main
-from mirrorfeed.config import Config
+from mirrorfeed.config import loader
 from mirrorfeed.config.landing_zone import zone_of
+from mirrorfeed.config.model import Config
 from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.status import status_of
@@ -72,7 +72,7 @@ def all_up_to_date(config: Config) -> list[TableResult] | None:
 
 
 def of_all(folder: Path, **options: Any) -> Config:
-    return config.load(fleet(folder, 3, more="ledger: ./ledger\n", **options))
+    return loader.load(fleet(folder, 3, more="ledger: ./ledger\n", **options))
 
 
 def tell(folder: Path, *rows: Row, without: Sequence[str] = ()) -> None:
@@ -184,7 +184,7 @@ def test_a_paused_table_is_left_alone_and_shown_with_its_reason_and_its_end(tmp_
     published = LogFacts(published=1)
     found = TableFacts("t", "t", paused=told, log_facts=published, source_facts=SourceFacts("on", newest_version=2))
     assert [status_of(each).state for each in (found, replace(found, paused=None))] == ["paused", "behind"]
-    (second,) = config.load(file).select(["sales.t1"])
+    (second,) = loader.load(file).select(["sales.t1"])
     assert str(second.pause_at(NOW)) == told
 
 

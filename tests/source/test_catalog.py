@@ -26,7 +26,7 @@ from databricks.sdk.service.catalog import (
 from pyspark.sql import SparkSession
 
 from fixtures.fakes import RecordingWorkspace
-from mirrorfeed.config import Table
+from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.landing.names import Target
 from mirrorfeed.publish.columns import with_keys

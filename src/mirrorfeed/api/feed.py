@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from mirrorfeed import FILE
 from mirrorfeed.api.results.base import Result
 from mirrorfeed.api.results.publishing import Configured, Enabled, PartnerFile
+from mirrorfeed.config import FILE
 from mirrorfeed.display.html import Chart
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.progress import progress
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         TableState,
         TableSync,
     )
-    from mirrorfeed.config import Config, Table
+    from mirrorfeed.config.model import Config, Table
     from mirrorfeed.mirror.fabric.database import MirroredDatabase
     from mirrorfeed.source.identifier import Source
 
@@ -65,9 +65,9 @@ def load(
 
     Raises `MirrorfeedError` with all mistakes in the file and their lines.
     """
-    from mirrorfeed import config
+    from mirrorfeed.config import loader
 
-    return Feed(config.load(path, landing_zone=landing_zone, ledger=ledger, staging_path=staging_path), spark)
+    return Feed(loader.load(path, landing_zone=landing_zone, ledger=ledger, staging_path=staging_path), spark)
 
 
 def deployed(dbutils: Any, spark: SparkSession) -> Feed:
@@ -596,7 +596,7 @@ class Feed:
         """
         from mirrorfeed.api.archive_table import ArchiveAwareTable
         from mirrorfeed.api.errors import NoArchiveNamed
-        from mirrorfeed.config import UnknownTable
+        from mirrorfeed.config.errors import UnknownTable
 
         name = table or self._archived
         if name is None:
@@ -621,7 +621,7 @@ class Feed:
 
     def _source(self, table: str) -> Source:
         """Return the source of a configured table, or of any other name or path."""
-        from mirrorfeed.config import UnknownTable
+        from mirrorfeed.config.errors import UnknownTable
         from mirrorfeed.source.identifier import Source
 
         try:

@@ -24,7 +24,7 @@ from mirrorfeed.source.table_info import newest_schema
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mirrorfeed.config import Table
+    from mirrorfeed.config.model import Table
 
 _NO_WORKSPACE = "its keys are in Unity Catalog, and no workspace is configured here"
 

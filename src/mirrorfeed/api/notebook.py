@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mirrorfeed import config
-from mirrorfeed.config import Config
+from mirrorfeed.config import loader
+from mirrorfeed.config.model import Config
 from mirrorfeed.display.printable import printable
 from mirrorfeed.runtime.version import this_build
 
@@ -43,7 +43,7 @@ def load_settings(dbutils: Any) -> NotebookSettings:
     given = {name: field(name) or value for name, value in facts.items()}
     if zone := field("landing_zone"):
         given["landing_zone"] = zone
-    loaded = config.load(os.path.normpath(folder / field("config")), **given)
+    loaded = loader.load(os.path.normpath(folder / field("config")), **given)
     print(printable(f"mirrorfeed {this_build()}, {loaded.path}, landing zone {loaded.landing_zone}"))
     archived = next((name for name in (field("table"), *archive_tables) if name), None)
     return NotebookSettings(loaded, field("mirror") or mirror or None, archived)

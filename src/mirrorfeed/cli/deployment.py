@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirrorfeed import FILE
 from mirrorfeed.cli.errors import ArchiveTablesInvalid, FileExists, FileNotWritten, NotInATask
 from mirrorfeed.cli.main import config_option, feed, load_as_written, main
+from mirrorfeed.config import FILE
 from mirrorfeed.display.rows import Row, row, shown
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class TaskInput(Row):
 def init(file: str) -> Result[Example]:
     """Write an example mirrorfeed.yml with comments."""
     from mirrorfeed.api.results import Result
-    from mirrorfeed.config import EXAMPLE
+    from mirrorfeed.config.loader import EXAMPLE
 
     try:
         with Path(file).open("x", encoding="utf-8") as target:

@@ -75,7 +75,8 @@ def partner(force: bool, path: str) -> Result[PartnerFile]:
 def _feed_of(landing_zone: str, path: str) -> Feed:
     """The feed of another landing zone, which in OneLake is read with the credential of the configuration."""
     from mirrorfeed.api.errors import NoLandingZone
-    from mirrorfeed.config import ONELAKE, Config, onelake_address
+    from mirrorfeed.config.model import Config
+    from mirrorfeed.config.values import ONELAKE, onelake_address
 
     if landing_zone.startswith(ONELAKE):
         address = onelake_address(landing_zone)

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from mirrorfeed import FILE
 from mirrorfeed.cli.errors import Misused, NotConfirmed
+from mirrorfeed.config import FILE
 from mirrorfeed.display.printable import is_escaped, printable, printable_block
 from mirrorfeed.display.redact import filter_logs, redact
 from mirrorfeed.errors import MirrorfeedError, is_spark_gone, named
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mirrorfeed.api.results import Result
     from mirrorfeed.cli.output import Steps
     from mirrorfeed.cli.signals import Interruption
-    from mirrorfeed.config import Config
+    from mirrorfeed.config.model import Config
     from mirrorfeed.source.identifier import Source
 
 config_option = click.option(
@@ -235,7 +235,7 @@ def feed_of(config: Config) -> Feed:
 
 def feed_if_there(path: str) -> Feed:
     """Return the feed of a configuration file, or one without tables if the default file does not exist."""
-    from mirrorfeed.config import Config
+    from mirrorfeed.config.model import Config
 
     return feed_of(load_if_there(path) or Config(landing_zone=".", tables=()))
 
@@ -249,10 +249,10 @@ def load(path: str) -> Config:
 
 def load_as_written(path: str) -> Config:
     """Read the configuration, with the options before the command in its place, and without expanding patterns."""
-    from mirrorfeed import config
+    from mirrorfeed.config import loader
 
     given: dict[str, str | None] = click.get_current_context().find_object(dict) or {}
-    return config.load(path, **given)
+    return loader.load(path, **given)
 
 
 def given_ledger() -> Source | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mirrorfeed.config import Config, Table
 from mirrorfeed.config.errors import DatabaseNotNamed
+from mirrorfeed.config.model import Config, Table
 from mirrorfeed.landing.names import data_number
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.volume import open_folder

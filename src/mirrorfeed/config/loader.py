@@ -7,7 +7,7 @@ from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
-from mirrorfeed import FILE
+from mirrorfeed.config import FILE
 from mirrorfeed.config.destination import DEFAULT_SCHEMA
 from mirrorfeed.config.errors import ConfigInvalid, OptionInvalid, SeveralLandingZones
 from mirrorfeed.config.model import Config, Sources, Table

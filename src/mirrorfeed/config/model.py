@@ -20,8 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from mirrorfeed import FILE
-from mirrorfeed.config import values
+from mirrorfeed.config import FILE, values
 from mirrorfeed.config.alerts import Alerts
 from mirrorfeed.config.destination import FabricOptions, parse_credential
 from mirrorfeed.config.errors import UnknownTable

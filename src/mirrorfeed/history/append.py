@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive import guard as archive
 from mirrorfeed.archive import interval
-from mirrorfeed.config import Table
+from mirrorfeed.config.model import Table
 from mirrorfeed.errors import Terminal
 from mirrorfeed.history import history_table
 from mirrorfeed.history.errors import (

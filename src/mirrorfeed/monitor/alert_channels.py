@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
-from mirrorfeed.config import Config
 from mirrorfeed.config.alerts import MAIL, Mail, Webhook
+from mirrorfeed.config.model import Config
 from mirrorfeed.display.humanize import duration
 from mirrorfeed.display.printable import printable
 from mirrorfeed.display.redact import redact_answer, remember

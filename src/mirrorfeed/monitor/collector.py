@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mirrorfeed.config import Config, Table
 from mirrorfeed.config.landing_zone import zone_of
+from mirrorfeed.config.model import Config, Table
 from mirrorfeed.display.humanize import counted, duration
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.landing.names import LOG as LOGS

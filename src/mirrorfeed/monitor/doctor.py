@@ -14,7 +14,7 @@ from mirrorfeed.monitor.rules import SAFE, database_findings, table_findings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mirrorfeed.config import Config, Table
+    from mirrorfeed.config.model import Config, Table
     from mirrorfeed.storage import Store
 
 

@@ -15,7 +15,7 @@ from mirrorfeed.source.delta_protocol import commit_version
 from mirrorfeed.storage import FolderStore, Store
 
 if TYPE_CHECKING:
-    from mirrorfeed.config import Config, Table
+    from mirrorfeed.config.model import Config, Table
     from mirrorfeed.landing.names import Target
     from mirrorfeed.landing.record import Record
     from mirrorfeed.mirror.fabric.database import TableState, TableSync

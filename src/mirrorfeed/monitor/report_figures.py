@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.console import Console
 
-    from mirrorfeed.config import Config
+    from mirrorfeed.config.model import Config
     from mirrorfeed.source.identifier import Source
 
 Figures = Mapping[str, Sequence[Mapping[str, Any]]]

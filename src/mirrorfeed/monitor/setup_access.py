@@ -12,7 +12,7 @@ from urllib.parse import quote as percent_encoded
 import requests
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionError, NewConnectionError, ReadTimeoutError
 
-from mirrorfeed.config import Config
+from mirrorfeed.config.model import Config
 from mirrorfeed.display.redact import redact
 from mirrorfeed.errors import first_line
 from mirrorfeed.landing.names import join_name

@@ -15,8 +15,9 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 import mirrorfeed
-from mirrorfeed.config import ONELAKE, Config
 from mirrorfeed.config.landing_zone import zone_of
+from mirrorfeed.config.model import Config
+from mirrorfeed.config.values import ONELAKE
 from mirrorfeed.display.humanize import size
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.limits import MAX_DAILY_BYTES, MAX_TABLES, SPREAD, WARN_DAILY_BYTES, table_limit_warning

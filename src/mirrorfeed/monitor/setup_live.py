@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.config import Config
 from mirrorfeed.config.landing_zone import zone_of
+from mirrorfeed.config.model import Config
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.monitor.errors import NotAsExpected
 from mirrorfeed.monitor.findings import Finding, not_checked

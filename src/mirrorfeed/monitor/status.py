@@ -28,7 +28,7 @@ from mirrorfeed.orchestration.orphans import find_orphans
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mirrorfeed.config import Config, Table
+    from mirrorfeed.config.model import Config, Table
     from mirrorfeed.mirror.fabric.database import TableState
     from mirrorfeed.monitor.freshness import MirrorTimes
 

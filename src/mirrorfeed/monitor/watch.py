@@ -21,7 +21,7 @@ from mirrorfeed.monitor.rules import ALERT_RULES, TABLE_RULES, database_findings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mirrorfeed.config import Config
+    from mirrorfeed.config.model import Config
     from mirrorfeed.orchestration import ledger
     from mirrorfeed.source.catalog import Workspace
     from mirrorfeed.storage import Store

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.config import Table
+from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError, first_line, named
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.ledger import PUBLISHED, Known, PublicationKey, Row

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field
 
-from mirrorfeed.config import Config
 from mirrorfeed.config.landing_zone import zone_of
-from mirrorfeed.config.model import hashes_of
+from mirrorfeed.config.model import Config, hashes_of
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import Row, row
 from mirrorfeed.errors import MirrorfeedError

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from mirrorfeed.config import Table
+from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError, SessionLost, Transient
 from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema
 from mirrorfeed.publish.errors import RecordsMissing, TableTimeout

@@ -14,9 +14,9 @@ from threading import RLock
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.config import Config, Table
 from mirrorfeed.config.expansion import expanded
 from mirrorfeed.config.landing_zone import zone_of
+from mirrorfeed.config.model import Config, Table
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.orchestration.orphans import find_orphans

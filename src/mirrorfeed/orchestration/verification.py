@@ -16,7 +16,7 @@ from operator import or_
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.config import Config, Table
+from mirrorfeed.config.model import Config, Table
 from mirrorfeed.display.html import Chart
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.progress import progress

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mirrorfeed.config import Table
+from mirrorfeed.config.model import Table
 from mirrorfeed.landing.errors import ColumnsDropped
 from mirrorfeed.landing.metadata_files import metadata_content
 from mirrorfeed.landing.output_format import check_output

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from mirrorfeed.config import Table
+from mirrorfeed.config.model import Table
 from mirrorfeed.errors import Terminal
 from mirrorfeed.publish.errors import ConcurrentChanges
 from mirrorfeed.publish.log.table_log import TableLog

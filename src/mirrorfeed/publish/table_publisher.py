@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from mirrorfeed.config import Table
+from mirrorfeed.config.model import Table
 from mirrorfeed.landing.errors import KeysChanged
 from mirrorfeed.landing.names import METADATA, log_folder
 from mirrorfeed.landing.record import READ_WHOLE, SELECTED, Record, WholeRead
@@ -41,7 +41,7 @@ from mirrorfeed.source.next_step import (
 )
 from mirrorfeed.source.retention import check_retention
 from mirrorfeed.storage import Store
-from mirrorfeed.storage.process_cache import retry_counter
+from mirrorfeed.storage.retry import retry_counter
 
 
 def publish(

@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from fixtures.onelake.fabric import SQL_MIRROR
 from fixtures.onelake.faults import Fault, How
-from mirrorfeed import config
 from mirrorfeed.cli import main
-from mirrorfeed.config import ConfigInvalid
+from mirrorfeed.config import loader
 from mirrorfeed.config.destination import FabricOptions
+from mirrorfeed.config.errors import ConfigInvalid
 from mirrorfeed.mirror.fabric.database import MirroredDatabase
 from mirrorfeed.mirror.fabric.definition import NOTES, Setting, apply, changed, differences, new_definition, read
 from mirrorfeed.mirror.fabric.errors import NotApplied
@@ -191,14 +191,14 @@ def test_what_a_paused_capacity_left_is_resumed_and_nothing_else(project: Projec
 def test_what_no_database_can_be_is_refused_with_the_other_mistakes(project: Project, fabric: str, words: str) -> None:
     say(project, fabric)
     with pytest.raises(ConfigInvalid) as refused:
-        config.load(project.file)
+        loader.load(project.file)
     assert [f"{each.field}: {each.reason}"[: len(words)] for each in refused.value.mistakes] == [words]
 
 
 def test_what_a_folder_is_to_be_in_fabric_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "mirrorfeed.yml").write_text(f"landing_zone: ./zone\nfabric: {{retention_days: 7}}\n{TABLES}")
     with pytest.raises(ConfigInvalid, match="fabric: is only for a landing zone in OneLake"):
-        config.load(tmp_path / "mirrorfeed.yml")
+        loader.load(tmp_path / "mirrorfeed.yml")
 
 
 def test_a_database_of_another_kind_is_reported_with_its_kind(project: Project) -> None:

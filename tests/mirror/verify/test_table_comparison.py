@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.config import Config
+from mirrorfeed.config.model import Config
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.record import Record

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from fixtures.memory import MemoryStore
-from mirrorfeed.config import Config, load
+from mirrorfeed.config.loader import load
+from mirrorfeed.config.model import Config
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.errors import ForeignPartnerEvents
 from mirrorfeed.lint.linter import lint

@@ -16,7 +16,7 @@ from fixtures.onelake import OneLake
 from fixtures.onelake.faults import Fault as FaultOfService
 from fixtures.onelake.faults import How
 from fixtures.tables import Table, TableFeed
-from mirrorfeed.config import Table as ConfigTable
+from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.landing.errors import DamagedFile, KeysChanged, RecordTooNew
 from mirrorfeed.landing.metadata_files import metadata_content

@@ -18,7 +18,9 @@ from fixtures.entries import entry
 from fixtures.faults import Crash, Fault, Mode
 from fixtures.mirror import canonical
 from fixtures.tables import stage_small_batch
-from mirrorfeed.config import Config, ConfigInvalid, Table, load
+from mirrorfeed.config.errors import ConfigInvalid
+from mirrorfeed.config.loader import load
+from mirrorfeed.config.model import Config, Table
 from mirrorfeed.errors import Transient
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import MARKER, Column

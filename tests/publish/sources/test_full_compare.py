@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.entries import FOLDER, changed, entry
 from fixtures.mirror import Mirror, canonical
-from mirrorfeed.config import load
+from mirrorfeed.config.loader import load
 from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema, KeysChanged
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext

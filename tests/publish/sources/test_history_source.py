@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from mirrorfeed.cli import main
-from mirrorfeed.config import load
+from mirrorfeed.config.loader import load
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.source.errors import Gap

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.mirror import Mirror, canonical
-from mirrorfeed.config import Config, load
+from mirrorfeed.config.loader import load
+from mirrorfeed.config.model import Config
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.orchestration.publish_run import plan_next_steps, publish_tables

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from mirrorfeed.config import ONELAKE, Config
 from mirrorfeed.config.destination import DEFAULT_SCHEMA, FabricOptions
+from mirrorfeed.config.model import Config
+from mirrorfeed.config.values import ONELAKE
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.landing.names import Target, fold

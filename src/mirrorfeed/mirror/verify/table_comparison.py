@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.config import Config
+from mirrorfeed.config.model import Config
 from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.landing.errors import BadCondition
 from mirrorfeed.landing.names import Target

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from mirrorfeed.config import Config
+from mirrorfeed.config.model import Config
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing import metadata_files
 from mirrorfeed.landing.errors import ForeignPartnerEvents

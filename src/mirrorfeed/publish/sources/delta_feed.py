@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from mirrorfeed.archive import guard as archive
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
 from mirrorfeed.archive.interval import understood
-from mirrorfeed.config import Table
+from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column, columns_of, lost_columns
 from mirrorfeed.landing.selection import Selection, selected_schema, source_types

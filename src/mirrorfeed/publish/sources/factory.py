@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.config import Config, Table
+from mirrorfeed.config.model import Config, Table
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.publish.errors import GapCompared, HistoryUnusable, ReadFromHistory
 from mirrorfeed.publish.sources.base import ChangeSource

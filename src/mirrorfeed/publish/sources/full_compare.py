@@ -11,8 +11,7 @@ from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.config import Config, Table
-from mirrorfeed.config.model import hashes_of
+from mirrorfeed.config.model import Config, Table, hashes_of
 from mirrorfeed.landing.schema import Column, columns_of, lost_columns
 from mirrorfeed.landing.selection import source_types
 from mirrorfeed.publish.errors import ColumnsChanged, FeedRequired, LedgerRequired, RowHashesLost

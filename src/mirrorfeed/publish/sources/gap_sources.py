@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive import guard as archive
-from mirrorfeed.config import Table
+from mirrorfeed.config.model import Table
 from mirrorfeed.history.history_table import HistoryTable, HistoryView
 from mirrorfeed.history.record import Segment, find_record, find_segment
 from mirrorfeed.landing.schema import Column
