@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.runtime.databricks import default_workspace
-from mirrorfeed.storage.base import READ_LIMIT, TOO_LARGE, Entry, Store, is_inside
+from mirrorfeed.storage.base import READ_LIMIT, TOO_LARGE, Entry, Store, is_inside, per_process
 from mirrorfeed.storage.errors import (
     AlreadyThere,
     NotThere,
@@ -29,7 +29,6 @@ from mirrorfeed.storage.errors import (
     VolumeUnusable,
 )
 from mirrorfeed.storage.folder import FolderStore
-from mirrorfeed.storage.process_cache import per_process
 
 VOLUMES = "/Volumes/"
 _CHUNK = 2**20
