@@ -88,8 +88,9 @@ class Feed:
     """The tables of a configuration. `load` returns one.
 
     Methods with `tables` accept targets such as `sales.orders`, or sources. Without any, they are about all configured
-    tables. An unknown name raises `MirrorfeedError`. A table that fails does not stop the others: its row in the result
-    has an `error`, which `check` of the result raises.
+    tables. A table that fails does not stop the others: its row in the result has an `error`, which `check` of the
+    result raises. All methods raise `MirrorfeedError` for an unknown name, and if the landing zone, the ledger or
+    Fabric cannot be reached or refuses.
     """
 
     _written: Config
@@ -139,8 +140,6 @@ class Feed:
         `on_step` is called with a table and its newest step, `on_done` with the result of each finished table, both
         from several threads. If `stop` returns True, tables in work end after their current files, and the rows of
         unfinished tables are `stopped`.
-
-        Raises `MirrorfeedError` if the landing zone cannot be reached.
         """
         from mirrorfeed.orchestration.publish_run import publish_new
 
@@ -175,10 +174,7 @@ class Feed:
         return publisher(self._written, *tables)
 
     def dry_run(self, *tables: str) -> Result[Decision]:
-        """Return the next step that `publish` would take for each table, or why it would fail. Changes nothing.
-
-        Raises `MirrorfeedError` if the landing zone cannot be reached.
-        """
+        """Return the next step that `publish` would take for each table, or why it would fail. Changes nothing."""
         from mirrorfeed.orchestration.publish_run import plan_next_steps
 
         return Result(tuple(plan_next_steps(self._spark_for, self._config, tables)))
@@ -190,8 +186,6 @@ class Feed:
 
         With `behind`, tables with nothing to publish are left out. With `fabric`, Fabric and its SQL endpoint are read
         as well, which makes the endpoint load new changes. `mirror` is the folder of the replicated tables.
-
-        Raises `MirrorfeedError` if Fabric cannot be read.
         """
         from mirrorfeed.monitor.status import read_status
 
@@ -278,8 +272,6 @@ class Feed:
     def log(self, table: str) -> Result[LogRecord]:
         """Return the recorded publications of a target, the newest first, and compare the files of the newest one with
         its record. Reads these files completely, changes nothing, and needs no Spark.
-
-        Raises `MirrorfeedError` if the log cannot be read.
         """
         from mirrorfeed.config.landing_zone import zone_of
         from mirrorfeed.landing.names import Target
@@ -295,8 +287,6 @@ class Feed:
     def lint(self) -> Result[LintFinding]:
         """Check all tables of the landing zone, of any publisher, against the specification of open mirroring. Changes
         nothing, and needs no Spark.
-
-        Raises `MirrorfeedError` if the landing zone cannot be read.
         """
         from mirrorfeed.config.landing_zone import zone_of
         from mirrorfeed.lint.linter import lint
@@ -487,8 +477,7 @@ class Feed:
     def report(self) -> Report:
         """Lag, state of tables and mirrors, rows and sizes per day, archives and failures, from the ledger.
 
-        A notebook shows it with charts. Raises `MirrorfeedError` if the configuration names no ledger, or if the ledger
-        cannot be read.
+        A notebook shows it with charts. Raises `MirrorfeedError` if the configuration names no ledger.
         """
         from mirrorfeed.monitor.report_figures import ledger_of, read_report
 
@@ -500,17 +489,14 @@ class Feed:
     def chart(self) -> Chart:
         """Two charts of the report: lag from commit to publication, and rows per day by operation.
 
-        Both are empty if the configuration names no ledger. Raises `MirrorfeedError` if the ledger cannot be read.
+        Both are empty if the configuration names no ledger.
         """
         from mirrorfeed.monitor.report_page import publication_chart
 
         return publication_chart(lambda: self._spark, self._written.ledger)
 
     def fabric_create(self, name: str) -> Result[CreatedDatabase]:
-        """Create an open mirrored database in the workspace of the landing zone, if it does not exist. Needs no Spark.
-
-        Raises `MirrorfeedError` if the landing zone names no workspace, or Fabric refuses.
-        """
+        """Create an open mirrored database in the workspace of the landing zone, if it is missing. Needs no Spark."""
         from mirrorfeed.mirror.fabric.database import create_configured
 
         return Result((create_configured(self._written, name),))
@@ -547,10 +533,7 @@ class Feed:
         return _switched(database_of(self._written), "resume", minutes)
 
     def fabric_status(self) -> Result[TableState]:
-        """The status of each table as Fabric reports it; a note has that of the database. Needs no Spark.
-
-        Raises `MirrorfeedError` if the landing zone is no mirrored database, or Fabric refuses.
-        """
+        """The status of each table as Fabric reports it; a note has that of the database. Needs no Spark."""
         from mirrorfeed.mirror.fabric.database import database_of
 
         database = database_of(self._written)
@@ -558,10 +541,7 @@ class Feed:
         return Result(rows, (f"The mirrored database is {status}.",), "" if rows else "The database has no table.")
 
     def fabric_plan(self) -> Result[Setting]:
-        """The settings of the mirrored database that differ from `fabric` in the configuration. Needs no Spark.
-
-        Raises `MirrorfeedError` as `fabric_status` does.
-        """
+        """The settings of the mirrored database that differ from `fabric` in the configuration. Needs no Spark."""
         from mirrorfeed.mirror.fabric.database import plan_settings
 
         return Result(*plan_settings(self._written))
@@ -570,18 +550,13 @@ class Feed:
         """Change the settings that `fabric_plan` shows, except those that cannot be changed. Returns the changed ones.
 
         `confirm` is called with the changes before anything is changed, and can raise an error to prevent it.
-
-        Raises `MirrorfeedError` as `fabric_status` does, and if Fabric does not show the change.
         """
         from mirrorfeed.mirror.fabric.database import apply_settings
 
         return Result(*apply_settings(self._written, confirm))
 
     def fabric_refresh(self) -> Result[TableSync]:
-        """Refresh the SQL endpoint of the mirrored database, and return its report for each table. Uses capacity.
-
-        Raises `MirrorfeedError` as `fabric_status` does, and if the database has no SQL endpoint yet.
-        """
+        """Refresh the SQL endpoint of the mirrored database, and return its report for each table. Uses capacity."""
         from mirrorfeed.mirror.fabric.database import database_of
 
         progress.info("Refreshing the SQL endpoint")
