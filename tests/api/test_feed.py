@@ -43,7 +43,7 @@ SIGNATURES = {
     "Feed.repair": "(table, mirror=None, where=None, *, source_only=False, on_step=None)",
     "Feed.rebuild": "(table, minutes=10.0, confirm=None, *, on_step=None, on_done=None, stop=None)",
     "Feed.log": "(table)",
-    "Feed.lint": "()",
+    "Feed.lint": "(check_keys=False)",
     "Feed.replicate": "(folder, poll_seconds=None, on_pass=None, stop=None)",
     "Feed.doctor": "(*tables, fix=False, setup=False, live=False)",
     "Feed.check_alerts": "(mirror=None)",

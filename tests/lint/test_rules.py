@@ -175,6 +175,20 @@ def test_a_change_is_said_once_where_it_happens() -> None:
     assert [(one.code, one.file[-9:]) for one in found] == [("MF404", "2.parquet"), ("MF405", "2.parquet")]
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "code"),
+    [
+        (Column("v", "string", False), Column("v", "string"), "MF406"),
+        (Column("v", "string"), Column("v", "string", False), "MF405"),
+        (None, Column("v", "string", False), "MF405"),
+    ],
+)
+def test_a_column_stays_as_nullable_as_its_first_file_made_it(first: Column | None, second: Column, code: str) -> None:
+    files = [Contents((_ID, *([column] if column else [])), 1) for column in (first, second, None)]
+    found = check_table(_table(*(_file(number, inside) for number, inside in enumerate(files, 1))))
+    assert [(one.code, one.file) for one in found] == [(code, f"orders/{data_name(3)}")]
+
+
 def test_updates_need_keys() -> None:
     expected = [f"MF507 {data_name(1)}: The table has no key columns, and the file has 1 row marked 4."]
     assert _said(_table(_file(1, _UPSERT), metadata={})) == expected

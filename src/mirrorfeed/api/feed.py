@@ -284,16 +284,18 @@ class Feed:
             return Result((), summary=f"{target} has no log: nothing was published.")
         return Result(found.rows(str(target)), found.notes)
 
-    def lint(self) -> Result[LintFinding]:
+    def lint(self, check_keys: bool = False) -> Result[LintFinding]:
         """Check all tables of the landing zone, of any publisher, against the specification of open mirroring. Changes
         nothing, and needs no Spark.
+
+        Duplicate keys are searched for in tables with up to 64 MiB of data files, and with `check_keys` in all tables.
         """
         from mirrorfeed.config.landing_zone import zone_of
         from mirrorfeed.lint.linter import lint
 
         progress.info("Checking %s", self.landing_zone)
-        report = lint(zone_of(self._written))
-        return Result(report.findings, summary=report.summary)
+        report = lint(zone_of(self._written), check_keys)
+        return Result(report.findings, report.notes, summary=report.summary)
 
     def replicate(
         self,

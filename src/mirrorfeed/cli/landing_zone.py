@@ -37,14 +37,15 @@ def log(table: str, path: str) -> Result[LogRecord]:
 
 @main.command()
 @click.argument("landing_zone")
+@click.option("--check-keys", is_flag=True, help="Find duplicate keys also in tables with more than 64 MiB of files.")
 @config_option
-def lint(landing_zone: str, path: str) -> Result[LintFinding]:
+def lint(landing_zone: str, check_keys: bool, path: str) -> Result[LintFinding]:
     """Check LANDING_ZONE, of any publisher, against the specification. Exits with 1 on errors and warnings.
 
     LANDING_ZONE is a folder or onelake://<workspace id>/<mirrored database id>. OneLake is read with the credential of
     the configuration, if there is one.
     """
-    return _feed_of(landing_zone, path).lint()
+    return _feed_of(landing_zone, path).lint(check_keys)
 
 
 @main.command()

@@ -60,6 +60,15 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True)
+class Duplicates:
+    """Rows of a file that insert a key which the table already has."""
+
+    rows: int
+    first: int
+    """The first such row. Rows start at 1."""
+
+
+@dataclass(frozen=True, slots=True)
 class DataFile:
     """A file in the folder of a table whose name Fabric does not ignore."""
 
@@ -105,6 +114,9 @@ class Table:
     scratch: tuple[str, ...] = ()
     """Files in `_scratchPad`."""
     log: Log | None = None
+    duplicates: Mapping[str, Duplicates] = field(default_factory=dict)
+    """By the name of the data file."""
+    are_keys_checked: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.humanize import a_few, counted, size
 from mirrorfeed.landing import record as records
 from mirrorfeed.landing.errors import DamagedFile, RecordTooNew
 from mirrorfeed.landing.names import (
@@ -18,12 +18,13 @@ from mirrorfeed.landing.names import (
     staged_record_number,
 )
 from mirrorfeed.landing.record import Record
+from mirrorfeed.lint.duplicate_keys import KeyIndex
 from mirrorfeed.lint.facts import Broken, Contents, DataFile, Folder, Log, Table, Unreadable, Zone
 from mirrorfeed.lint.findings import Finding, Severity
 from mirrorfeed.lint.metadata_file import Settings, find_metadata_name, load_object, read_metadata
 from mirrorfeed.lint.parquet_process import ParquetProcess
 from mirrorfeed.lint.rules import check_table, check_zone
-from mirrorfeed.lint.rules.files import PARQUET, form_of
+from mirrorfeed.lint.rules.files import PARQUET, apply_order, form_of, number_of
 from mirrorfeed.lint.rules.folders import find_tables
 from mirrorfeed.lint.specification import METADATA, PARTNER_EVENTS, PROCESSED, SCRATCH, is_ignored
 from mirrorfeed.lint.text_reader import text_contents
@@ -31,12 +32,15 @@ from mirrorfeed.storage import Entry, NotThere, Store, UnreadableFile
 from mirrorfeed.storage.errors import SymbolicLink
 
 _TABLE_DEPTH = 2
+MAX_BYTES_BY_DEFAULT = 64 << 20
+"""Size of the data files of a table whose keys are compared without being asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     tables: int
     findings: tuple[Finding, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def summary(self) -> str:
@@ -50,15 +54,27 @@ class Report:
         return f"{counted(self.tables, 'table')}: {', '.join(numbers or ['no findings'])}"
 
 
-def lint(store: Store) -> Report:
-    """Check the landing zone at the root of the store. One table's facts are in memory at a time."""
+def lint(store: Store, check_keys: bool = False) -> Report:
+    """Check the landing zone at the root of the store. One table's facts are in memory at a time.
+
+    Keys of small tables are always compared, and those of large ones with `check_keys`.
+    """
     zone = _read_zone(store)
-    findings = check_zone(zone)
+    findings, unchecked = check_zone(zone), list[str]()
     tables = find_tables(zone)
     with ParquetProcess() as parquet:
-        for table in tables:
-            findings += check_table(_read_table(store, table.path, parquet))
-    return Report(len(tables), tuple(findings))
+        for found in tables:
+            table = _read_table(store, found.path, parquet, check_keys)
+            findings += check_table(table)
+            unchecked += [] if table.are_keys_checked else [table.folder]
+    notes = [] if zone.partner_events else [f"There is no {PARTNER_EVENTS}, which describes the publisher."]
+    if unchecked:
+        notes.append(
+            f"Duplicate keys were not checked in {counted(len(unchecked), 'table')} with more than"
+            f" {size(MAX_BYTES_BY_DEFAULT)}: {a_few(unchecked)}."
+            f" Use --check-keys to check {'it' if len(unchecked) == 1 else 'them'}."
+        )
+    return Report(len(tables), tuple(findings), tuple(notes))
 
 
 def _read_zone(store: Store) -> Zone:
@@ -84,7 +100,7 @@ def _read_folder(store: Store, path: str, depth: int) -> Folder:
     )
 
 
-def _read_table(store: Store, folder: str, parquet: ParquetProcess) -> Table:
+def _read_table(store: Store, folder: str, parquet: ParquetProcess, check_keys: bool) -> Table:
     entries = store.list(folder)
     plain = [entry for entry in entries if not entry.is_folder]
     metadata_name = find_metadata_name(entry.name for entry in plain)
@@ -94,30 +110,48 @@ def _read_table(store: Store, folder: str, parquet: ParquetProcess) -> Table:
     log = _read_log(store, folder) if any(entry.name == LOG for entry in entries) else None
     # Listed after the log and before the processed files, so that a file renamed or consumed meanwhile is not missed.
     in_place = _names(store, folder) if log and log.newest else ()
+    are_keys_checked = check_keys or not settings.keys or sum(entry.size for entry in data) <= MAX_BYTES_BY_DEFAULT
+    files, last = list[DataFile](), 0
+    with KeyIndex(settings.upserts) as index:
+        wanted = index if settings.keys and are_keys_checked else None
+        for entry in sorted(data, key=apply_order(settings)):
+            number = number_of(entry.name) or 0
+            if not settings.by_time and number != last + 1:
+                index.end("", None)  # a missing file can delete keys
+            last = number
+            file = _read_file(store, folder, entry, settings, parquet, wanted)
+            content = file.content
+            index.end(entry.name, content.rows if isinstance(content, Contents) and not content.faults else None)
+            files.append(file)
+        duplicates = index.duplicates()
     return Table(
         folder,
         metadata,
         metadata_name or METADATA,
-        files=tuple(_read_file(store, folder, entry, settings, parquet) for entry in data),
+        files=tuple(files),
         folders=tuple(entry.name for entry in entries if entry.is_folder and not is_ignored(entry.name)),
         ignored=tuple(entry.name for entry in entries if is_ignored(entry.name)),
         in_place=tuple(name for name in in_place if not is_ignored(name)),
         processed={name: where for where in PROCESSED for name in _names(store, f"{folder}/{where}")},
         scratch=_names(store, f"{folder}/{SCRATCH}"),
         log=log,
+        duplicates=duplicates,
+        are_keys_checked=are_keys_checked,
     )
 
 
-def _read_file(store: Store, folder: str, entry: Entry, settings: Settings, parquet: ParquetProcess) -> DataFile:
+def _read_file(
+    store: Store, folder: str, entry: Entry, settings: Settings, parquet: ParquetProcess, index: KeyIndex | None
+) -> DataFile:
     content: Contents | Unreadable | None = None
     form = form_of(entry.name, settings)
     if entry.size and form:
         try:
             with store.open_read(f"{folder}/{entry.name}") as file:
                 content = (
-                    parquet.contents(file, entry.size, settings.keys)
+                    parquet.contents(file, entry.size, settings.keys, index)
                     if form == PARQUET
-                    else text_contents(file, entry.name, settings)
+                    else text_contents(file, entry.name, settings, index)
                 )
         except NotThere:  # Fabric has consumed it since it was listed
             content = None

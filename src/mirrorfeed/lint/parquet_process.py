@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
+from base64 import b64decode
 from contextlib import suppress
 from threading import Timer
 from typing import BinaryIO
@@ -20,11 +22,14 @@ from typing import BinaryIO
 from pydantic import TypeAdapter
 
 from mirrorfeed.errors import Transient
+from mirrorfeed.lint.duplicate_keys import KeyIndex
 from mirrorfeed.lint.facts import Broken, Contents, Unreadable
 
 _SECONDS = 60.0
 """For one file, without the time in which the child waits for bytes. Large files get more."""
 _BYTES_PER_SECOND = 10 << 20
+_KEY_BYTES_PER_SECOND = 1 << 20
+"""When the keys of rows are compared."""
 _PART = 1 << 20
 """A file of at most this size is sent with the request, and a larger one in parts."""
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -48,20 +53,35 @@ class ParquetProcess:
     def __exit__(self, *_: object) -> None:
         self._stop()
 
-    def contents(self, file: BinaryIO, size: int, keys: tuple[str, ...]) -> Contents | Unreadable:
-        """Return the contents of a file, or why it cannot be read; or raise `ReaderNotStarted`."""
+    def contents(
+        self, file: BinaryIO, size: int, keys: tuple[str, ...], index: KeyIndex | None = None
+    ) -> Contents | Unreadable:
+        """Return the contents of a file, or why it cannot be read; or raise `ReaderNotStarted`.
+
+        Adds the keys of its rows to `index`, if there is one.
+        """
         is_fresh = self._child is None
-        found = self._request(file, size, keys)
+        found = self._request(file, size, keys, index)
         if self._child or is_fresh:
             return found
-        return self._request(file, size, keys)  # an earlier file may have damaged the child that crashed
+        return self._request(file, size, keys, index)  # an earlier file may have damaged the child that crashed
 
-    def _request(self, file: BinaryIO, size: int, keys: tuple[str, ...]) -> Contents | Unreadable:
+    def _request(
+        self, file: BinaryIO, size: int, keys: tuple[str, ...], index: KeyIndex | None
+    ) -> Contents | Unreadable:
         child = self._child or self._start()
-        seconds = self._left = self._seconds + size / _BYTES_PER_SECOND
+        seconds = self._left = self._seconds + size / (_KEY_BYTES_PER_SECOND if index else _BYTES_PER_SECOND)
+        if index:
+            index.begin()
         try:
             sent = file.read(size) if size <= _PART else b""
-            request = {"size": size, "sent": len(sent), "keys": keys, "seconds": int(seconds) + 1}
+            request = {
+                "size": size,
+                "sent": len(sent),
+                "keys": keys,
+                "key_rows": bool(index),
+                "seconds": int(seconds) + 1,
+            }
             data = json.dumps(request).encode() + b"\n" + sent
             while True:
                 line = self._exchange(child, data)
@@ -69,9 +89,13 @@ class ParquetProcess:
                     match json.loads(line):
                         case [int(offset), int(length)]:
                             pass
+                        case {"key_rows": str(rows)} if index:
+                            index.add(b64decode(rows))
+                            data = b""
+                            continue
                         case answer:
                             return _ANSWER.validate_python(answer)
-                except ValueError:
+                except (ValueError, struct.error):
                     return Unreadable(Broken.UNSAFE, self._stop())
                 file.seek(min(max(offset, 0), size))
                 part = file.read(min(max(length, 0), _PART))

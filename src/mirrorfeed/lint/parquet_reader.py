@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, BinaryIO
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorfeed.errors import first_line
+from mirrorfeed.lint.duplicate_keys import key_rows
 from mirrorfeed.lint.facts import TYPELESS, Broken, Column, Contents, Unreadable
 from mirrorfeed.lint.specification import MARKER
 
@@ -60,7 +62,11 @@ def serve() -> None:
         _limit("RLIMIT_CPU", int(time.process_time()) + request["seconds"])
         size, sent = request["size"], requests.read(request["sent"])
         file = io.BytesIO(sent) if sent else io.BufferedReader(_Remote(requests, answers, size), _PART)
-        found = parquet_contents(file, size, tuple(request["keys"]))
+
+        def emit(rows: bytes) -> None:
+            answers.write(json.dumps({"key_rows": base64.b64encode(rows).decode()}).encode() + b"\n")
+
+        found = parquet_contents(file, size, tuple(request["keys"]), emit if request["key_rows"] else None)
         answers.write(json.dumps(asdict(found), default=list).encode() + b"\n")
         answers.flush()
 
@@ -106,8 +112,10 @@ def _limit(name: str, most: int) -> None:
         resource.setrlimit(which, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
-def parquet_contents(file: BinaryIO, size: int, keys: tuple[str, ...]) -> Contents | Unreadable:
-    """Return the contents, or why they cannot be read. Can crash, so only `serve` calls it."""
+def parquet_contents(
+    file: BinaryIO, size: int, keys: tuple[str, ...], emit: Callable[[bytes], None] | None = None
+) -> Contents | Unreadable:
+    """Return the contents, or why they cannot be read, and emit `key_rows`. Can crash, so only `serve` calls it."""
     if outside := _check_ends(file, size):
         return outside
     try:
@@ -117,7 +125,7 @@ def parquet_contents(file: BinaryIO, size: int, keys: tuple[str, ...]) -> Conten
             return Unreadable(Broken.TRUNCATED, "its footer refers to data after its end")
         codecs = frozenset(chunk.compression for chunk in _chunks(parquet.metadata))
         found = Contents(columns, parquet.metadata.num_rows, codecs)
-        return _with_values(found, parquet, keys)
+        return _with_values(found, parquet, keys, emit)
     except MemoryError:
         return Unreadable(Broken.UNSAFE, "reading it takes too much memory")
     except UnicodeDecodeError:
@@ -196,7 +204,9 @@ def _type(column: Any) -> str:
             return _LOGICAL.get(str(other), str(other).lower())
 
 
-def _with_values(contents: Contents, parquet: Any, keys: tuple[str, ...]) -> Contents:
+def _with_values(
+    contents: Contents, parquet: Any, keys: tuple[str, ...], emit: Callable[[bytes], None] | None
+) -> Contents:
     """Add the facts about values. One batch is in memory at a time."""
     schema = parquet.schema_arrow
     wanted = [
@@ -225,8 +235,31 @@ def _with_values(contents: Contents, parquet: Any, keys: tuple[str, ...]) -> Con
                     longest = pc.max(pc.binary_length(values)).as_py() or 0
                     widest[name] = max(widest.get(name, 0), longest)
         rows += batch.num_rows
+        if emit and keys and set(keys) <= set(wanted):
+            emit(_key_rows(batch, keys))
     null_keys = {name: rows for name, rows in nulls.items() if rows}
     return replace(contents, markers=dict(markers), null_keys=null_keys, widest_keys=widest, invalid_texts=invalid)
+
+
+def _key_rows(batch: Any, keys: tuple[str, ...]) -> bytes:
+    """Empty if the values of the keys cannot be compared."""
+    try:
+        columns = [_comparable(batch.column(name)).to_pylist() for name in keys]
+        markers = _comparable(batch.column(MARKER)).to_pylist() if MARKER in batch.schema.names else None
+    except (pa.ArrowException, ValueError, OverflowError):
+        return b""
+    return key_rows(zip(*columns, strict=True), markers)
+
+
+def _comparable(values: Any) -> Any:
+    """Values that Python can hold: bytes of a text, and numbers of a time."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if _is_text(values.type):
+        return values.cast(pa.large_binary())
+    if pa.types.is_temporal(values.type):
+        return values.cast(pa.int64() if values.type.bit_width == 64 else pa.int32())
+    return values
 
 
 def _first_invalid(texts: Any) -> int | None:

@@ -22,16 +22,21 @@ from mirrorfeed.lint.delimited_text import (
     decompress,
     split,
 )
+from mirrorfeed.lint.duplicate_keys import KeyIndex, key_rows
 from mirrorfeed.lint.facts import Broken, Column, Contents, Unreadable
 from mirrorfeed.lint.findings import Rule
 from mirrorfeed.lint.metadata_file import DeclaredColumn, Settings
 from mirrorfeed.lint.specification import DATA_TYPES, MARKER
 
 _MAX_VALUES = 1000
+_BATCH = 1 << 14
 
 
-def text_contents(file: BinaryIO, name: str, settings: Settings) -> Contents | Unreadable:
-    facts = _FactCounter(settings)
+def text_contents(
+    file: BinaryIO, name: str, settings: Settings, index: KeyIndex | None = None
+) -> Contents | Unreadable:
+    """Return the contents, or why they cannot be read, and add the keys of the rows to `index`."""
+    facts = _FactCounter(settings, index)
     try:
         text = decode(decompress(file, name), settings.dialect.encoding)
         for row in split(text, settings.dialect):
@@ -47,14 +52,18 @@ def text_contents(file: BinaryIO, name: str, settings: Settings) -> Contents | U
         facts.faults.setdefault(ENCODING, TextFault(ENCODING, facts.seen + 1, detail))
     except OSError as error:
         return Unreadable(Broken.FOREIGN, str(error).rstrip("."))
+    facts.add_keys()
     return facts.contents()
 
 
 class _FactCounter:
     """Collects the facts that the rules need, row by row."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, index: KeyIndex | None) -> None:
+        self._settings, self._index = settings, index
+        self._key_rows: list[tuple[list[str | None], str | None]] = []
+        if index:
+            index.begin()
         self._declared = {fold(column.name): column for column in settings.declared or ()}
         self._header: list[str] = []
         self._checks: list[tuple[int, str, DeclaredColumn]] = []
@@ -78,6 +87,12 @@ class _FactCounter:
         else:
             self._take_values(row)
 
+    def add_keys(self) -> None:
+        if self._index and self._key_rows:
+            markers = None if self._marker is None else [marker for _, marker in self._key_rows]
+            self._index.add(key_rows([key for key, _ in self._key_rows], markers))
+        self._key_rows.clear()
+
     def contents(self) -> Contents:
         columns = tuple(self._column(name) for name in self._header)
         rows, nulls = max(0, self.seen - 1), {key: rows for key, rows in self._nulls.items() if rows}
@@ -96,6 +111,11 @@ class _FactCounter:
             marker = "NULL" if value is None else value
             known = marker in self._markers or len(self._markers) < _MAX_VALUES
             self._markers[marker if known else "other values"] += 1
+        if self._index and len(self._keys) == len(self._settings.keys):
+            values = {name: row[at] for at, name in self._keys.items()}
+            self._key_rows.append(([values[key] for key in self._settings.keys], marker))
+            if len(self._key_rows) == _BATCH:
+                self.add_keys()
         for at, name in self._keys.items():
             if (text := row[at]) is None:
                 self._nulls[name] += 1

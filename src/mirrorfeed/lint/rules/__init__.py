@@ -6,7 +6,7 @@ from mirrorfeed.lint.facts import Table, Zone
 from mirrorfeed.lint.findings import Finding, error
 from mirrorfeed.lint.metadata_file import Settings, read_metadata
 from mirrorfeed.lint.rules.columns import check_columns, check_markers
-from mirrorfeed.lint.rules.files import check_files, sort_files
+from mirrorfeed.lint.rules.files import apply_order, check_files
 from mirrorfeed.lint.rules.folders import IN_SCRATCH, check_folders, check_leftovers, check_partner_events
 from mirrorfeed.lint.specification import METADATA, SCRATCH
 
@@ -38,9 +38,9 @@ def check_table(table: Table) -> list[Finding]:
         if table.metadata_name != METADATA:
             found.append(MISNAMED.finding(file, name=table.metadata_name))
         found += [each.finding for each in deviations]
-    ordered = sort_files(table.files, settings)
+    ordered = sorted(table.files, key=apply_order(settings))
     found += check_files(table, settings)
-    found += check_columns(table.folder, ordered, settings)
+    found += check_columns(table.folder, ordered, settings, table.duplicates)
     found += check_markers(table, ordered, settings)
     found += check_leftovers(table, settings)
     return sorted(found, key=lambda finding: finding.file)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from mirrorfeed.display.humanize import a_few, counted
 from mirrorfeed.landing.names import fold
-from mirrorfeed.lint.facts import TYPELESS, Column, Contents, DataFile, Table
+from mirrorfeed.lint.facts import TYPELESS, Column, Contents, DataFile, Duplicates, Table
 from mirrorfeed.lint.findings import REBUILD, Finding, advice, error, warning
 from mirrorfeed.lint.metadata_file import Settings
 from mirrorfeed.lint.rules.files import number_of
@@ -76,6 +77,12 @@ NO_TYPE = warning(
     "The column {column!r} has no type in this file, because all its values are NULL.",
     "Give the writer a schema. A writer that infers types from values finds none in a column of NULLs.",
 )
+KEY_AGAIN = error(
+    "MF412",
+    "{rows} a key that the table already has, first in row {first:,}, so the mirror has it twice.",
+    "Write 4 as the row marker of rows that may exist already, or 2 for the old row before it.",
+    "Rows without a marker, or with the marker 0, insert a key that the table already has.",
+)
 WIDE_KEY = advice(
     "MF451",
     "The key column {key!r} has values of up to {width:,} bytes, and each merge compares them.",
@@ -133,7 +140,9 @@ FIRST_LOAD = advice(
 )
 
 
-def check_columns(folder: str, files: list[DataFile], settings: Settings) -> Iterator[Finding]:
+def check_columns(
+    folder: str, files: list[DataFile], settings: Settings, duplicates: Mapping[str, Duplicates]
+) -> Iterator[Finding]:
     """Check the files in the order in which Fabric applies them."""
     # Some publishers declare the row marker, which is not a column of the table.
     plain = [one for one in settings.declared or () if one.name != MARKER]
@@ -148,6 +157,9 @@ def check_columns(folder: str, files: list[DataFile], settings: Settings) -> Ite
         yield from _check_names(path, columns)
         yield from _check_types(path, contents.columns, typeless)
         yield from _check_keys(path, columns, contents, settings)
+        if again := duplicates.get(file.name):
+            rows = f"{counted(again.rows, 'row')} insert{'s' if again.rows == 1 else ''}"
+            yield KEY_AGAIN.finding(path, rows=rows, first=again.first)
         if not advised:
             advice = [
                 *(
@@ -213,7 +225,7 @@ def _check_changes(
     path: str, columns: list[Column], contents: Contents, known: dict[str, Column], settings: Settings
 ) -> Iterator[Finding]:
     """Compare with the columns of earlier files, and update `known`. A change is reported only in its file."""
-    here: dict[str, Column] = {}
+    here, creates = dict[str, Column](), not known
     for column in columns:
         if column.name.strip():
             here.setdefault(fold(column.name), column)
@@ -228,7 +240,11 @@ def _check_changes(
     for name in [name for name in known if not only_deletes and name not in here and name not in keys]:
         column = known.pop(name)
         yield (GONE if column.nullable else REQUIRED_GONE).finding(path, column=column.name)
-    known.update({name: column for name, column in here.items() if column.type != TYPELESS or name not in known})
+    for name, column in here.items():
+        if column.type != TYPELESS or name not in known:
+            # The first file creates the table. Columns that come later are nullable, because earlier rows lack them.
+            nullable = known[name].nullable if name in known else column.nullable or not creates
+            known[name] = replace(column, nullable=nullable)
 
 
 def check_markers(table: Table, files: list[DataFile], settings: Settings) -> Iterator[Finding]:

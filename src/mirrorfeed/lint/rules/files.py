@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.landing.consumed_files import last_renamed, missing_files
@@ -132,9 +133,9 @@ def number_of(name: str) -> int | None:
     return int(match[1]) or None if match and _DIGITS.fullmatch(match[1]) else None
 
 
-def sort_files(files: tuple[DataFile, ...], settings: Settings) -> list[DataFile]:
-    """Return the files in the order in which Fabric applies them."""
-    return sorted(files, key=lambda file: (file.modified, file.name) if settings.by_time else (file.name,))
+def apply_order(settings: Settings) -> Callable[[Any], tuple[Any, ...]]:
+    """Return the key that sorts files into the order in which Fabric applies them."""
+    return lambda file: (file.modified, file.name) if settings.by_time else (file.name,)
 
 
 def check_files(table: Table, settings: Settings) -> Iterator[Finding]:
@@ -147,7 +148,11 @@ def check_files(table: Table, settings: Settings) -> Iterator[Finding]:
             yield from _check_content(path, file)
     for name in table.folders:
         yield SUBFOLDER.finding(f"{table.folder}/{name}")
-    files = [(file, form) for file in sort_files(table.files, settings) if (form := form_of(file.name, settings))]
+    files = [
+        (file, form)
+        for file in sorted(table.files, key=apply_order(settings))
+        if (form := form_of(file.name, settings))
+    ]
     if other := next((file for file, form in files if form != files[0][1]), None):
         problem = "The folder has Parquet files and delimited text"
         yield FORM.finding(f"{table.folder}/{other.name}", problem=problem)
