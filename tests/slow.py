@@ -22,7 +22,7 @@ import pytest
 EVERY = 0.1
 BETWEEN = "before and between tests"
 CAUSES = {
-    "a session's start": ("mirrorfeed/runtime/spark_session.py",),
+    "a session's start": ("mirrorfeed/runtime/spark_session.py", "mirrorfeed/runtime/local_spark.py"),
     "walls and servers": ("fixtures/wall.py", "fixtures/connect.py"),
     "commands and other processes": ("/subprocess.py",),
     "making source tables": ("tests/delta.py", "fixtures/tables.py", "fixtures/shop.py", "fixtures/journeys.py"),

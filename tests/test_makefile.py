@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mirrorfeed.runtime.errors import JavaUnfit
-from mirrorfeed.runtime.spark_session import JAVA_VERSIONS, check_java
+from mirrorfeed.runtime.local_spark import JAVA_VERSIONS, check_java
 
 ROOT = Path(__file__).parent.parent
 TOOLS = ("sh", "sed", "head", "make")

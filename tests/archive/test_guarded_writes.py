@@ -19,7 +19,7 @@ from fixtures.tiers import Clock, FolderTiers, make_old
 from mirrorfeed.archive import interval
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
 from mirrorfeed.archive.table import GuardedTable
-from mirrorfeed.runtime.session_settings import setting
+from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.storage.tiers import Priority
 from tests.archive.scenes import NOW
 from tests.delta import SparkTable

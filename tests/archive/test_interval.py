@@ -9,8 +9,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.archive import interval
 from mirrorfeed.archive.errors import InvalidInterval, LongerInterval, NoInterval
 from mirrorfeed.archive.interval import PROPERTY, Change, Frontier, Policy, to_properties, understood
-from mirrorfeed.source.retention import parse_days
-from mirrorfeed.source.table_info import read_table_info
+from mirrorfeed.source.table_info import parse_days, read_table_info
 from tests.delta import DeltaTable
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -16,7 +16,7 @@ from mirrorfeed.archive.interval import (
     stepped,
     to_properties,
 )
-from mirrorfeed.source.retention import BadInterval
+from mirrorfeed.source.table_info import BadInterval
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -20,7 +20,7 @@ from mirrorfeed.archive.restore import TiersOfTables
 from mirrorfeed.archive.restore_planner import in_zone
 from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.display.humanize import size
-from mirrorfeed.runtime.session_settings import setting
+from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.storage.tiers import Priority
 from tests.archive.scenes import NOW, Orders, days
 from tests.delta import SPARK_4_0

@@ -14,7 +14,7 @@ from mirrorfeed.archive import interval
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, StatementNeedsArchivedFiles
 from mirrorfeed.archive.errors import BadPredicate, NoSuchColumn, SubqueryInStatement, UnknownFiles
 from mirrorfeed.archive.table import GuardedTable
-from mirrorfeed.runtime.session_settings import setting
+from mirrorfeed.runtime.spark_session import setting
 from tests.archive.scenes import NOW, Orders, days
 from tests.archive.test_spark_plans import DERIVES
 from tests.delta import DeltaTable

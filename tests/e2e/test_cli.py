@@ -18,12 +18,12 @@ from mirrorfeed.cli import main
 from mirrorfeed.cli import output as show
 from mirrorfeed.cli.signals import Interruption
 from mirrorfeed.config import loader
-from mirrorfeed.config.landing_zone import zone_of
+from mirrorfeed.config.model import zone_of
 from mirrorfeed.monitor.collector import Collector
 from mirrorfeed.monitor.status import status_of
 from mirrorfeed.publish import up_to_date_check
 from mirrorfeed.runtime import spark_session
-from mirrorfeed.runtime.databricks import default_workspace
+from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.errors import SparkMissing
 from mirrorfeed.source.identifier import Source
 from tests.delta import DeltaTable

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from fixtures.faults import Crash
 from fixtures.mirror import canonical
 from mirrorfeed.archive.errors import TargetExists
-from mirrorfeed.config.history import HistoryLocation
 from mirrorfeed.config.model import Table
+from mirrorfeed.config.options import HistoryLocation
 from mirrorfeed.history import history_table as table
 from mirrorfeed.history.append import AppendProgress, append_versions
 from mirrorfeed.history.errors import (

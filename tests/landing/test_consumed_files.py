@@ -7,8 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from mirrorfeed.landing.consumed_files import MissingFiles, last_renamed, missing_files, possible_positions
-from mirrorfeed.landing.record import File, Record
+from mirrorfeed.landing.record import File, MissingFiles, Record, last_renamed, missing_files, possible_positions
 
 
 def record(version: int, *files: int, next_file: int) -> Record:

@@ -14,7 +14,7 @@ from fixtures.fakes import RecordingGrants
 from fixtures.memory import MemoryStore
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
-from mirrorfeed.landing.limits import SPREAD
+from mirrorfeed.landing.names import SPREAD
 from mirrorfeed.monitor import setup_checks
 from mirrorfeed.monitor.errors import ExecutorsElsewhere
 from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts
@@ -27,7 +27,7 @@ from mirrorfeed.monitor.setup_checks import (
     check_source,
     check_tables,
 )
-from mirrorfeed.runtime.session_settings import ALL_DAYS
+from mirrorfeed.runtime.spark_session import ALL_DAYS
 from mirrorfeed.source.errors import RowsProtected
 from mirrorfeed.storage import NotThere
 from tests.delta import SPARK_4_0, DeltaTable

@@ -18,8 +18,7 @@ from click.testing import CliRunner
 
 from mirrorfeed.cli import main
 from mirrorfeed.config import loader
-from mirrorfeed.config.landing_zone import zone_of
-from mirrorfeed.config.model import Config
+from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.status import status_of

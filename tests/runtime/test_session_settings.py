@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.config.history import HistoryLocation
+from mirrorfeed.config.options import HistoryLocation
 from mirrorfeed.history.append import append_versions
 from mirrorfeed.publish.files import staging
 from mirrorfeed.runtime.errors import SettingFixed
-from mirrorfeed.runtime.session_settings import ALL_DAYS, all_days_are_read, faithful
+from mirrorfeed.runtime.spark_session import ALL_DAYS, all_days_are_read, faithful
 from mirrorfeed.source.change_preview import changes_between
 from mirrorfeed.source.errors import FileDamaged, Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source

@@ -16,18 +16,8 @@ from mirrorfeed.runtime.errors import (
     SparkDidNotStart,
     SparkMissing,
 )
-from mirrorfeed.runtime.spark_session import (
-    Kind,
-    cache_folder,
-    check_java,
-    choose,
-    get_session,
-    java_command,
-    keep_jars,
-    kept_jars,
-    local_options,
-    renewed,
-)
+from mirrorfeed.runtime.local_spark import cache_folder, check_java, java_command, keep_jars, kept_jars, local_options
+from mirrorfeed.runtime.spark_session import Kind, choose, get_session, renewed
 
 RUNTIME = {"DATABRICKS_RUNTIME_VERSION": "17.3"}
 REMOTE = {"SPARK_REMOTE": "sc://localhost"}

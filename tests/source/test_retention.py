@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from mirrorfeed.source.errors import BadInterval
-from mirrorfeed.source.retention import FILES, LOG, check_retention, parse_days, retention_seconds
+from mirrorfeed.source.table_info import FILES, LOG, check_retention, parse_days, retention_seconds
 
 DAY = 86_400.0
 

@@ -21,8 +21,7 @@ import mirrorfeed
 from fixtures.onelake import DATABASE, LAKEHOUSE, WORKSPACE, OneLake
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.config.errors import DatabaseNotNamed
-from mirrorfeed.config.landing_zone import zone_of
-from mirrorfeed.config.model import Config
+from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.files.rolling_writer import write_files
 from mirrorfeed.publish.files.staging_area import StagingArea

@@ -16,7 +16,7 @@ from fixtures.mirror import canonical
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.mirror.replica import Replica, State
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.runtime.databricks import default_workspace
+from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.storage import AlreadyThere, FolderStore, StoreUnavailable
 from mirrorfeed.storage.errors import VolumeUnusable
 from mirrorfeed.storage.volume import VolumeStore, open_folder

@@ -273,7 +273,7 @@ class Feed:
         """Return the recorded publications of a target, the newest first, and compare the files of the newest one with
         its record. Reads these files completely, changes nothing, and needs no Spark.
         """
-        from mirrorfeed.config.landing_zone import zone_of
+        from mirrorfeed.config.model import zone_of
         from mirrorfeed.landing.names import Target
         from mirrorfeed.publish.log.audit import audit_log
 
@@ -290,7 +290,7 @@ class Feed:
 
         Duplicate keys are searched for in tables with up to 64 MiB of data files, and with `check_keys` in all tables.
         """
-        from mirrorfeed.config.landing_zone import zone_of
+        from mirrorfeed.config.model import zone_of
         from mirrorfeed.lint.linter import lint
 
         progress.info("Checking %s", self.landing_zone)
@@ -310,7 +310,7 @@ class Feed:
         Returns the result of the last pass. Raises `MirrorfeedError` if a package is missing.
         """
         from mirrorfeed.api.errors import ReplicaMissing
-        from mirrorfeed.config.landing_zone import zone_of
+        from mirrorfeed.config.model import zone_of
 
         try:
             from mirrorfeed.mirror import replica
@@ -455,7 +455,7 @@ class Feed:
 
         Raises `MirrorfeedError` if the file has another content, which `force` overwrites.
         """
-        from mirrorfeed.config.landing_zone import zone_of
+        from mirrorfeed.config.model import zone_of
         from mirrorfeed.landing.metadata_files import PARTNER_EVENTS
         from mirrorfeed.publish.log.metadata_files import write_partner_events
 
@@ -509,7 +509,7 @@ class Feed:
         Raises `MirrorfeedError` if a table has no file yet, except with `force`, and if mirroring does not run in time.
         """
         from mirrorfeed.api.errors import NothingToMirror
-        from mirrorfeed.config.landing_zone import without_files
+        from mirrorfeed.config.model import without_files
         from mirrorfeed.mirror.fabric.database import database_of
 
         config = self._config

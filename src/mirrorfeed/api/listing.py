@@ -13,10 +13,10 @@ from mirrorfeed.config.expansion import Listed as Decided
 from mirrorfeed.display.progress import progress
 from mirrorfeed.errors import named
 from mirrorfeed.landing import selection
-from mirrorfeed.landing.limits import table_limit_warning
+from mirrorfeed.landing.names import table_limit_warning
 from mirrorfeed.landing.schema import Column, check_keys, columns_of
 from mirrorfeed.publish.columns import with_keys
-from mirrorfeed.runtime.databricks import default_workspace
+from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.parallel import each_of
 from mirrorfeed.source.catalog import Workspace, is_in_unity_catalog, read_catalog_table
 from mirrorfeed.source.table_info import newest_schema

@@ -29,7 +29,7 @@ from mirrorfeed.display.humanize import counted, size
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.display.svg_charts import bars
 from mirrorfeed.errors import MirrorfeedError, first_line
-from mirrorfeed.runtime.databricks import is_databricks
+from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info

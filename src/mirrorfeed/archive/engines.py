@@ -30,10 +30,8 @@ from mirrorfeed.archive.interval import Policy, understood
 from mirrorfeed.archive.log_file import LogFile, column_names, plain
 from mirrorfeed.archive.spark_plans import Scan, planned
 from mirrorfeed.errors import first_line
-from mirrorfeed.runtime.databricks import is_databricks
-from mirrorfeed.runtime.session_settings import PASS_OVER
-from mirrorfeed.runtime.spark_errors import EXPIRED, LOG_GONE, first_of
-from mirrorfeed.runtime.spark_session import unlogged
+from mirrorfeed.runtime.spark_errors import EXPIRED, LOG_GONE, first_of, unlogged
+from mirrorfeed.runtime.spark_session import PASS_OVER, is_databricks
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.errors import NotDelta, VersionExpired
 from mirrorfeed.source.identifier import Source

@@ -33,7 +33,7 @@ from mirrorfeed.archive.errors import NoSuchVersion
 from mirrorfeed.archive.interval import understood
 from mirrorfeed.archive.log_file import LogFile, file_of, no_pattern
 from mirrorfeed.display.humanize import a_few
-from mirrorfeed.runtime.databricks import is_databricks
+from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source.delta_protocol import commit_name
 from mirrorfeed.source.errors import Gap, SnapshotGone, VersionExpired
 from mirrorfeed.source.identifier import Source

@@ -21,12 +21,10 @@ from mirrorfeed.archive.errors import InvalidInterval, LongerInterval, NoInterva
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.display.rows import Row, row, shown
-from mirrorfeed.runtime.databricks import is_databricks
-from mirrorfeed.runtime.session_settings import setting
+from mirrorfeed.runtime.spark_session import is_databricks, setting
 from mirrorfeed.source.errors import BadInterval
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.retention import parse_days
-from mirrorfeed.source.table_info import read_table_info
+from mirrorfeed.source.table_info import parse_days, read_table_info
 
 PROPERTY = "delta.timeUntilArchived"
 _OURS = "mirrorfeed.archive."

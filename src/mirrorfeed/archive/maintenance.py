@@ -20,7 +20,7 @@ from mirrorfeed.archive.guard import missing_among
 from mirrorfeed.archive.interval import understood
 from mirrorfeed.archive.log_file import LogFile
 from mirrorfeed.display.rows import Row, row
-from mirrorfeed.runtime.databricks import is_databricks
+from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.tiers import TierStore

@@ -25,9 +25,8 @@ from mirrorfeed.archive.errors import (
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.restore_plan import Plan
 from mirrorfeed.archive.table import GuardedTable
-from mirrorfeed.runtime.databricks import is_databricks
-from mirrorfeed.runtime.session_settings import setting
 from mirrorfeed.runtime.spark_errors import FILES_GONE, first_of
+from mirrorfeed.runtime.spark_session import is_databricks, setting
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.next_step import Range

@@ -284,7 +284,8 @@ def spark_session(*needed: Source) -> Any:
         from mirrorfeed.display.progress import waiting
 
         with waiting("Starting Spark"):
-            from mirrorfeed.runtime.spark_session import get_session, unlogged
+            from mirrorfeed.runtime.spark_errors import unlogged
+            from mirrorfeed.runtime.spark_session import get_session
 
             context.meta[_SPARK] = get_session()
         context.meta[_STOP].listen()  # Spark installed a handler of its own

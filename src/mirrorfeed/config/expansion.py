@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config import values
 from mirrorfeed.config.errors import HistoriesMeet, NothingMatches, TargetsMeet
-from mirrorfeed.config.history import history_below
 from mirrorfeed.config.model import Config, Sources, Table, may_be_hashes
+from mirrorfeed.config.options import history_below
 from mirrorfeed.config.values import ONELAKE
 from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.names import fold
-from mirrorfeed.runtime.databricks import default_workspace
+from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.catalog import list_tables
 from mirrorfeed.source.identifier import FoundTable, Source, matches_end, parts_by_name
 

@@ -1,4 +1,4 @@
-"""The configuration as frozen, validated values."""
+"""The configuration as frozen, validated values, and the store of its landing zone."""
 
 from __future__ import annotations
 
@@ -23,16 +23,27 @@ from pydantic import (
 from mirrorfeed.config import FILE, values
 from mirrorfeed.config.alerts import Alerts
 from mirrorfeed.config.destination import FabricOptions, parse_credential
-from mirrorfeed.config.errors import UnknownTable
-from mirrorfeed.config.history import HistoryLocation, common_history, history_below, pattern_history, table_history
-from mirrorfeed.config.options import Entry, Options, Partner, Pause
+from mirrorfeed.config.errors import DatabaseNotNamed, UnknownTable
+from mirrorfeed.config.options import (
+    Entry,
+    HistoryLocation,
+    Options,
+    Partner,
+    Pause,
+    common_history,
+    history_below,
+    pattern_history,
+    table_history,
+)
 from mirrorfeed.config.values import ONELAKE, located
 from mirrorfeed.landing.errors import BadTarget
-from mirrorfeed.landing.names import Target
+from mirrorfeed.landing.names import Target, data_number
 from mirrorfeed.runtime.credentials import Credential, Default
 from mirrorfeed.source.errors import BadSource
 from mirrorfeed.source.identifier import Pattern, Source
+from mirrorfeed.storage import Store
 from mirrorfeed.storage.tiers import Prices
+from mirrorfeed.storage.volume import open_folder
 
 
 class Table(Entry):
@@ -214,3 +225,25 @@ def _beside(ledger: Source, name: str) -> Source:
         return Source((*ledger.parts[:-1], name))
     above, slash, _ = ledger.path.rstrip("/").rpartition("/")
     return Source(path=f"{above}{slash}{name}")
+
+
+def zone_of(config: Config) -> Store:
+    """Return the store of the landing zone. Raises `DatabaseNotNamed`."""
+    if config.onelake is None:
+        return open_folder(config.landing_zone)
+    workspace, database = config.onelake
+    if database is None:
+        raise DatabaseNotNamed(landing_zone=config.landing_zone)
+    from mirrorfeed.storage.onelake import ENDPOINT, OneLakeStore  # takes a second to import, and folders never need it
+
+    return OneLakeStore(workspace, database, config.credential, config.endpoint or ENDPOINT, config.ca_bundle)
+
+
+def without_files(config: Config) -> list[str]:
+    """Return the configured tables that have no data file in the landing zone."""
+    store = zone_of(config)
+
+    def lacks(table: Table) -> bool:
+        return not any(data_number(entry.name, None) for entry in store.list(table.target.folder))
+
+    return [str(table.target) for table in config.tables if lacks(table)]

@@ -41,8 +41,8 @@ from mirrorfeed.history.record import (
     snapshot_columns,
     unreadable_columns,
 )
-from mirrorfeed.runtime.session_settings import faithful
 from mirrorfeed.runtime.spark_errors import first_of
+from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source import reader
 from mirrorfeed.source.change_feed import is_same_table, read_facts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import reprlib
@@ -11,7 +12,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, PlainValidator, Strict
 
-from mirrorfeed.landing.encodings import is_text_encoding
 from mirrorfeed.landing.errors import EmptyLines, NameNotEncodable, NameNotEscapable, NotDeclarable, UpsertsWithoutKeys
 from mirrorfeed.landing.schema import Column
 
@@ -177,3 +177,18 @@ def check_output(table: str, output: Output, columns: Sequence[Column], keys: Se
             raise NameNotEscapable(table=table, column=column.name)
     if len(columns) == 1 and not keys and not text.null:
         raise EmptyLines(table=table, column=columns[0].name)
+
+
+_NO_CHARACTER_SETS = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape", "mbcs", "oem"))
+"""Codecs of Python that are not character sets, or differ between machines."""
+
+
+def is_text_encoding(name: str) -> bool:
+    """Whether Python can read and write text in this encoding. Excludes codecs such as `hex`."""
+    try:
+        "".encode(name)
+        codecs.getincrementaldecoder(name)
+        codecs.getincrementalencoder(name)
+        return codecs.lookup(name).name.replace("-", "_") not in _NO_CHARACTER_SETS
+    except (LookupError, ValueError):
+        return False

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from mirrorfeed.landing.encodings import is_text_encoding
+from mirrorfeed.landing.output_format import is_text_encoding
 from mirrorfeed.lint.findings import REBUILD, Finding, Rule, advice, error, warning
 from mirrorfeed.lint.specification import DATA_TYPES, METADATA
 

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mirrorfeed.config.landing_zone import zone_of
-from mirrorfeed.config.model import Config, Table
+from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.display.humanize import counted, duration
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.landing.names import LOG as LOGS
@@ -70,7 +69,7 @@ class Collector:
 
     def collect(self, tables: Sequence[Table]) -> list[TableFacts]:
         from mirrorfeed.publish.up_to_date_check import UpToDateCheck
-        from mirrorfeed.runtime.databricks import default_workspace
+        from mirrorfeed.runtime.credentials import default_workspace
 
         store = zone_of(self.config)
         idle = UpToDateCheck(self.config, store)
@@ -135,8 +134,7 @@ class Collector:
         from mirrorfeed.source import versions
         from mirrorfeed.source.change_feed import feed_kind
         from mirrorfeed.source.next_step import Published, recreated
-        from mirrorfeed.source.retention import FILES, LOG, retention_seconds
-        from mirrorfeed.source.table_info import read_table_info
+        from mirrorfeed.source.table_info import FILES, LOG, read_table_info, retention_seconds
 
         newest = view.newest if view else None
         if table.changes == "compare":
@@ -222,8 +220,7 @@ class Collector:
         from mirrorfeed.publish.log.table_log import TableLog
         from mirrorfeed.publish.up_to_date_check import committed, is_up_to_date, newest_of
         from mirrorfeed.source.change_feed import FeedKind
-        from mirrorfeed.source.retention import FILES, LOG, retention_seconds
-        from mirrorfeed.source.table_info import open_local_table
+        from mirrorfeed.source.table_info import FILES, LOG, open_local_table, retention_seconds
 
         if self.deep and table.selection is not None:  # only Spark selects rows
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from mirrorfeed.config.landing_zone import zone_of
+from mirrorfeed.config.model import zone_of
 from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.monitor.collector import Collector, database_facts
 from mirrorfeed.monitor.findings import Finding

@@ -273,7 +273,7 @@ def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Itera
     """Run all queries, or those with these names, as of `now`. Raises `LedgerUnreadable`."""
     from mirrorfeed.monitor.report_queries import NOW, QUERIES
     from mirrorfeed.publish.errors import LedgerUnreadable
-    from mirrorfeed.runtime.session_settings import setting
+    from mirrorfeed.runtime.spark_session import setting
 
     moment = f"TIMESTAMP '{now.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
     found: dict[str, Sequence[Mapping[str, Any]]] = dict.fromkeys(QUERIES, ())

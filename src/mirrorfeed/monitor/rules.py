@@ -18,7 +18,7 @@ from mirrorfeed.errors import Transient
 from mirrorfeed.monitor.facts import DatabaseFacts, LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.findings import Finding, Severity, error_finding
 from mirrorfeed.monitor.freshness import Step
-from mirrorfeed.source.retention import FILES, LOG, MIN_FACTOR
+from mirrorfeed.source.table_info import FILES, LOG, MIN_FACTOR
 
 NOTHING = "No problem was found. Only publishing can show others."
 

@@ -15,13 +15,11 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 import mirrorfeed
-from mirrorfeed.config.landing_zone import zone_of
-from mirrorfeed.config.model import Config
+from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.config.values import ONELAKE
 from mirrorfeed.display.humanize import size
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.landing.limits import MAX_DAILY_BYTES, MAX_TABLES, SPREAD, WARN_DAILY_BYTES, table_limit_warning
-from mirrorfeed.landing.names import LOG
+from mirrorfeed.landing.names import LOG, MAX_DAILY_BYTES, MAX_TABLES, SPREAD, WARN_DAILY_BYTES, table_limit_warning
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.monitor.collector import Collector
 from mirrorfeed.monitor.errors import ExecutorsElsewhere
@@ -33,9 +31,9 @@ from mirrorfeed.publish.files.spark_writer import check_file, write_with_spark
 from mirrorfeed.publish.files.staging_area import StagingArea, staging_area_for
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.publish.translate.landing_rows import PROBLEM
-from mirrorfeed.runtime.databricks import default_workspace
+from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.errors import SettingFixed
-from mirrorfeed.runtime.session_settings import ALL_DAYS, all_days_are_read
+from mirrorfeed.runtime.spark_session import ALL_DAYS, all_days_are_read
 from mirrorfeed.storage import NotThere, Store
 
 if TYPE_CHECKING:

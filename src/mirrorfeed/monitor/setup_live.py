@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.config.landing_zone import zone_of
-from mirrorfeed.config.model import Config
+from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.monitor.errors import NotAsExpected
 from mirrorfeed.monitor.findings import Finding, not_checked

@@ -8,7 +8,7 @@ from dataclasses import field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from mirrorfeed.config.landing_zone import zone_of
+from mirrorfeed.config.model import zone_of
 from mirrorfeed.display.humanize import counted, duration
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import Cell, Row, nonzero, row, shown

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config.alerts import OUTPUT
-from mirrorfeed.config.landing_zone import zone_of
+from mirrorfeed.config.model import zone_of
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import Row, row
 from mirrorfeed.errors import MirrorfeedError, coded

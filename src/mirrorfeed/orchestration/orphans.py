@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field
 
-from mirrorfeed.config.landing_zone import zone_of
-from mirrorfeed.config.model import Config, hashes_of
+from mirrorfeed.config.model import Config, hashes_of, zone_of
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import Row, row
 from mirrorfeed.errors import MirrorfeedError

@@ -12,8 +12,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.config.expansion import expanded
-from mirrorfeed.config.landing_zone import zone_of
-from mirrorfeed.config.model import Config, Table
+from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.progress import progress as shown
 from mirrorfeed.errors import MirrorfeedError, coded

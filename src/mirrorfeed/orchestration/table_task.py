@@ -15,8 +15,7 @@ from threading import RLock
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config.expansion import expanded
-from mirrorfeed.config.landing_zone import zone_of
-from mirrorfeed.config.model import Config, Table
+from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.orchestration.orphans import find_orphans
@@ -32,7 +31,7 @@ from mirrorfeed.publish.sources.base import ChangeSource
 from mirrorfeed.publish.sources.factory import can_bridge_gap, gap_note, source_for
 from mirrorfeed.publish.table_publisher import check_decision, decide_next, publish
 from mirrorfeed.publish.up_to_date_check import UpToDateCheck, waits_since
-from mirrorfeed.runtime.databricks import default_workspace
+from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import renewed
 from mirrorfeed.source.catalog import Workspace
 from mirrorfeed.source.errors import Gap

@@ -36,7 +36,7 @@ from mirrorfeed.publish.errors import FeedRequired, NothingPublished, RebuildReq
 from mirrorfeed.publish.log.mirror_position import MirrorPosition, mirror_positions
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.translate.landing_rows import DELETE_FIRST
-from mirrorfeed.runtime.session_settings import faithful
+from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.reader import apply_selection, snapshot
 

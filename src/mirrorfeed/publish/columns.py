@@ -16,7 +16,7 @@ from mirrorfeed.landing.selection import check as check_names
 from mirrorfeed.landing.selection import check_source_columns, target_keys, unselected_columns
 from mirrorfeed.publish.errors import KeysRequired
 from mirrorfeed.publish.sources.base import ChangeSource
-from mirrorfeed.runtime.databricks import default_workspace
+from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.catalog import Workspace, check_policies, is_in_unity_catalog, primary_key, read_catalog_table
 from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable
 from mirrorfeed.source.next_step import Facts

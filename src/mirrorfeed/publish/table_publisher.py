@@ -39,7 +39,7 @@ from mirrorfeed.source.next_step import (
     decide,
     recreated,
 )
-from mirrorfeed.source.retention import check_retention
+from mirrorfeed.source.table_info import check_retention
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.retry import retry_counter
 

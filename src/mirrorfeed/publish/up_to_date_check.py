@@ -13,8 +13,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 
-from mirrorfeed.config.landing_zone import zone_of
-from mirrorfeed.config.model import Config, Table
+from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.publish.columns import metadata_of, with_keys
 from mirrorfeed.publish.log import metadata_files
 from mirrorfeed.publish.log.table_log import TableLog

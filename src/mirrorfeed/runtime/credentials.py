@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any, cast
 from mirrorfeed.display.redact import redact_answer, remember
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.addresses import check_proxy
-from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.runtime.errors import (
     CertificatesUnreadable,
     CredentialRefused,
@@ -38,6 +37,7 @@ from mirrorfeed.runtime.errors import (
 
 if TYPE_CHECKING:
     from azure.core.credentials import AccessToken, TokenCredential
+    from databricks.sdk import WorkspaceClient
 
 
 _OF_DEFAULT = ("AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PASSWORD", "AZURE_PASSWORD")
@@ -159,6 +159,15 @@ def _refuse_odd_answer(response: Any) -> None:
         raise ServiceResponseError(f"the login service answers with status {status}")
     if status != 200 and status < 400:
         raise ClientAuthenticationError(f"the login service answers with status {status}, and no token")
+
+
+def default_workspace() -> WorkspaceClient:
+    """The workspace of the environment. Raises `ValueError` if none is configured."""
+    from databricks.sdk import WorkspaceClient  # takes seconds to import, and few runs need it
+
+    client = WorkspaceClient()
+    remember(client.config.token or "")
+    return client
 
 
 def read_secret(secret: Secret, workspace: Callable[[], Any] = default_workspace) -> str:

@@ -1,8 +1,15 @@
-"""What Spark and Delta call a failure, however it reaches Python."""
+"""Error conditions of Spark and Delta, and how to get them early and without output."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 
 NOT_THERE = "DELTA_VERSION_NOT_FOUND"
 """What time travel says of a version that the table does not have any more, or not yet."""
@@ -95,3 +102,26 @@ def parameter(error: Exception, name: str) -> str | None:
     if not told and (unnamed := _UNNAMED.search(str(error))):
         told = unnamed.groupdict()
     return (told or {}).get(name)
+
+
+def looked_at(frame: DataFrame) -> DataFrame:
+    """The same, once the engine has found that it can be made, or refused it. Over Connect nothing else has it look
+    before it runs: a schema may be taken from the rows before."""
+    _ = frame.isStreaming
+    return frame
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Spark writes what it refuses to standard error, pages of it, before it raises."""
+    from pyspark.logger import PySparkLogger
+
+    loggers = [PySparkLogger.getLogger(name) for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger")]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, was in zip(loggers, before, strict=True):
+            logger.disabled = was

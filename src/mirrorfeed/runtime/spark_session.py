@@ -1,41 +1,27 @@
-"""The one place that decides which Spark: the runtime's, one behind Connect, or one on this machine with Delta."""
+"""Finds or starts a Spark session, and sets the settings under which it reads and writes every row unchanged."""
 
 from __future__ import annotations
 
-import fcntl
 import importlib.metadata
 import importlib.util
 import os
-import re
-import shutil
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import Enum
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from threading import Lock
+from typing import TYPE_CHECKING
 
 from mirrorfeed.errors import SessionLost
 from mirrorfeed.runtime.errors import (
-    CacheUnusable,
     ConnectNotConfigured,
-    JavaMissing,
-    JavaUnfit,
-    SparkDidNotStart,
+    SettingFixed,
     SparkMissing,
 )
+from mirrorfeed.runtime.local_spark import start_local
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-JAVA_VERSIONS = (17, 21)
-
-_BROUGHT_BY_SPARK = (
-    *("ch.qos.*", "com.fasterxml.*", "com.github.luben", "com.google.*", "commons-*", "io.airlift", "javax.*"),
-    *("org.antlr", "org.apache.*", "org.locationtech.*", "org.roaringbitmap", "org.slf4j", "org.xerial.*"),
-)
-"""Groups that Delta asks for in older releases than Spark's own: 70 MB that would be downloaded and never used."""
+    from pyspark.sql import SparkSession
 
 
 class Kind(Enum):
@@ -61,7 +47,7 @@ def get_session(memory: str | None = None, options: Mapping[str, str] | None = N
         pass
     match kind():
         case Kind.LOCAL:
-            return _start_here(memory, options or {})
+            return start_local(memory, options or {})
         case Kind.CONNECT:
             from databricks.connect import DatabricksSession
 
@@ -99,29 +85,6 @@ def _answers(spark: SparkSession) -> bool:
         return False
 
 
-def looked_at(frame: DataFrame) -> DataFrame:
-    """The same, once the engine has found that it can be made, or refused it. Over Connect nothing else has it look
-    before it runs: a schema may be taken from the rows before."""
-    _ = frame.isStreaming
-    return frame
-
-
-@contextmanager
-def unlogged() -> Iterator[None]:
-    """Spark writes what it refuses to standard error, pages of it, before it raises."""
-    from pyspark.logger import PySparkLogger
-
-    loggers = [PySparkLogger.getLogger(name) for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger")]
-    before = [logger.disabled for logger in loggers]
-    for logger in loggers:
-        logger.disabled = True
-    try:
-        yield
-    finally:
-        for logger, was in zip(loggers, before, strict=True):
-            logger.disabled = was
-
-
 def choose(environment: Mapping[str, str], connect_installed: bool, connect_configured: bool) -> Kind:
     """Which Spark fits. With Databricks Connect installed there is none on this machine, so it must be configured."""
     if environment.get("DATABRICKS_RUNTIME_VERSION"):
@@ -147,145 +110,6 @@ def is_on_this_machine(spark: SparkSession, environment: Mapping[str, str]) -> b
     return (spark.conf.get("spark.master") or "").startswith("local")
 
 
-def local_options(memory: str | None, environment: Mapping[str, str]) -> dict[str, str]:
-    """Spark's settings on one machine: quiet, small, and with Delta."""
-    log4j = Path(__file__).with_name("log4j2.properties").as_uri()
-    return {
-        "spark.app.name": "mirrorfeed",
-        "spark.master": "local[*]",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": memory or environment.get("MIRRORFEED_DRIVER_MEMORY") or "2g",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "4",
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.databricks.delta.snapshotPartitions": "2",
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",  # or VACUUM starts 10,000 tasks
-    }
-
-
-def java_command(environment: Mapping[str, str]) -> str:
-    """The java that Spark will start, or `JavaMissing`."""
-    home = environment.get("JAVA_HOME")
-    found = shutil.which(f"{home}/bin/java") if home else shutil.which("java", path=environment.get("PATH", ""))
-    if found is None:
-        raise JavaMissing(home=home)
-    return found
-
-
-def check_java(command: str) -> None:
-    """Raises `JavaUnfit` for a release that Spark does not run on."""
-    answer = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
-    version = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
-    if version is None or int(version[1]) not in JAVA_VERSIONS:
-        raise JavaUnfit(command=command, version=version and version[1])
-
-
-def kept_jars(folder: Path) -> list[Path]:
-    """Delta's JARs that an earlier start resolved into this folder; none unless it succeeded and all are there."""
-    try:
-        names = (folder / "resolved.txt").read_text(encoding="utf-8").split()
-    except FileNotFoundError:
-        return []
-    jars = [folder / "jars" / name for name in names]
-    return jars if all(jar.is_file() for jar in jars) else []
-
-
-def keep_jars(folder: Path) -> None:
-    """Notes, once Spark has started with them, which JARs were resolved into this folder."""
-    unfinished = folder / "resolved.unfinished"
-    unfinished.write_text("\n".join(sorted(jar.name for jar in folder.glob("jars/*.jar"))), encoding="utf-8")
-    unfinished.replace(folder / "resolved.txt")
-
-
-def cache_folder(environment: Mapping[str, str], versions: Sequence[str]) -> Path:
-    """Where the JARs of these versions are kept, beside the log of Spark's start; or `CacheUnusable`."""
-    cache = Path(environment.get("MIRRORFEED_CACHE") or "~/.cache/mirrorfeed").expanduser()
-    folder = cache / f"ivy-{'-'.join(versions)}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in (folder / "lock", cache / "spark.log"):
-            name.touch()
-    except OSError as error:
-        raise CacheUnusable(folder=str(cache), reason=error.strerror or str(error)) from error
-    return folder
-
-
-def _start_here(memory: str | None, options: Mapping[str, str]) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    check_java(java_command(os.environ))
-    try:
-        versions = [importlib.metadata.version(name) for name in ("delta-spark", "pyspark")]
-    except importlib.metadata.PackageNotFoundError as error:
-        raise SparkMissing() from error
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    folder = cache_folder(os.environ, versions)
-    log = folder.with_name("spark.log")
-
-    builder: Any = SparkSession.builder
-    for name, value in {**local_options(memory, os.environ), **options}.items():
-        builder = builder.config(name, value)
-    with _one_at_a_time(folder / "lock"):
-        jars = kept_jars(folder)
-        if jars:
-            return _start(builder.config("spark.jars", ",".join(map(str, jars))), log, resolving=False)
-        from delta import configure_spark_with_delta_pip
-
-        print("Resolving Delta's JARs, once; they are kept in", folder, file=sys.stderr)
-        builder = configure_spark_with_delta_pip(builder).config("spark.jars.ivy", str(folder))
-        builder = builder.config("spark.jars.excludes", ",".join(f"{group}:*" for group in _BROUGHT_BY_SPARK))
-        session = _start(builder, log, resolving=True)
-        keep_jars(folder)
-        return session
-
-
-def _start(builder: Any, log: Path, resolving: bool) -> SparkSession:
-    try:
-        with _output_to(log):
-            session: SparkSession = builder.getOrCreate()
-            return session
-    except Exception as error:
-        raise SparkDidNotStart(log=str(log), last_words=_last_words(log), resolving=resolving) from error
-
-
-@contextmanager
-def _one_at_a_time(lock: Path) -> Iterator[None]:
-    """Two processes must not resolve into one folder at once."""
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
-def _output_to(log: Path) -> Iterator[None]:
-    """The JVM keeps the standard output and error that it is born with. It greets there in ways that no setting
-    silences, and Delta prints there, which would break the JSON that a command prints."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    log.unlink(missing_ok=True)  # another process may still write to it
-    kept = {number: os.dup(number) for number in (1, 2)}
-    try:
-        with log.open("ab") as file:
-            for number in kept:
-                os.dup2(file.fileno(), number)
-        yield
-    finally:
-        for number, own in kept.items():
-            os.dup2(own, number)
-            os.close(own)
-
-
-def _last_words(log: Path) -> str:
-    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    telling = [line for line in lines if re.search(r"error|exception|invalid|not found", line, re.IGNORECASE)]
-    return (telling or lines or ["it said nothing"])[0].rstrip(".")
-
-
 def _is_connect_installed() -> bool:
     try:
         return importlib.util.find_spec("databricks.connect") is not None
@@ -301,3 +125,106 @@ def _is_connect_configured() -> bool:
     except ValueError:
         return False
     return bool(config.cluster_id or config.serverless_compute_id)
+
+
+ALL_DAYS = "spark.sql.datetime.java8API.enabled"
+"""For the days from 1582-10-05 to 1582-10-14, which the calendar of old left out. Delta passes what it reads of a feed
+through Java's classes for dates, and the old ones make 1582-10-15 of all of them, in dates, in times and in what holds
+them."""
+
+PASS_OVER = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
+"""By which files that are gone or broken have no rows, so that what VACUUM took counts as nothing that changed."""
+
+_REQUIRED = {
+    **dict.fromkeys(PASS_OVER, "false"),
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",  # otherwise JSON has dates of the Julian calendar
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",  # the same for files
+    # Files without Spark's name in them may be of any writer. Delta's dates are Gregorian.
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    # Spark may store CHAR without its blanks, and adds them when it reads.
+    "spark.sql.readSideCharPadding": "true",
+    "spark.sql.legacy.charVarcharAsString": "false",
+    "spark.sql.preserveCharVarcharTypeInfo": "false",  # Arrow has no CHAR
+}
+"""Settings without which published values can be wrong."""
+
+_WANTED = {
+    ALL_DAYS: "true",
+    # Otherwise each shuffle partition becomes a file, 200 by default.
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.adaptive.coalescePartitions.enabled": "true",
+}
+"""Settings that some compute does not let anyone change. `doctor --setup` checks `ALL_DAYS`."""
+
+_lock = Lock()
+
+_inside = 0
+
+_before: list[tuple[SparkSession, str, str]] = []
+"""The sessions' own values, which are set again when nobody reads any more: tables share a session."""
+
+
+@contextmanager
+def faithful(spark: SparkSession) -> Iterator[None]:
+    """Read and write all rows with the values that they have, or raise `SettingFixed`."""
+    global _inside
+    with _lock:
+        _inside += 1
+    try:
+        with _lock:
+            for name, wanted in (_WANTED | _REQUIRED).items():
+                _set(spark, name, wanted)
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            while _before and not _inside:
+                session, name, before = _before.pop()
+                with suppress(Exception):  # it may have expired
+                    session.conf.set(name, before)
+
+
+def _set(spark: SparkSession, name: str, wanted: str) -> None:
+    try:
+        before = spark.conf.get(name) or "false"
+    except Exception:  # this Spark does not have the setting, or hides it, as serverless compute does
+        return
+    if before.casefold() == wanted.casefold():
+        return
+    try:
+        spark.conf.set(name, wanted)
+    except Exception as error:
+        if name in _REQUIRED:
+            raise SettingFixed(name=name, value=before, wanted=wanted) from error
+    else:
+        _before.append((spark, name, before))
+
+
+def all_days_are_read(spark: SparkSession) -> bool:
+    """Whether a session lets all days of a feed be read."""
+    with faithful(spark):
+        try:
+            return spark.conf.get(ALL_DAYS) == "true"
+        except Exception:
+            return False
+
+
+@contextmanager
+def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """Change a setting of the session, and restore it afterwards."""
+    before = spark.conf.get(name, None)
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, before)
+
+
+@lru_cache(maxsize=8)
+def is_databricks(spark: SparkSession) -> bool:
+    """Whether the engine is the one of Databricks, in a runtime, over Connect or on serverless compute."""
+    return bool(spark.sql("SHOW SYSTEM FUNCTIONS LIKE 'current_version'").collect())  # a function that only it has

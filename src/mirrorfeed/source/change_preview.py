@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.landing.schema import FEED_COLUMNS
-from mirrorfeed.runtime.session_settings import faithful
+from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.source import errors
 from mirrorfeed.source.errors import FeedUnreadable, Gap, GapReason, OutsideHistory, format_time
 from mirrorfeed.source.identifier import Source, quote

@@ -17,8 +17,7 @@ from mirrorfeed.errors import MirrorfeedError, Terminal, first_line, innermost_c
 from mirrorfeed.landing.errors import BadCondition
 from mirrorfeed.landing.selection import Cast, Selection, condition_columns
 from mirrorfeed.runtime import spark_errors
-from mirrorfeed.runtime.spark_errors import first_of, parameter
-from mirrorfeed.runtime.spark_session import looked_at
+from mirrorfeed.runtime.spark_errors import first_of, looked_at, parameter
 from mirrorfeed.source import errors
 from mirrorfeed.source.errors import Finding, Gap, GapReason
 from mirrorfeed.source.identifier import Source, quote

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 from urllib.parse import quote
 
 from mirrorfeed.errors import MirrorfeedError, first_line
-from mirrorfeed.runtime.databricks import default_workspace
+from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.storage.base import READ_LIMIT, TOO_LARGE, Entry, Store, is_inside, per_process
 from mirrorfeed.storage.errors import (
     AlreadyThere,

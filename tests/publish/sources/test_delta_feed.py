@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.landing.errors import BadKey, ReservedColumn
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files import staging
-from mirrorfeed.runtime.session_settings import setting
+from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.source.identifier import quote
 from tests.conftest import ADAPTIVE
 from tests.delta import DeltaTable, Zone

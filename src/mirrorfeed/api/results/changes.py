@@ -51,7 +51,7 @@ class Changes:
 
     def counts(self) -> Result[VersionChanges]:
         """Return the number of rows that each version changed. Versions without changes are left out."""
-        from mirrorfeed.runtime.session_settings import faithful
+        from mirrorfeed.runtime.spark_session import faithful
 
         found: dict[int, dict[str, int]] = {}
         with faithful(self.rows.sparkSession):

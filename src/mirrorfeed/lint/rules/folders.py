@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirrorfeed.landing.errors import BadTarget
-from mirrorfeed.landing.limits import MAX_TABLES, WARN_TABLES
-from mirrorfeed.landing.names import LOG, Target, data_name, fold, log_folder
+from mirrorfeed.landing.names import LOG, MAX_TABLES, WARN_TABLES, Target, data_name, fold, log_folder
 from mirrorfeed.landing.record import Record
 from mirrorfeed.lint.facts import Contents, Folder, Table, Zone
 from mirrorfeed.lint.findings import REBUILD, Finding, advice, error, warning

@@ -29,9 +29,8 @@ from mirrorfeed.mirror.verify.errors import (
 )
 from mirrorfeed.mirror.verify.expected_rows import selected
 from mirrorfeed.mirror.verify.row_comparison import SHOWN, Comparison, compare_rows, differing_keys
-from mirrorfeed.runtime.session_settings import faithful
-from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, first_of
-from mirrorfeed.runtime.spark_session import looked_at
+from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, first_of, looked_at
+from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import read_full
 from mirrorfeed.source.table_info import read_table_info

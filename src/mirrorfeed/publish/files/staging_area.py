@@ -29,7 +29,7 @@ from mirrorfeed.publish.errors import (
     StagingUnusable,
 )
 from mirrorfeed.publish.files.staging_job import StagingJob
-from mirrorfeed.runtime.databricks import default_workspace
+from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import is_on_databricks, is_on_this_machine
 from mirrorfeed.storage import FolderStore
 from mirrorfeed.storage.folder import open_regular, resolve

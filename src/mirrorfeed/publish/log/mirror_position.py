@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mirrorfeed.config.landing_zone import zone_of
-from mirrorfeed.config.model import Config, Table
-from mirrorfeed.landing.consumed_files import possible_positions
-from mirrorfeed.landing.record import Record
+from mirrorfeed.config.model import Config, Table, zone_of
+from mirrorfeed.landing.record import Record, possible_positions
 from mirrorfeed.publish.log.table_log import TableLog
 
 

@@ -16,7 +16,6 @@ from typing import ParamSpec
 from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.landing import metadata_files
 from mirrorfeed.landing import record as log
-from mirrorfeed.landing.consumed_files import missing_files
 from mirrorfeed.landing.errors import DamagedFile
 from mirrorfeed.landing.names import (
     LOG,
@@ -37,7 +36,7 @@ from mirrorfeed.landing.names import (
     staged_record_number,
 )
 from mirrorfeed.landing.output_format import BY_TIME
-from mirrorfeed.landing.record import Follows, Record
+from mirrorfeed.landing.record import Follows, Record, missing_files
 from mirrorfeed.landing.strict_json import parse_json
 from mirrorfeed.publish.errors import (
     ConcurrentChanges,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mirrorfeed.landing.consumed_files import last_renamed
 from mirrorfeed.landing.names import (
     begun_name,
     data_number,
@@ -14,7 +13,7 @@ from mirrorfeed.landing.names import (
     published_name,
     staged_record_number,
 )
-from mirrorfeed.landing.record import File, Record
+from mirrorfeed.landing.record import File, Record, last_renamed
 from mirrorfeed.publish.errors import FileNumberConflict, FinalNameTaken, ForeignFile, RecordsMissing, StagedFileDamaged
 from mirrorfeed.storage import Entry
 

@@ -36,7 +36,7 @@ from mirrorfeed.publish.translate.row_diff import (
     one_per_key,
     with_hashes,
 )
-from mirrorfeed.runtime.session_settings import faithful
+from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.source import reader
 from mirrorfeed.source.change_feed import is_same_table, read_facts
 from mirrorfeed.source.errors import FeedUnreadable, Finding, Gap, SnapshotGone

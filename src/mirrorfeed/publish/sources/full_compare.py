@@ -21,7 +21,7 @@ from mirrorfeed.publish.files.staging_area import staging_area_for
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
 from mirrorfeed.publish.sources.row_hashes import HashTableVersion, HashWrite, RowHashTable
 from mirrorfeed.publish.translate.row_diff import DIFFERS, HASH, differences, key_positions, with_hashes
-from mirrorfeed.runtime.session_settings import faithful
+from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.next_step import COMPARISON, Commit, Facts, Range, Repair
 from mirrorfeed.source.reader import read_full

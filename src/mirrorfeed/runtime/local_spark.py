@@ -1,0 +1,174 @@
+"""Starts Spark with Delta on this machine: checks Java, and keeps the JARs for later starts."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mirrorfeed.runtime.errors import (
+    CacheUnusable,
+    JavaMissing,
+    JavaUnfit,
+    SparkDidNotStart,
+    SparkMissing,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_VERSIONS = (17, 21)
+
+_BROUGHT_BY_SPARK = (
+    *("ch.qos.*", "com.fasterxml.*", "com.github.luben", "com.google.*", "commons-*", "io.airlift", "javax.*"),
+    *("org.antlr", "org.apache.*", "org.locationtech.*", "org.roaringbitmap", "org.slf4j", "org.xerial.*"),
+)
+"""Groups that Delta asks for in older releases than Spark's own: 70 MB that would be downloaded and never used."""
+
+
+def local_options(memory: str | None, environment: Mapping[str, str]) -> dict[str, str]:
+    """Spark's settings on one machine: quiet, small, and with Delta."""
+    log4j = Path(__file__).with_name("log4j2.properties").as_uri()
+    return {
+        "spark.app.name": "mirrorfeed",
+        "spark.master": "local[*]",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": memory or environment.get("MIRRORFEED_DRIVER_MEMORY") or "2g",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",  # or VACUUM starts 10,000 tasks
+    }
+
+
+def java_command(environment: Mapping[str, str]) -> str:
+    """The java that Spark will start, or `JavaMissing`."""
+    home = environment.get("JAVA_HOME")
+    found = shutil.which(f"{home}/bin/java") if home else shutil.which("java", path=environment.get("PATH", ""))
+    if found is None:
+        raise JavaMissing(home=home)
+    return found
+
+
+def check_java(command: str) -> None:
+    """Raises `JavaUnfit` for a release that Spark does not run on."""
+    answer = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
+    version = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    if version is None or int(version[1]) not in JAVA_VERSIONS:
+        raise JavaUnfit(command=command, version=version and version[1])
+
+
+def kept_jars(folder: Path) -> list[Path]:
+    """Delta's JARs that an earlier start resolved into this folder; none unless it succeeded and all are there."""
+    try:
+        names = (folder / "resolved.txt").read_text(encoding="utf-8").split()
+    except FileNotFoundError:
+        return []
+    jars = [folder / "jars" / name for name in names]
+    return jars if all(jar.is_file() for jar in jars) else []
+
+
+def keep_jars(folder: Path) -> None:
+    """Notes, once Spark has started with them, which JARs were resolved into this folder."""
+    unfinished = folder / "resolved.unfinished"
+    unfinished.write_text("\n".join(sorted(jar.name for jar in folder.glob("jars/*.jar"))), encoding="utf-8")
+    unfinished.replace(folder / "resolved.txt")
+
+
+def cache_folder(environment: Mapping[str, str], versions: Sequence[str]) -> Path:
+    """Where the JARs of these versions are kept, beside the log of Spark's start; or `CacheUnusable`."""
+    cache = Path(environment.get("MIRRORFEED_CACHE") or "~/.cache/mirrorfeed").expanduser()
+    folder = cache / f"ivy-{'-'.join(versions)}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (folder / "lock", cache / "spark.log"):
+            name.touch()
+    except OSError as error:
+        raise CacheUnusable(folder=str(cache), reason=error.strerror or str(error)) from error
+    return folder
+
+
+def start_local(memory: str | None, options: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    check_java(java_command(os.environ))
+    try:
+        versions = [importlib.metadata.version(name) for name in ("delta-spark", "pyspark")]
+    except importlib.metadata.PackageNotFoundError as error:
+        raise SparkMissing() from error
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    folder = cache_folder(os.environ, versions)
+    log = folder.with_name("spark.log")
+
+    builder: Any = SparkSession.builder
+    for name, value in {**local_options(memory, os.environ), **options}.items():
+        builder = builder.config(name, value)
+    with _one_at_a_time(folder / "lock"):
+        jars = kept_jars(folder)
+        if jars:
+            return _start(builder.config("spark.jars", ",".join(map(str, jars))), log, resolving=False)
+        from delta import configure_spark_with_delta_pip
+
+        print("Resolving Delta's JARs, once; they are kept in", folder, file=sys.stderr)
+        builder = configure_spark_with_delta_pip(builder).config("spark.jars.ivy", str(folder))
+        builder = builder.config("spark.jars.excludes", ",".join(f"{group}:*" for group in _BROUGHT_BY_SPARK))
+        session = _start(builder, log, resolving=True)
+        keep_jars(folder)
+        return session
+
+
+def _start(builder: Any, log: Path, resolving: bool) -> SparkSession:
+    try:
+        with _output_to(log):
+            session: SparkSession = builder.getOrCreate()
+            return session
+    except Exception as error:
+        raise SparkDidNotStart(log=str(log), last_words=_last_words(log), resolving=resolving) from error
+
+
+@contextmanager
+def _one_at_a_time(lock: Path) -> Iterator[None]:
+    """Two processes must not resolve into one folder at once."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _output_to(log: Path) -> Iterator[None]:
+    """The JVM keeps the standard output and error that it is born with. It greets there in ways that no setting
+    silences, and Delta prints there, which would break the JSON that a command prints."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    log.unlink(missing_ok=True)  # another process may still write to it
+    kept = {number: os.dup(number) for number in (1, 2)}
+    try:
+        with log.open("ab") as file:
+            for number in kept:
+                os.dup2(file.fileno(), number)
+        yield
+    finally:
+        for number, own in kept.items():
+            os.dup2(own, number)
+            os.close(own)
+
+
+def _last_words(log: Path) -> str:
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    telling = [line for line in lines if re.search(r"error|exception|invalid|not found", line, re.IGNORECASE)]
+    return (telling or lines or ["it said nothing"])[0].rstrip(".")
