@@ -9,7 +9,7 @@ import shutil
 import sys
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, ClassVar
@@ -69,13 +69,22 @@ class Recorder:
         self.cases: dict[str, list[str]] = defaultdict(list)
 
     def case(self, title: str, *arguments: str) -> None:
-        """Record the text, and the JSON of a second run. For commands that can run twice with the same result."""
-        self.text(title, *arguments)
-        self.json(title, *arguments)
+        """Record the text, and the JSON of the same result.
 
-    def text(self, title: str, *arguments: str, answer: str = "") -> None:
+        If the command does not end with a result or an error, record the JSON of a second run.
+        """
+        values: list[Any] = []
+        code = self.text(title, *arguments, values=values)
+        if values:
+            self._record_json(title, arguments, code, values[-1])
+        else:
+            self.json(title, *arguments)
+
+    def text(self, title: str, *arguments: str, answer: str = "", values: list[Any] | None = None) -> int:
+        """Record the text. Append to `values` what --json would print. Return the exit code."""
         screens, errors = Screens(), io.StringIO()
-        code = _run(arguments, screens, screens.echo(), errors, answer)
+        with _results(values if values is not None else []):
+            code = _run(arguments, screens, screens.echo(), errors, answer)
         shown = {name: file.getvalue() for name, file in screens.files.items()}
         if len({*shown.values()}) == 1:
             shown = {"standard output": shown[PIPED]}
@@ -83,11 +92,14 @@ class Recorder:
             shown = {"120 columns and piped": shown[PIPED], "80 columns": shown["80 columns"]}
         parts = {name: self._normal(text) for name, text in {**shown, "standard error": errors.getvalue()}.items()}
         self._record(title, arguments, code, parts)
+        return code
 
     def json(self, title: str, *arguments: str) -> None:
         out = io.StringIO()
         code = _run((*arguments, "--json"), Screens(), out, io.StringIO())
-        value = json.loads(out.getvalue())
+        self._record_json(title, arguments, code, json.loads(out.getvalue()))
+
+    def _record_json(self, title: str, arguments: tuple[str, ...], code: int, value: Any) -> None:
         found = json.dumps(normalize_json(value), indent=2, ensure_ascii=False)
         self._record(title, (*arguments, "--json"), code, {"standard output": self._normal(found)})
 
@@ -105,6 +117,26 @@ class Recorder:
 
     def recorded(self, command: str) -> str:
         return "\n\n\n".join([f"# mirrorfeed {command}", *self.cases[command]]) + "\n"
+
+
+@contextmanager
+def _results(values: list[Any]) -> Iterator[None]:
+    """Append what a command would print as JSON, if it ends with a result or an error."""
+    module: Any = sys.modules[main.commands["lint"].__class__.__module__]
+
+    def recorded(original: Callable[..., Any], to_value: Callable[[Any], Any]) -> Callable[..., Any]:
+        def show(found: Any, *more: Any) -> Any:
+            with redirect_stdout(io.StringIO()) as out:
+                module.print_json(to_value(found))
+            values.append(json.loads(out.getvalue()))
+            return original(found, *more)
+
+        return show
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "show", recorded(module.show, lambda result: result.to_dict()))
+        patch.setattr(module, "fail", recorded(module.fail, lambda error: {"error": error}))
+        yield
 
 
 def _run(
