@@ -36,6 +36,7 @@ def clone(spark: SparkSession, original: Orders) -> DeltaTable:
     return made
 
 
+@pytest.mark.soak
 def test_files_in_another_folder_are_judged_by_the_interval_there(spark: SparkSession, clone: DeltaTable) -> None:
     asked = Guarded(spark, now=lambda: NOW)
     with pytest.raises(StatementNeedsArchivedFiles) as caught:

@@ -292,6 +292,7 @@ def test_a_table_that_is_not_a_history_is_not_changed(spark: SparkSession, tmp_p
     assert named.table.read_view() is None
 
 
+@pytest.mark.soak
 def test_a_record_is_repeated_before_it_is_archived_and_a_replay_leaves_other_tables_alone(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -126,7 +126,7 @@ def test_the_run_after_a_call_that_failed_completes_the_mirror(
 @pytest.mark.parametrize(
     "late",
     [
-        pytest.param(2, id="soon"),
+        pytest.param(2, id="soon", marks=pytest.mark.soak),
         pytest.param(9, id="later", marks=pytest.mark.soak),
         pytest.param(None, id="after the next run"),
     ],
