@@ -136,7 +136,7 @@ VALUES = {
     "DroppedTable": "table address files rows publications hashes",
     "Enabled": "table source feed error",
     "Alert": "table name what fix since over sent_to error",
-    "Finding": "severity code name table what fix",
+    "Finding": "severity code name table what fix command",
     "Explanation": "code name kind means next shown_by",
     "History": "table history since versions newest_version lag_versions rows error",
     "LintFinding": "code severity file what next",

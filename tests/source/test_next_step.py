@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mirrorfeed.source.errors import FeedOff, Finding, Gap, PartitionsChanged, SourceRecreated
+from mirrorfeed.source.errors import FeedOff, Finding, Gap, GapReason, PartitionsChanged, SourceRecreated
 from mirrorfeed.source.next_step import (
     Commit,
     Facts,
@@ -19,6 +19,7 @@ from mirrorfeed.source.next_step import (
     first_missing,
     split,
 )
+from mirrorfeed.source.table_info import FEED
 
 
 def commit(version: int) -> Commit:
@@ -94,6 +95,8 @@ def test_new_versions_are_published_in_ranges(
         (facts(6, 7), 5, "the log has no commit"),
         (facts(latest=7), 5, "the log has no commit"),
         (facts(5, 6, feed_off_at=5), 5, "the change data feed is off"),
+        (replace(facts(5, 6, feed_off_at=5), properties={FEED: "true"}), 5, "the change data feed is off"),
+        (replace(facts(5, 6, feed_off_at=5), properties={FEED: "false"}), 5, GapReason.STILL_OFF),
         (facts(5, 6, damaged_at=5), 5, "the log has a hole"),
         (facts(6, feed_off_at=6, damaged_at=6), 5, "the log has no commit"),
     ],

@@ -34,6 +34,8 @@ from mirrorfeed.display.redact import redact
 _log = logging.getLogger(__name__)
 _LONGEST_LINE = 2000
 """Characters of third-party text that are searched for secrets."""
+_OF_THE_BRIDGE = "An error occurred while calling "
+"""Begins the first line of an error in Java. The next line has the reason."""
 
 
 Template = str | Mapping[Any, str]
@@ -223,7 +225,8 @@ def innermost_cause(error: Exception) -> str:
 
 def first_line(text: str) -> str:
     """The first line of third-party text, without secrets and without its full stop, as a part of a sentence."""
-    line = next((line.strip().rstrip(".;") for line in text.splitlines() if line.strip()), "no reason was given")
+    lines = (line.strip(" \t:").rstrip(".;") for line in text.splitlines() if not line.startswith(_OF_THE_BRIDGE))
+    line = next(filter(None, lines), "no reason was given")
     return redact(line[:_LONGEST_LINE])[:300]
 
 

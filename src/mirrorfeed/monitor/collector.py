@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 LARGEST_MEASURED = 64 * 2**20
-"""Bytes of the files of a table in which texts are measured, because measuring reads all rows."""
+"""Bytes of the files of a table whose texts are measured and whose keys are checked, because that reads all rows."""
 
 
 def database_facts(config: Config, store: Store | None = None) -> DatabaseFacts:
@@ -100,10 +100,12 @@ class Collector:
         self, spark: SparkSession, store: Store, table: Table, workspace: Callable[[], Workspace]
     ) -> TableFacts:
         from mirrorfeed.publish.columns import with_keys
+        from mirrorfeed.publish.errors import RowsRefused
         from mirrorfeed.publish.log.table_log import TableLog
         from mirrorfeed.publish.sources.factory import source_for
         from mirrorfeed.publish.table_publisher import check_decision, decide_next
         from mirrorfeed.source.errors import Finding
+        from mirrorfeed.source.next_step import NothingNew
 
         facts, log = self._begin(table, self.now()), TableLog(store, table.target.folder)
         view: View | None = None
@@ -122,6 +124,10 @@ class Collector:
                     raise decision
                 if is_log_read:
                     check_decision(feed, store, table, view, ahead, decision)
+                reads_all = (ahead.bytes or 0) <= LARGEST_MEASURED and not isinstance(decision, NothingNew)
+                checks_keys = table.keys and table.validate_keys != "none"
+                if reads_all and checks_keys and (bad := feed.bad_keys(ahead.latest, table)):
+                    raise RowsRefused(table=str(table.source), range=ahead.latest, rows=bad)
         except Exception as error:
             facts = replace(facts, errors=(*facts.errors, named(f"Checking {table.target}", error)))
         return facts

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mirrorfeed.config.model import zone_of
-from mirrorfeed.errors import MirrorfeedError, coded, named
+from mirrorfeed.errors import MirrorfeedError, coded, first_line, named
 from mirrorfeed.monitor.collector import Collector, database_facts
-from mirrorfeed.monitor.findings import Finding
-from mirrorfeed.monitor.rules import SAFE, database_findings, table_findings
+from mirrorfeed.monitor.findings import Finding, error_finding
+from mirrorfeed.monitor.rules import DOCTOR_RULES, SAFE, database_findings, table_findings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,19 +21,36 @@ if TYPE_CHECKING:
 def diagnose(
     spark: Callable[[], SparkSession], config: Config, names: Sequence[str] = (), *, fix: bool = False
 ) -> tuple[list[Finding], list[str]]:
-    """The findings of the mirrored database and then of each table, and notes about the fixes."""
+    """The findings of the mirrored database, of the ledger and of each table, and notes about the fixes."""
     store, notes = zone_of(config), list[str]()
     database = database_facts(config, store)
     collector = Collector(config, spark, deep=True, states=database.states)
-    found = database_findings(database)
+    found = [*database_findings(database), *_ledger_findings(spark, config)]
     chosen = config.select(names)
     for table, facts in zip(chosen, collector.collect(chosen), strict=True):
-        of_table = table_findings(facts)
+        of_table = table_findings(facts, DOCTOR_RULES)
         if fix and any(each.name in SAFE for each in of_table):
             notes.append(_fix(store, table))
-            of_table = table_findings(collector.collect([table])[0])
+            of_table = table_findings(collector.collect([table])[0], DOCTOR_RULES)
         found += of_table
     return found, notes
+
+
+def _ledger_findings(spark: Callable[[], SparkSession], config: Config) -> list[Finding]:
+    from mirrorfeed.publish.errors import LedgerUnreadable
+    from mirrorfeed.runtime.spark_errors import NOT_IN_CATALOG, first_of
+    from mirrorfeed.source.table_info import is_missing_here, open_local_table
+
+    ledger = config.ledger
+    if ledger is None or is_missing_here(ledger) or open_local_table(ledger):
+        return []
+    try:
+        _ = spark().read.table(ledger.sql).schema
+    except Exception as error:
+        if first_of(error, NOT_IN_CATALOG):  # the first publication creates it
+            return []
+        return [error_finding("", LedgerUnreadable(ledger=str(ledger), reason=first_line(str(error))))]
+    return []
 
 
 def _fix(store: Store, table: Table) -> str:

@@ -40,6 +40,8 @@ class Finding(Row):
     what: str
     fix: str = ""
     """The command or the change that helps."""
+    command: str = ""
+    """The command of the fix, as a shell runs it; empty if a person must do something else."""
     since: datetime | None = field(default=None, repr=False)
     """When the problem began; None if that is unknown."""
     passing: bool = field(default=False, repr=False)
@@ -57,20 +59,35 @@ class Finding(Row):
     def remarks(self) -> Sequence[str]:
         subject = " ".join(filter(None, (self.severity.value.ljust(8) + self.code, self.name)))
         about = f"{subject}: {self.table}: {self.what}" if self.table else f"{subject}: {self.what}"
-        return (about.rstrip(": "), *([f"        Fix: {self.fix}"] if self.fix else []))
+        fix = [f"        Fix: {self.fix}"] if self.fix else []
+        run = [f"        Run: {self.command}"] if self.command not in ("", self.fix) else []
+        return (about.rstrip(": "), *fix, *run)
 
 
 def error_finding(table: str, error: MirrorfeedError, severity: Severity = Severity.WRONG) -> Finding:
     found, passing = error.to_dict(), severity is Severity.WRONG and isinstance(error, Transient | Unexpected)
     fix = name_table(found["next"], table)
-    return Finding(severity, error.code, type(error).__name__, table, found["what"], fix, passing=passing)
+    name, command = type(error).__name__, _command_in(fix)
+    return Finding(severity, error.code, name, table, found["what"], fix, command, passing=passing)
 
 
 def name_table(fix: str, table: str) -> str:
     """Add the table to each command in `fix` that would otherwise run for all tables."""
     if not table:
         return fix
-    return re.sub(r"`(mirrorfeed (?:publish|rebuild|enable-cdf))`", lambda m: f"`{m[1]} {shell_argument(table)}`", fix)
+    commands = "publish|rebuild|enable-cdf|verify|log"
+    return re.sub(rf"`(mirrorfeed (?:{commands}))`", lambda m: f"`{m[1]} {shell_argument(table)}`", fix)
+
+
+def _command_in(fix: str) -> str:
+    """The commands of the last sentence that has any, if a person must not complete them."""
+    commands, end = list[str](), 0
+    for each in re.finditer(r"`(mirrorfeed [^`]+)`", fix):
+        if ". " in fix[end : each.start()]:
+            commands.clear()
+        commands.append(each[1])
+        end = each.end()
+    return "" if any("X days" in each or "NAME" in each for each in commands) else " && ".join(commands)
 
 
 def passed(check: str, found: str = "") -> Finding:

@@ -49,7 +49,7 @@ class Rule(Generic[F]):
         words = {name: shell_argument(word) if word else "" for name, word in names.items()}
         fix = self.fix.format(source=getattr(facts, "source", ""), **words).strip()
         what, since = self.text.format(**values), values.get("since")
-        return Finding(self.severity, self.code, self.name, names["table"], what, fix, since, self.passing)
+        return Finding(self.severity, self.code, self.name, names["table"], what, fix, fix, since, self.passing)
 
 
 def table_findings(facts: TableFacts, rules: Sequence[Rule[TableFacts]] | None = None) -> list[Finding]:
@@ -231,6 +231,14 @@ DATABASE_RULES: tuple[Rule[DatabaseFacts], ...] = (
 TABLE_RULES: tuple[Rule[TableFacts], ...] = (
     Rule("MF822", "NOT_PUBLISHED", _not_published, "Nothing is published yet.", _PUBLISH, Severity.NOTE),
     Rule(
+        "MF838",
+        "PAUSED",
+        lambda facts: {"pause": facts.paused} if facts.paused else None,
+        "The table is {pause}. To publish it sooner, remove `paused` from the configuration.",
+        "",
+        Severity.NOTE,
+    ),
+    Rule(
         "MF807",
         "UNFINISHED",
         _of_log(lambda log: {"files": counted(log.unfinished, "file")} if log.unfinished else None),
@@ -366,6 +374,7 @@ ALERT_RULES: tuple[Rule[TableFacts], ...] = (
         "mirrorfeed status {table} --fabric",
     ),
 )
-"""Changes that wait for longer than `alerts` allows. Only alerts use them."""
+"""Changes that wait for longer than `alerts` allows."""
+DOCTOR_RULES = (*TABLE_RULES, *(rule for rule in ALERT_RULES if rule.name == "LAG_CONSUMED"))
 RULES: tuple[Rule[Any], ...] = (*DATABASE_RULES, *TABLE_RULES, *ALERT_RULES)
 SAFE = frozenset(rule.name for rule in RULES if rule.is_safe)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 class GapReason(StrEnum):
     FEED_OFF = "the change data feed is off"
+    STILL_OFF = "the change data feed was turned off, and still is"
+    """So no snapshot can be published either."""
     FILE_MISSING = "a file is missing"
     LOG_HOLE = "the log has a hole"
     NO_COMMIT = "the log has no commit"
@@ -102,7 +104,7 @@ class Finding(Terminal):
 class FeedOff(Finding):
     code = "MF2101"
     what = "The change data feed of {table} is off at version {version}."
-    fix = "Run `mirrorfeed enable-cdf`, then publish."
+    fix = "Run `mirrorfeed enable-cdf`, then `mirrorfeed publish`."
     meaning = (
         "The source does not record its changes. No snapshot is published either, because no change could follow it."
     )
@@ -119,6 +121,7 @@ class Gap(Finding):
             " Otherwise publish a new snapshot with `mirrorfeed rebuild`; with `on_gap: reseed` this happens"
             " automatically."
         ),
+        "off": "Run `mirrorfeed enable-cdf`, then publish a new snapshot with `mirrorfeed rebuild`.",
     }
     meaning = (
         "Changes that are not published yet can no longer be read: the feed was off, or VACUUM or the log retention"
@@ -129,8 +132,8 @@ class Gap(Finding):
     reason: str
 
     @property
-    def case(self) -> bool:
-        return self.reason == GapReason.EXPIRED
+    def case(self) -> bool | str:
+        return "off" if self.reason == GapReason.STILL_OFF else self.reason == GapReason.EXPIRED
 
     @property
     def place(self) -> str:
@@ -232,8 +235,7 @@ class FilesArchived(Terminal):
     what = "{table} cannot be read: {part} needs files in the archive tier (409 BlobArchived)."
     fix = (
         "Run `mirrorfeed archive set {table:argument} 'X days'` with the age at which the cloud archives files, so that"
-        " mirrorfeed detects them before it reads. Then restore the files with `mirrorfeed archive plan` and"
-        " `mirrorfeed archive restore`."
+        " mirrorfeed detects them before it reads. The next run then shows how to restore the files."
     )
     table: str
     range: Range | int

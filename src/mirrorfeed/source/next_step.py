@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from mirrorfeed.source.errors import FeedOff, Finding, Gap, GapReason, PartitionsChanged, SourceRecreated
+from mirrorfeed.source.table_info import FEED
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,11 @@ def decide(table: str, published: Published | None, facts: Facts, max_versions_p
     obstacle = min((version for version in obstacles if version is not None), default=None)
     readable_to = latest if obstacle is None else obstacle - 1
     if obstacle is not None and readable_to == published.version:
-        return Gap(table=table, published=published.version, where=obstacle, reason=obstacles[obstacle])
+        reason = obstacles[obstacle]
+        is_off = facts.properties and facts.properties.get(FEED, "false").lower() != "true"
+        if reason == GapReason.FEED_OFF and is_off:
+            reason = GapReason.STILL_OFF
+        return Gap(table=table, published=published.version, where=obstacle, reason=reason)
     limit = readable_to - published.version if facts.compared else max_versions_per_publication
     return PublishRanges(tuple(split(published.version, readable_to, facts.breaks, limit)))
 
