@@ -16,7 +16,8 @@ from tests.delta import DeltaTable
 
 
 def in_utc(text: str) -> datetime:
-    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    found = datetime.fromisoformat(text)
+    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def at(hour: int) -> datetime:
@@ -35,13 +36,16 @@ HISTORY = [Commit(version, at(hour), "WRITE") for version, hour in ((3, 6), (4, 
         ("2026-03-01", datetime(2026, 3, 1, tzinfo=UTC)),
         ("2026-03-01 08:30:00", datetime(2026, 3, 1, 8, 30, tzinfo=UTC)),
         ("2026-03-01 08:30:00.250", datetime(2026, 3, 1, 8, 30, 0, 250_000, tzinfo=UTC)),
+        ("2026-03-01 08:30:00.250125", datetime(2026, 3, 1, 8, 30, 0, 250_125, tzinfo=UTC)),
+        ("2026-03-01T08:30:00.25Z", datetime(2026, 3, 1, 8, 30, 0, 250_000, tzinfo=UTC)),
+        ("2026-03-01T10:30:00+02:00", datetime(2026, 3, 1, 8, 30, tzinfo=UTC)),
     ],
 )
 def test_a_bound_is_a_version_or_a_time(text: str | int, bound: Bound) -> None:
     assert parse_bound(text, in_utc) == bound
 
 
-@pytest.mark.parametrize("text", ["", "-1", "now", "2026-13-01", "2026-03-01T08:30:00", "2026-03-01 08:30", "٣"])
+@pytest.mark.parametrize("text", ["", "-1", "now", "2026-13-01", "2026-03-01T08:30", "2026-03-01 08:30", "٣"])
 def test_other_texts_are_rejected(text: str) -> None:
     with pytest.raises(BadBound, match=r"is neither a version nor a time"):
         parse_bound(text, in_utc)
@@ -100,6 +104,10 @@ def test_times_are_compared_by_millisecond() -> None:
 def test_a_start_after_the_end_is_rejected() -> None:
     with pytest.raises(BoundsCrossed, match=r"The start 5 is after the end 4\."):
         resolve("t", 5, 4, HISTORY, "empty")
+    with pytest.raises(BoundsCrossed, match=r"The start 5 is after the end 2026-03-01 08:00:00 UTC\."):
+        resolve("t", 5, at(8), HISTORY, "error")
+    with pytest.raises(BoundsCrossed, match=r"The start 2026-03-01 09:00:00 UTC is after the end 4\."):
+        resolve("t", at(9), 4, HISTORY, "error")
 
 
 @pytest.fixture(scope="module")

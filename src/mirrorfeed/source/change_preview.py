@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from mirrorfeed.landing.schema import FEED_COLUMNS
 from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.source import errors
-from mirrorfeed.source.errors import FeedUnreadable, Gap, GapReason, OutsideHistory, format_time
+from mirrorfeed.source.errors import BoundsCrossed, FeedUnreadable, Gap, GapReason, OutsideHistory, format_time
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.next_step import Commit, Range, first_missing
 from mirrorfeed.source.reader import changes, read_errors
@@ -26,7 +26,7 @@ from mirrorfeed.source.versions import commits, schema_at
 Bound = int | datetime
 """A version or a time."""
 PastEnd = Literal["error", "empty"]
-_TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?: \d{2}:\d{2}:\d{2}(?:\.\d{3})?)?")
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?(?:Z|[+-]\d{2}:\d{2})?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +137,12 @@ def resolve(table: str, start: Bound, end: Bound | None, known: Sequence[Commit]
         text = f"Version {bound}" if isinstance(bound, int) else f"The time {format_time(bound)} UTC"
         return OutsideHistory(table=table, bound=text, reason=reason, first=first, last=last)
 
+    def crossed() -> BoundsCrossed:
+        shown = [f"{format_time(each)} UTC" if isinstance(each, datetime) else str(each) for each in (start, end)]
+        return BoundsCrossed(start=shown[0], end=shown[1])
+
     if end is not None and type(start) is type(end) and start > end:  # type: ignore[operator]
-        shown = [str(each) if isinstance(each, int) else f"{format_time(each)} UTC" for each in (start, end)]
-        raise errors.BoundsCrossed(start=shown[0], end=shown[1])
+        raise crossed()
     if isinstance(start, datetime):
         if start < first.timestamp and first.version > 0:
             raise outside(start, "before the kept history")
@@ -160,4 +163,6 @@ def resolve(table: str, start: Bound, end: Bound | None, known: Sequence[Commit]
             to_version = max((c.version for c in known if c.timestamp <= end), default=from_version - 1)
         else:
             to_version = min(end, last.version)
+        if type(start) is not type(end) and to_version < from_version:
+            raise crossed()
     return Range(from_version - 1, max(to_version, from_version - 1))

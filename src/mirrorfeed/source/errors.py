@@ -301,7 +301,7 @@ class UnknownFeatures(Terminal):
 class BadBound(Terminal):
     code = "MF2301"
     what = "{text!r} is neither a version nor a time."
-    fix = "Write a version number, or a time as yyyy-MM-dd, yyyy-MM-dd HH:mm:ss or yyyy-MM-dd HH:mm:ss.SSS."
+    fix = "Write a version number, or a time such as 2026-03-01, 2026-03-01 08:30:00.250 or 2026-03-01T08:30:00Z."
 
 
 class OutsideHistory(Terminal):
