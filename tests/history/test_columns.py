@@ -14,6 +14,7 @@ from mirrorfeed.history.errors import ColumnsIncompatible
 from mirrorfeed.history.record import (
     HistoryColumn,
     HistoryCommit,
+    can_hold,
     dropped_columns,
     find_foreign_write,
     have_same_columns,
@@ -88,7 +89,7 @@ def test_a_name_that_the_history_has_with_another_type_gets_a_column_of_its_own(
     ("now", "words"),
     [
         (schema(id="integer"), "'v' is gone."),
-        (schema(id="long", v="string"), "'id' was integer and is long."),
+        (schema(id="short", v="string"), "'id' was integer and is short."),
         (schema(id="integer", v=struct(a="string")), "'v' was string and is struct."),
     ],
 )
@@ -126,9 +127,31 @@ def test_values_are_read_from_the_column_of_their_version() -> None:
     assert [column.name for column, _ in stored_columns(chapter, 5)] == ["id", "v"]
 
 
+@pytest.mark.parametrize(
+    ("narrow", "wide", "others"),
+    [
+        ("byte", "short integer long double decimal(10,0)", "float decimal(9,0) string"),
+        ("long", "decimal(20,0) decimal(22,2)", "integer double decimal(21,2)"),
+        ("float", "double", "decimal(38,10)"),
+        ("date", "timestamp_ntz", "timestamp string"),
+        ("decimal(6,2)", "decimal(8,2) decimal(8,4)", "decimal(7,4) decimal(6,3) decimal(9,1) double"),
+        ("string", "", "long"),
+    ],
+)
+def test_a_widened_type_can_hold_the_values_of_the_narrower_one(narrow: str, wide: str, others: str) -> None:
+    found = [each for each in (*wide.split(), *others.split()) if can_hold(f'"{each}"', f'"{narrow}"')]
+    assert found == wide.split()
+
+
+def test_a_widened_column_is_stored_in_a_column_of_its_own() -> None:
+    widened = next_columns("t", 7, FIRST, schema(id="long", v="string"), {"id": '"integer"', "v": '"string"'})
+    assert told(widened)[0] == ("id", "id__v7", FIRST[0].origin)
+
+
 def test_unreadable_columns_are_named() -> None:
     assert unreadable_columns(FIRST, schema(id="integer", v="string", w="long")) == []
-    assert unreadable_columns(FIRST, schema(id="long")) == ["'v' is gone", "'id' was integer and is long"]
+    assert unreadable_columns(FIRST, schema(id="long", v="string")) == []
+    assert unreadable_columns(FIRST, schema(id="short")) == ["'v' is gone", "'id' was integer and is short"]
     assert have_same_columns(schema(a="integer"), schema(a="integer", b="void"))
     assert not have_same_columns(schema(a="integer", b="long"), schema(b="long", a="integer"))
 

@@ -255,14 +255,19 @@ def test_lost_versions_stop_a_history_or_continue_it_with_a_snapshot(
     history.keep()
     table.sql("ALTER TABLE {} ALTER COLUMN id TYPE bigint")
     table.insert(5)
-    with pytest.raises(HistoryInterrupted, match=r"changed at version 6.*: 'id' was integer and is long"):
-        history.keep()
-    history.keep(on_schema_change="reseed")
-    assert history.numbers() == [(None, 1, 2), (None, 3, 2), (3, 5, 1), (None, 6, 3), (6, 7, 1)]
+    history.keep()
+    assert history.numbers() == [(None, 1, 2), (None, 3, 2), (3, 5, 1), (5, 6, 0), (6, 7, 1)]
     assert history.looks_the_same_to_spark()
     then = [{"id": 1, "v": "b"}, {"id": 2, "v": "v2"}, {"id": 4, "v": "v4"}]
     assert canonical(history.rebuilt(5)) == canonical(then)
     assert canonical(history.rebuilt(7)) == canonical([*then, {"id": 5, "v": "v5"}])
+    assert spark.read.load(str(tmp_path / "rebuilt7")).dtypes[0] == ("id", "bigint")
+    texts = spark.sql(f"SELECT string(id) AS id, v FROM {table.source.sql}")
+    texts.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(str(table.path))
+    with pytest.raises(HistoryInterrupted, match=r"changed at version 8.*: 'id' was long and is string"):
+        history.keep()
+    history.keep(on_schema_change="reseed")
+    assert history.numbers()[5:] == [(None, 8, 4)]
     with pytest.raises(NotInHistory) as missing:
         history.rebuilt(2)
     assert f"Version 2 is not in the history {history.table.table}. Choose one of: versions 1 to 1 (" in str(
@@ -273,7 +278,7 @@ def test_lost_versions_stop_a_history_or_continue_it_with_a_snapshot(
 
     shutil.rmtree(table.path)
     DeltaTable(spark, table.path)
-    with pytest.raises(SourceReplaced, match=r"is the history of .* with id .*, up to version 7"):
+    with pytest.raises(SourceReplaced, match=r"is the history of .* with id .*, up to version 8"):
         history.keep(on_gap="reseed", on_schema_change="reseed")
 
 

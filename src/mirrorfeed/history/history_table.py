@@ -15,7 +15,15 @@ from pyspark.sql import functions as F
 from mirrorfeed.archive.interval import understood
 from mirrorfeed.history import record as records
 from mirrorfeed.history.errors import HistoryChanged, NotAHistory, ReservedHistoryNames
-from mirrorfeed.history.record import HistoryColumn, HistoryCommit, HistoryRecord, Segment, Spans, stored_columns
+from mirrorfeed.history.record import (
+    HistoryColumn,
+    HistoryCommit,
+    HistoryRecord,
+    Segment,
+    Spans,
+    may_widen,
+    stored_columns,
+)
 from mirrorfeed.landing.names import fold
 from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
 from mirrorfeed.source.identifier import Source, quote
@@ -140,7 +148,7 @@ class HistoryTable:
             count = sum(row["count"] for row in counts if row["_commit_version"] in versions)
             if count != record.rows:
                 raise self._changed(f"record {record.number} has {count:,} rows instead of {record.rows:,}")
-        values = [_value(spans).alias(column.name) for column, spans in stored_columns(segment, to)]
+        values = [_as_type(_value(spans), column).alias(column.name) for column, spans in stored_columns(segment, to)]
         rows = stored.where(F.col("_commit_version").between(after + 1, to))
         return rows.select(*values, "_change_type", "_commit_version", "_commit_timestamp")
 
@@ -210,7 +218,7 @@ def to_stored_rows(feed: DataFrame, columns: Sequence[HistoryColumn]) -> DataFra
     """Rows of the feed in the columns of the history."""
     version, at = F.col("_commit_version").cast("bigint"), F.col("_commit_timestamp")
     day = F.date_from_unix_date(F.floor(F.unix_seconds(at) / _SECONDS_PER_DAY).cast("int"))
-    values = [F.col(quote(each.name)).alias(each.stored_as, metadata={}) for each in columns]
+    values = [_as_type(F.col(quote(each.name)), each).alias(each.stored_as, metadata={}) for each in columns]
     return feed.select(day.alias("_commit_date"), "_change_type", version.alias("_commit_version"), at, *values)
 
 
@@ -244,6 +252,11 @@ def utc_day(time: datetime) -> date:
 def _timestamp(at: datetime) -> Column:
     micros = (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     return F.timestamp_micros(F.lit(micros).cast("bigint"))
+
+
+def _as_type(value: Column, column: HistoryColumn) -> Column:
+    """The value in the type of its column, if that can be wider or narrower elsewhere in the history."""
+    return value.cast(json.loads(column.type)) if may_widen(column.type) else value
 
 
 def _value(spans: Spans) -> Column:

@@ -24,6 +24,16 @@ from mirrorfeed.source.next_step import Commit
 
 FORMAT = 1
 RENAME, DROP = "RENAME COLUMN", "DROP COLUMNS"
+_WHOLE = ("byte", "short", "integer", "long")
+_WIDER = {
+    "byte": ("short", "integer", "long", "double"),
+    "short": ("integer", "long", "double"),
+    "integer": ("long", "double"),
+    "float": ("double",),
+    "date": ("timestamp_ntz",),
+}
+_NUMBERS = frozenset({*_WIDER, *(name for names in _WIDER.values() for name in names)})
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _TEXT = re.compile(r"(?:var)?char\(\d+\)|string collate \S+")
 _COMMIT: Final = TypeAdapter(tuple[Annotated[Count, Strict()], UtcTime, Annotated[str, Strict()]])
 _CHANGES_ROWS = (
@@ -220,11 +230,11 @@ def next_columns(
         type_, old = _type_json(each["type"]), known.get(fold(each["name"]))
         if old is None:
             found.append(_new_column(each, version, existing))
-        elif old.type != type_:
+        elif not can_hold(type_, old.type):
             changes.append(f"{old.name!r} was {_short(old.type)} and is {_short(type_)}")
         else:
-            is_renamed = old.name != each["name"]
-            stored_as = _stored_as(each["name"], type_, version, existing) if is_renamed else old.stored_as
+            is_same = (old.name, old.type) == (each["name"], type_)
+            stored_as = old.stored_as if is_same else _stored_as(each["name"], type_, version, existing)
             found.append(HistoryColumn(each["name"], type_, each["nullable"], stored_as, old.origin))
     if changes:
         raise ColumnsIncompatible(table=table, version=version, changes=changes)
@@ -235,8 +245,30 @@ def unreadable_columns(columns: Sequence[HistoryColumn], schema: Mapping[str, An
     """In words, which of the columns a read with this schema cannot return."""
     found = {field["name"]: _type_json(field["type"]) for field in schema["fields"]}
     gone = [f"{each.name!r} is gone" for each in columns if each.name not in found]
-    other = [each for each in columns if found.get(each.name, each.type) != each.type]
+    other = [each for each in columns if not can_hold(found.get(each.name, each.type), each.type)]
     return gone + [f"{each.name!r} was {_short(each.type)} and is {_short(found[each.name])}" for each in other]
+
+
+def can_hold(wide: str, narrow: str) -> bool:
+    """Whether a type, in JSON form, is another one or Delta can widen the other one to it."""
+    if wide == narrow:
+        return True
+    wide, narrow = json.loads(wide), json.loads(narrow)
+    if not (isinstance(wide, str) and isinstance(narrow, str)):
+        return False
+    if found := _DECIMAL.fullmatch(wide):
+        digits, scale = int(found[1]), int(found[2])
+        if narrower := _DECIMAL.fullmatch(narrow):
+            more = scale - int(narrower[2])
+            return more >= 0 and digits - int(narrower[1]) >= more
+        return narrow in _WHOLE and digits - scale >= (20 if narrow == "long" else 10)
+    return wide in _WIDER.get(narrow, ())
+
+
+def may_widen(type_: str) -> bool:
+    """Whether Delta can widen a type, in JSON form, or to it."""
+    found = json.loads(type_)
+    return isinstance(found, str) and (found in _NUMBERS or _DECIMAL.fullmatch(found) is not None)
 
 
 def renamed_columns(operation: str, parameters: Mapping[str, str]) -> Mapping[str, str]:
@@ -290,7 +322,7 @@ def _new_column(field: Mapping[str, Any], version: int, existing: Mapping[str, s
 
 
 def _stored_as(name: str, type_: str, version: int, existing: Mapping[str, str]) -> str:
-    """The column's own name, unless the history has a column of that name with another type."""
+    """The column's own name, unless the history has a column of that name with another type, as after a widening."""
     by_name = {fold(other): (other, other_type) for other, other_type in existing.items()}
     found, found_type = by_name.get(fold(name), (name, type_))
     return found if found_type == type_ else f"{name}__v{version}"

@@ -17,6 +17,7 @@ from mirrorfeed.history.record import first_and_last_commit, split_segments
 from mirrorfeed.orchestration.retry import ATTEMPTS, RetryPolicy, RetryState, after
 from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler, run_queue
 from mirrorfeed.runtime.parallel import bearable, each_of
+from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.source.versions import newest_version
 
 _RETRY = RetryPolicy(bridges=lambda _: False, reloads=lambda _: False)
@@ -127,6 +128,7 @@ def read_histories(spark: SparkSession, config: Config, names: Sequence[str] = (
             view = history.read_view()
             if view is None or view.newest is None:
                 return History(name, place, newest_version=newest)
+            is_other = read_table_info(spark, table.source).table_id != view.newest.source_id
             segments = [first_and_last_commit(segment) for segment in split_segments(history.read_records(view))]
             return History(
                 name,
@@ -134,7 +136,7 @@ def read_histories(spark: SparkSession, config: Config, names: Sequence[str] = (
                 segments[0][0].timestamp.isoformat(),
                 tuple((first.version, last.version) for first, last in segments),
                 newest,
-                newest - segments[-1][1].version,
+                None if is_other else newest - segments[-1][1].version,
                 view.newest.total - view.newest.number,
             )
         except Exception as error:
