@@ -10,18 +10,25 @@ from mirrorfeed.errors.explain import UnknownCode, explain
 
 @pytest.mark.parametrize("asked", ["MF2102", "mf2102", "2102", "Gap", " MF2102 "])
 def test_a_code_is_known_however_it_is_written(asked: str) -> None:
-    assert (explain(asked).code, explain(asked).name, explain(asked).kind) == ("MF2102", "Gap", "terminal")
+    (found,) = [each for each in explain(asked) if each.kind == "terminal"]
+    assert (found.code, found.name) == ("MF2102", "Gap")
 
 
 def test_findings_are_explained_by_name() -> None:
-    assert explain("EMPTY_TABLE").code == "MF821"
+    (found,) = explain("empty_table")
+    assert found.code == "MF821"
+
+
+def test_all_codes_of_a_name_are_explained_without_the_tests_that_raise_them() -> None:
+    assert [each.code for each in explain("GAP")] == ["MF302", "MF2102"]
+    assert [each.code for each in explain("NoHistory")] == ["MF5504", "MF6001"]
+    assert not any("tests/" in line for each in explain("GAP") for line in (*each.remarks(), str(each.to_dict())))
 
 
 @pytest.mark.parametrize(
     ("asked", "nearest"),
     [
         ("MF2199", ["MF2201 (RowsProtected)", "MF2202 (CatalogRefused)", "MF2203 (CatalogUnavailable)"]),
-        ("NoHistory", ["MF5504 (NoHistory)", "MF6001 (NoHistory)"]),
         ("ConfigInvalidd", ["MF1103 (ConfigInvalid)"]),
         ("9" * 5000, []),
         ("MF" + "9" * 5000, []),

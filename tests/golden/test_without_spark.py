@@ -54,7 +54,8 @@ def _configurations(recorder: Recorder) -> None:
 
     recorder.case("An error", "explain", "MF3405")
     recorder.case("A rule of lint", "explain", "MF204")
-    recorder.case("No such code", "explain", "NoHistory")
+    recorder.case("A name of two codes", "explain", "NoHistory")
+    recorder.case("No such code", "explain", "NoHistor")
     recorder.case("No code is given", "explain")
 
     tables, wrong = "{source: ./a, target: a, kyes: [id]}", "{source: ./b, target: A}"

@@ -61,8 +61,11 @@ def doctor(tables: tuple[str, ...], fix: bool, setup: bool, live: bool, path: st
 @main.command()
 @click.argument("code")
 def explain(code: str) -> Result[Explanation]:
-    """Explain CODE, of an error or a finding such as MF2102, and what to do about it. Needs no Spark."""
+    """Explain CODE, of an error or a finding such as MF2102, and what to do about it. Needs no Spark.
+
+    CODE can also be a name, such as Gap.
+    """
     from mirrorfeed.api.results import Result
     from mirrorfeed.errors.explain import explain
 
-    return Result((explain(code),))
+    return Result(explain(code))

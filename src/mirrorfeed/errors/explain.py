@@ -9,6 +9,7 @@ import difflib
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import field
 from functools import cache
 from importlib import resources
 
@@ -29,12 +30,12 @@ class Explanation(Row):
     means: str
     next: str
     """Instructions, one alternative per line, with placeholders such as <table>."""
-    shown_by: str
-    """The test that shows it."""
+    shown_by: str = field(repr=False)
+    """The test that raises it."""
 
     def remarks(self) -> Sequence[str]:
         ways = [f"To do: {way}" for way in self.next.split("\n") if way]
-        return (f"{self.code} {self.name} ({self.kind})", self.means, *ways, f"Shown by {self.shown_by}")
+        return (f"{self.code} {self.name} ({self.kind})", self.means, *ways)
 
 
 class UnknownCode(Terminal):
@@ -48,19 +49,18 @@ class UnknownCode(Terminal):
         return f"The nearest codes are {', '.join(self.nearest)}." if self.nearest else ""
 
 
-def explain(asked: str) -> Explanation:
-    """Return the entry of a code, or of a name that only one code has. Raises `UnknownCode`."""
+def explain(asked: str) -> tuple[Explanation, ...]:
+    """Return the entry of a code, or all entries of a name, in upper or lower case. Raises `UnknownCode`."""
     known = catalogue()
     spelled = asked.strip()
     if entry := known.get(spelled.upper()) or known.get(f"MF{spelled}"):
-        return entry
-    named = [entry for entry in known.values() if entry.name == spelled]
-    if len(named) == 1:
-        return named[0]
+        return (entry,)
+    if named := tuple(entry for entry in known.values() if entry.name.casefold() == spelled.casefold()):
+        return named
     if number := re.fullmatch(r"(?:MF)?(\d{1,9})", spelled, re.IGNORECASE):
         nearest = sorted(known, key=lambda code: abs(int(code[2:]) - int(number[1])))[:3]
     else:
-        near = {each.name for each in named} or difflib.get_close_matches(spelled, _names(), 3)
+        near = difflib.get_close_matches(spelled, {entry.name for entry in known.values()}, 3)
         nearest = [entry.code for entry in known.values() if entry.name in near]
     raise UnknownCode(asked=asked, nearest=tuple(f"{code} ({known[code].name})" for code in nearest))
 
@@ -70,7 +70,3 @@ def catalogue() -> dict[str, Explanation]:
     """Return all entries by code, in order."""
     listed = json.loads(resources.files(__package__ or "").joinpath(FILE).read_text(encoding="utf-8"))
     return {each["code"]: Explanation(**each) for each in listed}
-
-
-def _names() -> set[str]:
-    return {entry.name for entry in catalogue().values()}
