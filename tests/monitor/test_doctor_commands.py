@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
 from pyspark.sql import SparkSession
 
+from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
 from mirrorfeed.cli import main
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.monitor.findings import error_finding
