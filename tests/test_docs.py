@@ -32,7 +32,7 @@ from pydantic_core import PydanticUndefined
 from fixtures.pages import ROOT, Snippet, pages, snippets, within_sentences
 from fixtures.reference import FOLDER, stale
 from mirrorfeed.cli import main
-from mirrorfeed.config import history
+from mirrorfeed.config import options
 from mirrorfeed.config.destination import PLACES, PRINCIPAL
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config, Sources, Table
@@ -316,7 +316,12 @@ def in_the_file() -> dict[str, FieldInfo | None]:
     }
     secret = {f"credential.service_principal.secret.{name}" for name in PLACES}
     principal = {f"credential.service_principal.{name}" for name in PRINCIPAL}
-    by_hand = {"credential.service_credential", *principal, *secret, *(f"history.{each}" for each in history._KNOWN)}
+    by_hand = {
+        "credential.service_credential",
+        *principal,
+        *secret,
+        *(f"history.{each}" for each in options.HISTORY_FIELDS),
+    }
     return {**dict(fields(Config)), **of_tables, **dict.fromkeys(by_hand)}
 
 

@@ -28,7 +28,7 @@ from mirrorfeed.runtime.credentials import Secret, read_secret
 from mirrorfeed.runtime.errors import SecretUnreachable
 from mirrorfeed.storage.retry import RETRYABLE_STATUS, RetryLimits
 
-RETRY_LIMITS = RetryLimits(seconds=30.0, first_pause=1.0, longest_pause=10.0, response_seconds=20.0)
+RETRY_LIMITS = RetryLimits(seconds=30.0, response_seconds=20.0)
 """Short, because the next run sends what this one cannot."""
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _LONGEST_TEXT = 1_400

@@ -32,11 +32,11 @@ _BROUGHT_BY_SPARK = (
     *("ch.qos.*", "com.fasterxml.*", "com.github.luben", "com.google.*", "commons-*", "io.airlift", "javax.*"),
     *("org.antlr", "org.apache.*", "org.locationtech.*", "org.roaringbitmap", "org.slf4j", "org.xerial.*"),
 )
-"""Groups that Delta asks for in older releases than Spark's own: 70 MB that would be downloaded and never used."""
+"""Groups of JARs that Delta requires in older releases than Spark has: 70 MB that would be downloaded and never used."""
 
 
 def local_options(memory: str | None, environment: Mapping[str, str]) -> dict[str, str]:
-    """Spark's settings on one machine: quiet, small, and with Delta."""
+    """Settings of Spark on one machine: little output, few partitions, and Delta."""
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
     return {
         "spark.app.name": "mirrorfeed",
@@ -57,7 +57,7 @@ def local_options(memory: str | None, environment: Mapping[str, str]) -> dict[st
 
 
 def java_command(environment: Mapping[str, str]) -> str:
-    """The java that Spark will start, or `JavaMissing`."""
+    """The path of the `java` that Spark starts. Raises `JavaMissing`."""
     home = environment.get("JAVA_HOME")
     found = shutil.which(f"{home}/bin/java") if home else shutil.which("java", path=environment.get("PATH", ""))
     if found is None:
@@ -66,7 +66,7 @@ def java_command(environment: Mapping[str, str]) -> str:
 
 
 def check_java(command: str) -> None:
-    """Raises `JavaUnfit` for a release that Spark does not run on."""
+    """Raise `JavaUnfit` for a release that Spark does not support."""
     answer = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
     version = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     if version is None or int(version[1]) not in JAVA_VERSIONS:
@@ -74,7 +74,7 @@ def check_java(command: str) -> None:
 
 
 def kept_jars(folder: Path) -> list[Path]:
-    """Delta's JARs that an earlier start resolved into this folder; none unless it succeeded and all are there."""
+    """Delta's JARs that an earlier start downloaded into this folder; none if it failed or one is missing."""
     try:
         names = (folder / "resolved.txt").read_text(encoding="utf-8").split()
     except FileNotFoundError:
@@ -84,14 +84,14 @@ def kept_jars(folder: Path) -> list[Path]:
 
 
 def keep_jars(folder: Path) -> None:
-    """Notes, once Spark has started with them, which JARs were resolved into this folder."""
+    """Record the JARs in this folder after Spark has started with them."""
     unfinished = folder / "resolved.unfinished"
     unfinished.write_text("\n".join(sorted(jar.name for jar in folder.glob("jars/*.jar"))), encoding="utf-8")
     unfinished.replace(folder / "resolved.txt")
 
 
 def cache_folder(environment: Mapping[str, str], versions: Sequence[str]) -> Path:
-    """Where the JARs of these versions are kept, beside the log of Spark's start; or `CacheUnusable`."""
+    """The folder for the JARs of these versions, next to the log of Spark's start. Raises `CacheUnusable`."""
     cache = Path(environment.get("MIRRORFEED_CACHE") or "~/.cache/mirrorfeed").expanduser()
     folder = cache / f"ivy-{'-'.join(versions)}"
     try:
@@ -118,7 +118,8 @@ def start_local(memory: str | None, options: Mapping[str, str]) -> SparkSession:
     builder: Any = SparkSession.builder
     for name, value in {**local_options(memory, os.environ), **options}.items():
         builder = builder.config(name, value)
-    with _one_at_a_time(folder / "lock"):
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two processes must not resolve into one folder at once
         jars = kept_jars(folder)
         if jars:
             return _start(builder.config("spark.jars", ",".join(map(str, jars))), log, resolving=False)
@@ -142,17 +143,9 @@ def _start(builder: Any, log: Path, resolving: bool) -> SparkSession:
 
 
 @contextmanager
-def _one_at_a_time(lock: Path) -> Iterator[None]:
-    """Two processes must not resolve into one folder at once."""
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
 def _output_to(log: Path) -> Iterator[None]:
-    """The JVM keeps the standard output and error that it is born with. It greets there in ways that no setting
-    silences, and Delta prints there, which would break the JSON that a command prints."""
+    """Redirect the output of the JVM to a file. No setting silences what it and Delta print, which would break the JSON
+    that a command prints. The JVM uses the standard output and error with which it was started."""
     sys.stdout.flush()
     sys.stderr.flush()
     log.unlink(missing_ok=True)  # another process may still write to it

@@ -1,4 +1,4 @@
-"""The same for many tables, some of them at a time."""
+"""Parallel work: one call for many tables, and how many tables a driver can publish at a time."""
 
 from __future__ import annotations
 
@@ -16,28 +16,24 @@ _NOW_AND_THEN = 0.5
 
 
 def bearable() -> int:
-    """How many tables are published at once unless the configuration says it. They wait for Spark and for storage most
-    of their time: two for each core of the driver, and at least two GiB of its memory for four."""
+    """The default number of tables that are published at the same time: two for each core of the driver, because they
+    mostly wait for Spark and for storage, and at most two for each GiB of its memory."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
-    return bearable_by(cores, _memory_gib())
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    except (AttributeError, ValueError, OSError):  # unknown on this system
+        memory = _FEWEST
+    return bearable_by(cores, memory)
 
 
 def bearable_by(cores: int, gib: float) -> int:
     return max(_FEWEST, min(2 * cores, int(2 * gib), _MOST))
 
 
-def _memory_gib() -> float:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    except (AttributeError, ValueError, OSError):  # where it is not told
-        return _FEWEST
-
-
 def each_of(
     one: Callable[[Item], Result], tables: Sequence[Item], hear: Callable[[Sequence[Result]], None] = lambda _: None
 ) -> list[Result]:
-    """What `one` gives for each, in their order. This thread hears of what has come since it heard last, now and then
-    of nothing."""
+    """The results of `one` for all tables, in their order. `hear` gets new results in this thread, at times none."""
     with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
         asked = [pool.submit(one, table) for table in tables]
         try:

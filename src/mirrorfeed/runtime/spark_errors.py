@@ -105,15 +105,17 @@ def parameter(error: Exception, name: str) -> str | None:
 
 
 def looked_at(frame: DataFrame) -> DataFrame:
-    """The same, once the engine has found that it can be made, or refused it. Over Connect nothing else has it look
-    before it runs: a schema may be taken from the rows before."""
+    """Have the engine analyze a frame, which raises its errors now, and return the frame.
+
+    Over Connect a schema can come from a cache, so reading it does not analyze the frame.
+    """
     _ = frame.isStreaming
     return frame
 
 
 @contextmanager
 def unlogged() -> Iterator[None]:
-    """Spark writes what it refuses to standard error, pages of it, before it raises."""
+    """Suppress the pages of text that Spark writes to standard error before it raises an error."""
     from pyspark.logger import PySparkLogger
 
     loggers = [PySparkLogger.getLogger(name) for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger")]

@@ -32,9 +32,10 @@ class Kind(Enum):
 
 
 def get_session(memory: str | None = None, options: Mapping[str, str] | None = None) -> SparkSession:
-    """The session that is active, or else one of the kind that fits. Only one on this machine heeds the arguments.
+    """Return the active session, or start one.
 
-    `memory` is the driver's, `2g` by default or what MIRRORFEED_DRIVER_MEMORY says; `options` are Spark settings.
+    The arguments apply only to Spark on this machine: `memory` is the driver's, by default MIRRORFEED_DRIVER_MEMORY or
+    `2g`; `options` are Spark settings.
     """
     if importlib.util.find_spec("pyspark") is None:
         raise SparkMissing()
@@ -58,14 +59,13 @@ def get_session(memory: str | None = None, options: Mapping[str, str] | None = N
 
 
 def kind() -> Kind:
-    """Which Spark fits here; or `ConnectNotConfigured`."""
+    """The kind of Spark that this process uses. Raises `ConnectNotConfigured`."""
     connect_installed = _is_connect_installed()
     return choose(os.environ, connect_installed, connect_installed and _is_connect_configured())
 
 
 def renewed(spark: SparkSession) -> SparkSession:
-    """The session, or a new one in its place where it answers no more, as one of Connect that has expired; or
-    `SessionLost`."""
+    """Return the session, or a new one if it has expired, as sessions of Connect do. Raises `SessionLost`."""
     if _answers(spark):
         return spark
     if "connect" in type(spark).__module__:  # a runtime's own, or that of this machine, ends with the process
@@ -86,7 +86,7 @@ def _answers(spark: SparkSession) -> bool:
 
 
 def choose(environment: Mapping[str, str], connect_installed: bool, connect_configured: bool) -> Kind:
-    """Which Spark fits. With Databricks Connect installed there is none on this machine, so it must be configured."""
+    """Choose the kind. Databricks Connect replaces Spark on this machine, so it must be configured if it is installed."""
     if environment.get("DATABRICKS_RUNTIME_VERSION"):
         return Kind.RUNTIME
     if connect_installed and connect_configured:
@@ -99,12 +99,12 @@ def choose(environment: Mapping[str, str], connect_installed: bool, connect_conf
 
 
 def is_on_databricks(environment: Mapping[str, str]) -> bool:
-    """Whether this process runs on compute of Databricks, or asks some for a session."""
+    """Whether this process runs on compute of Databricks, or uses it through Connect."""
     return bool(environment.get("DATABRICKS_RUNTIME_VERSION")) or _is_connect_installed()
 
 
 def is_on_this_machine(spark: SparkSession, environment: Mapping[str, str]) -> bool:
-    """Whether executors are processes of this machine that are as free as this one."""
+    """Whether executors are processes of this machine with the access of this one."""
     if is_on_databricks(environment) or "connect" in type(spark).__module__:
         return False
     return (spark.conf.get("spark.master") or "").startswith("local")
@@ -128,12 +128,11 @@ def _is_connect_configured() -> bool:
 
 
 ALL_DAYS = "spark.sql.datetime.java8API.enabled"
-"""For the days from 1582-10-05 to 1582-10-14, which the calendar of old left out. Delta passes what it reads of a feed
-through Java's classes for dates, and the old ones make 1582-10-15 of all of them, in dates, in times and in what holds
-them."""
+"""Keeps the days from 1582-10-05 to 1582-10-14, which the older calendar does not have. Delta converts rows of a feed with
+Java's classes for dates, and the older ones change all these days to 1582-10-15, also in times and nested values."""
 
 PASS_OVER = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
-"""By which files that are gone or broken have no rows, so that what VACUUM took counts as nothing that changed."""
+"""Settings that read missing or damaged files as empty, so that changes in vacuumed files would be lost."""
 
 _REQUIRED = {
     **dict.fromkeys(PASS_OVER, "false"),
@@ -162,12 +161,12 @@ _lock = Lock()
 _inside = 0
 
 _before: list[tuple[SparkSession, str, str]] = []
-"""The sessions' own values, which are set again when nobody reads any more: tables share a session."""
+"""The sessions' own values, which are restored when the last table that uses a session is finished."""
 
 
 @contextmanager
 def faithful(spark: SparkSession) -> Iterator[None]:
-    """Read and write all rows with the values that they have, or raise `SettingFixed`."""
+    """Settings under which all rows are read and written unchanged. Raises `SettingFixed`."""
     global _inside
     with _lock:
         _inside += 1
@@ -202,7 +201,7 @@ def _set(spark: SparkSession, name: str, wanted: str) -> None:
 
 
 def all_days_are_read(spark: SparkSession) -> bool:
-    """Whether a session lets all days of a feed be read."""
+    """Whether a session reads all days of a feed unchanged."""
     with faithful(spark):
         try:
             return spark.conf.get(ALL_DAYS) == "true"

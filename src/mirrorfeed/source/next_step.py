@@ -16,13 +16,13 @@ from mirrorfeed.source.table_info import FEED
 
 @dataclass(frozen=True, slots=True)
 class PendingCommits:
-    """The size of what was committed after the published version."""
+    """The size of the commits after the published version."""
 
     versions: int
     rows: int | None = 0
-    """Changed rows according to the commits; None if a commit does not tell."""
+    """Changed rows according to the commits; None if a commit does not report it."""
     bytes: int | None = 0
-    """Bytes that the commits wrote; None if a commit does not tell."""
+    """Bytes that the commits wrote; None if a commit does not report it."""
 
 
 COMPARISON = "COMPARISON"
@@ -40,7 +40,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the history of a table says about the versions after the published one."""
+    """Facts about the versions after the published one, from the history of the table."""
 
     table_id: str
     latest: int
@@ -67,7 +67,7 @@ class Facts:
         return bool(self.commits) and self.commits[0].operation == COMPARISON
 
     def rows_in(self, range_: Range) -> int | None:
-        """Rows that the commits of a range changed according to their metrics: a hint. None if one does not tell."""
+        """Rows that the commits of a range changed according to their metrics: a hint. None if one does not report it."""
         first, last = range_.from_version_exclusive + 1, range_.to_version_inclusive
         rows = [commit.rows for commit in self.commits if first <= commit.version <= last]
         known = [count for count in rows if count is not None]
@@ -76,7 +76,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What the newest record says about the source."""
+    """Facts about the source in the newest record."""
 
     table_id: str
     version: int

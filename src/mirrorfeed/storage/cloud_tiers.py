@@ -204,9 +204,9 @@ class S3Tiers(TierStore):
             from botocore.config import Config
         except ImportError as error:
             raise NoBoto(bucket=self.bucket) from error
-        config = Config(
-            read_timeout=self.retry_limits.response_seconds, retries={"mode": "standard", "max_attempts": 5}
-        )
+        limits = self.retry_limits
+        retries = {"mode": "standard", "max_attempts": limits.connections}
+        config = Config(read_timeout=limits.response_seconds, connect_timeout=limits.connect_seconds, retries=retries)
         with self._errors("connect to"):
             return boto3.client("s3", endpoint_url=self.endpoint, config=config)
 
