@@ -32,11 +32,10 @@ from pydantic_core import PydanticUndefined
 from fixtures.pages import ROOT, Snippet, pages, snippets, within_sentences
 from fixtures.reference import FOLDER, stale
 from mirrorfeed.cli import main
-from mirrorfeed.config import options
 from mirrorfeed.config.destination import PLACES, PRINCIPAL
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config, Sources, Table
-from mirrorfeed.config.options import Options
+from mirrorfeed.config.options import HISTORY_FIELDS, Options
 from mirrorfeed.landing.output_format import Delimited
 from mirrorfeed.storage.onelake import ENDPOINT
 
@@ -320,7 +319,7 @@ def in_the_file() -> dict[str, FieldInfo | None]:
         "credential.service_credential",
         *principal,
         *secret,
-        *(f"history.{each}" for each in options.HISTORY_FIELDS),
+        *(f"history.{each}" for each in HISTORY_FIELDS),
     }
     return {**dict(fields(Config)), **of_tables, **dict.fromkeys(by_hand)}
 
