@@ -86,7 +86,7 @@ def _answers(spark: SparkSession) -> bool:
 
 
 def choose(environment: Mapping[str, str], connect_installed: bool, connect_configured: bool) -> Kind:
-    """Choose the kind. Databricks Connect replaces Spark on this machine, so it must be configured if it is installed."""
+    """Choose the kind. Databricks Connect replaces Spark on this machine, so it must be configured where installed."""
     if environment.get("DATABRICKS_RUNTIME_VERSION"):
         return Kind.RUNTIME
     if connect_installed and connect_configured:
@@ -128,8 +128,8 @@ def _is_connect_configured() -> bool:
 
 
 ALL_DAYS = "spark.sql.datetime.java8API.enabled"
-"""Keeps the days from 1582-10-05 to 1582-10-14, which the older calendar does not have. Delta converts rows of a feed with
-Java's classes for dates, and the older ones change all these days to 1582-10-15, also in times and nested values."""
+"""Keeps the days from 1582-10-05 to 1582-10-14, which the older calendar does not have. Delta converts rows of a feed
+with Java's classes for dates, and the older ones change these days to 1582-10-15, also in times and nested values."""
 
 PASS_OVER = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
 """Settings that read missing or damaged files as empty, so that changes in vacuumed files would be lost."""
