@@ -32,7 +32,7 @@ _BROUGHT_BY_SPARK = (
     *("ch.qos.*", "com.fasterxml.*", "com.github.luben", "com.google.*", "commons-*", "io.airlift", "javax.*"),
     *("org.antlr", "org.apache.*", "org.locationtech.*", "org.roaringbitmap", "org.slf4j", "org.xerial.*"),
 )
-"""Groups of JARs that Delta requires in older releases than Spark has: 70 MB that would be downloaded and never used."""
+"""Groups of JARs that Delta requires in older releases than Spark has: 70 MB that nothing uses."""
 
 
 def local_options(memory: str | None, environment: Mapping[str, str]) -> dict[str, str]:
