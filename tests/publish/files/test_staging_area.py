@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fixtures.entries import changed
 from fixtures.faults import Crash
+from fixtures.files_api import FilesApi, files_api
 from mirrorfeed.errors import Transient
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.errors import (
@@ -41,6 +41,7 @@ from mirrorfeed.publish.translate import landing_rows
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.storage import FolderStore
 from mirrorfeed.storage.errors import SymbolicLink
+from mirrorfeed.storage.volume import VolumeStore
 from tests.delta import DeltaTable, Zone
 
 
@@ -364,52 +365,37 @@ def test_a_full_handover_publishes_nothing_and_says_so(spark: SparkSession, tmp_
 VOLUME = "/Volumes/main/mirrorfeed/handover"
 
 
-class Workspace:
-    """Databricks' own, with a volume that only Spark sees."""
-
-    def __init__(self, files: dict[str, bytes], refuse: type[Exception] | None = None) -> None:
-        self.kept, self.refuse = files, refuse
-        self.dbfs = self.files = self
-
-    def download(self, path: str) -> Any:
-        if self.refuse:
-            raise self.refuse("User does not have READ VOLUME on Volume 'main.mirrorfeed.handover'.")
-        if path not in self.kept:
-            raise FileNotFoundError(f"{path} does not exist")
-        return SimpleNamespace(contents=io.BytesIO(self.kept[path]))
-
-    def list(self, path: str) -> list[Any]:
-        names = {name.removeprefix(f"{path}/").split("/")[0] for name in self.kept if name.startswith(f"{path}/")}
-        return [SimpleNamespace(path=f"{path}/{name}", is_dir=True) for name in sorted(names)]
-
-    def delete(self, path: str, *, recursive: bool) -> None:
-        assert recursive
-        for name in list(self.kept):
-            if name.startswith(f"{path}/"):
-                del self.kept[name]
+@pytest.fixture
+def volume() -> Iterator[FilesApi]:
+    """A volume that only Spark sees."""
+    with files_api() as api:
+        yield api
 
 
-class PermissionDenied(Exception):
-    pass
+def write_files(api: FilesApi, *paths: str) -> None:
+    for path in paths:
+        root, _, below = path.partition(f"{api.volume}/")
+        VolumeStore(f"{root}{api.volume}", api.workspace).create(below, b"content")
 
 
-def test_a_volume_that_only_spark_sees_is_read_and_tidied_through_the_workspace() -> None:
-    kept = {f"{VOLUME}/a/1/part": b"content", f"{VOLUME}/b/1/part": b"another's"}
-    between = StagingArea(VOLUME, workspace=lambda: Workspace(kept))
-    with between.open(f"{VOLUME}/a/1/part") as file:
+def test_a_volume_that_only_spark_sees_is_read_and_tidied_through_the_workspace(volume: FilesApi) -> None:
+    write_files(volume, f"{volume.volume}/a/1/part", f"{volume.volume}/b/1/part")
+    between = StagingArea(volume.volume, workspace=volume.workspace)
+    with between.open(f"{volume.volume}/a/1/part") as file:
         file.seek(3)
         assert file.read() == b"tent"
     with pytest.raises(StagingFilesLost, match=r"before they were uploaded: .*/none does not exist"):
-        between.open(f"{VOLUME}/a/1/none")
-    between.remove(f"{VOLUME}/a")
-    assert list(kept) == [f"{VOLUME}/b/1/part"]
+        between.open(f"{volume.volume}/a/1/none")
+    between.remove(f"{volume.volume}/a")
+    assert list(volume.files) == [f"{volume.volume}/b/1/part"]
 
 
-def test_a_volume_that_may_not_be_read_is_named_with_the_right_that_is_missing() -> None:
+def test_a_volume_that_may_not_be_read_is_named_with_the_right_that_is_missing(volume: FilesApi) -> None:
+    volume.refuse = lambda _method, _path: (403, "PERMISSION_DENIED")
     with pytest.raises(StagingUnreadable) as unreadable:
-        StagingArea(VOLUME, workspace=lambda: Workspace({}, PermissionDenied)).open(f"{VOLUME}/a")
-    reason = "User does not have READ VOLUME on Volume 'main.mirrorfeed.handover'"
-    assert vars(unreadable.value) == {"root": VOLUME, "reason": reason}
+        StagingArea(volume.volume, workspace=volume.workspace).open(f"{volume.volume}/a")
+    assert unreadable.value.root == volume.volume
+    assert unreadable.value.reason.startswith("refused with PERMISSION_DENIED")
 
 
 def test_a_folder_that_only_spark_sees_is_named_with_what_to_set() -> None:
@@ -491,17 +477,18 @@ def test_nothing_is_removed_or_written_through_a_symbolic_link(tmp_path: Path, l
     assert left_in(there)
 
 
-def test_a_volume_that_only_spark_sees_is_cleared_by_the_same_names() -> None:
-    between = StagingArea(VOLUME, workspace=lambda: Workspace(kept))
+def test_a_volume_that_only_spark_sees_is_cleared_by_the_same_names(volume: FilesApi) -> None:
+    between = StagingArea(volume.volume, workspace=volume.workspace)
     job = job_of(Elsewhere())
     old, new = (f"{between.folder(job_of(Elsewhere(), *each))}/part" for each in (("c" * 32, 9), ("a" * 32, 4)))
-    kept = {old: b"rows", new: b"rows", f"{VOLUME}/notes/part": b"another's"}
+    notes = f"{volume.volume}/notes/part"
+    write_files(volume, old, new, notes)
     between.clear(job, may_ask=False)
-    assert list(kept) == [old, new, f"{VOLUME}/notes/part"]
+    assert list(volume.files) == [old, new, notes]
     between.clear(job)
-    assert list(kept) == [new, f"{VOLUME}/notes/part"]
+    assert list(volume.files) == [new, notes]
     between.clear_table(job.table)
-    assert list(kept) == [f"{VOLUME}/notes/part"]
+    assert list(volume.files) == [notes]
 
 
 def test_the_files_of_a_table_are_cleared_in_every_staging_area(

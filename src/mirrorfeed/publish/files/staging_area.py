@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -31,14 +30,15 @@ from mirrorfeed.publish.errors import (
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import is_on_databricks, is_on_this_machine
-from mirrorfeed.storage import FolderStore
+from mirrorfeed.storage import FolderStore, NotThere, StoreUnavailable
+from mirrorfeed.storage.errors import VolumeUnusable
 from mirrorfeed.storage.folder import open_regular, resolve
 from mirrorfeed.storage.retry import Sink
+from mirrorfeed.storage.volume import VOLUMES, VolumeStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-VOLUMES = "/Volumes/"
 IN_ZONE = "_mirrorfeed_files"
 """At the top of a landing zone, never in a table's folder: Spark would create a deleted folder again."""
 _FOLDER = re.compile(r"([0-9a-f]{20})-([0-9a-z-]+)-([0-9]{20})-[0-9a-f]+(?:-2)?(?:-probe)?")
@@ -80,11 +80,16 @@ class StagingArea:
 
     def open(self, path: str) -> BinaryIO:
         """Open a file that Spark wrote, with random access."""
+        root, below = self._below(path)
         try:
             if self.sees():
-                return open_regular(resolve("read", *self._below(path)))
-            if self.root.startswith(VOLUMES):  # Spark runs elsewhere
-                return self._download(path)
+                return open_regular(resolve("read", root, below))
+            if self._is_volume:  # Spark runs elsewhere
+                return VolumeStore(root, self.workspace).open_read(below)
+        except VolumeUnusable as error:
+            raise StagingUnreadable(root=self.root, reason=error.reason) from error
+        except (NotThere, StoreUnavailable) as error:
+            raise StagingFilesLost(place=path, reason=first_line(error.problem).rstrip(".")) from error
         except PermissionError as error:
             raise StagingUnreadable(root=self.root, reason=error.strerror or "permission denied") from error
         except OSError as error:
@@ -93,13 +98,17 @@ class StagingArea:
 
     def remove(self, folder: str) -> None:
         """Delete a folder if possible. What is left does no harm, and the next publication of the table tries again."""
-        if self.sees():
-            root, below = self._below(folder)
-            with suppress(MirrorfeedError):
+        root, below = self._below(folder)
+        with suppress(MirrorfeedError):
+            # Deleting a folder begins with a rename, which the mount of a volume does not support.
+            if self._is_volume:
+                VolumeStore(root, self.workspace).remove_folder(below)
+            elif self.sees():
                 FolderStore(root).remove_folder(below)
-        elif self.root.startswith(VOLUMES):
-            with suppress(Exception):
-                self.workspace().dbfs.delete(folder, recursive=True)
+
+    @property
+    def _is_volume(self) -> bool:
+        return self.root.startswith(VOLUMES)
 
     def clear(self, job: StagingJob, *, may_ask: bool = True) -> None:
         """Delete folders of the table from other logs and up to this record, which no publication needs any more.
@@ -118,13 +127,11 @@ class StagingArea:
 
     def _folders(self, address: str) -> Iterator[tuple[str, str, int]]:
         """The folders of a table's publications, with their logs and record numbers."""
+        root, below = self._below(self.root)
         names: list[str] = []
-        with suppress(Exception):
-            if self.sees():
-                root, below = self._below(self.root)
-                names = [entry.name for entry in FolderStore(root).list(below) if entry.is_folder]
-            elif self.root.startswith(VOLUMES):
-                names = [entry.path.rpartition("/")[2] for entry in self.workspace().dbfs.list(self.root)]
+        with suppress(MirrorfeedError):
+            store = VolumeStore(root, self.workspace) if self._is_volume and not self.sees() else FolderStore(root)
+            names = [entry.name for entry in store.list(below) if entry.is_folder]
         for name in names:
             if (found := _FOLDER.fullmatch(name)) and found[1] == _hash(address):
                 yield f"{self.root}/{name}", found[2], int(found[3])
@@ -137,19 +144,6 @@ class StagingArea:
     def sees(self) -> bool:
         """Whether this process can open its files without a request."""
         return os.path.isdir(self.root)
-
-    def _download(self, path: str) -> BinaryIO:
-        copy = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
-        try:
-            with self.workspace().files.download(path).contents as content:
-                shutil.copyfileobj(content, copy, 2**20)
-        except Exception as error:
-            copy.close()
-            if type(error).__name__ == "PermissionDenied":
-                raise StagingUnreadable(root=self.root, reason=first_line(str(error))) from error
-            raise StagingFilesLost(place=path, reason=first_line(str(error))) from error
-        copy.seek(0)
-        return copy
 
     def write_error(self, spark: SparkSession, folder: str, error: Exception) -> MirrorfeedError:
         """Return why Spark could not write a folder, after a test write, and delete both."""
