@@ -6,9 +6,8 @@ import pytest
 
 from fixtures.clock import Time
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
-from mirrorfeed.mirror.fabric.client import FabricClient
+from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem
 from mirrorfeed.mirror.fabric.database import MirroredDatabase
-from mirrorfeed.mirror.fabric.responses import FabricItem
 from mirrorfeed.runtime.credentials import token_credential
 from mirrorfeed.storage.retry import RetryLimits
 

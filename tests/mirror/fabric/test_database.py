@@ -11,7 +11,7 @@ from fixtures.onelake import DATABASE, LAKEHOUSE, WORKSPACE, OneLake
 from fixtures.onelake.fabric import SQL_MIRROR, Database
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.landing.names import Target
-from mirrorfeed.mirror.fabric.client import FabricClient
+from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem
 from mirrorfeed.mirror.fabric.database import MirroredDatabase, TableState, create
 from mirrorfeed.mirror.fabric.errors import (
     DatabaseMissing,
@@ -26,7 +26,6 @@ from mirrorfeed.mirror.fabric.errors import (
     TokenRefused,
     WorkspaceMissing,
 )
-from mirrorfeed.mirror.fabric.responses import FabricItem
 from mirrorfeed.runtime.credentials import Secret, ServicePrincipal, token_credential
 from mirrorfeed.runtime.errors import CredentialRefused, LoginUnavailable
 from mirrorfeed.storage.errors import CapacityPaused

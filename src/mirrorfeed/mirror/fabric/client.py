@@ -1,4 +1,4 @@
-"""Calls of Fabric's REST API: authentication, retries, long-running operations and pages."""
+"""Calls of Fabric's REST API: long-running operations, pages, and responses as values and as errors."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import urlencode
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from mirrorfeed.display.redact import redact
 from mirrorfeed.errors import MirrorfeedError, Transient
-from mirrorfeed.landing.strict_json import parse_json
-from mirrorfeed.mirror.fabric.errors import FabricUnavailable, OperationFailed, ResponseInvalid
-from mirrorfeed.mirror.fabric.responses import FabricItem, Page, answer_in, error_of, validated
-from mirrorfeed.storage.retry import RetryLimits, retry_after_seconds
+from mirrorfeed.landing.strict_json import parse_json, validate
+from mirrorfeed.mirror.fabric import errors
+from mirrorfeed.storage.errors import CapacityPaused
+from mirrorfeed.storage.onelake_errors import is_paused
+from mirrorfeed.storage.retry import RETRYABLE_STATUS, RetryLimits, retry_after_seconds
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
@@ -31,6 +33,11 @@ AUDIENCE = "https://api.fabric.microsoft.com"
 """Audience of tokens, also at private endpoints."""
 POLL_SECONDS = 5.0
 _OPERATION_SECONDS = 600.0
+_NO_WORKSPACE = "WorkspaceNotFound"
+_NO_ITEM = ("ItemNotFound", "EntityNotFound", "ArtifactNotFound")
+_NAME_TAKEN = "ItemDisplayNameAlreadyInUse"
+_SHOWN, _LONGEST_TEXT = 300, 2000
+"""Characters of a text in a response that are shown, and that are searched for secrets."""
 
 
 @dataclass
@@ -75,7 +82,7 @@ class FabricClient:
             if not (token := page.continuationToken):
                 return
             if token in seen:
-                raise ResponseInvalid(action=action, item=str(item), reason="it returns the same page twice")
+                raise errors.ResponseInvalid(action=action, item=str(item), reason="it returns the same page twice")
             seen.add(token)
             query = {"continuationToken": token}
 
@@ -101,9 +108,9 @@ class FabricClient:
                 return operation
             if state.get("status") == "Failed":
                 error = answer_in(response.status_code, "", state.get("error"))
-                raise OperationFailed(action=action, item=str(item), reason=error.message or error.code)
+                raise errors.OperationFailed(action=action, item=str(item), reason=error.message or error.code)
         reason = f"the operation {operation} is not finished after 10 minutes"
-        raise FabricUnavailable(action=action, item=str(item), reason=reason)
+        raise errors.FabricUnavailable(action=action, item=str(item), reason=reason)
 
     def _send(
         self, action: str, item: FabricItem, method: str, address: str, body: Any = None, query: Any = None
@@ -118,7 +125,7 @@ class FabricClient:
             method,
             f"{address}?{urlencode(query)}" if query else address,
             body,
-            lambda reason: FabricUnavailable(action=action, item=str(item), reason=reason),
+            lambda reason: errors.FabricUnavailable(action=action, item=str(item), reason=reason),
             lambda response: isinstance(failure(response), Transient),
         )
         if error := failure(response):
@@ -141,3 +148,114 @@ def _content(response: HttpResponse) -> dict[str, Any]:
     if isinstance(found, list):
         return {"value": found}
     return found if isinstance(found, dict) else {}
+
+
+class Response(BaseModel):
+    """Part of a response. Unknown fields are ignored."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+
+class Page(Response, Generic[T]):
+    """One page of a listing. Most listings are in `value`, the status of tables is in `data`."""
+
+    value: tuple[T, ...] | None = None
+    data: tuple[T, ...] | None = None
+    continuationToken: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FabricItem:
+    """A workspace, or a mirrored database in it."""
+
+    workspace: str
+    database: str | None = None
+
+    def __str__(self) -> str:
+        database = f"the mirrored database {self.database} of " if self.database else ""
+        return f"{database}the workspace {self.workspace}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The parts of a response that say why a call failed."""
+
+    status: int
+    code: str = ""
+    message: str = ""
+    retriable: bool = False
+    retry_after: str = ""
+
+    def __str__(self) -> str:
+        reason = ": ".join(part for part in (self.code, self.message.rstrip(".")) if part)
+        return f"{self.status} {reason}".strip()
+
+
+def validated(model: TypeAdapter[T], body: Any, action: str, item: FabricItem) -> T:
+    """The body of a successful response, or `ResponseInvalid`."""
+    try:
+        return validate(model, body)
+    except ValueError as error:
+        raise errors.ResponseInvalid(action=action, item=str(item), reason=str(error)) from error
+
+
+def answer_in(status: int, retry_after: str, body: Any) -> Answer:
+    """`body` can be any JSON value, or None if there is none."""
+    fields = body if isinstance(body, dict) else {}
+    code, message = _one_line(fields.get("errorCode")), _one_line(fields.get("message"))
+    return Answer(status, code, message, fields.get("isRetriable") is True, retry_after)
+
+
+def error_in(error: Any) -> str | None:
+    """The text of an error in a response, or None."""
+    if isinstance(error, dict):
+        error = ": ".join(str(error[name]) for name in ("errorCode", "message") if error.get(name))
+    return _one_line(error) or None
+
+
+def _one_line(text: Any) -> str:
+    return redact(" ".join(str(text or "")[:_LONGEST_TEXT].split()))[:_SHOWN]
+
+
+def time_in(text: Any) -> datetime | None:
+    """A time in a response, by default in UTC; None for any other text."""
+    try:
+        found = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def error_of(action: str, item: FabricItem, answer: Answer) -> MirrorfeedError:
+    """The error for a response with a status of 300 or more."""
+    if is_paused(answer.code, answer.message):
+        return CapacityPaused(address=str(item), response=str(answer))
+    wait = f"; retry after {answer.retry_after} s" if answer.retry_after else ""
+    facts = {
+        "action": action,
+        "item": str(item),
+        "workspace": item.workspace,
+        "database": item.database,
+        "response": str(answer),
+        "reason": f"{answer}{wait}",
+    }
+    kind = _kind_of(item, answer)
+    return kind(**{name: value for name, value in facts.items() if name in kind.required})
+
+
+def _kind_of(item: FabricItem, answer: Answer) -> type[MirrorfeedError]:
+    match answer:
+        case Answer(status=401):
+            return errors.TokenRefused
+        case Answer(status=403):
+            return errors.NoPermission
+        case Answer(status=404, code=code) if code == _NO_WORKSPACE:
+            return errors.WorkspaceMissing
+        case Answer(status=404, code=code) if code in _NO_ITEM and item.database is not None:
+            return errors.DatabaseMissing
+        case Answer(status=404, retriable=False):
+            return errors.NotFound
+        case Answer(code=code) if code == _NAME_TAKEN:
+            return errors.NameTaken
+    is_transient = answer.retriable or answer.status in RETRYABLE_STATUS
+    return errors.FabricUnavailable if is_transient else errors.CallRefused

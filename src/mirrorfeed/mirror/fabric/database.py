@@ -16,7 +16,17 @@ from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.landing.names import Target, fold
 from mirrorfeed.landing.strict_json import Count
-from mirrorfeed.mirror.fabric.client import ENDPOINT, POLL_SECONDS, FabricClient
+from mirrorfeed.mirror.fabric.client import (
+    ENDPOINT,
+    POLL_SECONDS,
+    FabricClient,
+    FabricItem,
+    Page,
+    Response,
+    error_in,
+    time_in,
+    validated,
+)
 from mirrorfeed.mirror.fabric.definition import Setting, apply, differences, in_words, new_definition, part, read
 from mirrorfeed.mirror.fabric.errors import (
     NameTaken,
@@ -27,7 +37,6 @@ from mirrorfeed.mirror.fabric.errors import (
     NotPaused,
     NotReached,
 )
-from mirrorfeed.mirror.fabric.responses import FabricItem, Page, Response, error_in, time_in, validated
 from mirrorfeed.runtime.credentials import token_credential
 
 _DEFAULTS = FabricOptions()
