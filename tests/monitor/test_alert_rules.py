@@ -10,9 +10,9 @@ import pytest
 
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.monitor.alert_state import Check
+from mirrorfeed.monitor.alerts import check_of
 from mirrorfeed.monitor.facts import DatabaseFacts, LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Freshness, Step
-from mirrorfeed.monitor.watch import check_of
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 WELL = TableFacts(

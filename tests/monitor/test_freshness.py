@@ -11,9 +11,9 @@ import pytest
 
 from mirrorfeed.config.model import Config
 from mirrorfeed.landing.record import File, Record
+from mirrorfeed.monitor.alerts import ledger_rows
 from mirrorfeed.monitor.facts import TableFacts
 from mirrorfeed.monitor.freshness import LAG_STEPS, NOTHING_PUBLISHED, Freshness, MirrorTimes, Step, freshness_of
-from mirrorfeed.monitor.watch import ledger_rows
 from mirrorfeed.orchestration import ledger
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)

@@ -12,8 +12,7 @@ from fixtures.onelake import OneLake
 from mirrorfeed.config.model import Config
 from mirrorfeed.monitor.errors import NotAsExpected
 from mirrorfeed.monitor.findings import Severity
-from mirrorfeed.monitor.setup_checks import new_folder
-from mirrorfeed.monitor.setup_live import CHECKS, MANUAL_CHECKS, check_live, creates_once, renames
+from mirrorfeed.monitor.setup_checks import CHECKS, MANUAL_CHECKS, check_live, creates_once, new_folder, renames
 from mirrorfeed.storage import AlreadyThere
 from tests.monitor.test_setup_checks import MADE_ANEW
 

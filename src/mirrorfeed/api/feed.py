@@ -339,8 +339,7 @@ class Feed:
         the services behave.
         """
         if setup or live:
-            from mirrorfeed.monitor.setup_checks import check_setup
-            from mirrorfeed.monitor.setup_live import check_live
+            from mirrorfeed.monitor.setup_checks import check_live, check_setup
 
             progress.info("Checking the setup")
             found = [*check_setup(self._spark, self._config)]
@@ -358,7 +357,7 @@ class Feed:
         A row is a problem that is there or is over since this check. It is not `ok` if it is new or an alert could not
         be sent. `mirror` is the folder of the replicated tables.
         """
-        from mirrorfeed.monitor.watch import check_all, ledger_rows, send_alerts, summary_of
+        from mirrorfeed.monitor.alerts import check_all, ledger_rows, send_alerts, summary_of
         from mirrorfeed.orchestration import ledger
 
         config = self._config

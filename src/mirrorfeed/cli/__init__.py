@@ -6,16 +6,5 @@ from mirrorfeed.cli.main import main
 
 __all__ = ["main"]
 
-for _commands in [
-    "archive",
-    "deployment",
-    "fabric",
-    "feed",
-    "history",
-    "landing_zone",
-    "monitor",
-    "publish",
-    "repair",
-    "report",
-]:
+for _commands in ["archive", "deployment", "history", "landing_zone", "monitor", "publish", "repair"]:
     import_module(f"{__name__}.{_commands}")

@@ -1,12 +1,14 @@
-"""Commands that report on tables: `status`, `check-alerts`, `doctor`, `explain`."""
+"""Commands that report on tables: `status`, `check-alerts`, `doctor`, `report`, `explain`."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from mirrorfeed.cli.main import config_option, feed, main, tables_argument
+from mirrorfeed.cli.main import config_option, feed, for_programs, main, print_json, print_lines, tables_argument
+from mirrorfeed.display.terminal import console
 
 if TYPE_CHECKING:
     from mirrorfeed.api.results import Alert, Explanation, Finding, Result, Status
@@ -56,6 +58,21 @@ def doctor(tables: tuple[str, ...], fix: bool, setup: bool, live: bool, path: st
     if (live and not setup) or (setup and (tables or fix)):
         raise click.UsageError("--setup takes neither tables nor --fix, and --live needs --setup.")
     return feed(path).doctor(*tables, fix=fix, setup=setup, live=live)
+
+
+@main.command()
+@click.option("--html", "file", metavar="FILE", help="Write the report with charts to FILE, as one HTML page.")
+@config_option
+def report(file: str | None, path: str) -> None:
+    """Show lag, state of tables and mirrors, rows per day, archives and failures from the ledger."""
+    found = feed(path).report()
+    if file is not None:
+        Path(file).write_text(found.page(), encoding="utf-8")
+        print_lines(f"Wrote {file}.")
+    if for_programs():
+        print_json(found.to_dict())
+    elif file is None:
+        found.draw(console())
 
 
 @main.command()

@@ -1,6 +1,7 @@
 """Checks everything that publishing needs: permissions, credential, landing zone, ledger and sources.
 
-The checks write small files into the landing zone and remove them. They create the ledger, which stays.
+The checks write small files into the landing zone and remove them. They create the ledger, which stays. `check_live`
+also checks how the services behave.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from pyspark.sql import SparkSession
 import mirrorfeed
 from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.config.values import ONELAKE
-from mirrorfeed.display.humanize import size
+from mirrorfeed.display.humanize import counted, size
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.names import LOG, MAX_DAILY_BYTES, MAX_TABLES, SPREAD, WARN_DAILY_BYTES, table_limit_warning
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.monitor.collector import Collector
-from mirrorfeed.monitor.errors import ExecutorsElsewhere
+from mirrorfeed.monitor.errors import ExecutorsElsewhere, NotAsExpected
 from mirrorfeed.monitor.facts import TableFacts
 from mirrorfeed.monitor.findings import Finding, failed, failed_with, not_checked, passed
 from mirrorfeed.monitor.setup_access import check_host, check_rights, hosts, needed
@@ -34,7 +35,7 @@ from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.errors import SettingFixed
 from mirrorfeed.runtime.spark_session import ALL_DAYS, all_days_are_read
-from mirrorfeed.storage import NotThere, Store
+from mirrorfeed.storage import AlreadyThere, NotThere, Store
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 _PRIVILEGES = "privileges in Unity Catalog"
 _TOKEN_FOR = "https://storage.azure.com/.default"
 _CHANGES = "changes of one day in one mirrored database"
+MANUAL_CHECKS = "docs/go-live-checklist.md"
+"""The checks that only a person can make."""
 _SAMPLE = {
     "id": ("long", "1L"),
     "price": ("decimal(9,2)", "1.5BD"),
@@ -216,3 +219,67 @@ def check_days(spark: SparkSession) -> Finding:
         " them. Publish tables with such dates or times on compute whose Spark settings can be changed"
     )
     return not_checked(what, reason)
+
+
+def check_live(spark: SparkSession, config: Config, environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:
+    """Check how the services behave, in a folder of the landing zone that readers ignore."""
+    store, folder = zone_of(config), new_folder()
+    yield check_credential(config)
+    for what, action in CHECKS.items():
+        yield attempt(f"landing zone: {what}", lambda action=action: action(store, folder))  # type: ignore[misc]
+    yield check_staging_area(spark, config, store, environment)
+    yield not_checked("manual checks", f"the list is in {MANUAL_CHECKS}")
+
+
+def creates_once(store: Store, folder: str) -> str:
+    store.create(f"{folder}/once", b"first")
+    try:
+        store.create(f"{folder}/once", b"second")
+    except AlreadyThere:
+        _expect(store.read(f"{folder}/once") == b"first", "the second creation was refused but took effect")
+        return ""
+    raise NotAsExpected(found="the second creation was not refused, so a publication could be recorded twice")
+
+
+def _writes_parts(store: Store, folder: str) -> str:
+    data = os.urandom(20 * 2**20)
+    with store.open_write(f"{folder}/parts") as file:
+        file.write(data)
+    with store.open_read(f"{folder}/parts") as written:
+        _expect(written.read() == data, "a file was read back with other content")
+    return counted(len(data), "byte")
+
+
+def renames(store: Store, folder: str) -> str:
+    store.create(f"{folder}/from", b"moved")
+    store.rename(f"{folder}/from", f"{folder}/to")
+    _expect(store.read(f"{folder}/to") == b"moved", "a renamed file was read back with other content")
+    store.create(f"{folder}/other", b"")
+    try:
+        store.rename(f"{folder}/other", f"{folder}/to")
+    except AlreadyThere:
+        return ""
+    raise NotAsExpected(found="a rename to an existing name was not refused")
+
+
+def _deletes(store: Store, folder: str) -> str:
+    store.create(f"{folder}/deep/deeper/file", b"")
+    store.remove_folder(folder)
+    try:
+        store.read(f"{folder}/deep/deeper/file")
+    except NotThere:
+        return ""
+    raise NotAsExpected(found="a file in a deleted folder still exists")
+
+
+def _expect(so: bool, otherwise: str) -> None:
+    if not so:
+        raise NotAsExpected(found=otherwise)
+
+
+CHECKS: Mapping[str, Callable[[Store, str], str]] = {
+    "create if absent (If-None-Match on Put Blob) refuses a second creation": creates_once,
+    "a file that is uploaded in parts is complete": _writes_parts,
+    "a rename moves a file, and refuses an existing name": renames,
+    "a folder is deleted with its content": _deletes,
+}

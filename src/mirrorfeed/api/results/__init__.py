@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from mirrorfeed.mirror.fabric.definition import Setting
     from mirrorfeed.mirror.replica.table_cycle import TableReport
     from mirrorfeed.mirror.verify.row_comparison import Difference
+    from mirrorfeed.monitor.alerts import Alert
     from mirrorfeed.monitor.findings import Finding
     from mirrorfeed.monitor.report_figures import Report
     from mirrorfeed.monitor.status import Status
-    from mirrorfeed.monitor.watch import Alert
     from mirrorfeed.orchestration.histories import Append, History
     from mirrorfeed.orchestration.orphans import DroppedTable
     from mirrorfeed.orchestration.table_task import Decision
@@ -84,7 +84,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Alert": "monitor.watch",
+    "Alert": "monitor.alerts",
     "Append": "orchestration.histories",
     "ArchivedFile": "archive.archived_files",
     "Changes": "api.results.changes",

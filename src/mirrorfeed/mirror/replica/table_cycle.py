@@ -16,7 +16,6 @@ from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.lint.metadata_file import Settings
 from mirrorfeed.lint.specification import DELETE, METADATA
-from mirrorfeed.mirror.replica.column_types import added_columns, in_shape_of, with_types
 from mirrorfeed.mirror.replica.errors import (
     FolderReplaced,
     KeyNotPublished,
@@ -25,7 +24,7 @@ from mirrorfeed.mirror.replica.errors import (
     TypeChanged,
     UnsupportedType,
 )
-from mirrorfeed.mirror.replica.file_reader import FileRows, read_rows
+from mirrorfeed.mirror.replica.file_reader import FileRows, added_columns, in_shape_of, read_rows, with_types
 from mirrorfeed.mirror.replica.landing_zone import (
     DataFile,
     Queue,

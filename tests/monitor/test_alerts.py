@@ -9,9 +9,9 @@ from typing import Any
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.config.loader import load
 from mirrorfeed.monitor.alert_state import Check, Message, notify
+from mirrorfeed.monitor.alerts import check_all, ledger_rows, state_of
 from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.monitor.rules import RULES
-from mirrorfeed.monitor.watch import check_all, ledger_rows, state_of
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 NO_SPARK: Any = lambda: None  # noqa: E731
