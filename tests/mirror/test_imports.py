@@ -11,8 +11,6 @@ import mirrorfeed
 
 ROOT = Path(mirrorfeed.__file__).parent
 READERS = {f"lint.{module}" for module in ("specification", "findings", "metadata_file", "delimited_text")}
-ENCODINGS = "landing.encodings"
-"""Which encodings Python has, as opposed to what the publisher writes."""
 LOG_FORMAT = {
     f"landing.{module}" for module in ("names", "record", "errors", "strict_json", "consumed_files", "limits")
 }
@@ -49,7 +47,7 @@ def _imports_in(room: str) -> set[str]:
     ("room", "allowed"),
     [
         ("mirror.replica", {"mirror.replica", *READERS, *BELOW}),
-        ("lint", {"lint", ENCODINGS, *LOG_FORMAT, *BELOW}),
+        ("lint", {"lint", *LOG_FORMAT, *BELOW}),
         ("lint.rules", {"lint", *LOG_FORMAT, "errors", "display"}),
     ],
 )
@@ -59,11 +57,11 @@ def test_a_room_imports_only_what_is_independent_of_the_publisher(room: str, all
 
 
 def test_the_readers_of_the_replica_import_only_each_other() -> None:
-    allowed = {*READERS, ENCODINGS, "errors", "display"}
+    allowed = {*READERS, "errors", "display"}
     for module in READERS:
         file = _file(module)
         assert file
-        assert beyond(imports_of(file.read_text(encoding="utf-8")), allowed) - {"lint", "landing"} == set()
+        assert beyond(imports_of(file.read_text(encoding="utf-8")), allowed) - {"lint"} == set()
 
 
 def test_rules_import_neither_spark_nor_storage_nor_arrow() -> None:

@@ -6,13 +6,13 @@ reports all deviations. The replica refuses a file whose meaning is not clear.
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from mirrorfeed.landing.output_format import is_text_encoding
 from mirrorfeed.lint.findings import REBUILD, Finding, Rule, advice, error, warning
 from mirrorfeed.lint.specification import DATA_TYPES, METADATA
 
@@ -34,6 +34,8 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
 """Allowed values of options. The first is the default."""
 _OPTION_NAMES = ("FirstRowAsHeader", *_OPTIONS, "NullValue", "Encoding")
 _ENCODING = "utf-8"
+_NOT_CHARACTERS = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "mbcs", "oem")
+"""Codecs of Python that escape characters, or differ between machines."""
 _FLAGS = {"true": True, "false": False}
 _ESCAPES = {r"\r\n": "\r\n", r"\n": "\n", r"\r": "\r", r"\t": "\t"}
 
@@ -382,4 +384,10 @@ def python_encoding(name: object) -> str | None:
     if not isinstance(name, str):
         return None
     plain = name.lower().removesuffix(" without bom")
-    return plain if is_text_encoding(plain) else None
+    try:
+        "".encode(plain)  # fails for codecs such as hex
+        codecs.getincrementaldecoder(plain)
+        found = codecs.lookup(plain).name.replace("_", "-")
+    except (LookupError, ValueError):
+        return None
+    return None if found in _NOT_CHARACTERS else plain
