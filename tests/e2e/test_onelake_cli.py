@@ -50,7 +50,7 @@ def test_from_publishing_to_a_rebuilt_table(spark: SparkSession, project: Projec
     onelake.server.faults.add(Fault("rename", How.ANSWER, 1))
     published = project.run("publish")
     assert "snapshot to 1" in published
-    assert published.endswith("3 calls to the landing zone had to be repeated.")
+    assert published.endswith("3 requests had to be repeated.")
 
     onelake.fabric.starting = ["Running"]
     assert project.run("fabric", "start").endswith("The mirrored database is Running.")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from azure.core.exceptions import IncompleteReadError, ServiceRequestError, Serv
 from azure.core.pipeline import Pipeline
 from azure.core.pipeline.transport import HttpRequest
 
+import mirrorfeed
 from mirrorfeed.runtime.errors import LoginUnavailable
 from mirrorfeed.storage.http import FramedTransport, RetryPolicy, transport_options
 from mirrorfeed.storage.retry import RetryLimits, retry_after_seconds, retry_counter
@@ -163,3 +165,13 @@ def test_a_download_that_breaks_off_is_raised_and_not_printed(caplog: pytest.Log
             b"".join(azure.send(request, stream=True).stream_download(Pipeline(azure)))
         server.shutdown()
     assert not caplog.records
+
+
+def test_one_loop_retries_http_requests() -> None:
+    root = Path(mirrorfeed.__file__).parent
+    code = {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in root.rglob("*.py")}
+
+    # The second one creates files under new names, which is not the same request again.
+    assert {path for path, text in code.items() if ".next_pause(" in text} == {"storage/http.py", "storage/retry.py"}
+    # This one checks whether a host responds, once.
+    assert {path for path, text in code.items() if "import requests" in text} == {"monitor/setup_access.py"}

@@ -69,7 +69,7 @@ def publish_new(
     summary = f"Stopped on request. {stopped} of {counted(len(chosen), 'table')} left for the next run."
     notes = [*map(coded, problems), *(f"{name}: {pause}" for name, pause in pauses.items())]
     if repeated := retry_counter().value - before:
-        notes.append(f"{counted(repeated, 'call')} to the landing zone had to be repeated.")
+        notes.append(f"{counted(repeated, 'request')} had to be repeated.")
     return tuple(rows.values()), tuple(notes), summary if stopped else ""
 
 

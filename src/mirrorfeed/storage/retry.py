@@ -99,7 +99,7 @@ class Counter:
 
 
 def retry_counter() -> Counter:
-    """Counts the retries of calls to remote stores."""
+    """Counts the retries of requests to storage, Fabric and webhooks."""
     return per_process("retries", Counter)
 
 
