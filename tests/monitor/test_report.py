@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.api.results import Changes, Comparison, Difference, Result, VersionChanges
 from mirrorfeed.monitor.errors import NoLedger
 from mirrorfeed.monitor.report_figures import Report, ledger_of, read_report
-from mirrorfeed.monitor.report_queries import QUERIES
+from mirrorfeed.monitor.report_queries import DASHBOARD_ONLY, QUERIES
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.ledger import (
     ARCHIVE,
@@ -94,7 +94,7 @@ def place(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sour
 
 @pytest.fixture(scope="module")
 def report(spark: SparkSession, place: Source) -> Report:
-    return read_report(spark, place, NOW)
+    return read_report(spark, place, NOW, QUERIES)
 
 
 def section(report: Report, name: str, *fields: str) -> list[tuple[Any, ...]]:
@@ -246,6 +246,14 @@ def test_names_and_messages_are_escaped(report: Report) -> None:
     for text in (report.page(), report._repr_html_()):
         assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
         assert "<script" not in text
+
+
+def test_the_report_is_the_same_without_the_queries_of_the_dashboard_alone(
+    spark: SparkSession, place: Source, report: Report
+) -> None:
+    found = read_report(spark, place, NOW)
+    assert {name for name, rows in found.figures.items() if not rows} == DASHBOARD_ONLY
+    assert found.page() == report.page()
 
 
 def test_an_empty_ledger_has_totals_and_no_other_section(spark: SparkSession, tmp_path: Path) -> None:

@@ -270,8 +270,8 @@ def ledger_of(config: Config) -> Source:
 
 
 def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Iterable[str] | None = None) -> Report:
-    """Run all queries, or those with these names, as of `now`. Raises `LedgerUnreadable`."""
-    from mirrorfeed.monitor.report_queries import NOW, QUERIES
+    """Run the queries of the report, or those with these names, as of `now`. Raises `LedgerUnreadable`."""
+    from mirrorfeed.monitor.report_queries import DASHBOARD_ONLY, NOW, QUERIES
     from mirrorfeed.publish.errors import LedgerUnreadable
     from mirrorfeed.runtime.spark_session import setting
 
@@ -279,7 +279,7 @@ def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Itera
     found: dict[str, Sequence[Mapping[str, Any]]] = dict.fromkeys(QUERIES, ())
     try:
         with setting(spark, "spark.sql.session.timeZone", "UTC"), _cached(spark, ledger) as view:
-            for name in QUERIES if names is None else names:
+            for name in QUERIES.keys() - DASHBOARD_ONLY if names is None else names:
                 query = f"WITH ledger AS (SELECT * FROM {view}) {QUERIES[name].replace(NOW, moment)}"
                 found[name] = spark.sql(query).toArrow().to_pylist()
     except Exception as error:

@@ -52,7 +52,12 @@ def charts(figures: Figures) -> Iterator[tuple[str, str]]:
     yield operations_chart(figures)
     yield "MiB per day by table", _by_day(figures["volume"], "table", "mib", "MiB", _names(figures["volume"]))
     yield "Rows per day by table", _by_day(figures["volume"], "table", "rows", "rows", _names(figures["volume"]))
-    yield "Seconds per day by phase", _by_day(figures["phases"], "phase", "seconds", "s", _PHASES)
+    phases = [
+        {"day": each["day"], "phase": phase, "seconds": each[f"{phase}_seconds"]}
+        for each in figures["days"]
+        for phase in _PHASES
+    ]
+    yield "Seconds per day by phase", _by_day(phases, "phase", "seconds", "s", _PHASES)
     if not (archive := figures["archive"]):
         return
     yield "Archived share by table", _over_time(archive, "day", {"": "archived_percent"}, "%")
@@ -78,8 +83,12 @@ def lag_chart(figures: Figures) -> tuple[str, str]:
 
 
 def operations_chart(figures: Figures) -> tuple[str, str]:
-    drawn = _by_day(figures["operations"], "operation", "rows", "rows", _OPERATIONS)
-    return "Rows per day by operation", drawn
+    rows = [
+        {"day": each["day"], "operation": operation, "rows": each[operation] or 0}
+        for each in figures["days"]
+        for operation in _OPERATIONS
+    ]
+    return "Rows per day by operation", _by_day(rows, "operation", "rows", "rows", _OPERATIONS)
 
 
 def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -121,8 +130,8 @@ def _moment(time: date) -> datetime:
 
 def publication_chart(spark: Callable[[], SparkSession], ledger: Source | None) -> Chart:
     """The charts of lag and of rows per day. They are empty without a ledger."""
-    figures: Figures = {"lag": (), "operations": ()}
+    figures: Figures = {"lag": (), "days": ()}
     if ledger:
-        figures = read_report(spark(), ledger, datetime.now(UTC), ("lag", "operations")).figures
+        figures = read_report(spark(), ledger, datetime.now(UTC), ("lag", "days")).figures
     (title, lag), operations = lag_chart(figures), operations_chart(figures)
     return Chart(title, lag + titled(*operations))

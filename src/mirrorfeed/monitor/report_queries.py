@@ -21,6 +21,8 @@ from mirrorfeed.orchestration.ledger import (
 )
 
 NOW = "current_timestamp()"
+DASHBOARD_ONLY = frozenset({"operations", "phases"})
+"""Queries whose figures the report takes from `days`, because each query may read the ledger once."""
 
 
 def _any_of(outcomes: Iterable[str]) -> str:
