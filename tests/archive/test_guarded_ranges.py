@@ -18,8 +18,8 @@ from mirrorfeed.config.model import Config, Table
 from mirrorfeed.landing.names import Target
 from mirrorfeed.orchestration.publish_run import plan_next_steps
 from mirrorfeed.publish.files import staging
-from mirrorfeed.publish.republish import clear
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed, LookUpNeedsArchive
+from mirrorfeed.publish.table_publisher import clear
 from mirrorfeed.source.errors import Gap, SnapshotGone, VersionExpired
 from mirrorfeed.source.next_step import Range
 from mirrorfeed.source.table_info import read_table_info

@@ -11,8 +11,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from mirrorfeed.publish.files import staging
+from mirrorfeed.publish.files.spark_files import upload_files
 from mirrorfeed.publish.files.staging_area import StagingArea
-from mirrorfeed.publish.files.upload import upload_files
 from mirrorfeed.publish.log import metadata_files
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed

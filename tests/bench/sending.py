@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 
 from fixtures.onelake import SECRET, OneLake
 from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.files.spark_files import upload_file
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
-from mirrorfeed.publish.files.upload import upload_file
 from mirrorfeed.storage.onelake import OneLakeStore
 from mirrorfeed.storage.retry import RetryLimits
 

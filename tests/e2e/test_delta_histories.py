@@ -22,8 +22,7 @@ from fixtures.journeys import PLAN, Journey, newest_version
 from fixtures.selections import drawn
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files import staging
-from mirrorfeed.publish.sources.full_compare import FullCompare
-from mirrorfeed.publish.sources.row_hashes import RowHashTable
+from mirrorfeed.publish.sources.full_compare import FullCompare, RowHashTable
 from mirrorfeed.publish.table_publisher import Progress, publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import FolderStore, Store

@@ -9,7 +9,7 @@ import pytest
 
 from mirrorfeed.landing.errors import BadKey, ColumnsDropped, IncompatibleSchema, ReservedColumn, UnsupportedType
 from mirrorfeed.landing.schema import Column, check_keys, columns_of, evolve
-from mirrorfeed.publish.files.arrow_types import arrow_schema, arrow_type
+from mirrorfeed.publish.files.staging_job import arrow_schema, arrow_type
 
 T = "main.sales.orders"
 ID, NAME = Column("id", "long"), Column("name", "string")

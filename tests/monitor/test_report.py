@@ -20,6 +20,7 @@ from mirrorfeed.monitor.errors import NoLedger
 from mirrorfeed.monitor.report_figures import Report, ledger_of, read_report
 from mirrorfeed.monitor.report_queries import DASHBOARD_ONLY, QUERIES
 from mirrorfeed.orchestration import ledger
+from mirrorfeed.orchestration.errors import LedgerUnreadable
 from mirrorfeed.orchestration.ledger import (
     ARCHIVE,
     BLOCKED,
@@ -33,7 +34,6 @@ from mirrorfeed.orchestration.ledger import (
     WATCHED,
     Row,
 )
-from mirrorfeed.publish.errors import LedgerUnreadable
 from mirrorfeed.source.identifier import Source
 from tests.ledgers import write_ledger
 from tests.test_bundle import DASHBOARD

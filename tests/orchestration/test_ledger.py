@@ -19,6 +19,7 @@ from mirrorfeed.mirror.verify.errors import MirrorNotReached
 from mirrorfeed.mirror.verify.row_comparison import Comparison, Difference
 from mirrorfeed.monitor.report_figures import read_report
 from mirrorfeed.orchestration import ledger
+from mirrorfeed.orchestration.errors import LedgerNotWritten
 from mirrorfeed.orchestration.ledger import (
     ARCHIVE,
     BLOCKED,
@@ -33,7 +34,6 @@ from mirrorfeed.orchestration.ledger import (
 )
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
-from mirrorfeed.publish.errors import LedgerNotWritten
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import Progress, Publication
 from mirrorfeed.runtime.version import this_build

@@ -19,11 +19,11 @@ from mirrorfeed.config.model import Config
 from mirrorfeed.config.model import Table as Configured
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.orchestration import ledger
+from mirrorfeed.orchestration.errors import LedgerNotWritten
 from mirrorfeed.orchestration.ledger import FAILED, PUBLISHED, RECOVERED, Known, PublicationKey, Row
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter, is_complete
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
-from mirrorfeed.publish.errors import LedgerNotWritten
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
 from mirrorfeed.publish.result import Progress, TableResult

@@ -13,9 +13,9 @@ import pytest
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.config.options import Pause
 from mirrorfeed.errors import Transient
+from mirrorfeed.orchestration.errors import TableTimeout
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext, Stop
-from mirrorfeed.publish.errors import TableTimeout
 from mirrorfeed.publish.result import Progress
 from mirrorfeed.runtime.parallel import bearable_by
 

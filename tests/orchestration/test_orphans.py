@@ -14,8 +14,9 @@ from mirrorfeed.config import expansion
 from mirrorfeed.config.expansion import expand
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
+from mirrorfeed.orchestration.errors import OrphanedTables
 from mirrorfeed.orchestration.orphans import find_orphans, find_pattern_orphans
-from mirrorfeed.publish.errors import FileNumberConflict, OrphanedTables
+from mirrorfeed.publish.errors import FileNumberConflict
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.publish.table_publisher import publish

@@ -9,8 +9,8 @@ import pytest
 from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError, SessionLost, Terminal, Transient
 from mirrorfeed.landing.errors import ColumnsDropped
+from mirrorfeed.orchestration.errors import TableTimeout
 from mirrorfeed.orchestration.retry import TERMINAL_PAUSE, RetryPolicy, RetryState, after, needs_reload
-from mirrorfeed.publish.errors import TableTimeout
 from mirrorfeed.source.errors import FeedOff, Gap, PartitionsChanged
 
 GAP, OTHER_GAP = (

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 from fixtures.mirror import canonical
 from mirrorfeed.cli import main
+from mirrorfeed.orchestration.errors import TooManyToRepair
 from mirrorfeed.orchestration.verification import DifferingKeys, RepairPlan, decide
-from mirrorfeed.publish.errors import TooManyToRepair
 from tests.delta import DeltaTable
 from tests.told import told
 

@@ -37,9 +37,8 @@ from mirrorfeed.mirror.replica import Replica
 from mirrorfeed.mirror.replica.file_reader import FileRows, read_rows
 from mirrorfeed.mirror.replica.landing_zone import parse_settings
 from mirrorfeed.publish.errors import RowsRefused
-from mirrorfeed.publish.files.arrow_types import arrow_schema
 from mirrorfeed.publish.files.rolling_writer import write_files
-from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob
+from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob, arrow_schema
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import FolderStore
 from tests.publish.scenes import FOLDER, orders, plan, three_commits, two_orders

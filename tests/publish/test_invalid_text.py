@@ -12,8 +12,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.landing.output_format import Delimited, Output
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files import staging
-from mirrorfeed.publish.sources.full_compare import FullCompare
-from mirrorfeed.publish.sources.row_hashes import RowHashTable
+from mirrorfeed.publish.sources.full_compare import FullCompare, RowHashTable
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from tests.delta import SparkTable, Zone

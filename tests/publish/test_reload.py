@@ -13,8 +13,7 @@ from fixtures.memory import MemoryStore
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.landing.names import data_name
-from mirrorfeed.publish.republish import clear
-from mirrorfeed.publish.table_publisher import Progress, publish
+from mirrorfeed.publish.table_publisher import Progress, clear, publish
 from mirrorfeed.source.errors import FeedOff
 from mirrorfeed.storage import Store, StoreUnavailable
 from tests.publish.scenes import FOLDER, SCENARIOS, Scenario, Scene, Take, one_commit, plan, two_orders

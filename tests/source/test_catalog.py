@@ -29,7 +29,7 @@ from fixtures.fakes import RecordingWorkspace
 from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.landing.names import Target
-from mirrorfeed.publish.columns import with_keys
+from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.source.catalog import (
     Workspace,
     check_policies,

@@ -24,9 +24,9 @@ from mirrorfeed.config.errors import DatabaseNotNamed
 from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.files.rolling_writer import write_files
+from mirrorfeed.publish.files.spark_files import upload_task
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
-from mirrorfeed.publish.files.upload import upload_task
 from mirrorfeed.storage import AlreadyThere, FolderStore, NotThere, PathOutside, Store, StoreUnavailable, UnreadableFile
 from mirrorfeed.storage.base import READ_LIMIT
 from mirrorfeed.storage.errors import (

@@ -99,11 +99,10 @@ class Collector:
     def _with_spark(
         self, spark: SparkSession, store: Store, table: Table, workspace: Callable[[], Workspace]
     ) -> TableFacts:
-        from mirrorfeed.publish.columns import with_keys
         from mirrorfeed.publish.errors import RowsRefused
         from mirrorfeed.publish.log.table_log import TableLog
-        from mirrorfeed.publish.sources.factory import source_for
-        from mirrorfeed.publish.table_publisher import check_decision, decide_next
+        from mirrorfeed.publish.next_publication import check_decision, decide_next, with_keys
+        from mirrorfeed.publish.sources.change_source import source_for
         from mirrorfeed.source.errors import Finding
         from mirrorfeed.source.next_step import NothingNew
 
@@ -135,7 +134,7 @@ class Collector:
     def _read_source(
         self, spark: SparkSession, table: Table, facts: TableFacts, log: TableLog, view: View | None
     ) -> TableFacts:
-        from mirrorfeed.publish.columns import deselected_columns
+        from mirrorfeed.publish.next_publication import deselected_columns
         from mirrorfeed.publish.sources.full_compare import COMPARED
         from mirrorfeed.source import versions
         from mirrorfeed.source.change_feed import feed_kind

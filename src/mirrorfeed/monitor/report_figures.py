@@ -272,7 +272,7 @@ def ledger_of(config: Config) -> Source:
 def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Iterable[str] | None = None) -> Report:
     """Run the queries of the report, or those with these names, as of `now`. Raises `LedgerUnreadable`."""
     from mirrorfeed.monitor.report_queries import DASHBOARD_ONLY, NOW, QUERIES
-    from mirrorfeed.publish.errors import LedgerUnreadable
+    from mirrorfeed.orchestration.errors import LedgerUnreadable
     from mirrorfeed.runtime.spark_session import setting
 
     moment = f"TIMESTAMP '{now.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"

@@ -28,7 +28,7 @@ from mirrorfeed.monitor.facts import TableFacts
 from mirrorfeed.monitor.findings import Finding, failed, failed_with, not_checked, passed
 from mirrorfeed.monitor.setup_access import check_host, check_rights, hosts, needed
 from mirrorfeed.orchestration import ledger
-from mirrorfeed.publish.files.spark_writer import check_file, write_with_spark
+from mirrorfeed.publish.files.spark_files import check_file, write_with_spark
 from mirrorfeed.publish.files.staging_area import StagingArea, staging_area_for
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.publish.translate.landing_rows import PROBLEM

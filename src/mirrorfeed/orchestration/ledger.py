@@ -18,7 +18,7 @@ from pyspark.sql.functions import col, expr, row_number
 
 from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.errors import MirrorfeedError, first_line
-from mirrorfeed.publish.errors import LedgerNotWritten
+from mirrorfeed.orchestration.errors import LedgerNotWritten
 from mirrorfeed.publish.result import Publication, TableResult
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source.errors import Finding

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError, first_line, named
 from mirrorfeed.orchestration import ledger
+from mirrorfeed.orchestration.errors import LedgerNotWritten
 from mirrorfeed.orchestration.ledger import PUBLISHED, Known, PublicationKey, Row
-from mirrorfeed.publish.errors import LedgerNotWritten
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.result import Progress, Publication, TableResult
 from mirrorfeed.source.identifier import Source

@@ -13,7 +13,7 @@ from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.errors import BadTarget, DamagedFile, RecordTooNew
 from mirrorfeed.landing.names import LOG, METADATA, Target
 from mirrorfeed.landing.record import Record
-from mirrorfeed.publish.errors import NotPublishedHere, OrphanedTables, StillConfigured
+from mirrorfeed.orchestration.errors import NotPublishedHere, OrphanedTables, StillConfigured
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
 from mirrorfeed.source.identifier import Source

@@ -16,15 +16,16 @@ from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.progress import progress as shown
 from mirrorfeed.errors import MirrorfeedError, coded
+from mirrorfeed.orchestration.errors import FilesRewritten, LeftoversNotDeleted
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 from mirrorfeed.orchestration.orphans import find_pattern_orphans
 from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler, run_queue
 from mirrorfeed.orchestration.table_task import Decision, RunContext, Stop, TableTask, clear_table, dropping_by
-from mirrorfeed.publish.columns import with_keys
-from mirrorfeed.publish.errors import FeedRequired, FilesRewritten, LeftoversNotDeleted
+from mirrorfeed.publish.errors import FeedRequired
 from mirrorfeed.publish.log.metadata_files import partner_events_problem
+from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.publish.result import Progress, TableResult
-from mirrorfeed.publish.sources.factory import source_for
+from mirrorfeed.publish.sources.change_source import source_for
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.runtime.parallel import bearable, each_of
 from mirrorfeed.source.identifier import Source

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError, SessionLost, Transient
 from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema
-from mirrorfeed.publish.errors import RecordsMissing, TableTimeout
+from mirrorfeed.orchestration.errors import TableTimeout
+from mirrorfeed.publish.errors import RecordsMissing
 from mirrorfeed.source.errors import FeedUnreadable, Gap, PartitionsChanged
 
 ATTEMPTS = 4

@@ -18,18 +18,16 @@ from mirrorfeed.config.expansion import expanded
 from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, named
+from mirrorfeed.orchestration.errors import OrphanedTables, TableTimeout
 from mirrorfeed.orchestration.orphans import find_orphans
 from mirrorfeed.orchestration.retry import ATTEMPTS, RetryPolicy, RetryState, after, needs_reload
 from mirrorfeed.orchestration.scheduler import QueuedTable, is_due
-from mirrorfeed.publish.columns import with_keys
-from mirrorfeed.publish.errors import OrphanedTables, TableTimeout
 from mirrorfeed.publish.files.staging_area import clear_staging
 from mirrorfeed.publish.log.table_log import TableLog
-from mirrorfeed.publish.republish import clear
+from mirrorfeed.publish.next_publication import check_decision, decide_next, with_keys
 from mirrorfeed.publish.result import Progress, TableResult
-from mirrorfeed.publish.sources.base import ChangeSource
-from mirrorfeed.publish.sources.factory import can_bridge_gap, gap_note, source_for
-from mirrorfeed.publish.table_publisher import check_decision, decide_next, publish
+from mirrorfeed.publish.sources.change_source import ChangeSource, can_bridge_gap, gap_note, source_for
+from mirrorfeed.publish.table_publisher import clear, publish
 from mirrorfeed.publish.up_to_date_check import UpToDateCheck, waits_since
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import renewed

@@ -30,10 +30,11 @@ from mirrorfeed.mirror.verify.errors import ConditionUnreadable, MirrorColumns, 
 from mirrorfeed.mirror.verify.row_comparison import IN_MIRROR, IN_SOURCE, SHOWN, Difference
 from mirrorfeed.mirror.verify.table_comparison import find_differing_keys, mirror_of, verify_at, version_gone_reported
 from mirrorfeed.orchestration import ledger
+from mirrorfeed.orchestration.errors import RebuildRequired, TooManyToRepair
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
-from mirrorfeed.publish.errors import FeedRequired, NothingPublished, RebuildRequired, TooManyToRepair
-from mirrorfeed.publish.log.mirror_position import MirrorPosition, mirror_positions
+from mirrorfeed.publish.errors import FeedRequired, NothingPublished
+from mirrorfeed.publish.log.audit import MirrorPosition, mirror_positions
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.translate.landing_rows import DELETE_FIRST
 from mirrorfeed.runtime.spark_session import faithful

@@ -9,39 +9,51 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config.model import Table
+from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.errors import KeysChanged
 from mirrorfeed.landing.names import METADATA, log_folder
 from mirrorfeed.landing.record import READ_WHOLE, SELECTED, Record, WholeRead
-from mirrorfeed.publish.columns import deselected_columns, metadata_of, next_columns, repair_columns
-from mirrorfeed.publish.errors import NothingPublished, RowsRefused
+from mirrorfeed.publish.errors import ConcurrentChanges, RowsRefused
 from mirrorfeed.publish.files.staging_job import BadRow, BadRows, Staged, StagingJob
 from mirrorfeed.publish.log import metadata_files
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
+from mirrorfeed.publish.next_publication import (
+    check_snapshot,
+    decide_next,
+    decide_repair,
+    deselected_columns,
+    last_version,
+    metadata_of,
+    next_columns,
+    repair_columns,
+)
 from mirrorfeed.publish.result import Progress, Publication, named_errors
-from mirrorfeed.publish.sources.base import ChangeSource
 from mirrorfeed.runtime.version import this_build
-from mirrorfeed.source.errors import Finding, SourceRecreated
+from mirrorfeed.source.errors import Finding
 from mirrorfeed.source.next_step import (
     Decision,
     Facts,
     NothingNew,
-    Published,
     PublishRanges,
     Range,
     Repair,
     TakeSnapshot,
-    decide,
-    recreated,
 )
 from mirrorfeed.source.table_info import check_retention
-from mirrorfeed.storage import Store
+from mirrorfeed.storage import Store, StoreUnavailable
 from mirrorfeed.storage.retry import retry_counter
+
+if TYPE_CHECKING:
+    from mirrorfeed.publish.sources.change_source import ChangeSource
+
+_DELETE_ATTEMPTS, _DELETE_PAUSE = 12, 10.0
 
 
 def publish(
@@ -76,7 +88,7 @@ def publish(
         facts: Facts
         decision: Decision | Repair
         if repairs:
-            facts, decision = _decide_repair(source, table, view, repair_keys)
+            facts, decision = decide_repair(source, table, view, repair_keys)
         else:
             facts, decision = decide_next(source, table, view)
         progress.latest = facts.latest
@@ -188,7 +200,7 @@ class _Run:
         Without a view there is no log yet. `_metadata.json` is written only once the rows are known to be good: Fabric
         reports a table without data as an error, and keys that do not fit the rows could never be changed.
         """
-        begun, table, source, version = self.clock(), self.table, self.source, _end(what)
+        begun, table, source, version = self.clock(), self.table, self.source, last_version(what)
         keys, folder = table.target_keys, self.log.folder
         before = view.newest if view else None
         if isinstance(what, Repair):
@@ -276,60 +288,35 @@ class _Run:
             raise RowsRefused(table=str(self.table.source), range=what, rows=bad)
 
 
-def decide_next(source: ChangeSource, table: Table, view: View | None) -> tuple[Facts, Decision]:
-    """Decide what to publish next. Changes nothing."""
-    newest = view.newest if view else None
-    published = Published(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
-    facts = source.facts(published.version if published else None, table.max_versions_per_publication)
-    return facts, decide(str(table.source), published, facts, table.max_versions_per_publication)
-
-
-def _decide_repair(
-    source: ChangeSource, table: Table, view: View | None, keys: Any
-) -> tuple[Facts, Repair | SourceRecreated]:
-    if view is None or view.newest is None:
-        raise NothingPublished(table=str(table.target))
-    published = Published(view.newest.source_id, view.newest.to_version_inclusive)
-    facts = source.facts(published.version, 0)
-    gone = recreated(str(table.source), published, facts.table_id, facts.latest)
-    return facts, gone or Repair(published.version, keys)
-
-
-def check_snapshot(source: ChangeSource, table: Table) -> None:
-    """Raise if the source cannot be published from the start."""
-    facts, decision = decide_next(source, table, None)
-    if isinstance(decision, Finding):
-        raise decision
-    next_columns(source, table, None, facts, facts.latest)
-    source.check(facts.latest, facts)
-
-
-def check_decision(
-    source: ChangeSource, store: Store, table: Table, view: View | None, facts: Facts, decision: Decision
-) -> None:
-    """Raise if it is known beforehand that a decision cannot be carried out. Changes nothing."""
-    log = TableLog(store, table.target.folder)
-    if view:
-        log.check(view)
-    else:
-        log.check_unclaimed()
-    if isinstance(decision, PublishRanges | TakeSnapshot):
-        what = decision.ranges[0] if isinstance(decision, PublishRanges) else decision.version
-        columns = next_columns(source, table, view.newest if view else None, facts, _end(what))
-        source.check(what, facts)
-    elif view is not None and view.newest is not None:
-        columns = view.newest.columns
-        deselected_columns(table, view.newest)
-    else:
-        return
-    metadata_files.check(store, log.folder, metadata_of(table, columns))
-
-
 def _first_part(decision: TakeSnapshot | PublishRanges | Repair) -> Range | int | Repair:
     if isinstance(decision, Repair):
         return decision
     return decision.ranges[0] if isinstance(decision, PublishRanges) else decision.version
 
 
-def _end(what: Range | int | Repair) -> int:
-    return what if isinstance(what, int) else what.to_version_inclusive
+def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Finish what is recorded, and delete the table's folder. Raises before that if no snapshot could follow.
+
+    The progress of a reload is not stored, because each step reads the state. Until the folder is deleted, publication
+    can simply continue. With the folder its log is gone, so every later run starts with a snapshot. That is correct
+    even before Fabric sees the deletion: a new folder has another ETag, so Fabric drops the table and reads it from the
+    start. Waiting for Fabric is what its documentation recommends, and shows that it worked.
+    """
+    check_snapshot(source, table)
+    folder = table.target.folder
+    with suppress(Terminal):  # what cannot be finished is deleted too, and is a frequent reason for a reload
+        TableLog(store, folder).finish_publication()
+    parent, _, name = folder.rpartition("/")
+    error: StoreUnavailable | None = None
+    for attempt in range(_DELETE_ATTEMPTS + 1):
+        if all(entry.name != name for entry in store.list(parent)):
+            return
+        if attempt == _DELETE_ATTEMPTS:
+            break
+        if attempt:
+            sleep(_DELETE_PAUSE)
+        try:
+            store.remove_folder(folder)
+        except StoreUnavailable as caught:  # for example while Fabric reads it
+            error = caught
+    raise error or ConcurrentChanges(address=store.address(folder))

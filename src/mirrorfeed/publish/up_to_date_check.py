@@ -14,10 +14,10 @@ from functools import cached_property
 from pathlib import Path
 
 from mirrorfeed.config.model import Config, Table, zone_of
-from mirrorfeed.publish.columns import metadata_of, with_keys
 from mirrorfeed.publish.log import metadata_files
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
+from mirrorfeed.publish.next_publication import metadata_of, with_keys
 from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.source.delta_protocol import commit_name
 from mirrorfeed.source.next_step import NothingNew

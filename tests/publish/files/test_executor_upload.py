@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 import mirrorfeed
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.errors import ExecutorUploadFailed, ExecutorUploadImpossible
-from mirrorfeed.publish.files import staging, upload
+from mirrorfeed.publish.files import spark_files, staging
+from mirrorfeed.publish.files.spark_files import upload_task
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
-from mirrorfeed.publish.files.upload import upload_task
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import FolderStore
@@ -74,7 +74,7 @@ def test_errors_of_executors_are_raised_on_the_driver(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transient: bool, expected: type[Exception]
 ) -> None:
     result = pa.RecordBatch.from_pydict({"result": [json.dumps({"error": "It is busy.", "transient": transient})]})
-    monkeypatch.setattr(upload, "upload_task", lambda *_: lambda batches: (result for _ in batches))
+    monkeypatch.setattr(spark_files, "upload_task", lambda *_: lambda batches: (result for _ in batches))
     monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 0)
     table = DeltaTable(spark, tmp_path / "orders")
     table.insert(1)

@@ -32,7 +32,7 @@ from mirrorfeed.publish.errors import (
     StagingUnusable,
 )
 from mirrorfeed.publish.files import staging, staging_area
-from mirrorfeed.publish.files.spark_writer import SparkFiles
+from mirrorfeed.publish.files.spark_files import SparkFiles
 from mirrorfeed.publish.files.staging_area import StagingArea, clear_staging, staging_area_for
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed

@@ -25,13 +25,11 @@ from mirrorfeed.errors import Transient
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import MARKER, Column
 from mirrorfeed.monitor.collector import Collector
-from mirrorfeed.publish.columns import with_keys
 from mirrorfeed.publish.errors import KeysRequired, LedgerRequired, RowHashesLost
-from mirrorfeed.publish.files.arrow_types import arrow_schema
 from mirrorfeed.publish.files.rolling_writer import write_empty
-from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
-from mirrorfeed.publish.sources.full_compare import FullCompare, hash_table_of
-from mirrorfeed.publish.sources.row_hashes import HashTableVersion, RowHashTable
+from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob, arrow_schema
+from mirrorfeed.publish.next_publication import with_keys
+from mirrorfeed.publish.sources.full_compare import FullCompare, HashTableVersion, RowHashTable, hash_table_of
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.publish.up_to_date_check import UpToDateCheck

@@ -29,8 +29,7 @@ from mirrorfeed.publish.errors import (
     RowsRefused,
 )
 from mirrorfeed.publish.result import Progress
-from mirrorfeed.publish.sources.full_compare import FullCompare
-from mirrorfeed.publish.sources.row_hashes import RowHashTable
+from mirrorfeed.publish.sources.full_compare import FullCompare, RowHashTable
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import NothingToRead, SourceMissing
 from mirrorfeed.source.identifier import Source

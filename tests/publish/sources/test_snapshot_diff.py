@@ -18,7 +18,7 @@ from mirrorfeed.orchestration.publish_run import plan_next_steps, publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.errors import GapCompared, NotComparable, RangeCompared
 from mirrorfeed.publish.result import TableResult
-from mirrorfeed.publish.translate.row_diff import (
+from mirrorfeed.publish.translate.changes import (
     DIFFERS,
     HASH,
     differences,

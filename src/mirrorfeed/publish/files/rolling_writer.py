@@ -12,10 +12,8 @@ import pyarrow.compute as pc
 
 from mirrorfeed.landing.record import File
 from mirrorfeed.landing.schema import MARKER, Marker
-from mirrorfeed.publish.files.arrow_types import arrow_schema, row_text
-from mirrorfeed.publish.files.delimited_text import UnwritableValue
-from mirrorfeed.publish.files.file_formats import Form, ParquetForm, TextForm
-from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob, count_markers
+from mirrorfeed.publish.files.file_formats import Form, ParquetForm, TextForm, UnwritableValue
+from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob, arrow_schema, count_markers, row_text
 from mirrorfeed.storage.retry import NewFile
 
 ROW_GROUP_BYTES = 32 * 2**20

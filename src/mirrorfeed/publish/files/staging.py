@@ -18,12 +18,19 @@ from pyspark.sql import DataFrame
 from mirrorfeed.errors import first_line
 from mirrorfeed.landing.schema import MARKER, Marker, Problem
 from mirrorfeed.publish.errors import StagingFilesLost, StagingPathRequired
-from mirrorfeed.publish.files.arrow_types import row_text
 from mirrorfeed.publish.files.rolling_writer import write_files
-from mirrorfeed.publish.files.spark_writer import SparkFiles, write_with_spark
+from mirrorfeed.publish.files.spark_files import SparkFiles, upload_files, upload_from_executors, write_with_spark
 from mirrorfeed.publish.files.staging_area import StagingArea
-from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, BadRows, Staged, StagingJob, bad_rows, joined
-from mirrorfeed.publish.files.upload import upload_files, upload_from_executors
+from mirrorfeed.publish.files.staging_job import (
+    PROBLEMS_SHOWN,
+    BadRow,
+    BadRows,
+    Staged,
+    StagingJob,
+    bad_rows,
+    joined,
+    row_text,
+)
 from mirrorfeed.publish.translate import landing_rows
 from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.source.identifier import quote

@@ -1,18 +1,46 @@
-"""Compare the files of a table's newest publication with its record. Changes nothing."""
+"""The files of a table's newest publication compared with its record, and the records that its mirror may show."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.display.humanize import MARKERS, counted, size
 from mirrorfeed.display.rows import Row, nonzero, row, shown
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.names import log_folder, published_name
-from mirrorfeed.landing.record import File, Record
+from mirrorfeed.landing.record import File, Record, possible_positions
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.source.next_step import Range
 from mirrorfeed.storage import NotThere, Store
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorPosition:
+    newest: Record | None = None
+    """The newest publication. None before the first one."""
+    candidates: tuple[Record, ...] = ()
+    """The records that the mirror may show, in descending order."""
+    waiting: int = 0
+    """Files that Fabric has not consumed, without one that it may have consumed."""
+
+
+def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, MirrorPosition]]:
+    """Read the position of each table from its log."""
+    store, found = zone_of(config), []
+    for table in config.select(names):
+        log = TableLog(store, table.target.folder)
+        position = MirrorPosition()
+        if view := log.read_view():
+            candidates = possible_positions(
+                log.records(view), view.numbers, by_time=table.file_order == "modified_time"
+            )
+            position = MirrorPosition(view.newest, candidates, max(0, len(view.numbers) - 1))
+        found.append((table, position))
+    return found
+
 
 _BLOCK = 2**20
 

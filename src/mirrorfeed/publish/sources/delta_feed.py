@@ -26,8 +26,7 @@ from mirrorfeed.publish.files.staging import ExistingRows, LookUp
 from mirrorfeed.publish.files.staging_area import staging_area_for
 from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, Staged, StagingJob, bad_rows
 from mirrorfeed.publish.translate import changes, landing_rows
-from mirrorfeed.publish.translate.landing_rows import PROBLEM
-from mirrorfeed.publish.translate.row_diff import (
+from mirrorfeed.publish.translate.changes import (
     DIFFERS,
     HASH,
     differences,
@@ -36,6 +35,7 @@ from mirrorfeed.publish.translate.row_diff import (
     one_per_key,
     with_hashes,
 )
+from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.source import reader
 from mirrorfeed.source.change_feed import is_same_table, read_facts

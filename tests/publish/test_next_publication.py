@@ -9,7 +9,7 @@ import pytest
 
 from mirrorfeed.config.model import Table
 from mirrorfeed.landing.errors import BadSelection
-from mirrorfeed.publish.columns import with_keys
+from mirrorfeed.publish.next_publication import with_keys
 
 
 class Catalog:

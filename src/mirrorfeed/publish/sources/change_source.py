@@ -1,23 +1,25 @@
-"""Sources for a gap in the change data feed: the permanent history of the table, or a diff of two snapshots."""
+"""The source of a table's changes: its protocol, and the choice between feed, comparison, history and snapshot diff."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive import guard as archive
-from mirrorfeed.config.model import Table
+from mirrorfeed.config.model import Config, Table
+from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.history.history_table import HistoryTable, HistoryView
 from mirrorfeed.history.record import Segment, find_record, find_segment
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish.errors import NotComparable
-from mirrorfeed.publish.files.staging_job import Staged, StagingJob
+from mirrorfeed.publish.errors import GapCompared, HistoryUnusable, NotComparable, ReadFromHistory
+from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
+from mirrorfeed.publish.sources.full_compare import FullCompare, full_compare
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, first_of
 from mirrorfeed.source import versions
 from mirrorfeed.source.errors import Gap, SnapshotGone
@@ -25,6 +27,41 @@ from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.next_step import COMPARISON, Commit, Facts, Range, Repair
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.source.versions import only_adds_columns
+
+
+class ChangeSource(Protocol):
+    """The source of one table. It has no state: what it reads about the history is in the `Facts`."""
+
+    def facts(self, after: int | None, limit: int) -> Facts:
+        """Read the history after the published version, at most `limit` versions in detail."""
+        ...
+
+    def is_as(self, facts: Facts) -> bool:
+        """Whether the table still has the same identity and its changes can still be read."""
+        ...
+
+    def columns(self, version: int, facts: Facts) -> tuple[Column, ...]:
+        """The selected columns at a version."""
+        ...
+
+    def source_columns(self, version: int, facts: Facts) -> Mapping[str, str]:
+        """The types of all columns of the table at a version. Called only if some columns are selected."""
+        ...
+
+    def check(self, what: Range | int, facts: Facts) -> None:
+        """Raise if it is known beforehand that the range, or the snapshot at a version, cannot be read."""
+        ...
+
+    def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
+        """Stage the landing rows of a range, of a snapshot at a version, or of a repair.
+
+        An empty snapshot has one file. Returns None if a comparison found no difference.
+        """
+        ...
+
+    def bad_keys(self, version: int, table: Table) -> Sequence[BadRow]:
+        """The first keys of a version that are NULL or not unique."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -159,3 +196,43 @@ def _schema_breaks(segment: Segment) -> tuple[int, ...]:
         for before, record in pairwise(segment)
         if record.commits and not only_adds_columns(before.schema, record.schema)
     )
+
+
+Report = Callable[[MirrorfeedError], None]
+
+
+def source_for(
+    spark: SparkSession, config: Config, table: Table, gap: Gap | None = None, on_note: Report = lambda _: None
+) -> DeltaFeed | FullCompare:
+    if table.changes == "compare":
+        return full_compare(spark, config, table)
+    common = (spark, table.source, config.staging_path, config.upload_from, table.selection)
+    if gap and table.on_gap == "compare" and not _has_history(spark, table, gap):
+        return SnapshotDiff(*common)
+    if gap is None or table.history is None:
+        return DeltaFeed(*common, on_note=on_note)
+    return HistorySource(*common, on_note=on_note, history=table.history.table)
+
+
+def can_bridge_gap(spark: SparkSession, table: Table, gap: Gap, on_problem: Report = lambda _: None) -> bool:
+    """Whether another source than the feed has the changes. Reports a history that cannot be read."""
+    return _has_history(spark, table, gap, on_problem) or table.on_gap == "compare"
+
+
+def gap_note(source: ChangeSource, gap: Gap) -> MirrorfeedError | None:
+    """The note on how a gap was bridged."""
+    if isinstance(source, SnapshotDiff):
+        return GapCompared(gap=gap)
+    return ReadFromHistory(gap=gap, history=str(source.history)) if isinstance(source, HistorySource) else None
+
+
+def _has_history(spark: SparkSession, table: Table, gap: Gap, on_problem: Report = lambda _: None) -> bool:
+    if table.history is None:
+        return False
+    history = table.history.table
+    try:
+        return segment_after(spark, history, gap.published, read_table_info(spark, table.source).table_id) is not None
+    except Exception as error:
+        cause = named(f"Reading the history {history}", error)
+        on_problem(HistoryUnusable(gap=gap, history=str(history), error=cause))
+        return False

@@ -1,10 +1,10 @@
-"""Keys and columns of the next publication of a table."""
+"""The next publication of a table: the decision, its keys and columns, and the checks before anything is staged."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config.model import Table
 from mirrorfeed.landing.errors import ColumnsDropped
@@ -14,12 +14,29 @@ from mirrorfeed.landing.record import Record
 from mirrorfeed.landing.schema import Column, check_keys, evolve
 from mirrorfeed.landing.selection import check as check_names
 from mirrorfeed.landing.selection import check_source_columns, target_keys, unselected_columns
-from mirrorfeed.publish.errors import KeysRequired
-from mirrorfeed.publish.sources.base import ChangeSource
+from mirrorfeed.publish.errors import KeysRequired, NothingPublished
+from mirrorfeed.publish.log import metadata_files
+from mirrorfeed.publish.log.table_log import TableLog
+from mirrorfeed.publish.log.view import View
+from mirrorfeed.publish.sources.change_source import ChangeSource
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.catalog import Workspace, check_policies, is_in_unity_catalog, primary_key, read_catalog_table
-from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable
-from mirrorfeed.source.next_step import Facts
+from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, Finding, SourceRecreated
+from mirrorfeed.source.next_step import (
+    Decision,
+    Facts,
+    Published,
+    PublishRanges,
+    Range,
+    Repair,
+    TakeSnapshot,
+    decide,
+    recreated,
+)
+from mirrorfeed.storage import Store
+
+if TYPE_CHECKING:
+    from mirrorfeed.publish.sources.change_source import ChangeSource
 
 
 def with_keys(table: Table, workspace: Callable[[], Workspace] = default_workspace) -> Table:
@@ -86,3 +103,57 @@ def deselected_columns(table: Table, newest: Record) -> list[str]:
     return unselected_columns(
         str(table.source), newest.selection, newest.source_columns, newest.columns, table.selection
     )
+
+
+def decide_next(source: ChangeSource, table: Table, view: View | None) -> tuple[Facts, Decision]:
+    """Decide what to publish next. Changes nothing."""
+    newest = view.newest if view else None
+    published = Published(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
+    facts = source.facts(published.version if published else None, table.max_versions_per_publication)
+    return facts, decide(str(table.source), published, facts, table.max_versions_per_publication)
+
+
+def decide_repair(
+    source: ChangeSource, table: Table, view: View | None, keys: Any
+) -> tuple[Facts, Repair | SourceRecreated]:
+    if view is None or view.newest is None:
+        raise NothingPublished(table=str(table.target))
+    published = Published(view.newest.source_id, view.newest.to_version_inclusive)
+    facts = source.facts(published.version, 0)
+    gone = recreated(str(table.source), published, facts.table_id, facts.latest)
+    return facts, gone or Repair(published.version, keys)
+
+
+def check_snapshot(source: ChangeSource, table: Table) -> None:
+    """Raise if the source cannot be published from the start."""
+    facts, decision = decide_next(source, table, None)
+    if isinstance(decision, Finding):
+        raise decision
+    next_columns(source, table, None, facts, facts.latest)
+    source.check(facts.latest, facts)
+
+
+def check_decision(
+    source: ChangeSource, store: Store, table: Table, view: View | None, facts: Facts, decision: Decision
+) -> None:
+    """Raise if it is known beforehand that a decision cannot be carried out. Changes nothing."""
+    log = TableLog(store, table.target.folder)
+    if view:
+        log.check(view)
+    else:
+        log.check_unclaimed()
+    if isinstance(decision, PublishRanges | TakeSnapshot):
+        what = decision.ranges[0] if isinstance(decision, PublishRanges) else decision.version
+        columns = next_columns(source, table, view.newest if view else None, facts, last_version(what))
+        source.check(what, facts)
+    elif view is not None and view.newest is not None:
+        columns = view.newest.columns
+        deselected_columns(table, view.newest)
+    else:
+        return
+    metadata_files.check(store, log.folder, metadata_of(table, columns))
+
+
+def last_version(what: Range | int | Repair) -> int:
+    """The version of the source that is published."""
+    return what if isinstance(what, int) else what.to_version_inclusive

@@ -1,0 +1,102 @@
+"""Errors and warnings of runs for many tables, and of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+
+
+class LeftoversNotDeleted(Transient):
+    code = "MF3212"
+    what = "Leftover files of {table} were not deleted: {cause.problem}"
+    fix = "No action is needed. The next run tries again."
+    table: str
+    cause: MirrorfeedError
+
+
+class FilesRewritten(Transient):
+    code = "MF3213"
+    what = (
+        "Spark wrote files of {tables:few} that differ from existing files ({differed}). The driver wrote them again."
+    )
+    fix = "No action is needed, but publishing takes longer."
+
+
+class TableTimeout(Transient):
+    code = "MF3215"
+    what = "{table} was not finished within {limit}: {done}.{failure:more}"
+    fix = "The next run continues. If this happens often, increase `table_timeout_minutes` or publish more often."
+    table: str
+    minutes: float
+    published: int | None
+    latest: int | None
+    cause: MirrorfeedError | None
+
+    @property
+    def limit(self) -> str:
+        return "1 minute" if self.minutes == 1 else f"{self.minutes:g} minutes"
+
+    @property
+    def done(self) -> str:
+        newest = "" if self.latest is None else f", the newest is {self.latest}"
+        return "nothing is published" if self.published is None else f"version {self.published} is published{newest}"
+
+    @property
+    def failure(self) -> str:
+        return f"The last attempt failed: {self.cause.problem}" if self.cause else ""
+
+
+class StillConfigured(Terminal):
+    code = "MF3401"
+    what = "{table} is still in {path}, so the next run would publish it again."
+    fix = "Remove it from the configuration first. To publish it from the start, run `mirrorfeed rebuild` instead."
+
+
+class NotPublishedHere(Terminal):
+    code = "MF3402"
+    what = "{place} does not exist, or mirrorfeed did not publish {table} there."
+    fix = "Run `mirrorfeed status` to list the tables that can be dropped."
+
+
+class RebuildRequired(Terminal):
+    code = "MF3404"
+    what = "{table} cannot be repaired row by row: {reason}."
+    fix = "Run `mirrorfeed rebuild {table:argument}`."
+
+
+class TooManyToRepair(Terminal):
+    code = "MF3405"
+    what = (
+        "{table} has {keys:count key} to repair, and `auto_repair_max_keys` allows {at_most:,}. Nothing was repaired."
+    )
+    fix = (
+        "Find out why these rows differ. Then run `mirrorfeed repair {table:argument}`, or increase"
+        " `auto_repair_max_keys`."
+    )
+
+
+class OrphanedTables(Terminal):
+    code = "MF3408"
+    what = "{targets:few}: published, but no source matches in {path}. The source was renamed, dropped or hidden."
+    fix = (
+        "If the table is no longer needed, run `mirrorfeed drop {first:argument}`. The published files are"
+        " left unchanged."
+    )
+    targets: Sequence[str]
+
+    @property
+    def first(self) -> str:
+        return self.targets[0]
+
+
+class LedgerNotWritten(Transient):
+    code = "MF8002"
+    what = "The ledger {ledger} was not written: {reason}."
+    fix = "Check `ledger` and the privileges on the table. The publication itself is complete."
+
+
+class LedgerUnreadable(Terminal):
+    code = "MF8003"
+    what = "The ledger {ledger} cannot be read: {reason}."
+    fix = "Check the name of the table and the SELECT privilege. The first publication creates it."

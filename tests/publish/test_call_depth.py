@@ -1,0 +1,52 @@
+"""How deep the calls of the package are between `feed.publish()` and the rename that shows a file to Fabric."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import mirrorfeed
+from fixtures.memory import MemoryStore
+from fixtures.tables import TableFeed
+from mirrorfeed.orchestration import table_task
+from tests.publish.scenes import two_orders
+
+PACKAGE = str(Path(mirrorfeed.__file__).parent)
+
+
+def functions(frame: FrameType | None) -> Iterator[str]:
+    """The functions of the package in a stack, the innermost first."""
+    while frame:
+        if frame.f_code.co_filename.startswith(PACKAGE):
+            yield frame.f_code.co_qualname
+        frame = frame.f_back
+
+
+class Watched(MemoryStore):
+    """Remembers who called the rename: in its own thread, and in the thread that waits for it."""
+
+    calls: tuple[list[str], list[str]] = ([], [])
+
+    def rename(self, path: str, new_path: str) -> None:
+        waits = sys._current_frames()[threading.main_thread().ident or 0]
+        self.calls = list(functions(sys._getframe())), list(functions(waits))
+        super().rename(path, new_path)
+
+
+def test_few_calls_lead_to_a_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, without_spark = Watched(), object()
+    (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{source: ./t, target: s.t, keys: [id]}]\n")
+    monkeypatch.setattr(table_task, "zone_of", lambda _: store)
+    monkeypatch.setattr(table_task, "source_for", lambda *_: TableFeed(two_orders()))
+    feed: Any = mirrorfeed.load(tmp_path / "mirrorfeed.yml", without_spark)
+    (row,) = feed.publish()
+    assert row.error is None
+    publishing, waiting = store.calls
+    assert len(publishing) <= 6, publishing
+    assert len(waiting) <= 5, waiting
