@@ -139,6 +139,7 @@ def test_by_timestamp_files_have_any_name_and_are_compared_in_the_order_of_their
         (Contents((_ID,), 1), ["MF405: The column 'name' is not in this file; it was before."]),
         (Contents((_NAME, _ID), 1), []),
         (Contents((_ID, _NAME, Column("more", "date")), 1), []),
+        (Contents((_ID, _NAME, Column("a b,;{}()\n\t=", "string")), 1), []),
         (Contents((_ID, Column("Name", "string")), 1), ["MF402: The column 'Name' was 'name' before."]),
         (Contents((Column("id", "int32"), _NAME), 1), ["MF404: The column 'id' was int64 and is int32"]),
         (Contents((_NAME,), 1), ["MF407: The file does not have the key column 'id'; it has 'name'."]),

@@ -48,6 +48,23 @@ def test_a_null_in_a_column_that_is_not_nullable_fails_the_table(world: World) -
     assert is_error(report, NullNotAllowed, address=str(path), column="name")
 
 
+def test_a_column_that_becomes_not_nullable_in_a_later_file_may_still_be_left_out(world: World) -> None:
+    world.put("orders", 1, plain((1, "a")))
+    world.put("orders", 2, plain((2, "b")).cast(REQUIRED))
+    world.put("orders", 3, plain((3, "c")).drop_columns(["name"]))
+    assert world.step().state is State.REPLICATING
+    assert world.rows() == [(1, "a"), (2, "b"), (3, None)]
+
+
+def test_a_column_that_becomes_nullable_in_a_later_file_still_holds_no_null(world: World) -> None:
+    world.put("orders", 1, plain((1, "a")).cast(REQUIRED))
+    world.put("orders", 2, plain((2, "b")))
+    path = world.put("orders", 3, plain((3, None)))
+    report = world.step()
+    assert (report.state, report.files) == (State.FAILED, 2)
+    assert is_error(report, NullNotAllowed, address=str(path), column="name")
+
+
 def test_a_delete_needs_its_key_alone(world: World) -> None:
     world.put("orders", 1, plain((1, "a"), (2, "b")).cast(REQUIRED))
     world.put("orders", 2, marked((1, None, 2)))
@@ -101,3 +118,9 @@ def test_names_with_odd_characters_are_columns_and_keys_like_others(world: World
     world.put("orders", 1, file)
     world.step()
     assert world.rows() == [(1, "y")]
+
+
+def test_names_with_characters_that_need_column_mapping_are_replicated(world: World) -> None:
+    world.put("orders", 1, pa.table({"id": [1], "a b,;{}()\n\t=": ["x"]}))
+    assert world.step().state is State.REPLICATING
+    assert world.rows() == [(1, "x")]
