@@ -12,13 +12,13 @@ from pyspark.sql import SparkSession
 from fixtures.entries import changed
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import guard, interval, restore, restore_planner
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
+from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, LookUpNeedsArchive
 from mirrorfeed.archive.errors import FeedOnDatabricks
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.landing.names import Target
 from mirrorfeed.orchestration.publish_run import plan_next_steps
 from mirrorfeed.publish.files import staging
-from mirrorfeed.publish.sources.delta_feed import DeltaFeed, LookUpNeedsArchive
+from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import clear
 from mirrorfeed.source.errors import Gap, SnapshotGone, VersionExpired
 from mirrorfeed.source.next_step import Range

@@ -1,1 +1,27 @@
 """Tables with archived files: queries that need an archived file fail before anything is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mirrorfeed.source.identifier import Source
+    from mirrorfeed.source.next_step import Range
+
+PROPERTY = "delta.timeUntilArchived"
+
+
+def has_interval(properties: Mapping[str, str]) -> bool:
+    """Whether files of the table may count as archived."""
+    return PROPERTY in properties
+
+
+def check(spark: SparkSession, source: Source, what: Range | int, properties: Mapping[str, str]) -> None:
+    """Raises an error if a range of the change data feed, or the snapshot of a version, needs archived files."""
+    if has_interval(properties):
+        from mirrorfeed.archive import guard  # few tables have archived files
+
+        guard.check(spark, source, what, properties)

@@ -192,6 +192,12 @@ class ArchivedFilesNeeded(Terminal):
         return f"mirrorfeed archive plan {shell_argument(self.table)}{where} --to PLAN"
 
 
+class LookUpNeedsArchive(ArchivedFilesNeeded):
+    code = "MF5015"
+    fix = f"If its keys are always unique, set `validate_keys: range`. Otherwise: {ArchivedFilesNeeded.fix}"
+    asked: str = "A lookup of deleted keys"
+
+
 class StatementNeedsArchivedFiles(ArchivedFilesNeeded):
     code = "MF5002"
     what = "{asked} needs {amount}: {each}. Nothing was read."

@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 
 from pyspark.sql import SparkSession
 
+from mirrorfeed.archive import PROPERTY
 from mirrorfeed.archive.errors import InvalidInterval, LongerInterval, NoInterval, RuleFirst
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.printable import shell_argument
@@ -26,7 +27,6 @@ from mirrorfeed.source.errors import BadInterval
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import parse_days, read_table_info
 
-PROPERTY = "delta.timeUntilArchived"
 _OURS = "mirrorfeed.archive."
 _MOVED, _SINCE, _RULE, _MODE = (_OURS + name for name in ("movedFrom", "movedFromSince", "rule", "mode"))
 ALL = (PROPERTY, _MOVED, _SINCE, _RULE, _MODE)

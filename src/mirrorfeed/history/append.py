@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.archive import guard as archive
+from mirrorfeed import archive
 from mirrorfeed.archive import interval
 from mirrorfeed.config.model import Table
 from mirrorfeed.errors import Terminal

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.archive import guard as archive
+from mirrorfeed import archive
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.history.history_table import HistoryTable, HistoryView

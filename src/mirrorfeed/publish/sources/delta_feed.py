@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.archive import guard as archive
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
-from mirrorfeed.archive.interval import understood
+from mirrorfeed import archive
 from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column, columns_of, lost_columns
@@ -187,7 +185,7 @@ class DeltaFeed:
 
     def _look_up(self, facts: Facts, job: StagingJob) -> LookUp | None:
         """Search the newest version for invalid UTF-8. None if the table has archived files, which this would read."""
-        if understood(str(self.source), facts.properties):
+        if archive.has_interval(facts.properties):
             return None
 
         def look_up(keys: pa.Table) -> list[BadRow]:
@@ -278,8 +276,10 @@ class _ExistingRows:
         """Raise `LookUpNeedsArchive` if archived files would be read."""
         spark, source, table = self.feed.spark, self.feed.source, str(self.feed.source)
         found = landing_rows.existing_keys(self.feed._rows_at(version), self.job.columns, self.job.keys, deleted)
-        if understood(table, self.facts.properties) is None:
+        if not archive.has_interval(self.facts.properties):
             return found
+        from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, LookUpNeedsArchive  # few tables need it
+
         if isinstance(deleted, pa.Table):
             from mirrorfeed.archive.guard import guarded_rows  # imports cloud clients
             from mirrorfeed.storage.tiers import tiers_at
@@ -294,9 +294,3 @@ class _ExistingRows:
         except ArchivedFilesNeeded as error:
             raise LookUpNeedsArchive(table=table, version=version, files=error.files) from error
         return found
-
-
-class LookUpNeedsArchive(ArchivedFilesNeeded):
-    code = "MF5015"
-    fix = f"If its keys are always unique, set `validate_keys: range`. Otherwise: {ArchivedFilesNeeded.fix}"
-    asked: str = "A lookup of deleted keys"
