@@ -1,8 +1,9 @@
-"""Which archived files a question needs, of a table with very many: asked here, and of delta-rs with DuckDB.
+"""Time to find the archived files that a query needs in a table with many files.
 
-Both answer the same question from the same log: one file of all, by an id that only its bounds rule in. Warm, the table
-is asked again in the same process, and each side opens its log anew, for it may have changed; sides alternate. Cold, it
-is the first question of a process in which Spark runs already. The memory is that of the Python process that asks.
+Three sides answer the same question from the same log, which is one file, found by the bounds of an id: the guard, the
+plan of Spark alone, and delta-rs with DuckDB. Warm: asked again in the same process; sides take turns. Changed: the
+same, with a commit before each question. Cold: the first question of a process in which Spark runs. The memory is that
+of the Python process, which does not contain Spark.
 """
 
 from __future__ import annotations
@@ -16,15 +17,19 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
-from datetime import date, datetime, timedelta
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from random import Random
 
+from mirrorfeed.archive.engines import ClassicEngine, TableFacts
+from mirrorfeed.archive.interval import understood
 from mirrorfeed.runtime.spark_session import get_session
+from mirrorfeed.source.identifier import Source
 
 FILES = (100_000, 1_000_000)
 ROUNDS, WARM_UPS = 7, 3
+SIDES = ("guard", "Spark", "delta-rs")
 ROWS = 100
 """In each file."""
 _COLUMNS = {"id": "long", "v": "string", "amount": "double", "at": "timestamp", "day": "date"}
@@ -32,29 +37,33 @@ _DAY = 24 * 3600 * 1000
 
 
 def main() -> None:
-    print(f"One archived file of many; {ROUNDS} alternating rounds after {WARM_UPS} to warm up, and first questions")
-    print(f"{'files':>10} {'':>6} {'plan s':>8} {'delta-rs s':>11} {'ratio':>6} {'plan MiB':>9}")
+    print(f"One archived file of many; medians of {ROUNDS} rounds in turns after {WARM_UPS}, and first questions")
+    print(f"{'files':>10} {'':>8} {'guard s':>8} {'Spark s':>8} {'delta-rs s':>11} {'guard MiB':>10}")
     folder = Path(tempfile.mkdtemp(prefix="mirrorfeed-bench-"))
     try:
-        for files in FILES:
+        for files in map(int, sys.argv[1:]) if len(sys.argv) > 1 else FILES:
             table = folder / str(files)
             _apart(table, files, "write")
-            warm, ours, theirs = (_apart(table, files, what) for what in ("warm", "ours", "theirs"))
-            _line(files, "warm", warm["ours"], warm["theirs"], warm["mib"])
-            _line(files, "cold", ours["seconds"], theirs["seconds"], ours["mib"])
+            cold = [_apart(table, files, side) for side in SIDES]
+            _line(files, "cold", [found["seconds"] for found in cold], cold[0]["mib"])
+            for when in ("warm", "changed"):
+                found = _apart(table, files, when)
+                _line(files, when, [found[side] for side in SIDES], found["mib"])
             shutil.rmtree(table)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _line(files: int, when: str, ours: float, theirs: float, mib: float) -> None:
-    print(f"{files:>10,} {when:>6} {ours:>8.2f} {theirs:>11.2f} {ours / theirs:>6.2f} {mib:>9.0f}")
+def _line(files: int, when: str, seconds: Sequence[float], mib: float) -> None:
+    guard, spark, others = seconds
+    print(f"{files:>10,} {when:>8} {guard:>8.2f} {spark:>8.2f} {others:>11.2f} {mib:>10.0f}", flush=True)
 
 
 def _apart(table: Path, files: int, what: str) -> dict[str, float]:
     """In a process of its own: what it knows, and its memory, are those of one question."""
     command = [sys.executable, "-m", "tests.bench.planning", what, str(table), str(files)]
-    found: dict[str, float] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    found: dict[str, float] = json.loads(answer.splitlines()[-1])
     return found
 
 
@@ -63,15 +72,14 @@ def measure(what: str, table: Path, files: int) -> dict[str, float]:
         write_log(table, files)
         return {}
     wanted = files // 2 * ROWS + 7
-    sides: dict[str, Callable[[], list[str]]] = {}
-    if what != "theirs":
-        sides["ours"] = _ours(table, wanted)
-    if what != "ours":
-        sides["theirs"] = _theirs(table, wanted)
+    sides = {side: _side(side, table, wanted) for side in SIDES if what in (side, "warm", "changed")}
     times: dict[str, list[float]] = {name: [] for name in sides}
-    for number in range(-WARM_UPS, ROUNDS) if what == "warm" else [0]:
+    for number in [0] if what in sides else range(-WARM_UPS, ROUNDS):
         found = []
-        for name in sorted(sides, reverse=bool(number % 2)):
+        if what == "changed":
+            _append(table, files + number, max(int(each.stem) for each in (table / "_delta_log").glob("*.json")) + 1)
+        for place in range(len(sides)):
+            name = SIDES[(place + number) % len(sides)] if len(sides) > 1 else what
             begun = time.perf_counter()
             found.append(sides[name]())
             if number >= 0:
@@ -83,19 +91,25 @@ def measure(what: str, table: Path, files: int) -> dict[str, float]:
     return {**medians, "seconds": next(iter(medians.values())), "mib": mib}
 
 
-def _ours(table: Path, wanted: int) -> Callable[[], list[str]]:
-    from mirrorfeed.archive.table import GuardedTable
-
+def _side(side: str, table: Path, wanted: int) -> Callable[[], list[str]]:
+    if side == "delta-rs":
+        return _delta_rs(table, wanted)
     spark = get_session(memory="6g")
     spark.range(10).count()
+    engine, source = ClassicEngine(spark), Source(path=str(table))
 
     def ask() -> list[str]:
-        return [file.uri for file in GuardedTable(spark, str(table)).needed(f"id = {wanted}").files]
+        now = datetime.now(UTC)
+        if side == "guard":
+            return [file.uri for file in engine.needed(engine.facts(source), f"id = {wanted}", now).files]
+        newest = engine.newest(source)
+        facts = TableFacts(source, newest.table_id, newest.location, (), understood(str(source), newest.properties))
+        return [file.uri for file in engine.planned(facts, f"id = {wanted}", now).files]
 
     return ask
 
 
-def _theirs(table: Path, wanted: int) -> Callable[[], list[str]]:
+def _delta_rs(table: Path, wanted: int) -> Callable[[], list[str]]:
     import duckdb
     import pyarrow as pa
     from deltalake import DeltaTable
@@ -134,6 +148,13 @@ def write_log(table: Path, files: int, commits: int = 4) -> None:
                 file.write(json.dumps({"add": _add(number, now, rng)}) + "\n")
 
 
+def _append(table: Path, number: int, version: int) -> None:
+    now = int(datetime.now().timestamp() * 1000)
+    lines = [{"commitInfo": {"timestamp": now, "operation": "WRITE"}}, {"add": _add(number, now, Random(version))}]
+    commit = table / "_delta_log" / f"{version:020d}.json"
+    commit.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
 def _opening(now: int) -> list[dict[str, object]]:
     fields = [{"name": name, "type": type_, "nullable": True, "metadata": {}} for name, type_ in _COLUMNS.items()]
     metadata = {
@@ -168,7 +189,7 @@ def _add(number: int, now: int, rng: Random) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if len(sys.argv) > 3:
         print(json.dumps(measure(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))))
     else:
         main()

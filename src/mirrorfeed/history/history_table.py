@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.archive.interval import understood
+from mirrorfeed.archive import has_interval
 from mirrorfeed.history import record as records
 from mirrorfeed.history.errors import HistoryChanged, NotAHistory, ReservedHistoryNames
 from mirrorfeed.history.record import (
@@ -88,8 +88,7 @@ class HistoryTable:
         columns = {each["name"]: json.dumps(each["type"], sort_keys=True) for each in fields}
         if missing := [name for name in _OWN if name not in columns]:
             raise NotAHistory(table=str(self.table), missing=missing[0])
-        policy = understood(str(self.table), info.properties)
-        archive_days, is_mapped = policy.days if policy else None, maps_columns(info)
+        archive_days, is_mapped = self._archive_days(info), maps_columns(info)
         count, found = self._count_and_records(version, archive_days, is_mapped=is_mapped)
         view = HistoryView(version, found, columns, archive_days, is_mapped)
         expected = view.newest.total if view.newest else 0
@@ -151,6 +150,14 @@ class HistoryTable:
         values = [_as_type(_value(spans), column).alias(column.name) for column, spans in stored_columns(segment, to)]
         rows = stored.where(F.col("_commit_version").between(after + 1, to))
         return rows.select(*values, "_change_type", "_commit_version", "_commit_timestamp")
+
+    def _archive_days(self, info: TableInfo) -> int | None:
+        if not has_interval(info.properties):
+            return None
+        from mirrorfeed.archive.interval import understood  # few tables have archived files
+
+        policy = understood(str(self.table), info.properties)
+        return policy.days if policy else None
 
     def _stored_rows(self, view: HistoryView, records: Sequence[HistoryRecord]) -> DataFrame:
         """The rows of consecutive records. Raise `ArchivedFilesNeeded` before any row is read."""
