@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
-from mirrorfeed.display.humanize import a_few, counted, duration
 from mirrorfeed.display.printable import shell_argument
-from mirrorfeed.errors import Transient
+from mirrorfeed.errors import Transient, fill
 from mirrorfeed.monitor.facts import DatabaseFacts, LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.findings import Finding, Severity, error_finding
 from mirrorfeed.monitor.freshness import Step
@@ -33,6 +32,7 @@ class Rule(Generic[F]):
     test: Callable[[F], Values | None]
     """Returns the values of `text`, or None if there is no such problem."""
     text: str
+    """Template in the syntax of `mirrorfeed.errors`."""
     fix: str
     """The command. {table} is the target, {source} the source in SQL, {source_name} the source as an argument of
     commands, {zone} the landing zone."""
@@ -48,7 +48,7 @@ class Rule(Generic[F]):
         names = {name: getattr(facts, name, "") for name in ("table", "source_name", "zone")}
         words = {name: shell_argument(word) if word else "" for name, word in names.items()}
         fix = self.fix.format(source=getattr(facts, "source", ""), **words).strip()
-        what, since = self.text.format(**values), values.get("since")
+        what, since = fill(self.text, values), values.get("since")
         return Finding(self.severity, self.code, self.name, names["table"], what, fix, fix, since, self.passing)
 
 
@@ -127,7 +127,7 @@ def _empty_table(log: LogFacts) -> Values | None:
 
 def _too_long(facts: TableFacts) -> Values | None:
     name, length = (facts.source_facts and facts.source_facts.longest_text) or ("", 0)
-    return {"column": name, "bytes": f"{length:,}", "most": f"{_TEXT:,}"} if length > _TEXT else None
+    return {"column": name, "bytes": length, "most": _TEXT} if length > _TEXT else None
 
 
 def _too_long_in_old_table(facts: TableFacts) -> Values | None:
@@ -135,13 +135,13 @@ def _too_long_in_old_table(facts: TableFacts) -> Values | None:
     begun = facts.log_facts.log_created if facts.log_facts else None
     if not begun or begun >= _LONGER_SINCE or not _OLD_TEXT < length <= _TEXT:
         return None
-    return {"column": name, "bytes": f"{length:,}", "most": f"{_OLD_TEXT:,}", "begun": begun, "change": _LONGER_SINCE}
+    return {"column": name, "bytes": length, "most": _OLD_TEXT, "begun": begun, "change": _LONGER_SINCE}
 
 
 def _lost_already(kept: str) -> Callable[[SourceFacts], Values | None]:
     def test(source: SourceFacts) -> Values | None:
         seconds, lag = getattr(source, kept), source.lag_seconds or 0.0
-        return {"kept": duration(seconds), "lag": duration(lag)} if seconds is not None and seconds < lag else None
+        return {"kept": seconds, "lag": lag} if seconds is not None and seconds < lag else None
 
     return test
 
@@ -151,7 +151,7 @@ def _short(kept: str) -> Callable[[SourceFacts], Values | None]:
         seconds, waited = getattr(source, kept), source.longest_wait
         if seconds is None or seconds < (source.lag_seconds or 0.0) or seconds >= MIN_FACTOR * waited:
             return None
-        return {"kept": duration(seconds), "waited": duration(waited)}
+        return {"kept": seconds, "waited": waited}
 
     return test
 
@@ -164,7 +164,7 @@ def _falls_behind(source: SourceFacts) -> Values | None:
     left = seconds_left(least, lag, source.lag_before)
     if left is None or left > _SOON:
         return None
-    return {"lag": duration(lag), "kept": duration(least), "hours": f"{left / 3600:.1f}"}
+    return {"lag": lag, "kept": least, "hours": left / 3600}
 
 
 def _waits_for_fabric(status: str | None) -> Callable[[TableFacts], Values | None]:
@@ -176,7 +176,7 @@ def _waits_for_fabric(status: str | None) -> Callable[[TableFacts], Values | Non
             return None
         if (service.status if service else None) != status or (service and service.error):
             return None
-        return {"age": duration(log.newest_file_age or 0.0)} if service or log.data_files else None
+        return {"age": log.newest_file_age or 0.0} if service or log.data_files else None
 
     return test
 
@@ -192,7 +192,7 @@ def _lags(step: Step) -> Callable[[TableFacts], Values | None]:
         limit, waited = facts.limits.get(step), facts.freshness.lag(step, facts.at) if facts.freshness else None
         if not facts.freshness or waited is None or limit is None or waited <= limit:
             return None
-        return {"since": facts.freshness.since[step].astimezone(UTC), "waited": duration(waited)}
+        return {"since": facts.freshness.since[step].astimezone(UTC), "waited": waited}
 
     return test
 
@@ -201,9 +201,12 @@ _REBUILD, _PUBLISH, _FIX = "mirrorfeed rebuild {table}", "mirrorfeed publish {ta
 _LONGER = f"ALTER TABLE {{source}} SET TBLPROPERTIES ({FILES} = 'interval 30 days')"
 _LOG_LONGER = f"ALTER TABLE {{source}} SET TBLPROPERTIES ({LOG} = 'interval 90 days')"
 _REPORTED = "Fabric reports: {reason}"
-_LOST = " is {kept}, but the lag is {lag}: changes may already be lost."
-_MAY_LOSE = " is {kept}, and a change waited {waited} until it was published: one failed run may lose changes."
-_SINCE = " since {since:%Y-%m-%d %H:%M:%S} UTC. Waiting for {waited}."
+_LOST = " is {kept:duration}, but the lag is {lag:duration}: changes may already be lost."
+_MAY_LOSE = (
+    " is {kept:duration}, and a change waited {waited:duration} until it was published:"
+    " one failed run may lose changes."
+)
+_SINCE = " since {since:%Y-%m-%d %H:%M:%S} UTC. Waiting for {waited:duration}."
 
 DATABASE_RULES: tuple[Rule[DatabaseFacts], ...] = (
     Rule(
@@ -241,9 +244,9 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
     Rule(
         "MF807",
         "UNFINISHED",
-        _of_log(lambda log: {"files": counted(log.unfinished, "file")} if log.unfinished else None),
-        "A run ended after it recorded a publication: {files} of the newest record must still be renamed. The next run"
-        " does that.",
+        _of_log(lambda log: {"files": log.unfinished} if log.unfinished else None),
+        "A run ended after it recorded a publication: {files:count file} of the newest record must still be"
+        " renamed. The next run does that.",
         _FIX,
         is_safe=True,
         passing=True,
@@ -251,8 +254,8 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
     Rule(
         "MF808",
         "ORPHANS",
-        _of_log(lambda log: {"files": a_few(log.orphans)} if log.orphans else None),
-        "Files next to the log will never be published, and do no harm: {files}.",
+        _of_log(lambda log: {"files": log.orphans} if log.orphans else None),
+        "Files next to the log will never be published, and do no harm: {files:few}.",
         _FIX,
         Severity.NOTE,
         is_safe=True,
@@ -260,8 +263,8 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
     Rule(
         "MF820",
         "EMPTY_FILE",
-        _of_log(lambda log: {"files": a_few(log.empty_files)} if log.empty_files else None),
-        "Data files have 0 bytes, so Fabric reads no file after them: {files}.",
+        _of_log(lambda log: {"files": log.empty_files} if log.empty_files else None),
+        "Data files have 0 bytes, so Fabric reads no file after them: {files:few}.",
         _REBUILD,
     ),
     Rule("MF820", "EMPTY_FILE", _fabric_error("EMPTY_FILE"), _REPORTED, _REBUILD),
@@ -287,15 +290,15 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         "MF829",
         "TEXT_TOO_LONG",
         _too_long,
-        "Column {column!r} has a text of {bytes} bytes; a text column in Fabric holds {most}.",
+        "Column {column!r} has a text of {bytes:,} bytes; a text column in Fabric holds {most:,}.",
         _REBUILD,
     ),
     Rule(
         "MF829",
         "TEXT_TOO_LONG",
         _too_long_in_old_table,
-        "Column {column!r} has a text of {bytes} bytes, and the table has been published since {begun:%Y-%m-%d}: in"
-        " tables that Fabric created before {change:%Y-%m-%d} a text column holds {most}.",
+        "Column {column!r} has a text of {bytes:,} bytes, and the table has been published since {begun:%Y-%m-%d}: in"
+        " tables that Fabric created before {change:%Y-%m-%d} a text column holds {most:,}.",
         _REBUILD,
         Severity.SOON,
     ),
@@ -315,7 +318,8 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         "MF805",
         "FALLS_BEHIND",
         _of_source(_falls_behind),
-        "The lag is {lag}. At the present rate, it reaches the retention of the feed ({kept}) in {hours} hours.",
+        "The lag is {lag:duration}. At the present rate, it reaches the retention of the feed ({kept:duration}) in"
+        " {hours:.1f} hours.",
         "mirrorfeed publish {table} --follow",
         Severity.SOON,
     ),
@@ -333,14 +337,14 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         "MF823",
         "STUCK_SNAPSHOTTING",
         _waits_for_fabric("Snapshotting"),
-        "The status of the table in Fabric is still Snapshotting, {age} after its newest file.",
+        "The status of the table in Fabric is still Snapshotting, {age:duration} after its newest file.",
         _REBUILD,
     ),
     Rule(
         "MF824",
         "NEVER_SYNCS",
         _waits_for_fabric(None),
-        "The table is published, but Fabric does not have it, {age} after its newest file.",
+        "The table is published, but Fabric does not have it, {age:duration} after its newest file.",
         "mirrorfeed fabric stop && mirrorfeed fabric start",
     ),
 )
