@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ from mirrorfeed.landing.errors import KeysChanged
 from mirrorfeed.landing.names import METADATA, log_folder
 from mirrorfeed.landing.record import READ_WHOLE, SELECTED, Record, WholeRead
 from mirrorfeed.publish.errors import ConcurrentChanges, RowsRefused
-from mirrorfeed.publish.files.staging_job import BadRow, BadRows, Staged, StagingJob
+from mirrorfeed.publish.files.staging_job import BadRows, StagingJob
 from mirrorfeed.publish.log import metadata_files
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
@@ -110,7 +110,14 @@ def publish(
         if isinstance(decision, Finding):
             raise decision
         on_step(progress)
-        what = _first_part(decision)
+        what: Range | int | Repair
+        match decision:
+            case TakeSnapshot(version):
+                what = version
+            case PublishRanges(ranges):
+                what = ranges[0]
+            case Repair():
+                what = decision
         reads = what.version if isinstance(what, Repair) else what
         with named_errors(str(table.source), reads, facts.commits, table.selection):
             staged = run.stage(view, facts, what)
@@ -210,8 +217,9 @@ class _Run:
         else:
             columns = next_columns(source, table, before, facts, version)
             source.check(what, facts)
-        if before and keys and not before.keys and table.validate_keys != "none":
-            self._refuse(before.to_version_inclusive, source.bad_keys(before.to_version_inclusive, table))
+        gets_keys = before and keys and not before.keys and table.validate_keys != "none"
+        if before and gets_keys and (bad := source.bad_keys(before.to_version_inclusive, table)):
+            raise RowsRefused(table=str(table.source), range=before.to_version_inclusive, rows=bad)
         wanted = metadata_of(table, columns)
         described = metadata_files.check(self.log.store, folder, wanted)
         view = view or self.log.confirm(self.log.begin())
@@ -233,14 +241,18 @@ class _Run:
             if staged is None:
                 assert before is not None
                 return NothingNew(before.to_version_inclusive)
-            self._check_staged(view, staged)
+            self.progress.differed = staged.differed or self.progress.differed
+            if table.output.by_time:
+                names = [file.staged for file in staged.files]
+                self.log.check_times(view, names, names[len(names) - staged.corrections :])
             if not described:
                 metadata_files.ensure(self.log.store, folder, wanted, first=view.newest is None)
             same = source.is_as(facts)
         except Exception as error:
             self.log.discard(view, job.batch)
             if isinstance(error, BadRows):
-                self._refuse(what.version if isinstance(what, Repair) else what, error.rows)
+                reads = what.version if isinstance(what, Repair) else what
+                raise RowsRefused(table=str(table.source), range=reads, rows=error.rows) from None
             raise
         if not same:
             self.log.discard(view, job.batch)
@@ -276,22 +288,6 @@ class _Run:
         )
         oldest = None if isinstance(what, Repair) else facts.commits[0].timestamp
         return view, Publication(record, oldest, facts.latest, seconds, repeated + staged.retries)
-
-    def _check_staged(self, view: View, staged: Staged) -> None:
-        self.progress.differed = staged.differed or self.progress.differed
-        if self.table.output.by_time:
-            names = [file.staged for file in staged.files]
-            self.log.check_times(view, names, names[len(names) - staged.corrections :])
-
-    def _refuse(self, what: Range | int, bad: Sequence[BadRow]) -> None:
-        if bad:
-            raise RowsRefused(table=str(self.table.source), range=what, rows=bad)
-
-
-def _first_part(decision: TakeSnapshot | PublishRanges | Repair) -> Range | int | Repair:
-    if isinstance(decision, Repair):
-        return decision
-    return decision.ranges[0] if isinstance(decision, PublishRanges) else decision.version
 
 
 def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[float], None] = time.sleep) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -86,10 +87,7 @@ class SparkFiles:
 def write_with_spark(
     rows: DataFrame, area: StagingArea, job: StagingJob, rows_per_file: int | None = None, part: str = ""
 ) -> Iterator[SparkFiles]:
-    """Write landing rows, whose last column is their problem, to a folder that is deleted afterwards.
-
-    Raises `BadRows`.
-    """
+    """Write landing rows with their problems to a folder that is deleted afterwards. Raises `BadRows`."""
     folder, seen = area.folder(job) + part, Observation()
     finished = rows.observe(seen, *_counts(job)).selectExpr(*_nullable_columns(rows))
     options = _OPTIONS | {"compression": "zstd" if job.output.delimited else job.output.compression}
@@ -159,10 +157,6 @@ class FileCheck:
     differs: str
     """The difference from other files of the table. Empty if there is none."""
     needs_rewrite: bool
-
-    def batches(self) -> Any:
-        """Its rows in bounded memory, in the types of the landing zone."""
-        return self.file.iter_batches(batch_size=_BATCH_ROWS)
 
 
 def check_file(file: BinaryIO, job: StagingJob) -> FileCheck:
@@ -338,18 +332,18 @@ def _move(job: StagingJob, path: str, found: FileCheck, file: BinaryIO) -> File:
 
 
 def _batches(path: str, found: FileCheck) -> Iterator[pa.RecordBatch]:
+    """The rows of a file in bounded memory."""
     try:
-        yield from found.batches()
+        yield from found.file.iter_batches(batch_size=_BATCH_ROWS)
     except (pa.ArrowException, OSError) as error:
         raise StagingFilesLost(place=path, reason=first_line(str(error))) from error
 
 
 def _check_counts(files: SparkFiles, staged: Staged) -> None:
     """Raise if the uploaded rows are not the written ones."""
-    found: dict[str, int] = {}
+    found = Counter[str]()
     for each in staged.files:
-        for marker, count in each.rows.items():
-            found[marker] = found.get(marker, 0) + count
+        found.update(each.rows)
     if found != files.rows:
         was, is_ = counted(sum(files.rows.values()), "row"), counted(sum(found.values()), "row")
         raise StagingFilesLost(place=files.folder, reason=f"{is_} of {was} are left")
