@@ -78,8 +78,8 @@ def test_ending_at_once_waits_for_no_thread_and_prints_one_line() -> None:
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == (
-        "Stopping after the current files. Press Ctrl-C again to stop at once.\n"
-        "Interrupted. The next run completes what is unfinished.\n"
+        "Stopping after the current files. Press Ctrl-C again to stop immediately.\n"
+        "Interrupted. The next run completes the unfinished work.\n"
     )
 
 

@@ -102,7 +102,7 @@ def test_ctrl_c_ends_publishing_quietly_once_the_files_in_hand_are_out(
     monkeypatch.setattr(show, "Steps", Interrupted)
     monkeypatch.setattr(Interruption, "notify", notify)
     ended = project.run("publish", code=1)
-    assert shown == ["Stopping after the current files. Press Ctrl-C again to stop at once."]
+    assert shown == ["Stopping after the current files. Press Ctrl-C again to stop immediately."]
     assert "Stopped on request. 1 of 3 tables left for the next run." in ended
     assert "stopped" in ended
     assert ended.count("snapshot to 1 ") == 2

@@ -144,7 +144,7 @@ def test_where_the_hashes_of_a_dropped_table_stay_is_told(
     code, said = run(config, "sales.old", "--yes")
     assert code == 0
     hashes = place.format(root=tmp_path)
-    assert said.endswith(f"Its hashes, some with rows of the source, stay in {hashes}. To remove them: {remove}\n")
+    assert said.endswith(f"Its row hashes, some with source rows, stay in {hashes}. To delete them: {remove}\n")
 
 
 def test_a_refused_publication_makes_no_folder_of_others_droppable(published: Published) -> None:

@@ -84,7 +84,7 @@ class NoPlan(Terminal):
 class FileOfNoTable(Terminal):
     code = "MF5104"
     what = (
-        "{table} has the file {uri}, which is in no table's folder, so it is unknown whether it is archived. Nothing"
+        "{table} has the file {uri}, which is in no table's folder, so nothing shows whether it is archived. Nothing"
         " was read."
     )
     fix = "Restore the table from which this shallow clone was created, or query a table that has its own files."

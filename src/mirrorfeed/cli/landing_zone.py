@@ -54,7 +54,7 @@ def log(table: str, path: str) -> Result[LogRecord]:
 @click.option("--check-keys", is_flag=True, help="Find duplicate keys also in tables with more than 64 MiB of files.")
 @config_option
 def lint(landing_zone: str, check_keys: bool, path: str) -> Result[LintFinding]:
-    """Check LANDING_ZONE, of any publisher, against the specification. Exits with 1 on errors and warnings.
+    """Check the LANDING_ZONE of any publisher against Fabric's specification. Exits with 1 on errors and warnings.
 
     LANDING_ZONE is a folder or onelake://<workspace id>/<mirrored database id>. OneLake is read with the credential of
     the configuration, if there is one.

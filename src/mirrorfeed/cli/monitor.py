@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @tables_argument
 @click.option("--behind", is_flag=True, help="Show only tables that are not up to date.")
 @click.option("--fabric", is_flag=True, help="Also show what Fabric and its SQL endpoint report.")
-@click.option("--mirror", metavar="FOLDER", help="Folder of the replicated tables, to show how far they are.")
+@click.option("--mirror", metavar="FOLDER", help="Folder of the replicated tables. Also show when they were updated.")
 @config_option
 def status(tables: tuple[str, ...], behind: bool, fabric: bool, mirror: str | None, path: str) -> Result[Status]:
     """Show published versions, lag, unconsumed files, and the time since each step of the newest changes.
@@ -30,14 +30,14 @@ def status(tables: tuple[str, ...], behind: bool, fabric: bool, mirror: str | No
 
 
 @main.command()
-@click.option("--mirror", metavar="FOLDER", help="Folder of the replicated tables, to check how far they are.")
+@click.option("--mirror", metavar="FOLDER", help="Folder of the replicated tables. Also check when they were updated.")
 @config_option
 def check_alerts(mirror: str | None, path: str) -> Result[Alert]:
     """Check all tables and send an alert for each new problem and each resolved one.
 
     Alerts go to the webhooks and addresses in `alerts`, and to the output. A problem that lasts is sent again once a
-    day. Run this on a separate schedule. Exits with 1 if it printed a problem, or if a channel or the file of sent
-    alerts failed.
+    day. Run this on a separate schedule. Exits with 1 if it printed a problem, or if a channel or the alert
+    state failed.
     """
     return feed(path).check_alerts(mirror)
 
@@ -78,7 +78,7 @@ def report(file: str | None, path: str) -> None:
 @main.command()
 @click.argument("code")
 def explain(code: str) -> Result[Explanation]:
-    """Explain CODE, of an error or a finding such as MF2102, and what to do about it. Needs no Spark.
+    """Explain the CODE of an error or a finding, such as MF2102, and how to fix it. Needs no Spark.
 
     CODE can also be a name, such as Gap.
     """

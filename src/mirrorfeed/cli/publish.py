@@ -77,7 +77,7 @@ def publish(
     """Publish new changes of all configured tables, or only of TABLES.
 
     The first run of a table publishes a snapshot. A table that fails does not stop the others. Ctrl-C stops after the
-    files in work, and the next run continues. Exits with 1 if a table failed or was not finished.
+    current files, and the next run continues. Exits with 1 if a table failed or was not finished.
 
     \b
     Examples:

@@ -42,7 +42,7 @@ def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> Result[Com
 @table_argument
 @click.option("--where", metavar="CONDITION", help="Publish all rows that match this SQL condition.")
 @mirror_option
-@click.option("--source-only", is_flag=True, help="Do not read the mirror. Rows that only it has stay. Needs --where.")
+@click.option("--source-only", is_flag=True, help="Do not read the mirror. Rows only there stay. Requires --where.")
 @config_option
 def repair(table: str, where: str | None, mirror: str | None, source_only: bool, path: str) -> Result[Repair]:
     """Publish the rows of TABLE again that differ between source and mirror.

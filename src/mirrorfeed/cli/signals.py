@@ -63,7 +63,7 @@ class Interruption:
         for out in (1, self._stderr):
             if os.isatty(out):
                 os.write(out, _SHOW_CURSOR)
-        self.notify("Interrupted. The next run completes what is unfinished.")
+        self.notify("Interrupted. The next run completes the unfinished work.")
         self._exit(1)
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
@@ -71,4 +71,4 @@ class Interruption:
             self.exit_at_once()
         elif not self.requested:
             self.requested = True
-            self.notify("Stopping after the current files. Press Ctrl-C again to stop at once.")
+            self.notify("Stopping after the current files. Press Ctrl-C again to stop immediately.")

@@ -131,7 +131,7 @@ class UpsertsWithoutKeys(Terminal):
 
 class NotDeclarable(Terminal):
     code = "MF3102"
-    what = "Column {column!r} of {table} has the type {type}, which delimited text has no DataType for."
+    what = "Column {column!r} of {table} has the type {type}, for which delimited text has no DataType."
     fix = (
         "Under `delimited`, set `undeclared_types: string` to publish it as String, or `schema_definition: false` to"
         " declare no types. Or publish the table as Parquet."

@@ -74,7 +74,7 @@ class DroppedTable(Row):
         lines = [f"{self.table} was deleted from the landing zone."]
         if self.hashes:
             remove = "Delete that folder" if self.hashes.path else f"DROP TABLE {self.hashes.sql}"
-            lines.append(f"Its hashes, some with rows of the source, stay in {self.hashes}. To remove them: {remove}.")
+            lines.append(f"Its row hashes, some with source rows, stay in {self.hashes}. To delete them: {remove}.")
         return lines
 
 

@@ -275,12 +275,33 @@ class HistoryUnusable(Transient):
     error: MirrorfeedError
 
 
+<<<<<<< HEAD
+=======
+class OrphanedTables(Terminal):
+    code = "MF3408"
+    what = "Published tables have no source in {path}: {targets:few}. Their sources were renamed, dropped or hidden."
+    fix = (
+        "If a table is no longer needed, run `mirrorfeed drop {first:argument}`. Until then, its published files stay"
+        " unchanged."
+    )
+    targets: Sequence[str]
+
+    @property
+    def first(self) -> str:
+        return self.targets[0]
+
+
+>>>>>>> f6aff806 (Word errors, help and notes more plainly, and show examples in the reference of commands)
 class RowHashesLost(Gap):
     code = "MF3501"
     what = "The row hashes of {table} for version {published} are missing in {states}."
     fix = (
         "Restore this table if it was deleted or replaced. Otherwise publish a new snapshot with `mirrorfeed rebuild`;"
         " with `on_gap: reseed` this happens automatically."
+    )
+    meaning = (
+        "The row hashes of the published version are missing, so the rows that changed since then cannot be found."
+        " Nothing was published."
     )
     states: str
     reason: str = "its row hashes are gone"
@@ -335,6 +356,10 @@ class NotComparable(Gap):
     code = "MF3509"
     what = "The change data feed of {table} has a gap, and the published version {published} can no longer be read."
     fix = "Publish a new snapshot with `mirrorfeed rebuild`."
+    meaning = (
+        "The change data feed has a gap. `on_gap: compare` cannot close it, because the published version can no longer"
+        " be read: VACUUM deleted its files, or its log is gone."
+    )
     reason: str = "its files or its log are gone"
 
 

@@ -106,7 +106,7 @@ class FeedOff(Finding):
     what = "The change data feed of {table} is off at version {version}."
     fix = "Run `mirrorfeed enable-cdf`, then `mirrorfeed publish`."
     meaning = (
-        "The source does not record its changes. No snapshot is published either, because no change could follow it."
+        "The source does not record its changes. Without changes to follow it, no snapshot is published either."
     )
     version: int
 
@@ -266,7 +266,7 @@ class FileDamaged(Terminal):
 class RowsProtected(Terminal):
     code = "MF2201"
     what = (
-        "{table} has {protection}. Such a table has no time travel, and its rows depend on the reader, so its mirror"
+        "{table} has {protection}. Time travel does not work on it, and its rows depend on the reader, so its mirror"
         " would be incomplete."
     )
     fix = "Move the row filter and the column masks to a view over the table, or publish an unprotected copy."
@@ -334,7 +334,7 @@ class RangeUnreadable(Terminal):
         "Start at a later version, or end before the version that changed the columns. `DESCRIBE HISTORY` lists the"
         " versions and shows when the feed was enabled."
     )
-    meaning = "The changes between the requested versions cannot be read, or not together."
+    meaning = "The changes between the requested versions cannot be read, or cannot be read together."
     cause: Finding
 
 

@@ -50,7 +50,7 @@ def test_a_recreated_folder_drops_the_table_and_begins_anew(world: World) -> Non
     world.put("orders", 1, pa.table({"key": ["new"]}))
     report = world.step()
     assert (report.state, report.files) == (State.REPLICATING, 1)
-    assert report.message == "The folder was recreated, so the table was dropped and begins again."
+    assert report.message == "The folder was recreated, so the table was dropped and is replicated again."
     assert world.rows() == [("new",)]
 
 

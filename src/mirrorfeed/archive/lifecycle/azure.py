@@ -48,8 +48,8 @@ class AzureRules:
                 " management-policy delete`."
             )
         return (
-            "An account has one policy, and applying this replaces it: `--merge` puts it into the exported one. Apply"
-            " it with `az storage account management-policy create --policy @FILE`."
+            "Applying this policy replaces the existing one of the account. With `--merge`, it includes the exported"
+            " rules. Apply it with `az storage account management-policy create --policy @FILE`."
         )
 
     def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:

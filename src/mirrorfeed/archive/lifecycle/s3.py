@@ -38,12 +38,12 @@ class S3Rules:
     def apply(self, policy: Any, exported: Any = None) -> str:
         if not policy["Rules"]:
             return (
-                "S3 takes no configuration without rules, so delete the one that is there: `aws s3api"
+                "S3 does not accept a configuration without rules. Delete the existing one: `aws s3api"
                 " delete-bucket-lifecycle`."
             )
         return (
-            "A bucket has one lifecycle configuration, and applying this replaces it: `--merge` puts it into the"
-            " exported one. Apply it with `aws s3api put-bucket-lifecycle-configuration --lifecycle-configuration"
+            "Applying this configuration replaces the existing one of the bucket. With `--merge`, it includes the"
+            " exported rules. Apply it with `aws s3api put-bucket-lifecycle-configuration --lifecycle-configuration"
             f" file://FILE{option(exported)}`."
         )
 

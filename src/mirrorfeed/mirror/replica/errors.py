@@ -132,5 +132,5 @@ class NameOnlyDiffersInCase(Terminal):
 
 class YearNotHeld(Terminal):
     code = "MF7020"
-    what = "{address} has dates in {column} outside of the years 1 to 9999."
+    what = "{address} has dates in {column} outside the years 1 to 9999."
     fix = "The replica cannot read such dates. Publish them as text, or correct them in the source."

@@ -112,7 +112,7 @@ class TableCycle:
         if mirror is not None and mirror.etag != self._folder.etag:
             drop(place, self._target)
             mirror = None
-            self._notes.append("The folder was recreated, so the table was dropped and begins again.")
+            self._notes.append("The folder was recreated, so the table was dropped and is replicated again.")
         if mirror is not None and mirror.stopped:
             return State.FAILED, mirror.stopped
         settings = self._settings()

@@ -31,7 +31,7 @@ class MirrorUnreadable(Terminal):
 class ConditionUnreadable(Terminal):
     code = "MF7104"
     what = "The condition {condition!r} cannot be applied to {table} and its mirror: {reason}."
-    fix = "Write it as after WHERE in SQL, and use only columns that are not nested. A mirror has those as text."
+    fix = "Write it as after WHERE in SQL, without nested columns, because they are text in a mirror."
 
 
 class MirrorNotNamed(Terminal):
@@ -52,7 +52,7 @@ class MirrorColumns(Terminal):
 
 class VersionGone(Terminal):
     code = "MF7107"
-    what = "Version {version} of {table}, at which its mirror stands, can no longer be read."
+    what = "Version {version} of {table}, which is the version of its mirror, can no longer be read."
     fix = (
         "Verify again when the mirror has reached a newer version. If `mirrorfeed publish` cannot continue either,"
         " reload the table with `mirrorfeed rebuild`."
