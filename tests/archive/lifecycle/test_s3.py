@@ -164,7 +164,7 @@ def test_the_address_of_a_table_chooses_the_cloud() -> None:
     assert bucket.listed[0] == "t/part-"
     for rules in (azure, bucket):
         assert rules.check(rules.policy(60), 60) == []
-        assert "replaces it" in rules.apply(rules.policy(60))
+        assert "replaces the existing one" in rules.apply(rules.policy(60))
     assert "`az storage account management-policy delete`" in azure.apply(azure.policy(60, Wanted.GONE))
     assert "`aws s3api delete-bucket-lifecycle`" in bucket.apply(bucket.policy(60, Wanted.GONE))
     assert rules_at("file:/tmp/t", (), False) is None
