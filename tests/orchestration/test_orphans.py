@@ -87,12 +87,7 @@ def test_a_run_with_nothing_new_tells_what_is_left_behind_without_spark(
     file.write_text("landing_zone: ./zone\ntables: [{sources: sales.*}]\n")
     monkeypatch.setattr(expansion, "list_tables", lambda *_: [FoundTable(Source(("sales", "orders")))])
     ended = CliRunner().invoke(main, ["publish", "--config", str(file)])
-    said = " ".join(ended.output.split())
-    assert (ended.exit_code, "MF3408: Published tables have no source in" in said, ": sales.old." in said) == (
-        0,
-        True,
-        True,
-    )
+    assert (ended.exit_code, "MF3408: sales.old: published, but" in " ".join(ended.output.split())) == (0, True)
     ended = CliRunner().invoke(main, ["publish", "sales.orders", "--config", str(file)])
     assert (ended.exit_code, "MF3408" in ended.output) == (0, False)
 

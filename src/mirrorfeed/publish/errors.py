@@ -275,23 +275,6 @@ class HistoryUnusable(Transient):
     error: MirrorfeedError
 
 
-<<<<<<< HEAD
-=======
-class OrphanedTables(Terminal):
-    code = "MF3408"
-    what = "Published tables have no source in {path}: {targets:few}. Their sources were renamed, dropped or hidden."
-    fix = (
-        "If a table is no longer needed, run `mirrorfeed drop {first:argument}`. Until then, its published files stay"
-        " unchanged."
-    )
-    targets: Sequence[str]
-
-    @property
-    def first(self) -> str:
-        return self.targets[0]
-
-
->>>>>>> f6aff806 (Word errors, help and notes more plainly, and show examples in the reference of commands)
 class RowHashesLost(Gap):
     code = "MF3501"
     what = "The row hashes of {table} for version {published} are missing in {states}."
