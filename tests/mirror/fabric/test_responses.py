@@ -14,6 +14,7 @@ from mirrorfeed.mirror.fabric.errors import (
     NameTaken,
     NoPermission,
     NotFound,
+    PublicNetworkDenied,
     TokenRefused,
     WorkspaceMissing,
 )
@@ -108,3 +109,11 @@ def test_the_words_of_an_answer_are_one_line_of_bounded_length_without_tokens() 
     assert error_in({"errorCode": "B", "message": "opaque-token-of-this-process"}) == "B: (not shown)"
     assert error_in("opaque-token-of-this-process") == "(not shown)"
     assert error_in(None) is None
+
+
+def test_a_workspace_behind_a_private_link_is_named_with_its_hosts() -> None:
+    workspace = "0f8fad5b-d9cb-469f-a165-70867728950e"
+    answer = Answer(403, "RequestDeniedByInboundPolicy", "Request is denied due to inbound communication policy")
+    error = error_of("read the status", FabricItem(workspace), answer)
+    assert isinstance(error, PublicNetworkDenied)
+    assert "https://0f8fad5bd9cb469fa16570867728950e.z0f.w.api.fabric.microsoft.com`" in str(error)

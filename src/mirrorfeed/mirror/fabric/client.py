@@ -34,6 +34,7 @@ AUDIENCE = "https://api.fabric.microsoft.com"
 POLL_SECONDS = 5.0
 _OPERATION_SECONDS = 600.0
 _NO_WORKSPACE = "WorkspaceNotFound"
+_NOT_PUBLIC = "RequestDeniedByInboundPolicy"
 _NO_ITEM = ("ItemNotFound", "EntityNotFound", "ArtifactNotFound")
 _NAME_TAKEN = "ItemDisplayNameAlreadyInUse"
 _SHOWN, _LONGEST_TEXT = 300, 2000
@@ -247,6 +248,8 @@ def _kind_of(item: FabricItem, answer: Answer) -> type[MirrorfeedError]:
     match answer:
         case Answer(status=401):
             return errors.TokenRefused
+        case Answer(status=403, code=code) if code == _NOT_PUBLIC:
+            return errors.PublicNetworkDenied
         case Answer(status=403):
             return errors.NoPermission
         case Answer(status=404, code=code) if code == _NO_WORKSPACE:

@@ -128,6 +128,22 @@ class NotPaused(Terminal):
     fix = "`mirrorfeed fabric start` starts it. Fabric then loads every table again."
 
 
+class PublicNetworkDenied(Terminal):
+    code = "MF4221"
+    what = "{item} accepts no calls from public networks ({response})."
+    fix = (
+        "Run this command in a network with the private link of the workspace, and set `fabric_endpoint:"
+        " https://{host}.w.api.fabric.microsoft.com` and `endpoint: https://{host}.dfs.fabric.microsoft.com`. A changed"
+        " policy takes up to 30 minutes."
+    )
+    workspace: str
+
+    @property
+    def host(self) -> str:
+        name = self.workspace.replace("-", "")
+        return f"{name}.z{name[:2]}"
+
+
 class ResponseInvalid(Terminal):
     code = "MF4220"
     what = "Fabric's response to the request to {action} ({item}) is not as documented: {reason}."

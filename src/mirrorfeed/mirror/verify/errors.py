@@ -10,7 +10,7 @@ from mirrorfeed.errors import Terminal, Transient
 class MirrorMissing(Terminal):
     code = "MF7101"
     what = "There is no Delta table at {path}, where the mirror of {table} should be."
-    fix = "Wait until Fabric has created it, or pass the folder of the mirror with --mirror."
+    fix = "Wait until Fabric has created it, or name the folder of the mirror: with --mirror, in Python with `mirror`."
 
 
 class MirrorNotReached(Transient):
@@ -24,7 +24,7 @@ class MirrorUnreadable(Terminal):
     what = "Spark cannot read the mirror of {table} at {path}: {reason}."
     fix = (
         "Give Spark access to this path: for OneLake with the settings `fs.azure.account…` of the cluster, as"
-        " docs/set-up-fabric.md shows. Or pass another copy of the mirror with --mirror."
+        " docs/set-up-fabric.md shows. Or name another copy of the mirror: with --mirror, in Python with `mirror`."
     )
 
 
