@@ -410,6 +410,7 @@ def in_onelake(*lines: str, zone: str = f"onelake://{WORKSPACE}/{DATABASE}") -> 
         f"onelake://{WORKSPACE}/{DATABASE}",
         f"onelake://{WORKSPACE}/{DATABASE}/",
         f"onelake://{WORKSPACE.upper()}/{DATABASE.upper()}",
+        f"https://onelake.dfs.fabric.microsoft.com/{WORKSPACE}/{DATABASE}/Files/LandingZone",
     ],
 )
 def test_a_landing_zone_in_onelake_is_named_by_two_ids(load: Load, zone: str) -> None:

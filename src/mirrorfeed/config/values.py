@@ -32,6 +32,8 @@ _A_YEAR = 525_600
 _SMALLEST, _LARGEST = 2**10, 4 * 2**30
 _PLACES = "mirrorfeed publishes to OneLake (onelake://…), to folders and to volumes (/Volumes/…)"
 ONELAKE = "onelake://"
+_FABRIC_ADDRESS = re.compile(r"https://onelake\.dfs\.fabric\.microsoft\.com/([^/]+/[^/]+)/Files/LandingZone/?")
+"""The address of a landing zone as Fabric shows it."""
 FORM = ConfigDict(strict=True, extra="forbid", frozen=True)
 """Of all models of the configuration."""
 RENAMED = {
@@ -159,6 +161,8 @@ def keys(value: object) -> tuple[str, ...] | None:
 
 def landing_zone(value: str, info: ValidationInfo) -> str:
     not_empty(value, ": name a folder")
+    if found := _FABRIC_ADDRESS.fullmatch(value):
+        return _onelake(f"{ONELAKE}{found[1]}")
     if value.startswith(ONELAKE):
         return _onelake(value)
     if URI.match(value):
