@@ -79,6 +79,7 @@ def _configurations(recorder: Recorder) -> None:
 def _landing_zones(recorder: Recorder) -> None:
     zone = FolderStore(str(recorder.folder / "zone"))
     recorder.case("Nothing is published", "log", "sales.orders")
+    recorder.case("It is not configured", "log", "sales.nothing")
     _publish(zone, "sales.orders", times=2)
     recorder.case("Two publications", "log", "sales.orders")
     recorder.case("No such landing zone", "replicate", "nowhere", "mirror")

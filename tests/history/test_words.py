@@ -14,11 +14,12 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Table
 from mirrorfeed.history.append import AppendProgress
 from mirrorfeed.history.errors import AppendConflict, ColumnsIncompatible, HistoryEmpty, NoHistory, NotInHistory
-from mirrorfeed.history.replay import parse_target, resolve
+from mirrorfeed.history.replay import resolve
 from mirrorfeed.orchestration import histories
 from mirrorfeed.orchestration.histories import History, select_tables, to_row
 from mirrorfeed.publish.sources.change_source import _schema_breaks as breaks
 from mirrorfeed.source.errors import Gap
+from mirrorfeed.source.identifier import Source
 from tests.history.test_record import BOTH, at
 
 NO_SPARK: Any = None
@@ -118,7 +119,7 @@ def test_a_replay_needs_either_a_version_or_a_time(asked: list[str]) -> None:
 def test_the_target_of_a_replay_is_a_name_or_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     asked = ["main.audit.orders", "./then", "abfss://lake@account.dfs.core.windows.net/then"]
-    assert [str(parse_target(each)) for each in asked] == [asked[0], f"{tmp_path}/then", asked[2]]
+    assert [str(Source.parse_here(each)) for each in asked] == [asked[0], f"{tmp_path}/then", asked[2]]
 
 
 def test_only_other_changes_than_added_columns_end_a_range_from_a_history() -> None:

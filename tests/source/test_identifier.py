@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import pickle
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirrorfeed.api.archive_table import ArchiveAwareTable
 from mirrorfeed.errors import Terminal
 from mirrorfeed.source.errors import BadSource
 from mirrorfeed.source.identifier import Pattern, Source, matches_end, quote
@@ -204,3 +206,13 @@ def test_an_invalid_pattern_is_rejected(text: str, words: str) -> None:
 )
 def test_exclusions_match_the_last_parts_of_a_name(ending: tuple[str, ...], source: str, left_out: bool) -> None:
     assert matches_end(Source.parse(source), ending) is left_out
+
+
+def test_a_typed_path_starts_at_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Source.parse_here("./lake/bikes").path == f"{tmp_path}/lake/bikes"
+    assert ArchiveAwareTable(lambda: pytest.fail("Spark was started"), "./lake/bikes")._source.path == (
+        f"{tmp_path}/lake/bikes"
+    )
+    for name in ("main.sales.bikes", "s3://bucket/bikes"):
+        assert str(Source.parse_here(name)) == name

@@ -44,7 +44,7 @@ class ArchiveAwareTable:
     """
 
     def __init__(self, spark: Session, name: str | Source) -> None:
-        self._session, self._source = spark, Source.parse(name) if isinstance(name, str) else name
+        self._session, self._source = spark, Source.parse_here(name) if isinstance(name, str) else name
 
     @property
     def name(self) -> str:

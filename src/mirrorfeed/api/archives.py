@@ -56,7 +56,7 @@ def restore(
     the costs and with each progress in words. It can be stopped and repeated at any time.
     """
     made, rates = Plan.load(plan) if isinstance(plan, str) else plan._plan, rates_of(prices)
-    target, terms = Source.parse(into) if into else None, Terms(Tier[tier.upper()], keep_days)
+    target, terms = Source.parse_here(into) if into else None, Terms(Tier[tier.upper()], keep_days)
     return carry_out(
         lambda: session_of(spark), made, tiers_of, terms, rates, poll_seconds if wait else None, target, rows, on_step
     )
@@ -75,9 +75,9 @@ def report(
     With `with_archive_only`, tables without an interval are left out.
     """
     rates, rows, notes = rates_of(prices), [], []
-    place = Source.parse(ledger) if isinstance(ledger, str) else ledger
+    place = Source.parse_here(ledger) if isinstance(ledger, str) else ledger
     session = session_of(spark)
-    for source in (Source.parse(table) if isinstance(table, str) else table for table in tables):
+    for source in (Source.parse_here(table) if isinstance(table, str) else table for table in tables):
         if (found := _share_of(session, source, with_archive_only)) is None:
             continue
         rows.append(found.priced(rates))

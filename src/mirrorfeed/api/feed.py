@@ -281,6 +281,8 @@ class Feed:
         progress.info("Reading the log of %s and the files of its newest publication", target)
         found = audit_log(zone_of(self._written), target.folder)
         if found is None:
+            if not self._written.patterns:
+                self._written.select([table])  # an unknown name is an error
             return Result((), summary=f"{target} has no log: nothing was published.")
         return Result(found.rows(str(target)), found.notes)
 
@@ -439,12 +441,13 @@ class Feed:
         The source is not read. Raises `MirrorfeedError` if the history does not have the version, or another table is
         in the way.
         """
-        from mirrorfeed.history.replay import parse_target, replay
+        from mirrorfeed.history.replay import replay
         from mirrorfeed.orchestration.histories import select_tables
+        from mirrorfeed.source.identifier import Source
 
         (found,) = select_tables(self._config, [table])
         assert found.history is not None
-        place = parse_target(into)
+        place = Source.parse_here(into)
         spark = self._spark
         progress.info("Rebuilding %s from %s", found.target, found.history.table)
         return Result((replay(spark, found.history.table, place, at),))
@@ -603,7 +606,7 @@ class Feed:
         try:
             return self._config.select([table])[0].source
         except UnknownTable:
-            return Source.parse(table)
+            return Source.parse_here(table)
 
     @property
     def _config(self) -> Config:

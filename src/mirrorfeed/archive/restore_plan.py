@@ -111,7 +111,7 @@ class Plan:
                 raise ValueError(f"its format is {found}, and this version reads {FORMAT}")
             return validate(_PLAN, value)
         except (OSError, ValueError) as error:
-            raise BadPlan(path=path, reason=str(error)) from error
+            raise BadPlan(path=path, reason=getattr(error, "strerror", None) or str(error)) from error
 
 
 _PLAN = TypeAdapter(Plan)

@@ -73,7 +73,7 @@ class GuardedTable:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._spark, self._now, self._tiers = spark, now, tiers
-        self.source = Source.parse(name) if isinstance(name, str) else name
+        self.source = Source.parse_here(name) if isinstance(name, str) else name
 
     def needed(self, where: str | None = None, version: int | None = None) -> NeededFiles:
         """The archived files that a query needs, restored or not. Reads no data file."""

@@ -260,7 +260,7 @@ def given_ledger() -> Source | None:
     from mirrorfeed.source.identifier import Source
 
     text: str | None = (click.get_current_context().find_object(dict) or {}).get("ledger")
-    return None if text is None else Source.parse(text)
+    return None if text is None else Source.parse_here(text)
 
 
 def load_if_there(path: str) -> Config | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -17,7 +16,7 @@ from mirrorfeed.history.errors import HistoryChanged, HistoryEmpty, NotInHistory
 from mirrorfeed.history.history_table import HistoryTable
 from mirrorfeed.history.record import HistoryRecord, find_record, find_segment
 from mirrorfeed.source.change_preview import parse_bound, time_parser
-from mirrorfeed.source.identifier import URI, Source, quote
+from mirrorfeed.source.identifier import Source, quote
 
 _REPLAY_OF = "mirrorfeed.history.replayOf"
 _NEEDS_MAPPING = frozenset(" ,;{}()\n\t=")
@@ -72,14 +71,6 @@ def replay(spark: SparkSession, history: Source, into: Source, asked: str | int)
             raise HistoryChanged(history=str(history), reason=_NEVER_ADDED) from error
         raise
     return Replay(str(into), str(history), version, committed, created=True)
-
-
-def parse_target(text: str) -> Source:
-    """Parse the name of the table to create. A relative path starts at the current folder."""
-    source = Source.parse(text)
-    if source.path is None or URI.match(source.path):
-        return source
-    return Source(path=os.path.abspath(source.path))
 
 
 def resolve(history: str, records: Sequence[HistoryRecord], asked: int | datetime) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -51,6 +52,14 @@ class Source:
         if fault:
             raise BadSource(text=hide_query(text), reason=fault)
         return cls(parts)
+
+    @classmethod
+    def parse_here(cls, text: str) -> Source:
+        """Parse a name or path that a person typed: a relative path starts at the current folder."""
+        source = cls.parse(text)
+        if source.path is None or URI.match(source.path):
+            return source
+        return cls(path=os.path.abspath(source.path))
 
     @property
     def sql(self) -> str:

@@ -143,7 +143,7 @@ class Prices(BaseModel):
         try:
             return validate(TypeAdapter(cls), parse_json(Path(path).read_bytes()))
         except (OSError, ValueError) as error:
-            raise InvalidPrices(path=path, reason=str(error)) from error
+            raise InvalidPrices(path=path, reason=getattr(error, "strerror", None) or str(error)) from error
 
     def per_month(self, tier: str) -> float | None:
         """The price of a GiB in this tier."""
