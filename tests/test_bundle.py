@@ -279,9 +279,16 @@ def test_verifying_by_schedule_is_paused_for_serverless_compute_cannot_read_onel
     )
 
 
-def test_the_ledgers_schema_is_not_destroyed_by_accident() -> None:
-    (schema,) = (content for kind, _, content in RESOURCES if kind == "schemas")
-    assert schema["lifecycle"] == {"prevent_destroy": True}
+def test_only_dev_is_destroyed_with_the_schema_of_its_ledger() -> None:
+    schemas = {name: ASKED[name]["resources"]["schemas"]["mirrorfeed"] for name in bundle["targets"]}
+    guards = {name: schema.get("lifecycle", {}).get("prevent_destroy", False) for name, schema in schemas.items()}
+    assert guards == {"dev": False, "staging": True, "prod": True}
+
+
+def test_targets_can_be_in_one_workspace() -> None:
+    for kind, named in (("schemas", "mirrorfeed"), ("secret_scopes", "secrets")):
+        names = {ASKED[target]["resources"][kind][named]["name"] for target in bundle["targets"]}
+        assert len(names) == len(bundle["targets"])
 
 
 def test_only_what_runs_is_synced() -> None:

@@ -266,10 +266,14 @@ def test_a_missing_variable_is_named(project: Path, missing: str) -> None:
     assert f"no value assigned to required variable {missing}." in answer.stderr
 
 
-def test_the_ledgers_schema_is_not_destroyed_with_the_rest(project: Path) -> None:
+def test_outside_dev_the_ledgers_schema_is_not_destroyed_with_the_rest(project: Path) -> None:
     with workspace() as (made, address):
         assert bundle(project, address, "deploy", "-t", "dev", **DEV).returncode == 0
         answer = bundle(project, address, "destroy", "-t", "dev", "--auto-approve", **DEV)
+        assert (answer.returncode, made.of_kind("schemas")) == (0, {}), answer.stderr
+    with workspace(PRINCIPAL) as (made, address):
+        assert bundle(project, address, "deploy", "-t", "prod", **SHARED).returncode == 0
+        answer = bundle(project, address, "destroy", "-t", "prod", "--auto-approve", **SHARED)
     assert answer.returncode == 1
     assert "resources.schemas.mirrorfeed has lifecycle.prevent_destroy set" in answer.stderr
     assert made.of_kind("schemas")
