@@ -85,7 +85,9 @@ def maintain(spark: SparkSession, source: Source, what: Maintenance, now: dateti
         statements = _local(spark, source, what, active, left_out)
         if what.analyze:
             notes.append("ANALYZE is not supported on open source Delta, which collects statistics when it writes.")
-        if left_out and not active:
+        if not (what.optimize or what.purge):  # VACUUM leaves nothing out
+            left_out = ()
+        elif left_out and not active:
             notes.append("Every partition contains archived files, so nothing is rewritten.")
     if what.vacuum and any_archived:
         notes.insert(0, EARLY_DELETION)
