@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 
 from fixtures.entries import changed
 from fixtures.faults import Crash
@@ -123,6 +123,14 @@ def test_a_snapshot_and_ranges_are_made_by_spark_and_sent_as_they_are(
     assert orders.mirrors_the_table()
     assert published(orders).publications == 0
     assert left_in(between) == []
+
+
+def test_rows_are_counted_by_a_query_if_the_engine_reports_no_metrics(
+    orders: Zone, handed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Observation, "get", property(lambda _: {}))
+    assert published(orders).rows == {"insert": 3000}
+    assert orders.mirrors_the_table()
 
 
 def test_an_empty_range_has_no_file_and_a_first_load_of_an_empty_table_one(

@@ -102,7 +102,9 @@ def write_with_spark(
             if first_of(error, SOURCE_FAULTS) or area.root not in str(error):
                 raise
             raise area.write_error(rows.sparkSession, folder, error) from error
-        yield _written_files(rows, finished, area, folder, job, dict(seen.get))
+        # An engine may write the files and report no metrics. A second query counts the same rows: versions are pinned.
+        counts = dict(seen.get) or rows.agg(*_counts(job)).collect()[0].asDict()
+        yield _written_files(rows, finished, area, folder, job, counts)
     except BaseException:
         area.remove(folder)
         raise
