@@ -31,27 +31,25 @@ separate_streams()
 settings.load_profile(os.environ.get("MIRRORFEED_HYPOTHESIS", "ci"))
 
 INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
-"""What is asked of so few rows is asked once: to write and compile code for it takes most of the time. What is behind
-walls runs compiled."""
+"""Tests query few rows once, so generating and compiling code would take most of the time. The tests of isolated
+executors run compiled code."""
 ADAPTIVE = "spark.sql.adaptive.enabled"
-"""To plan anew between the stages of a query takes a sixth of a publication of few rows. The proofs with several files,
-commands in processes of their own and what is behind walls have it."""
+"""Planning again between the stages of a query takes a sixth of a small publication. Tests with several files, commands
+in other processes and the tests of isolated executors use it."""
 SIMPLY = (
     "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
     " -XX:MetaspaceSize=256m -Xms768m -XX:NewRatio=1 -XX:ActiveProcessorCount=2"
 )
-"""For every Spark that tests start: a JVM that compiles once and simply, for little runs long enough to be worth more,
-has no threads for collecting garbage beside the work, has room for what soon is garbage, and runs two tasks at once
-wherever it runs."""
+"""Options of every JVM that tests start: only the fast compiler, because little code runs long enough for the other;
+no threads for garbage collection; room for short-lived objects; two tasks at a time on any machine."""
 os.environ.setdefault("SPARK_SUBMIT_OPTS", SIMPLY)
 
 COUNTED = pytest.StashKey[Counter[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Side by side on as few processors, each process keeps to one, with all that it starts: threads that take turns
-    would else be sent where the other process is at work, and wait for it. Until all is collected, nothing that is made
-    is garbage, and nobody looks for it."""
+    """Keep each worker and its children on one processor, so that workers do not wait for each other. Disable garbage
+    collection until all tests are collected, because nothing is garbage until then."""
     gc.disable()
     worker = getattr(config, "workerinput", None)
     if worker and hasattr(os, "sched_setaffinity"):
@@ -62,13 +60,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def counted(request: pytest.FixtureRequest) -> Counter[str]:
-    """How many cases of each kind the proofs played, by its name; the last lines of a run tell."""
+    """How many cases of each kind the tests ran, by its name. The last lines of a run print it."""
     return request.config.stash.setdefault(COUNTED, Counter())
 
 
 @pytest.fixture(autouse=True)
 def _forget_secrets() -> Iterator[None]:
-    """The process remembers the secrets of one test in the next one, and would remove them from its texts."""
+    """Without this, secrets of one test would be redacted in the texts of the next one."""
     yield
     redact.forget_all()
 
@@ -83,13 +81,13 @@ def _one_parquet_process() -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """The processes that ran tests side by side hand over what they counted."""
+    """Add the counts of the worker processes."""
     counter = node.config.stash.setdefault(COUNTED, Counter())
     counter.update(getattr(node, "workeroutput", {}).get("counted", {}))
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays: no search for garbage need look at it again."""
+    """Exclude everything imported and collected from garbage collection."""
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -107,8 +105,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The one session of a run. Tests that use it come after those that do not."""
-    os.environ.setdefault(SECRET, uuid.uuid4().hex)  # of all simulators from now on, for its workers to find
+    """The only session of a run. Tests that use it run last."""
+    os.environ.setdefault(SECRET, uuid.uuid4().hex)  # of all simulators, so that its workers find it
     warehouse = tmp_path_factory.mktemp("warehouse")
     options = INTERPRETED | {
         ADAPTIVE: "false",
@@ -117,7 +115,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
         "spark.sql.leafNodeDefaultParallelism": "1",
         "spark.databricks.delta.snapshotPartitions": "1",
-        "spark.databricks.delta.allFilesInCrc.enabled": "false",  # with it each commit asks for all files before it
+        "spark.databricks.delta.allFilesInCrc.enabled": "false",  # with it each commit reads all earlier files
         "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",  # the usual one starts processes
         "spark.sql.warehouse.dir": warehouse.as_uri(),
     }
@@ -140,7 +138,7 @@ def onelake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OneLake
 
 @pytest.fixture
 def dropping() -> Iterator[str]:
-    """An address where nobody answers, not even with a refusal: the queue of those who wait there is full."""
+    """An address that never responds, because its queue of connections is full."""
     with ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         for _ in range(4):
@@ -155,9 +153,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--renew", action="store_true", help="write tests/golden/expected instead of comparing with it")
 
 
-@pytest.hookimpl(tryfirst=True)  # before marks choose
+@pytest.hookimpl(tryfirst=True)  # before tests are selected by marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What asks for the session is marked so, and comes after what does not, which fails fast."""
+    """Mark the tests that use the session, and run the others first, because they fail fast."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
@@ -180,7 +178,7 @@ LONGEST = (
     *("archive/test_guarded_ranges", "monitor/test_facts", "orchestration/test_publish_run"),
     *("archive/test_guarded_writes", "publish/test_invalid_text", "source/test_reader"),
 )
-"""Side by side these are begun first, so that all processes end together."""
+"""With several workers these files start first, so that all workers end at about the same time."""
 
 
 def _place(item: pytest.Item) -> int:

@@ -1,7 +1,7 @@
-"""`make slow`: where a run's seconds and processors went, by cause, by file and by test.
+"""`make slow`: the time and CPU of a run by cause, by file and by test.
 
-A thread looks ten times a second at what the tests' thread is in and at what the process and all below it have used.
-It changes nothing that is tested, and is no part of other runs.
+A thread samples the stack of the tests' thread, and the CPU of the process and its children, ten times a second. Other
+runs do not load it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ import psutil
 import pytest
 
 EVERY = 0.1
+"""Seconds between samples."""
+SPARK = "Spark, called by a test"
 BETWEEN = "before and between tests"
 CAUSES = {
     "a session's start": ("mirrorfeed/runtime/spark_session.py", "mirrorfeed/runtime/local_spark.py"),
@@ -31,10 +33,10 @@ CAUSES = {
     "archive": ("mirrorfeed/archive/",),
     "the mirror, replica and verify": ("mirrorfeed/mirror/", "fixtures/mirror.py"),
     "stores": ("mirrorfeed/storage/", "fixtures/onelake/"),
-    "Spark, asked by a test": ("/pyspark/sql/",),
+    SPARK: ("/pyspark/sql/",),
 }
-"""By parts of file names. The innermost frame that is one of these says it; all of Spark's comes last, for it is below
-all others."""
+"""Causes, by parts of file names. The innermost frame that matches decides. Spark comes last, because it is below all
+others."""
 
 
 @dataclass
@@ -44,7 +46,7 @@ class Spent:
     java: float = 0
     idle: float = 0
     javas: int = 0
-    """How many Java processes were first seen."""
+    """Java processes that were seen for the first time."""
 
     def add(self, other: Spent) -> None:
         for name, value in vars(other).items():
@@ -53,7 +55,7 @@ class Spent:
 
 @dataclass
 class Watch:
-    """What is spent, by test and by cause."""
+    """Time and CPU, by test and by cause."""
 
     test: str = BETWEEN
     tests: defaultdict[str, Spent] = field(default_factory=lambda: defaultdict(Spent))
@@ -65,7 +67,7 @@ class Watch:
     _javas: dict[int, float] = field(default_factory=dict)
 
     def look(self) -> None:
-        """What was spent since the last look goes to the test and to the cause of now."""
+        """Add the time since the last sample to the current test and cause."""
         with self.lock:
             used, java, javas = 0.0, 0.0, 0
             for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
@@ -95,11 +97,11 @@ def cause(frame: FrameType | None) -> str:
     last = "the tests' own Python"
     while frame is not None:
         name = PurePath(frame.f_code.co_filename).as_posix()
-        for told, parts in CAUSES.items():
+        for title, parts in CAUSES.items():
             if any(part in name for part in parts):
-                if told != "Spark, asked by a test":
-                    return told
-                last = told
+                if title != SPARK:
+                    return title
+                last = title
         frame = frame.f_back
     return last
 
@@ -114,7 +116,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    WATCH.test = item.nodeid  # what came before it is no more than what other tests leave to it
+    WATCH.test = item.nodeid
     try:
         return (yield)
     finally:
@@ -131,10 +133,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    for table, told in zip(
+    for table, sent in zip(
         (WATCH.tests, WATCH.causes), getattr(node, "workeroutput", {}).get("spent", ()), strict=False
     ):
-        for name, spent in told.items():
+        for name, spent in sent.items():
             table[name].add(Spent(*spent))
 
 
@@ -143,7 +145,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for test, spent in WATCH.tests.items():
         files[test.partition("::")[0]].add(spent)
     for title, table, most in (("causes", WATCH.causes, 99), ("files", files, 999), ("tests", WATCH.tests, 60)):
-        terminalreporter.section(f"where it went: {title}")
+        terminalreporter.section(f"time by {title}")
         terminalreporter.write_line("seconds     CPU    Java    idle  JVMs")
         for name, spent in sorted(table.items(), key=lambda pair: -pair[1].cpu)[:most]:
             figures = f"{spent.seconds:7.1f} {spent.cpu:7.1f} {spent.java:7.1f} {spent.idle:7.1f} {spent.javas:5}"
