@@ -66,7 +66,7 @@ def test_all_checks_are_in_one_list_and_leave_no_files_behind(spark: SparkSessio
     assert found[0].what == (
         "no workspace is configured here: catalog main, schema main.sales, table main.sales.orders"
     )
-    assert found[5].fix == "Run `mirrorfeed enable-cdf`, then publish."
+    assert found[5].fix == "Run `mirrorfeed enable-cdf`, then `mirrorfeed publish`."
     assert found[6].what.startswith("There is no Delta table at")
     assert [check.code for check in found] == [*[""] * 5, "MF2101", "MF2002", "MF2001", "", ""]
     assert found[3].what == f"{tmp_path}/zone/_mirrorfeed_files{MADE_ANEW}"

@@ -127,7 +127,7 @@ def test_a_restore_to_before_the_feed_was_on_is_a_gap(spark: SparkSession, tmp_p
     zone = Zone(tmp_path / "zone", table)
     zone.publish()
     table.sql("RESTORE TABLE {} TO VERSION AS OF 0")
-    with pytest.raises(Gap, match="at version 3 the change data feed is off"):
+    with pytest.raises(Gap, match="at version 3 the change data feed was turned off"):
         zone.publish()
 
 

@@ -18,7 +18,6 @@ from mirrorfeed.publish.errors import KeysRequired, NothingPublished
 from mirrorfeed.publish.log import metadata_files
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
-from mirrorfeed.publish.sources.change_source import ChangeSource
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.catalog import Workspace, check_policies, is_in_unity_catalog, primary_key, read_catalog_table
 from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, Finding, SourceRecreated
