@@ -5,7 +5,7 @@ DUCKDB_VERSION := 2.0.0
 RUNTIME ?= serverless-4
 # Their output depends on releases that the lock chooses.
 OF_THE_LOCK = --ignore tests/golden --deselect tests/test_wheel.py --deselect tests/publish/files/test_snappy.py \
-	--deselect tests/test_docs.py::test_pages_that_are_made_from_the_code_are_as_they_would_be_made
+	--deselect tests/test_docs.py::test_generated_pages_are_up_to_date
 UV := $(shell command -v uv || echo .uv/bin/uv)
 RUN := .venv/bin/python
 SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder

@@ -94,14 +94,14 @@ def used(pattern: str) -> set[str]:
     return {match for text in strings(documents) for match in re.findall(pattern, text)}
 
 
-def test_there_are_the_three_targets_and_dev_is_the_default() -> None:
+def test_bundle_has_three_targets_and_dev_is_the_default() -> None:
     assert list(bundle["targets"]) == ["dev", "staging", "prod"]
     assert [name for name, target in bundle["targets"].items() if target.get("default")] == ["dev"]
     assert bundle["targets"]["dev"]["mode"] == "development"
 
 
 @pytest.mark.parametrize("target", ["staging", "prod"])
-def test_outside_dev_a_service_principal_runs_the_jobs_and_groups_have_permissions(target: str) -> None:
+def test_service_principal_runs_the_jobs_outside_dev(target: str) -> None:
     shared = bundle["targets"][target]
     assert shared["mode"] == "production"
     assert shared["run_as"] == {"service_principal_name": "${var.service_principal}"}
@@ -109,7 +109,7 @@ def test_outside_dev_a_service_principal_runs_the_jobs_and_groups_have_permissio
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_a_resource_is_in_a_file_named_after_it_and_its_kind_and_in_the_bundle(file: Path) -> None:
+def test_resource_file_is_named_after_its_resource_and_included(file: Path) -> None:
     kind = re.fullmatch(r"(\w+)\.(\w+)\.yml", file.name)
     assert kind
     ((kinds, named),) = declared(file).items()
@@ -129,15 +129,15 @@ IN_TARGETS = [
 
 
 @pytest.mark.parametrize(("target", "kind", "name"), IN_TARGETS, ids=map(".".join, IN_TARGETS))
-def test_a_resource_is_one_that_databricks_own_classes_take(target: str, kind: str, name: str) -> None:
+def test_resources_are_accepted_by_the_databricks_sdk_classes(target: str, kind: str, name: str) -> None:
     CLASSES[kind].from_dict(ASKED[target]["resources"][kind][name])  # type: ignore[attr-defined]
 
 
-def test_all_that_is_declared_is_in_some_target() -> None:
+def test_every_declared_resource_is_in_a_target() -> None:
     assert {(kind, name) for _, kind, name in IN_TARGETS} == {(kind, name) for kind, name, _ in RESOURCES}
 
 
-def test_these_classes_refuse_a_field_or_a_value_that_they_do_not_know() -> None:
+def test_databricks_sdk_classes_refuse_unknown_fields_and_values() -> None:
     """The test above relies on it."""
     with pytest.raises(ValueError, match="no_such_field"):
         Job.from_dict({"name": "x", "no_such_field": 1})  # type: ignore[typeddict-unknown-key]
@@ -145,7 +145,7 @@ def test_these_classes_refuse_a_field_or_a_value_that_they_do_not_know() -> None
         Volume.from_dict({**ASKED["dev"]["resources"]["volumes"]["landing"], "grants": [{"privileges": ["OWN_IT"]}]})
 
 
-def test_a_run_that_follows_ends_by_itself_before_it_would_be_ended() -> None:
+def test_follow_run_ends_before_the_job_timeout() -> None:
     minutes, seconds = (bundle["variables"][name]["default"] for name in ("follow_minutes", "timeout_seconds"))
     assert minutes * 60 <= seconds / 1.2
 
@@ -155,14 +155,14 @@ def test_every_variable_is_declared_used_and_described() -> None:
     assert all(variable["description"] for variable in bundle["variables"].values())
 
 
-def test_every_resource_that_is_referred_to_exists() -> None:
+def test_every_referenced_resource_exists() -> None:
     there = {f"{kind}.{name}" for kind, name, _ in RESOURCES}
     assert used(r"\$\{resources\.(\w+\.\w+)\.") <= there
     assert "schemas.mirrorfeed" in used(r"\$\{resources\.(\w+\.\w+)\.")
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_a_job_runs_once_at_a_time_ends_in_time_and_tells_when_it_fails(name: str) -> None:
+def test_job_runs_once_at_a_time_with_timeout_and_notifications(name: str) -> None:
     job = JOBS[name]
     assert (job["max_concurrent_runs"], job["queue"]) == (1, {"enabled": True})
     assert job["timeout_seconds"] == "${var.timeout_seconds}"
@@ -174,7 +174,7 @@ def test_a_job_runs_once_at_a_time_ends_in_time_and_tells_when_it_fails(name: st
 @pytest.mark.parametrize(
     ("name", "task"), WHEEL_TASKS, ids=[f"{name}.{task['task_key']}" for name, task in WHEEL_TASKS]
 )
-def test_a_task_runs_on_the_compute_of_the_variables_and_is_not_repeated(name: str, task: dict[str, Any]) -> None:
+def test_task_uses_the_configured_compute_and_is_not_retried(name: str, task: dict[str, Any]) -> None:
     """Databricks repeats any failure; what may pass is repeated by the package itself."""
     assert task["environment_key"] == "${var.environment_key}"
     assert task["job_cluster_key"] == "${var.cluster_key}"
@@ -206,7 +206,7 @@ def command_of(task: dict[str, Any]) -> click.Context:
 @pytest.mark.parametrize(
     ("name", "task"), WHEEL_TASKS, ids=[f"{name}.{task['task_key']}" for name, task in WHEEL_TASKS]
 )
-def test_a_task_calls_a_command_that_the_wheel_has_with_options_that_it_takes(name: str, task: dict[str, Any]) -> None:
+def test_task_calls_an_existing_command_with_valid_options(name: str, task: dict[str, Any]) -> None:
     context = command_of(task["python_wheel_task"])
     if "path" in context.params:  # none takes a default for its configuration
         assert context.params["path"] == "${var.config}"
@@ -215,18 +215,18 @@ def test_a_task_calls_a_command_that_the_wheel_has_with_options_that_it_takes(na
 @pytest.mark.parametrize(
     ("name", "task"), WHEEL_TASKS, ids=[f"{name}.{task['task_key']}" for name, task in WHEEL_TASKS]
 )
-def test_every_task_is_given_the_ledger(name: str, task: dict[str, Any]) -> None:
+def test_every_task_gets_the_ledger(name: str, task: dict[str, Any]) -> None:
     parameters = task["python_wheel_task"]["parameters"]
     ledger = "${var.catalog}.${resources.schemas.mirrorfeed.name}.ledger"
     given = [value for option, value in pairwise(parameters) if option == "--ledger"]
     assert given == [ledger]
 
 
-def test_the_entry_point_of_the_tasks_is_one_of_the_wheel() -> None:
+def test_entry_point_of_the_tasks_is_in_the_wheel() -> None:
     assert callable(EntryPoint("t", project["scripts"]["mirrorfeed-task"], "console_scripts").load())
 
 
-def test_a_parameter_that_a_command_does_not_take_is_refused() -> None:
+def test_unknown_command_parameter_is_refused() -> None:
     """The tests above rely on it."""
     task = {
         "package_name": "mirrorfeed",
@@ -237,7 +237,7 @@ def test_a_parameter_that_a_command_does_not_take_is_refused() -> None:
         command_of(task)
 
 
-def test_a_loop_goes_over_a_list_of_the_user_or_a_value_that_a_task_before_it_sets() -> None:
+def test_loop_uses_a_user_list_or_a_task_value_of_an_earlier_task() -> None:
     for job in JOBS.values():
         keys = {task["task_key"]: task for task in job["tasks"]}
         for task in job["tasks"]:
@@ -255,22 +255,22 @@ def test_a_loop_goes_over_a_list_of_the_user_or_a_value_that_a_task_before_it_se
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_a_jobs_parameters_are_those_that_its_tasks_read(name: str) -> None:
+def test_job_parameters_are_those_read_by_its_tasks(name: str) -> None:
     read = re.findall(r"\{\{job\.parameters\.(\w+)\}\}", " ".join(strings(JOBS[name])))
     assert sorted(each["name"] for each in JOBS[name].get("parameters", [])) == sorted(read)
 
 
 @pytest.mark.parametrize("name", ["publish", "publish_each", "rebuild", "verify", "check_setup"])
-def test_a_job_that_publishes_repairs_or_looks_at_what_publishing_needs_is_given_the_handover(name: str) -> None:
+def test_job_that_publishes_repairs_or_checks_gets_the_staging_path(name: str) -> None:
     given = [task["python_wheel_task"]["parameters"] for task in tasks(JOBS[name])]
     assert any(["--staging-path", "${var.staging_path}"] in map(list, pairwise(parameters)) for parameters in given)
 
 
-def test_a_run_starts_compute_once() -> None:
+def test_publish_job_has_one_task() -> None:
     assert [task["task_key"] for task in JOBS["publish"]["tasks"]] == ["publish"]
 
 
-def test_verifying_by_schedule_is_paused_for_serverless_compute_cannot_read_onelake_and_says_so() -> None:
+def test_scheduled_verification_is_paused_with_an_explanation() -> None:
     assert JOBS["verify"]["schedule"]["pause_status"] == "${var.verify_pause_status}"
     assert bundle["variables"]["verify_pause_status"]["default"] == "PAUSED"
     assert "classic cluster" in bundle["variables"]["verify_pause_status"]["description"]
@@ -291,11 +291,11 @@ def test_targets_can_be_in_one_workspace() -> None:
         assert len(names) == len(bundle["targets"])
 
 
-def test_only_what_runs_is_synced() -> None:
+def test_only_needed_files_are_synced() -> None:
     assert bundle["sync"] == {"paths": ["notebooks"], "include": ["mirrorfeed.yml", "notebooks/[^.]*"]}
 
 
-def test_no_group_may_anything_in_dev_and_none_has_a_default_outside_it() -> None:
+def test_no_group_has_permissions_in_dev_or_a_default_elsewhere() -> None:
     assert "grants" not in RESOURCES[[name for _, name, _ in RESOURCES].index("mirrorfeed")][2]
     for name in ("service_principal", "operators", "readers"):
         assert "default" not in bundle["variables"][name]
@@ -304,7 +304,7 @@ def test_no_group_may_anything_in_dev_and_none_has_a_default_outside_it() -> Non
 
 @pytest.mark.parametrize("target", ["staging", "prod"])
 @pytest.mark.parametrize("readers", ["analysts", "operators"], ids=["other readers", "the operators alone"])
-def test_everyone_is_given_what_is_expected_on_each_resource(target: str, readers: str) -> None:
+def test_every_group_has_the_expected_grants_on_each_resource(target: str, readers: str) -> None:
     variables = SHARED | {"readers": readers}
     for kind, named in rendered(target, variables)["resources"].items():
         for resource in named.values():
@@ -314,7 +314,7 @@ def test_everyone_is_given_what_is_expected_on_each_resource(target: str, reader
     assert {each["group_name"] for each in dashboard["permissions"]} == {"operators", readers}
 
 
-def test_the_build_tells_the_notebooks_what_is_expected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_writes_the_deployment_settings_for_notebooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     variables, file = of_the_page(), "notebooks/deployed/deployment.json"
     _, line = rendered("prod", variables)["artifacts"]["wheel"]["build"].split("&&")
     words = shlex.split(line)
@@ -326,13 +326,13 @@ def test_the_build_tells_the_notebooks_what_is_expected(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_tasks_run_on_serverless_compute_or_with_the_variables_of_the_page_on_a_classic_cluster(target: str) -> None:
+def test_tasks_run_on_serverless_or_a_classic_cluster_by_variables(target: str) -> None:
     assert compute(ASKED[target]["resources"]["jobs"].values()) == {"serverless"}
     assert compute(rendered(target, VARIABLES[target] | classic())["resources"]["jobs"].values()) == {"classic"}
 
 
 @pytest.mark.parametrize("missing", sorted(SHARED))
-def test_a_missing_variable_is_named(missing: str) -> None:
+def test_missing_variable_is_named(missing: str) -> None:
     with pytest.raises(MissingVariable, match=rf"required variable {missing}\."):
         rendered("prod", {name: value for name, value in SHARED.items() if name != missing})
 
@@ -351,7 +351,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_the_stand_in_for_a_workspace_makes_tells_and_deletes_each_kind_of_resource(kind: str) -> None:
+def test_workspace_simulator_creates_returns_and_deletes_each_resource(kind: str) -> None:
     made, named = Workspace(PRINCIPAL), ASKED["prod"]["resources"][kind]
     sent = json.dumps({**next(iter(named.values())), "parent_path": "/", "job_id": 1, "scope": "mirrorfeed"}).encode()
 
@@ -367,7 +367,7 @@ def test_the_stand_in_for_a_workspace_makes_tells_and_deletes_each_kind_of_resou
 
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.name)
-def test_a_notebook_is_kept_without_outputs_and_reads_each_of_its_widgets(file: Path) -> None:
+def test_notebook_has_no_outputs_and_reads_each_of_its_widgets(file: Path) -> None:
     cells = [cell for cell in json.loads(file.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
     assert cells
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells)
@@ -379,7 +379,7 @@ def test_a_notebook_is_kept_without_outputs_and_reads_each_of_its_widgets(file: 
     assert made[0] == "config"
 
 
-def test_the_notebooks_that_are_referred_to_exist() -> None:
+def test_referenced_notebooks_exist() -> None:
     for kind, _, content in RESOURCES:
         if kind == "jobs":
             for task in tasks(content):
@@ -387,7 +387,7 @@ def test_the_notebooks_that_are_referred_to_exist() -> None:
                     assert (ROOT / "resources" / notebook["notebook_path"]).is_file()
 
 
-def test_the_wheel_brings_no_spark_of_its_own() -> None:
+def test_wheel_does_not_depend_on_spark() -> None:
     names = {re.split(r"[^\w-]", dependency)[0] for dependency in project["dependencies"]}
     assert not names & {"pyspark", "delta-spark", "databricks-connect"}
 
@@ -402,18 +402,18 @@ def test_the_wheel_brings_no_spark_of_its_own() -> None:
 WIDGETS = [item["widget"] for page in DASHBOARD["pages"] for item in page["layout"]]
 
 
-def test_every_dataset_of_the_dashboard_is_drawn_and_every_drawing_has_one() -> None:
+def test_dashboard_datasets_and_widgets_match() -> None:
     datasets = {dataset["name"] for dataset in DASHBOARD["datasets"]}
     assert {query["query"]["datasetName"] for widget in WIDGETS for query in widget["queries"]} == datasets
 
 
 @pytest.mark.parametrize("widget", WIDGETS, ids=lambda widget: widget["name"])
-def test_a_drawing_shows_the_fields_that_it_asks_for(widget: dict[str, Any]) -> None:
+def test_widget_shows_the_fields_of_its_query(widget: dict[str, Any]) -> None:
     asked = {field["name"] for query in widget["queries"] for field in query["query"]["fields"]}
     assert set(re.findall(r'"fieldName": "(\w+)"', json.dumps(widget["spec"]))) == asked
 
 
-def test_the_drawings_do_not_overlap() -> None:
+def test_widgets_do_not_overlap() -> None:
     taken: set[tuple[int, int]] = set()
     for page in DASHBOARD["pages"]:
         for item in page["layout"]:

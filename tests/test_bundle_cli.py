@@ -65,7 +65,7 @@ def bundle(project: Path, address: str, *arguments: str, **variables: str) -> su
 
 
 @pytest.mark.parametrize(("target", "me"), TARGETS.items())
-def test_a_target_is_valid_without_a_warning(project: Path, target: str, me: str) -> None:
+def test_target_validates_without_a_warning(project: Path, target: str, me: str) -> None:
     with workspace(me) as (_, address):
         answer = bundle(project, address, "validate", "--strict", "-t", target, **VARIABLES[target])
     assert answer.returncode == 0, answer.stdout + answer.stderr
@@ -73,7 +73,7 @@ def test_a_target_is_valid_without_a_warning(project: Path, target: str, me: str
 
 
 @pytest.mark.parametrize(("target", "me"), TARGETS.items())
-def test_it_renders_the_bundle_as_the_tests_without_it_do(project: Path, target: str, me: str) -> None:
+def test_databricks_cli_renders_the_bundle_like_the_tests(project: Path, target: str, me: str) -> None:
     with workspace(me) as (_, address):
         answer = bundle(project, address, "validate", "-t", target, "-o", "json", **VARIABLES[target])
     ours = rendered(target)
@@ -116,7 +116,7 @@ def make_classic(project: Path, target: str) -> None:
     [("dev", PERSON, None), ("prod", PRINCIPAL, make_classic)],
     ids=["dev", "prod on a classic cluster"],
 )
-def test_a_second_deployment_changes_nothing(
+def test_second_deployment_changes_nothing(
     project: Path, target: str, me: str, prepare: Callable[[Path, str], None] | None
 ) -> None:
     if prepare:
@@ -152,7 +152,7 @@ def used(made: Workspace) -> set[str]:
     return set(named)
 
 
-def test_what_is_deployed_again_with_another_source_is_another_wheel_and_the_one_before_stays(project: Path) -> None:
+def test_deployment_of_changed_sources_adds_a_wheel(project: Path) -> None:
     with workspace() as (made, address):
         assert bundle(project, address, "deploy", **DEV).returncode == 0
         (first,) = before = used(made)
@@ -170,7 +170,7 @@ def test_what_is_deployed_again_with_another_source_is_another_wheel_and_the_one
         assert made.not_known == []
 
 
-def test_a_deployment_without_a_configuration_or_with_a_wrong_one_fails_when_it_is_built(project: Path) -> None:
+def test_missing_or_invalid_configuration_fails_the_build(project: Path) -> None:
     with workspace() as (made, address):
         (project / "mirrorfeed.yml").write_text("landing_zone: ./landing\ntables: [{source: a}]\n")
         wrong = bundle(project, address, "deploy", **DEV)
@@ -188,7 +188,7 @@ def overrides(project: Path, target: str, variables: dict[str, Any]) -> None:
     file.write_text(json.dumps(variables), encoding="utf-8")
 
 
-def test_more_tables_with_an_archive_than_a_job_takes_are_refused_when_it_is_built(project: Path) -> None:
+def test_archive_tables_that_exceed_a_job_parameter_fail_the_build(project: Path) -> None:
     overrides(project, "dev", {"archive_tables": json.dumps([f"main.sales.orders_{n:06}" for n in range(500)])})
     with workspace() as (made, address):
         answer = bundle(project, address, "deploy", **DEV)
@@ -197,7 +197,7 @@ def test_more_tables_with_an_archive_than_a_job_takes_are_refused_when_it_is_bui
     assert not made.of_kind("job")
 
 
-def test_the_variables_of_the_page_are_taken_and_reach_what_is_deployed(project: Path) -> None:
+def test_documented_variables_are_valid_and_reach_the_deployment(project: Path) -> None:
     variables = of_the_page()
     overrides(project, "prod", variables)
     with workspace(PRINCIPAL) as (made, address):
@@ -211,7 +211,7 @@ def test_the_variables_of_the_page_are_taken_and_reach_what_is_deployed(project:
     assert json.loads(file) == deployed(variables)
 
 
-def test_the_steps_of_both_pipelines_give_the_variables_so_that_they_are_taken(project: Path) -> None:
+def test_both_pipelines_pass_the_variables_correctly(project: Path) -> None:
     wanted = json.dumps(of_the_page())
     for name, step in STEPS.items():
         shutil.rmtree(project / ".databricks", ignore_errors=True)
@@ -223,7 +223,7 @@ def test_the_steps_of_both_pipelines_give_the_variables_so_that_they_are_taken(p
 
 
 @pytest.mark.parametrize("readers", ["analysts", "operators"], ids=["other readers", "the operators alone"])
-def test_operators_and_readers_may_open_the_dashboard_and_read_its_figures(project: Path, readers: str) -> None:
+def test_operators_and_readers_can_read_the_dashboard_and_its_data(project: Path, readers: str) -> None:
     with workspace(PRINCIPAL) as (made, address):
         variables = SHARED | {"readers": readers}
         assert bundle(project, address, "deploy", "-t", "prod", **variables).returncode == 0
@@ -237,7 +237,7 @@ def test_operators_and_readers_may_open_the_dashboard_and_read_its_figures(proje
         assert {each["principal"]: set(each["privileges"]) for each in held["privilege_assignments"]} == there
 
 
-def test_what_was_uninstalled_is_installed_again_over_its_ledger(project: Path) -> None:
+def test_bundle_can_be_reinstalled_over_its_ledger(project: Path) -> None:
     with workspace(PRINCIPAL) as (made, address):
 
         def call(*words: str) -> None:
@@ -258,7 +258,7 @@ def test_what_was_uninstalled_is_installed_again_over_its_ledger(project: Path) 
 
 
 @pytest.mark.parametrize("missing", sorted(SHARED))
-def test_a_missing_variable_is_named(project: Path, missing: str) -> None:
+def test_missing_variable_is_named(project: Path, missing: str) -> None:
     variables = {name: value for name, value in VARIABLES["prod"].items() if name != missing}
     with workspace(PRINCIPAL) as (_, address):
         answer = bundle(project, address, "validate", "-t", "prod", **variables)

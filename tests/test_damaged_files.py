@@ -190,6 +190,6 @@ def test_many_damaged_documents_are_refused_by_one_error(name: str, data: st.Dat
 
 
 @given(st.binary())
-def test_bytes_of_any_kind_are_no_record(data: bytes) -> None:
+def test_arbitrary_bytes_are_not_a_record(data: bytes) -> None:
     with pytest.raises(DamagedFile):
         record.parse(data, "x")

@@ -50,7 +50,7 @@ def inline(*first: str) -> list[Snippet]:
     return [each for each in within_sentences() if each.text.split()[0] in first and len(each.text.split()) > 1]
 
 
-def test_every_snippet_is_of_a_kind_that_is_checked() -> None:
+def test_every_snippet_has_a_checked_language() -> None:
     kinds = Counter(each.kind for each in snippets())
     assert set(kinds) <= {"sh", "yaml", "json", "python", "properties", "text", "bicep", "hcl"}
     assert min(kinds[kind] for kind in ("sh", "yaml", "json", "python")) > 0
@@ -60,7 +60,7 @@ COMMANDS = [*snippets("sh"), *inline("mirrorfeed", "make", "databricks")]
 
 
 @pytest.mark.parametrize("snippet", COMMANDS, ids=str)
-def test_every_command_is_one_with_its_options_and_arguments(snippet: Snippet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_and_its_arguments_exist(snippet: Snippet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(click.Path, "convert", lambda _self, value, *_: value)  # files need not be there
     monkeypatch.setattr(click.Command, "invoke", lambda *_: None)
     for program, *arguments in snippet.commands:
@@ -109,7 +109,7 @@ CLI = shutil.which("databricks")
 
 
 @pytest.mark.skipif(CLI is None, reason="there is no databricks command on PATH")
-def test_the_databricks_cli_knows_the_commands_and_their_options() -> None:
+def test_databricks_commands_and_options_exist() -> None:
     used = (words for each in COMMANDS for words in each.commands if words[0] == "databricks")
     for words in dict.fromkeys(tuple(each[1:]) for each in used):
         command = [each for each in words if not each.startswith("-")][: 3 if words[0] == "bundle" else 2]
@@ -119,7 +119,7 @@ def test_the_databricks_cli_knows_the_commands_and_their_options() -> None:
         assert all(re.search(rf"(?<![\w-]){option}(?![\w-])", answer.stdout) for option in options), words
 
 
-def test_the_readme_shows_commands_and_the_configuration_of_the_first_page() -> None:
+def test_readme_matches_the_getting_started_page() -> None:
     page = ROOT / "docs/getting-started.md"
     of_the_page = [words for each in snippets("sh", page) for words in each.commands]
     shown = [words for each in snippets("sh", ROOT / "README.md") for words in each.commands]
@@ -139,7 +139,7 @@ CONFIGURATIONS = [
 
 
 @pytest.mark.parametrize("snippet", CONFIGURATIONS, ids=str)
-def test_every_configuration_is_taken(snippet: Snippet, tmp_path: Path) -> None:
+def test_every_configuration_is_valid(snippet: Snippet, tmp_path: Path) -> None:
     text = snippet.text
     for name, value in _FILLED_IN.items():
         text = text.replace(name, value)
@@ -161,12 +161,12 @@ def test_every_configuration_is_taken(snippet: Snippet, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("snippet", snippets("json"), ids=str)
-def test_every_json_is_json(snippet: Snippet) -> None:
+def test_every_json_snippet_is_valid(snippet: Snippet) -> None:
     assert json.loads(snippet.text)
 
 
 @pytest.mark.parametrize("snippet", snippets("properties"), ids=str)
-def test_settings_are_names_with_a_value_for_the_host_that_is_read(snippet: Snippet) -> None:
+def test_spark_settings_name_the_host_of_the_endpoint(snippet: Snippet) -> None:
     for line in snippet.text.splitlines():
         name, _value = line.split(" ")
         assert name.startswith("spark.hadoop.fs.azure.account.")
@@ -178,7 +178,7 @@ GIVEN = {"spark", "display", "dbutils", "config", "token"}
 
 
 @pytest.mark.parametrize("snippet", snippets("python"), ids=str)
-def test_every_name_in_python_is_there_and_every_call_of_ours_is_taken(snippet: Snippet) -> None:
+def test_python_snippets_use_existing_names_and_valid_calls(snippet: Snippet) -> None:
     Python().check(ast.parse(snippet.text))
 
 
@@ -263,7 +263,7 @@ def _instance(of: Any, name: str = "return") -> _Instance | None:
 # The reference
 
 
-def test_pages_that_are_made_from_the_code_are_as_they_would_be_made() -> None:
+def test_generated_pages_are_up_to_date() -> None:
     assert stale() == [], "run make fmt, which makes them anew"
 
 
@@ -324,7 +324,7 @@ def in_the_file() -> dict[str, FieldInfo | None]:
     return {**dict(fields(Config)), **of_tables, **dict.fromkeys(by_hand)}
 
 
-def test_every_field_of_the_configuration_is_on_its_page_and_no_other() -> None:
+def test_configuration_page_lists_exactly_all_fields() -> None:
     assert sorted(rows()) == sorted(in_the_file())
 
 
@@ -333,7 +333,7 @@ _WRITTEN = {"target_file_size": 128 * 2**20}
 
 
 @pytest.mark.parametrize("name", [name for name, field in in_the_file().items() if field is not None])
-def test_a_field_is_said_with_its_default_and_all_its_values(name: str) -> None:
+def test_field_is_documented_with_its_default_and_values(name: str) -> None:
     said, words = rows()[name]
     field = in_the_file()[name]
     assert field
@@ -355,7 +355,7 @@ def test_a_field_is_said_with_its_default_and_all_its_values(name: str) -> None:
 # The pages
 
 
-def test_every_page_is_in_the_navigation_and_begins_with_a_title_and_a_summary() -> None:
+def test_every_page_is_in_the_navigation_with_title_and_summary() -> None:
     site = tomllib.loads((ROOT / "docs/zensical.toml").read_text(encoding="utf-8"))
     there = {str(page.relative_to(ROOT / "docs")) for page in pages() if page.is_relative_to(ROOT / "docs")}
     assert there == set(re.findall(r"'([\w/-]+\.md)'", str(site["project"]["nav"])))
@@ -365,13 +365,13 @@ def test_every_page_is_in_the_navigation_and_begins_with_a_title_and_a_summary()
         assert lines[2][:1].isalpha() or lines[2].startswith(("`", "[")), name
 
 
-def test_links_of_pages_outside_the_site_lead_to_files() -> None:
+def test_links_of_pages_outside_the_site_are_valid() -> None:
     for page in (page for page in pages() if page.parent == ROOT):
         for link in re.findall(r"\]\((?!https://|#)([^)]+)\)", page.read_text(encoding="utf-8")):
             assert (ROOT / link.partition("#")[0]).exists(), f"{page.name}: {link}"
 
 
-def test_nothing_of_the_site_is_fetched_from_elsewhere() -> None:
+def test_site_loads_nothing_from_elsewhere() -> None:
     for page in pages():
         assert not re.findall(r"!\[[^]]*\]\(https?:|<script|<iframe|```mermaid", page.read_text(encoding="utf-8"))
 

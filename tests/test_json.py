@@ -45,7 +45,7 @@ def file(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize(("path", "command"), COMMANDS)
-def test_every_command_takes_it_and_tells_what_it_does_not_understand(
+def test_every_command_has_json_output_and_reports_unknown_options(
     path: tuple[str, ...], command: click.Command
 ) -> None:
     assert [each.opts for each in command.params].count(["--json"]) == 1
@@ -56,7 +56,7 @@ def test_every_command_takes_it_and_tells_what_it_does_not_understand(
 
 
 @pytest.mark.parametrize("arguments", [["nothing"], ["archive", "nothing"], ["archive", "plan", "t"]], ids=" ".join)
-def test_what_is_not_understood_is_told_as_data_too(arguments: list[str]) -> None:
+def test_usage_errors_are_printed_as_json(arguments: list[str]) -> None:
     error = told(*arguments, code=2)["error"]
     assert (error["code"], error["what"] == error["facts"]["reason"]) == ("MF1001", True)
 
@@ -78,7 +78,7 @@ def test_what_is_not_understood_is_told_as_data_too(arguments: list[str]) -> Non
     ],
     ids=" ".join,
 )
-def test_what_fails_is_told_in_one_form(arguments: list[str]) -> None:
+def test_failures_have_one_json_format(arguments: list[str]) -> None:
     assert told(*arguments, "--config", "/not/there.yml", code=1) == {
         "error": {
             "code": "MF1101",
@@ -89,7 +89,7 @@ def test_what_fails_is_told_in_one_form(arguments: list[str]) -> None:
     }
 
 
-def test_a_failure_without_a_name_is_told_as_well_and_its_traceback_is_logged(
+def test_unexpected_error_is_printed_as_json_and_its_traceback_logged(
     file: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(*_: Any, **__: Any) -> None:
@@ -106,7 +106,7 @@ def test_a_failure_without_a_name_is_told_as_well_and_its_traceback_is_logged(
     assert (shown.exit_code, shown.stderr.splitlines()[-1]) == (1, "  ZeroDivisionError: somewhere")
 
 
-def test_names_that_the_encoding_of_the_output_lacks_are_told_all_the_same(tmp_path: Path) -> None:
+def test_unencodable_names_are_escaped_in_the_output(tmp_path: Path) -> None:
     file = tmp_path / "mirrorfeed.yml"
     file.write_text("landing_zone: zone\ntables: [{source: größe, target: größe, keys: [id]}]", encoding="utf-8")
 
@@ -119,7 +119,7 @@ def test_names_that_the_encoding_of_the_output_lacks_are_told_all_the_same(tmp_p
     assert json.loads(said("--json"))["rows"][0]["table"] == "größe"
 
 
-def test_a_question_that_nobody_answers_is_told_as_data_too(file: str) -> None:
+def test_unanswered_confirmation_is_printed_as_json(file: str) -> None:
     asked = CliRunner().invoke(main, ["rebuild", "sales.orders", "--config", file, "--json"])
     assert asked.exit_code == 1
     assert json.loads(asked.stdout)["error"] == {

@@ -57,18 +57,18 @@ def one_line(answer: subprocess.CompletedProcess[str]) -> str:
     return line
 
 
-def test_a_machine_that_has_everything_answers_with_its_python(machine: Path) -> None:
+def test_complete_prerequisites_print_the_python_path(machine: Path) -> None:
     answer = prerequisites(machine)
     assert (answer.returncode, answer.stderr) == (0, "")
     assert Path(answer.stdout.strip()).samefile(sys.executable)
 
 
-def test_a_missing_python_is_one_line_that_says_what_to_install(machine: Path) -> None:
+def test_missing_python_is_reported_in_one_line(machine: Path) -> None:
     (machine / "python3").unlink()
     assert "Python 3.11 or later is needed: install it" in one_line(prerequisites(machine))
 
 
-def test_an_old_python_is_passed_over_for_a_newer_one_and_refused_alone(machine: Path) -> None:
+def test_old_python_is_skipped_for_a_newer_one_or_refused(machine: Path) -> None:
     (machine / "python3").rename(machine / "python3.12")
     script(machine / "python3", "exit 1")
     assert prerequisites(machine).returncode == 0
@@ -76,29 +76,29 @@ def test_an_old_python_is_passed_over_for_a_newer_one_and_refused_alone(machine:
     assert "Python 3.11 or later is needed" in one_line(prerequisites(machine))
 
 
-def test_a_python_that_is_named_is_the_only_one_tried(machine: Path) -> None:
+def test_configured_python_is_the_only_one_tried(machine: Path) -> None:
     assert "Python 3.11 or later is needed" in one_line(prerequisites(machine, PYTHON="/no/such/python"))
 
 
-def test_a_python_without_venv_is_one_line_where_there_is_no_uv(machine: Path) -> None:
+def test_python_without_venv_is_reported_without_uv(machine: Path) -> None:
     script(machine / "python3", 'case "$2" in *ensurepip*) exit 1 ;; *) echo "$0" ;; esac')
     assert prerequisites(machine).returncode == 0
     (machine / "uv").unlink()
     assert "install its venv package (on Debian and Ubuntu python3-venv), or uv" in one_line(prerequisites(machine))
 
 
-def test_a_missing_java_is_one_line_that_says_what_to_install(machine: Path) -> None:
+def test_missing_java_is_reported_in_one_line(machine: Path) -> None:
     (machine / "java").unlink()
     line = one_line(prerequisites(machine))
     assert re.search(r"JDK 17 or 21 is needed and there is no java on PATH: install one", line)
 
 
-def test_a_java_home_without_java_is_named(machine: Path) -> None:
+def test_java_home_without_java_is_named(machine: Path) -> None:
     assert "JAVA_HOME=/nowhere has no bin/java: install" in one_line(prerequisites(machine, JAVA_HOME="/nowhere"))
 
 
 @pytest.mark.parametrize("version", ["1.8.0_402", "11.0.2", "17", "17.0.15", "21.0.1", "21-ea", "25.0.3"])
-def test_the_package_and_the_verbs_agree_on_java(machine: Path, version: str) -> None:
+def test_package_and_makefile_accept_the_same_java_versions(machine: Path, version: str) -> None:
     java(machine / "java", version)
     answer = prerequisites(machine)
     release = int(version.removeprefix("1.").split(".")[0].split("-")[0])
@@ -111,7 +111,7 @@ def test_the_package_and_the_verbs_agree_on_java(machine: Path, version: str) ->
             check_java(str(machine / "java"))
 
 
-def test_a_java_that_does_not_answer_is_refused(machine: Path) -> None:
+def test_java_without_a_version_is_refused(machine: Path) -> None:
     script(machine / "java", "exit 1")
     assert "is Java of an unknown release: install one" in one_line(prerequisites(machine))
 
@@ -123,7 +123,7 @@ _SETTING_UP = (
 
 
 @pytest.mark.parametrize("verb", _SETTING_UP)
-def test_nothing_runs_before_the_prerequisites_are_there(machine: Path, verb: str) -> None:
+def test_nothing_runs_without_the_prerequisites(machine: Path, verb: str) -> None:
     (machine / "java").unlink()
     answer = subprocess.run(
         ["make", "-C", ROOT, "--no-print-directory", verb],
@@ -138,7 +138,7 @@ def test_nothing_runs_before_the_prerequisites_are_there(machine: Path, verb: st
     assert "JDK 17 or 21 is needed and there is no java on PATH: install one" in line
 
 
-def test_make_alone_lists_every_verb_with_a_line_of_help(machine: Path) -> None:
+def test_make_lists_every_target_with_a_line_of_help(machine: Path) -> None:
     answer = subprocess.run(["make", "-C", ROOT, "-s"], capture_output=True, text=True, check=True)
     listed = re.findall(r"^make ([a-z-]+) +\S", answer.stdout, re.MULTILINE)
     rules = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
@@ -147,13 +147,13 @@ def test_make_alone_lists_every_verb_with_a_line_of_help(machine: Path) -> None:
 
 
 @pytest.mark.parametrize(("room", "files"), [("landing", "tests/landing"), ("wheel", "tests/test_wheel.py")])
-def test_a_room_is_tested_alone(room: str, files: str) -> None:
+def test_single_room_can_be_tested(room: str, files: str) -> None:
     command = ["make", "-C", ROOT, "-s", "-n", "test", f"ROOM={room}"]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     assert answer.stdout.splitlines()[-1] == f".venv/bin/python -m pytest --durations=10 {files}"
 
 
-def test_a_room_that_is_not_there_is_named() -> None:
+def test_unknown_room_is_named() -> None:
     answer = subprocess.run(
         ["make", "-C", ROOT, "-s", "test", "ROOM=attic"], capture_output=True, text=True, check=False
     )
@@ -161,6 +161,6 @@ def test_a_room_that_is_not_there_is_named() -> None:
     assert "There is no room 'attic' in tests" in answer.stderr
 
 
-def test_ci_runs_the_verbs_that_people_run() -> None:
+def test_ci_runs_the_documented_make_targets() -> None:
     verbs = [line for line in (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines() if line.startswith("make ")]
     assert verbs == ["make check", "make docs", "make test"]

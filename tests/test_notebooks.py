@@ -48,7 +48,7 @@ def run(notebook: Path, home: Path, spark: SparkSession, patch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("name", [file.stem for file in NOTEBOOKS])
-def test_a_notebook_runs_with_its_defaults_in_the_deployed_folder(
+def test_notebook_runs_with_its_defaults_in_the_deployed_folder(
     spark: SparkSession, name: str, shop: Path, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = shutil.copytree(shop, tmp_path / "root") / "files"
@@ -74,7 +74,7 @@ def _shown_as_python(output: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda file: file.stem)
-def test_a_notebook_asks_for_the_environment_version_of_the_bundle(notebook: Path) -> None:
+def test_notebook_requires_the_environment_version_of_the_bundle(notebook: Path) -> None:
     bundle = yaml.safe_load((ROOT / "databricks.yml").read_text(encoding="utf-8"))
     metadata = json.loads(notebook.read_text(encoding="utf-8"))["metadata"]
     environment = metadata["application/vnd.databricks.v1+notebook"]["environmentMetadata"]

@@ -88,7 +88,7 @@ def declared(*columns: tuple[str, str], **fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("place", [0, 2])
-def test_a_schema_that_lists_the_marker_declares_no_column_of_the_table(zone: Zone, place: int) -> None:
+def test_marker_listed_in_a_schema_is_not_a_table_column(zone: Zone, place: int) -> None:
     columns = [("id", "Int64"), ("name", "String")]
     columns.insert(place, (MARKER, "Int32"))
     zone.metadata(**declared(*columns))
@@ -100,7 +100,7 @@ def test_a_schema_that_lists_the_marker_declares_no_column_of_the_table(zone: Zo
     assert zone.mirror == [{"id": 1, "name": "c"}]
 
 
-def test_csv_may_be_said_by_its_name(zone: Zone) -> None:
+def test_csv_is_a_valid_file_format(zone: Zone) -> None:
     zone.metadata(keyColumns=["id"], FileFormat="CSV")
     zone.text(1, [["id", "name"], [1, "a,b"]])
     assert zone.said == []
@@ -108,26 +108,26 @@ def test_csv_may_be_said_by_its_name(zone: Zone) -> None:
     assert zone.mirror == [{"id": "1", "name": "a,b"}]
 
 
-def test_text_of_another_form_is_not_said_by_the_name_of_csv(zone: Zone) -> None:
+def test_csv_file_format_with_another_extension_is_a_finding(zone: Zone) -> None:
     zone.metadata(keyColumns=["id"], FileFormat="CSV", FileExtension="tsv")
     zone.text(1, [["id"], [1]], "tsv")
     assert zone.said == ["MF219 The extension 'tsv' is set, but FileFormat is not DelimitedText."]
 
 
-def test_markers_of_64_bits_are_taken_and_warned_of(zone: Zone) -> None:
+def test_int64_markers_are_accepted_with_a_warning(zone: Zone) -> None:
     zone.parquet(1, [{"id": 1, "name": "a", MARKER: 0}, {"id": 2, "name": "b", MARKER: 4}])
     assert zone.said == [f"MF504 {MARKER} has the type int64."]
     assert "MF504 warning" in zone.printed
     assert zone.replicate().rows == {0: 1, 4: 1}
 
 
-def test_markers_in_text_are_an_error(zone: Zone) -> None:
+def test_text_markers_are_an_error(zone: Zone) -> None:
     zone.parquet(1, [{"id": 1, MARKER: "4"}])
     assert zone.said == [f"MF508 {MARKER} has the type string, which is not an integer."]
     assert "MF508 error" in zone.printed
 
 
-def test_an_empty_first_file_leaves_the_types_to_the_next(zone: Zone) -> None:
+def test_empty_first_file_without_types_creates_no_table(zone: Zone) -> None:
     zone.parquet(1, [], columns=["id", "name", MARKER])
     first = zone.replicate()
     assert (first.state, first.files) == (State.REPLICATING, 0)
@@ -145,7 +145,7 @@ def test_an_empty_first_file_leaves_the_types_to_the_next(zone: Zone) -> None:
     assert zone.mirror == [{"id": 2, "name": None}]
 
 
-def test_deletes_alone_leave_columns_without_a_type_as_they_are(zone: Zone) -> None:
+def test_deletes_do_not_change_columns_without_a_type(zone: Zone) -> None:
     zone.parquet(1, [{"id": 1, "name": "a", "note": None}, {"id": 2, "name": "b", "note": None}])
     zone.parquet(2, [{"id": 1, "name": None, "note": None, MARKER: 2}])
     zone.parquet(3, [{"id": 3, "name": "c", "note": "n", MARKER: 4}])
@@ -171,13 +171,13 @@ def test_changes_before_any_key_has_a_type_are_refused(zone: Zone) -> None:
     assert "has the type null, which a mirrored table does not support." in zone.replicate().message
 
 
-def test_a_marker_without_a_type_over_rows_is_a_marker_that_is_missing(zone: Zone) -> None:
+def test_marker_without_a_type_counts_as_missing(zone: Zone) -> None:
     zone.parquet(1, [{"id": 1, MARKER: None}])
     assert f"MF506 {MARKER} is NULL in 1 of 1 rows." in zone.said
     assert f"Row 1 of {zone.folder}/{1:020}.parquet has {MARKER} None." in zone.replicate().message
 
 
-def test_line_ends_that_a_checkout_changed_are_told_as_what_is_there(zone: Zone) -> None:
+def test_line_endings_changed_by_a_checkout_are_shown(zone: Zone) -> None:
     zone.text(1, [["id", "name"], [1, "a"]], **CHECKED_OUT)
     assert zone.said == ["MF605 Row 1: it ends in '\\n', and RowSeparator is '\\r\\n'."]
     assert "checkout" in zone.printed
@@ -186,14 +186,14 @@ def test_line_ends_that_a_checkout_changed_are_told_as_what_is_there(zone: Zone)
     assert "checkout" in message
 
 
-def test_line_ends_that_gained_a_carriage_return_are_shown(zone: Zone) -> None:
+def test_line_endings_with_a_carriage_return_are_shown(zone: Zone) -> None:
     zone.metadata(keyColumns=["id"], FileFormatTypeProperties={"FirstRowAsHeader": True, "RowSeparator": "\n"})
     zone.text(1, [["id", "name"], [1, "a"]])
     assert zone.said == ["MF605 Row 1: it ends in '\\r\\n', and RowSeparator is '\\n'."]
     assert "its header ends in '\\r\\n', and RowSeparator is '\\n'" in zone.replicate().message
 
 
-def test_a_stray_carriage_return_is_visible_in_messages(zone: Zone) -> None:
+def test_carriage_return_in_a_column_name_is_visible_in_messages(zone: Zone) -> None:
     zone.metadata(**declared(("id", "Int64"), ("name\r", "String")))
     zone.text(1, [["id", "more\r"], [1, "a"]], "tsv", delimiter="\t")
     assert "\r" not in zone.printed
@@ -202,7 +202,7 @@ def test_a_stray_carriage_return_is_visible_in_messages(zone: Zone) -> None:
     assert "SchemaDefinition does not declare its columns more\\r" in message
 
 
-def test_a_carriage_return_in_a_value_is_visible_too(zone: Zone) -> None:
+def test_carriage_return_in_a_value_is_visible_in_messages(zone: Zone) -> None:
     options = {"FirstRowAsHeader": True, "RowSeparator": "\n"}
     zone.metadata(**declared(("id", "Int64"), FileFormatTypeProperties=options))
     (zone.folder / f"{1:020}.tsv").write_bytes(b"id\n1\n2\r\n")
@@ -211,7 +211,7 @@ def test_a_carriage_return_in_a_value_is_visible_too(zone: Zone) -> None:
     assert message.isascii()
 
 
-def test_a_name_with_a_carriage_return_is_visible_where_it_is_refused(zone: Zone) -> None:
+def test_carriage_return_in_a_refused_name_is_visible(zone: Zone) -> None:
     zone.parquet(1, [{"id\r": 1}])
     assert "it has 'id\\r'" in zone.printed
     zone.metadata(keyColumns=["id", "b\r"])

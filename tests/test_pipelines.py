@@ -41,7 +41,7 @@ bundle: dict[str, Any] = yaml.safe_load((ROOT / "databricks.yml").read_text(enco
 
 
 @BOTH
-def test_a_pipeline_checks_tests_validates_and_deploys(text: str) -> None:
+def test_pipeline_checks_tests_validates_and_deploys(text: str) -> None:
     verbs = (
         "make check",
         "make test",
@@ -53,20 +53,20 @@ def test_a_pipeline_checks_tests_validates_and_deploys(text: str) -> None:
 
 
 @BOTH
-def test_a_pipeline_logs_in_with_the_token_of_its_run_and_stores_none(text: str) -> None:
+def test_pipeline_logs_in_with_its_run_token_and_stores_no_secret(text: str) -> None:
     assert re.search(r"DATABRICKS_AUTH_TYPE: (github|azure-devops)-oidc", text)
     assert not re.search(r"secrets\.|DATABRICKS_TOKEN|CLIENT_SECRET", text)
 
 
 @BOTH
-def test_a_pipeline_writes_the_variables_where_complex_ones_are_read_too(text: str) -> None:
+def test_pipeline_writes_complex_variables_to_the_overrides_file(text: str) -> None:
     """All but one are in the file that the command line reads: it takes no complex ones from the environment."""
     assert re.findall(r"BUNDLE_VAR_(\w+):", text) == ["service_principal"]
     assert set(bundle["variables"]["notify"]) >= {"type"}
     assert text.index(".databricks/bundle/") < text.index("databricks bundle validate")
 
 
-def test_what_is_tagged_is_deployed_after_the_tests_on_the_oldest_spark() -> None:
+def test_tags_are_deployed_after_tests_on_the_oldest_spark() -> None:
     jobs = yaml.safe_load(GITHUB)["jobs"]
     assert jobs["floor"]["if"] == "startsWith(github.ref, 'refs/tags/')"
     assert (ROOT / jobs["floor"]["uses"]).read_text(encoding="utf-8") == THOROUGH
@@ -83,7 +83,7 @@ def verbs() -> set[str]:
     return set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 
 
-def test_each_week_the_oldest_of_all_and_the_long_form_of_the_proof_are_run() -> None:
+def test_weekly_run_tests_the_oldest_versions_and_the_soak() -> None:
     workflow = yaml.safe_load(THOROUGH)
     on = workflow[True]  # as YAML 1.1 takes the word
     assert [len(each["cron"].split()) for each in on["schedule"]] == [5]
@@ -98,7 +98,7 @@ def test_each_week_the_oldest_of_all_and_the_long_form_of_the_proof_are_run() ->
     assert {"test-floor", "test-runtime", "soak"} <= verbs()
 
 
-def test_the_site_is_built_for_every_change_and_published_once_it_is_merged_with_the_token_of_the_run() -> None:
+def test_site_is_built_for_every_change_and_published_after_the_merge() -> None:
     workflow = yaml.safe_load(DOCS)
     assert set(workflow[True]) == {"pull_request", "push"}
     assert workflow["permissions"] == {"contents": "read"}
@@ -110,9 +110,7 @@ def test_the_site_is_built_for_every_change_and_published_once_it_is_merged_with
     assert "secrets." not in DOCS
 
 
-def test_a_release_is_built_and_signed_after_what_is_tagged_was_tested_and_published_with_the_token_of_the_run() -> (
-    None
-):
+def test_release_is_tested_built_signed_and_published_without_secrets() -> None:
     text = (ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8")
     workflow, bundle = yaml.safe_load(text), yaml.safe_load(GITHUB)
     assert workflow[True] == {"push": {"tags": ["v*"]}}
@@ -141,7 +139,7 @@ def test_a_release_is_built_and_signed_after_what_is_tagged_was_tested_and_publi
     assert not re.search(r"secrets\.|password", text)
 
 
-def test_hooks_call_the_verbs_that_ci_calls() -> None:
+def test_hooks_call_the_make_targets_of_ci() -> None:
     (local,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
     called = [hook["entry"] for hook in local["hooks"]]
     assert local["repo"] == "local"
@@ -150,7 +148,7 @@ def test_hooks_call_the_verbs_that_ci_calls() -> None:
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml")), ids=lambda path: path.stem)
-def test_a_form_for_issues_asks_what_the_doctor_found(path: Path) -> None:
+def test_issue_form_requests_the_doctor_output(path: Path) -> None:
     form = yaml.safe_load(path.read_text(encoding="utf-8"))
     if path.stem == "config":
         assert form == {"blank_issues_enabled": False}
@@ -161,7 +159,7 @@ def test_a_form_for_issues_asks_what_the_doctor_found(path: Path) -> None:
     assert len(fields) == len([each for each in form["body"] if "id" in each])
 
 
-def test_the_changelog_has_its_form() -> None:
+def test_changelog_has_valid_headings() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     releases = re.findall(r"^## (.*)$", text, re.MULTILINE)
     assert releases[0] == "[Unreleased]"
@@ -176,7 +174,7 @@ WORKFLOWS = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROO
 
 
 @pytest.mark.parametrize("text", WORKFLOWS.values(), ids=WORKFLOWS)
-def test_actions_are_pinned_to_a_commit_with_its_release_beside_it(text: str) -> None:
+def test_actions_are_pinned_to_a_commit_with_a_release_comment(text: str) -> None:
     used = re.findall(r"uses: ([^.].*)", text)
     assert used
     assert all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each) for each in used)
@@ -188,7 +186,7 @@ def test_workflows_pin_the_same_releases() -> None:
 
 
 @BOTH
-def test_the_databricks_cli_is_new_enough_for_the_bundle_and_verified(text: str) -> None:
+def test_databricks_cli_is_new_enough_and_verified(text: str) -> None:
     floor = tuple(map(int, re.findall(r"\d+", bundle["bundle"]["databricks_cli_version"])))
     (version,) = re.findall(r"^version=(.*)$", CLI.read_text(encoding="utf-8"), re.MULTILINE)
     assert tuple(map(int, version.split("."))) >= floor
@@ -205,13 +203,13 @@ def test_pip_installs_only_files_whose_hashes_are_pinned() -> None:
 
 
 @pytest.mark.parametrize(("path", "count"), [("databricks.yml", 1), ("Makefile", 2)])
-def test_a_wheel_is_built_with_tools_whose_hashes_are_pinned(path: str, count: int) -> None:
+def test_wheel_is_built_with_tools_whose_hashes_are_pinned(path: str, count: int) -> None:
     builds = re.findall(r"build --quiet --wheel[^&@]*", (ROOT / path).read_text(encoding="utf-8"))
     assert len(builds) == count
     assert all("--build-constraints .ci/build.txt --require-hashes" in build for build in builds)
 
 
-def test_tools_of_another_hash_are_not_built_with(tmp_path: Path) -> None:
+def test_build_tools_with_another_hash_are_refused(tmp_path: Path) -> None:
     tools = (ROOT / ".ci/build.txt").read_text(encoding="utf-8")
     (tmp_path / "other.txt").write_text(re.sub(r"sha256:\w+", f"sha256:{'0' * 64}", tools), encoding="utf-8")
     built = subprocess.run(
@@ -265,13 +263,13 @@ def release(tmp_path: Path) -> Release:
     return Release(tmp_path)
 
 
-def test_the_databricks_cli_is_installed_if_its_checksum_is_that_of_its_release(release: Release) -> None:
+def test_databricks_cli_with_the_released_checksum_is_installed(release: Release) -> None:
     assert release.install() == 0
     assert [path.name for path in release.target.iterdir()] == ["databricks"]
 
 
 @pytest.mark.parametrize("harm", ["other archive", "no checksum", "no checksums", "no archive"])
-def test_another_databricks_cli_is_not_installed(harm: str, release: Release) -> None:
+def test_databricks_cli_with_another_checksum_is_not_installed(harm: str, release: Release) -> None:
     match harm:
         case "other archive":
             release.archive.write_bytes(release.archive.read_bytes() + b"\0")

@@ -14,20 +14,20 @@ PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_t
 
 
 @pytest.mark.parametrize("runtime", runtimes())
-def test_every_dependency_is_there_in_a_release_that_suffices(runtime: str) -> None:
+def test_every_runtime_has_each_dependency_in_a_sufficient_release(runtime: str) -> None:
     there = runtimes()[runtime]
     needed = [Requirement(line) for line in PROJECT["dependencies"]]
     assert [str(each) for each in needed if not each.specifier.contains(there.get(each.name, "0"))] == []
 
 
 @pytest.mark.parametrize("runtime", runtimes())
-def test_extras_change_no_release_that_is_there(runtime: str) -> None:
+def test_extras_change_no_installed_release(runtime: str) -> None:
     there = runtimes()[runtime]
     extras = [Requirement(line) for lines in PROJECT["optional-dependencies"].values() for line in lines]
     assert [str(each) for each in extras if each.name in there and not each.specifier.contains(there[each.name])] == []
 
 
-def test_what_an_installer_would_change_is_read_from_its_dry_run() -> None:
+def test_changes_of_an_installer_are_parsed_from_its_dry_run() -> None:
     lines = [
         "Would install 3 packages",
         " - click==8.1.7",

@@ -12,7 +12,7 @@ from fixtures.sbom import complete
 from tests.test_wheel import ROOT, run, uv
 
 
-def test_the_bill_names_the_wheel_and_all_that_it_depends_on_by_version_and_hash(tmp_path: Path) -> None:
+def test_bill_of_materials_lists_wheel_and_dependencies_with_hashes(tmp_path: Path) -> None:
     (export,) = re.findall(r'"\$\(UV\)" (export .*) --output-file', (ROOT / "Makefile").read_text(encoding="utf-8"))
     wheel = tmp_path / "mirrorfeed-0.1.0+g123-py3-none-any.whl"
     wheel.write_bytes(b"wheel")

@@ -21,7 +21,7 @@ def test_quiet():
 """
 
 
-def test_what_a_process_below_a_test_used_is_told_by_test_by_file_and_by_cause(tmp_path: Path) -> None:
+def test_cpu_of_child_processes_is_reported_by_test_file_and_cause(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TESTS, encoding="utf-8")
     alone = ["-c", os.devnull, f"--rootdir={tmp_path}", "-p", "no:cacheprovider", "-p", "tests.slow"]
     answer = subprocess.run(

@@ -49,7 +49,7 @@ _SAMPLES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", _ERRORS, ids=lambda kind: f"{kind.code}-{kind.__name__}")
-def test_every_alternative_of_an_error_is_a_sentence(kind: type[MirrorfeedError]) -> None:
+def test_every_text_of_an_error_is_a_sentence(kind: type[MirrorfeedError]) -> None:
     error = kind(**_sample(kind))
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
     for text in (*choices(kind.what), *choices(kind.fix)):
@@ -88,7 +88,7 @@ class _Parts:
         return 3
 
 
-def test_every_call_of_an_error_class_passes_its_keywords() -> None:
+def test_every_raised_error_has_the_keywords_of_its_class() -> None:
     wrong = [
         f"{path.relative_to(_SOURCE)}:{call.lineno} {kind.__name__}"
         for path in _SOURCE.rglob("*.py")
@@ -122,7 +122,7 @@ def test_missing_and_unknown_keywords_are_refused(facts: dict[str, Any]) -> None
         _Example(**facts)
 
 
-def test_a_template_formats_lists_and_counts() -> None:
+def test_template_formats_lists_and_counts() -> None:
     error = _Example(table="t", days=1, names=("a", "b", "c", "d"))
     assert str(error) == "t waits 1 day: a, b, c and 1 more. Run it."
     assert str(_Example(table="t", days=2)) == "t waits 2 days: none. Run it."

@@ -99,6 +99,6 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("what", ATTEMPTS)
-def test_what_is_behind_the_walls_cannot_pass_them(found: dict[str, str], what: str) -> None:
+def test_sandboxed_process_cannot_leave_the_sandbox(found: dict[str, str], what: str) -> None:
     _, answer = ATTEMPTS[what]
     assert found[what] == answer

@@ -56,7 +56,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "env/bin"
 
 
-def test_its_commands_start_without_spark(place: Path, tmp_path: Path) -> None:
+def test_commands_of_the_wheel_start_without_spark(place: Path, tmp_path: Path) -> None:
     assert importlib.util.find_spec("pyspark")  # here, and not there
     assert "doctor" in run(place / "mirrorfeed", "--help")
     config = tmp_path / "mirrorfeed.yml"
@@ -64,7 +64,7 @@ def test_its_commands_start_without_spark(place: Path, tmp_path: Path) -> None:
     assert "inserts only" in run(place / "mirrorfeed-task", "tables", "--config", config)
 
 
-def test_every_module_of_it_can_be_imported_beside_a_runtime(place: Path, tmp_path: Path) -> None:
+def test_every_module_of_the_wheel_can_be_imported_in_a_runtime(place: Path, tmp_path: Path) -> None:
     ours = Path(importlib.util.find_spec("pyspark").origin or "").parent.parent  # type: ignore[union-attr]
     for name in RUNTIME:
         if (ours / name).exists():
@@ -82,7 +82,7 @@ def test_every_module_of_it_can_be_imported_beside_a_runtime(place: Path, tmp_pa
     )
 
 
-def test_it_is_named_as_the_jobs_name_it(place: Path) -> None:
+def test_wheel_has_the_entry_points_of_the_jobs(place: Path) -> None:
     code = (
         "from importlib.metadata import distribution\n"
         "print(*sorted(entry.name for entry in distribution('mirrorfeed').entry_points))"
@@ -99,7 +99,7 @@ def without_python(spark: SparkSession) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_it_publishes_over_connect_where_executors_have_no_python(
+def test_wheel_publishes_over_connect_to_executors_without_python(
     place: Path, spark: SparkSession, without_python: str, tmp_path: Path
 ) -> None:
     """Few rows, files that Spark makes, and text of both; what is around the package is this suite's own. It takes

@@ -61,13 +61,13 @@ def _prepared(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", WITHOUT_SPARK)
-def test_a_command_that_needs_no_spark_runs(ended: dict[str, tuple[int, str]], command: str) -> None:
+def test_command_without_spark_runs(ended: dict[str, tuple[int, str]], command: str) -> None:
     status, words = WITHOUT_SPARK[command]
     assert (ended[command][0], words in ended[command][1]) == (status, True), ended[command]
 
 
 @pytest.mark.parametrize("command", WITH_SPARK)
-def test_a_command_that_needs_spark_says_so(ended: dict[str, tuple[int, str]], command: str) -> None:
+def test_command_that_needs_spark_reports_that_it_is_missing(ended: dict[str, tuple[int, str]], command: str) -> None:
     status, said = ended[command]
     assert status == 1
     assert said.startswith("Error MF1201: This command needs Spark, but pyspark and delta-spark are not installed")

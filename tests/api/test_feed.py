@@ -172,13 +172,13 @@ VALUES = {
 }
 
 
-def test_names_parameters_and_fields_are_those_that_are_promised() -> None:
+def test_public_names_parameters_and_fields_are_as_documented() -> None:
     assert " ".join(mirrorfeed.__all__) == NAMES
     assert signatures() == SIGNATURES
     assert values() == VALUES
 
 
-def test_every_public_name_says_what_it_is() -> None:
+def test_every_public_name_has_a_docstring() -> None:
     owners = [mirrorfeed.Feed, ArchiveAwareTable, *(getattr(results, name) for name in results.__all__)]
     spoken = {name: member for owner in owners for name, member in members(owner)}
     spoken |= {name: getattr(mirrorfeed, name) for name in (*mirrorfeed.__all__, *FUNCTIONS)}
@@ -186,7 +186,7 @@ def test_every_public_name_says_what_it_is() -> None:
     assert not hasattr(mirrorfeed, "nothing_of_that_name")
 
 
-def test_to_import_it_and_to_load_a_configuration_starts_no_spark_and_no_client_of_a_cloud(tmp_path: Path) -> None:
+def test_import_and_load_start_neither_spark_nor_cloud_clients(tmp_path: Path) -> None:
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{source: ./a, target: a, keys: [id]}]\n")
     code = (
         "import sys, mirrorfeed; mirrorfeed.Feed, mirrorfeed.MirrorfeedError, mirrorfeed.ArchiveAwareTable\n"
@@ -207,7 +207,7 @@ def publication(table: str, error: MirrorfeedError | None = None) -> TableResult
     return TableResult(table, progress, 1.25, error=error)
 
 
-def test_a_result_is_a_sequence_that_says_whether_all_is_well() -> None:
+def test_result_is_a_sequence_with_an_overall_status() -> None:
     found = Result((status("a"), status("b", "It is gone. Look for it.")))
     assert [row.table for row in found] == ["a", "b"]
     assert (len(found), found[0].ok, found[1].ok, found.ok, found[:1]) == (2, True, False, False, (found[0],))
@@ -217,7 +217,7 @@ def test_a_result_is_a_sequence_that_says_whether_all_is_well() -> None:
     assert Result((status("a"),)).check() is None
 
 
-def test_a_result_as_json_has_errors_with_their_fields() -> None:
+def test_result_as_json_has_errors_with_their_fields() -> None:
     error = FeedOff(table="main.a", version=4)
     told = Result((publication("a", error=error),), ("A note.",)).to_dict()
     json.dumps(told)
@@ -225,7 +225,7 @@ def test_a_result_as_json_has_errors_with_their_fields() -> None:
     assert told["rows"][0]["error"] == error.to_dict()
 
 
-def test_a_result_is_a_table_in_a_notebook_and_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_result_is_a_table_in_notebook_and_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     found = Result(
         (publication("sales.orders"), publication("b<", error=FeedOff(table="main.b", version=4))), ("A note.",)
@@ -243,7 +243,7 @@ def test_a_result_is_a_table_in_a_notebook_and_in_a_terminal(monkeypatch: pytest
     assert repr(Result[Status]((), summary="Nothing is wrong.")) == "Nothing is wrong."
 
 
-def test_a_mirror_that_is_different_is_not_ok_and_shows_its_first_differences() -> None:
+def test_different_mirror_is_not_ok_and_lists_its_first_differences() -> None:
     differences = (Difference("id = 1", "v", "a", "b"), Difference("id = 2", "", "once", "not there"))
     row = Comparison("a", "DIFFERENT at version 3: …", False, 3, 3, 0, 9, 8, 2, differences)
     assert not row.ok
@@ -257,7 +257,7 @@ def test_a_mirror_that_is_different_is_not_ok_and_shows_its_first_differences() 
 
 
 @pytest.mark.parametrize("severity", Severity)
-def test_a_finding_is_ok_if_it_is_no_more_than_a_note(severity: Severity) -> None:
+def test_finding_is_ok_up_to_severity_note(severity: Severity) -> None:
     found = Result((Finding(severity, "MF101", "NAME", "a", "What it is.", "what helps"),))
     assert found.ok is (severity.value in ("note", "unknown", "ok"))
     if not found.ok:

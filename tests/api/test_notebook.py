@@ -42,7 +42,7 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_notebook_takes_what_its_deployment_says_and_says_so(
+def test_notebook_loads_and_prints_the_settings_of_its_deployment(
     files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir("/")  # the working directory may be any
@@ -53,7 +53,7 @@ def test_a_notebook_takes_what_its_deployment_says_and_says_so(
     assert mirrorfeed.deployed(Fields(files / "notebooks/feed"), SPARK).tables[0] == "sales.a"
 
 
-def test_what_is_filled_in_goes_before_the_deployment(files: Path) -> None:
+def test_widget_values_override_the_deployment(files: Path) -> None:
     (files / "other.yml").write_text("landing_zone: ./own\ntables: [{source: c, target: c}]\n")
     fields = {"config": str(files / "other.yml"), "landing_zone": "/elsewhere", "mirror": "/mirror", "table": "c"}
     found = load_settings(Fields(files / "notebooks/feed", **fields))
@@ -66,13 +66,13 @@ def test_what_is_filled_in_goes_before_the_deployment(files: Path) -> None:
     assert (feed.tables, feed.archive().name) == (("c",), "c")
 
 
-def test_without_a_deployment_the_configuration_alone_decides(files: Path) -> None:
+def test_configuration_file_is_used_without_a_deployment(files: Path) -> None:
     (files / "notebooks" / DEPLOYED).unlink()
     found = load_settings(Fields(files / "notebooks/feed"))
     assert (found.config.landing_zone, found.config.ledger) == (str(files / "own"), None)
 
 
-def test_an_empty_mirror_is_the_mirrored_database_in_onelake_or_is_asked_for(files: Path) -> None:
+def test_empty_mirror_means_the_onelake_database_or_is_required(files: Path) -> None:
     zone = "onelake://0f8fad5b-d9cb-469f-a165-70867728950e/7c9e6679-7425-40de-944b-e07fc1f90ae7"
     found = load_settings(Fields(files / "notebooks/verify", landing_zone=zone))
     assert folder_of(found.config, found.mirror) == (
@@ -83,7 +83,7 @@ def test_an_empty_mirror_is_the_mirrored_database_in_onelake_or_is_asked_for(fil
         mirrorfeed.deployed(Fields(files / "notebooks/verify"), SPARK).verify()
 
 
-def test_a_table_with_an_archive_is_the_deployments_first_or_is_asked_for(files: Path) -> None:
+def test_first_archive_table_of_the_deployment_is_used_or_required(files: Path) -> None:
     with pytest.raises(NoArchiveNamed):
         mirrorfeed.deployed(Fields(files / "notebooks/archive"), SPARK).archive()
     facts = json.loads((files / "notebooks" / DEPLOYED).read_text()) | {"archive_tables": ["main.a.b", "c"]}

@@ -33,7 +33,7 @@ def outputs() -> list[list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("environment", range(len(ENVIRONMENTS)))
 @pytest.mark.parametrize("cell", CELLS)
-def test_a_cell_has_one_output_with_the_whole_table(
+def test_cell_has_one_output_with_the_whole_table(
     outputs: list[list[dict[str, Any]]], cell: str, environment: int
 ) -> None:
     found = outputs[environment * (len(CELLS) + 1) + 1 + CELLS.index(cell)]

@@ -40,7 +40,7 @@ def file(size: int | None, days: float | None) -> LogFile:
     ],
     ids=["no files", "by bytes", "at the interval", "unknown age", "no archive", "unknown bytes", "empty files"],
 )  # fmt: skip
-def test_the_share_is_of_the_bytes_or_else_of_the_files(
+def test_share_is_by_bytes_or_else_by_files(
     files: list[LogFile], interval: Policy | None, expected: Share, archived: float | None, words: str | None
 ) -> None:
     found = share_of(Source(path="t"), files, archived_among(files, interval, NOW))
@@ -62,7 +62,7 @@ def test_the_share_is_of_the_bytes_or_else_of_the_files(
         (None, "unknown", "archived"),
     ],
 )
-def test_a_file_stands_at_its_age_as_hot_or_as_archived(days: float | None, label: str, part: str) -> None:
+def test_file_is_counted_by_age_as_active_or_archived(days: float | None, label: str, part: str) -> None:
     found = by_age([file(100, days)], POLICY, NOW)
     assert [(name, parts) for name, parts in found if any(parts.values())] == [
         (label, {"active": 0, "archived": 0} | {part: 100})
@@ -80,17 +80,17 @@ def test_a_file_stands_at_its_age_as_hot_or_as_archived(days: float | None, labe
         ),
     ],
 )
-def test_the_interval_is_one_of_the_ages_and_every_age_has_its_column(interval: int, labels: list[str]) -> None:
+def test_interval_is_an_age_boundary_and_every_age_has_a_column(interval: int, labels: list[str]) -> None:
     assert [label for label, _ in by_age([], Policy(interval), NOW)] == labels
 
 
-def test_ages_are_counted_in_the_same_parts_for_all_tables() -> None:
+def test_age_ranges_are_the_same_for_all_tables() -> None:
     found = ages_of([file(1, 3), file(2, 3), file(4, 61), file(8, 999)], NOW)
     assert found == {"0-7 d": 3, "7-30 d": 0, "30-90 d": 4, "90-180 d": 0, "180-365 d": 0, "365 d on": 8}
     assert ages_of([file(1, None)], NOW)["unknown"] == 1
 
 
-def test_the_log_tells_it_for_open_source_delta_and_databricks_is_asked(spark: SparkSession, tmp_path: Path) -> None:
+def test_share_is_read_from_the_log_or_from_databricks(spark: SparkSession, tmp_path: Path) -> None:
     table = Orders(spark, tmp_path / "orders")
     sizes = {str(each.partition): each.size or 0 for each in table.files()}
     ages = ages_of(table.files(), NOW)

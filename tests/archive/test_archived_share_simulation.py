@@ -16,7 +16,7 @@ from mirrorfeed.source.identifier import Source
 from tests.archive.scenes import NOW, Orders, data_moved_away
 
 
-def test_questions_are_planned_and_none_is_carried_out(spark: SparkSession, tmp_path: Path) -> None:
+def test_queries_are_planned_but_not_executed(spark: SparkSession, tmp_path: Path) -> None:
     table = Orders(spark, tmp_path / "orders")
     other = Orders(spark, tmp_path / "other")
     name, joined = table.source.sql, other.source.sql
@@ -41,7 +41,7 @@ def test_questions_are_planned_and_none_is_carried_out(spark: SparkSession, tmp_
     assert [note.partition(" cannot be planned: ")[0] for note in notes] == [each.text for each in questions[4:]]
 
 
-def test_the_history_is_asked_for_queries_that_name_the_table() -> None:
+def test_history_is_searched_for_queries_that_name_the_table() -> None:
     statements: list[str] = []
 
     def sql(statement: str) -> Any:
@@ -57,7 +57,7 @@ def test_the_history_is_asked_for_queries_that_name_the_table() -> None:
     ]
 
 
-def test_without_a_history_it_is_said_what_helps() -> None:
+def test_missing_query_history_is_reported_with_a_fix() -> None:
     def sql(_: str) -> Any:
         raise AnalysisException("no such catalog.")
 
@@ -66,7 +66,7 @@ def test_without_a_history_it_is_said_what_helps() -> None:
     assert (caught.value.table, caught.value.reason) == ("main.t", "no such catalog")
 
 
-def test_conditions_stand_one_a_line(tmp_path: Path) -> None:
+def test_conditions_are_read_one_per_line(tmp_path: Path) -> None:
     path = tmp_path / "asked"
     path.write_text("\ufeffa = 1\n\n  -- why\n  b = 'é'  \n")
     assert read_conditions(str(path)) == [Query("a = 1"), Query("b = 'é'")]
@@ -76,5 +76,5 @@ def test_conditions_stand_one_a_line(tmp_path: Path) -> None:
     assert caught.value.path == str(path)
 
 
-def test_where_plans_are_not_shown_it_is_said() -> None:
+def test_unsupported_plans_are_reported() -> None:
     assert "not Connect or serverless compute" in str(CannotSimulate(table="main.t", reason="not supported"))

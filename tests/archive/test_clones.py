@@ -37,7 +37,7 @@ def clone(spark: SparkSession, original: Orders) -> DeltaTable:
 
 
 @pytest.mark.soak
-def test_files_in_another_folder_are_judged_by_the_interval_there(spark: SparkSession, clone: DeltaTable) -> None:
+def test_files_of_the_original_table_use_its_interval(spark: SparkSession, clone: DeltaTable) -> None:
     asked = Guarded(spark, now=lambda: NOW)
     with pytest.raises(StatementNeedsArchivedFiles) as caught:
         asked.sql(f"SELECT * FROM {clone.source.sql} WHERE id = 15")
@@ -54,14 +54,14 @@ def test_files_in_another_folder_are_judged_by_the_interval_there(spark: SparkSe
     assert maintain(spark, clone.source, Maintenance(), NOW).left_out == ({"day": "1"}, {"day": "2"})
 
 
-def test_own_files_are_judged_by_the_own_interval(spark: SparkSession, clone: DeltaTable, tmp_path: Path) -> None:
+def test_own_files_of_a_clone_use_its_own_interval(spark: SparkSession, clone: DeltaTable, tmp_path: Path) -> None:
     own = DeltaTable.copied(clone, tmp_path / "clone")
     interval.set_first(spark, own.source, 1000, NOW)
     assert days(GuardedTable(spark, own.source, now=lambda: NOW).needed().files) == ["1", "2"]
     assert days(GuardedTable(spark, own.source, now=lambda: NOW).needed("id = 15").files) == ["1"]
 
 
-def test_where_the_original_is_gone_nothing_is_believed(spark: SparkSession, tmp_path: Path) -> None:
+def test_clone_with_a_missing_original_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     original = DeltaTable(spark, tmp_path / "original")
     original.insert(1)
     clone = DeltaTable.cloned(original, tmp_path / "clone", original.latest)

@@ -74,7 +74,7 @@ def found(there: ColumnarLog, *asked: Comparison, until: int | None = 2**60) -> 
     return count, sorted(each.uri for each in files)
 
 
-def test_the_newest_word_of_each_file_counts(tmp_path: Path) -> None:
+def test_newest_action_of_each_file_counts(tmp_path: Path) -> None:
     commit(tmp_path, 0, *OPENING, *(add(f"{name}.parquet", low) for low, name in enumerate("abcd")))
     commit(tmp_path, 1, {"remove": {"path": "a.parquet"}}, add("b%20b.parquet", 10))
     deleted = {"deletionVector": vector("x")}
@@ -86,7 +86,7 @@ def test_the_newest_word_of_each_file_counts(tmp_path: Path) -> None:
     assert found(log(tmp_path, 3)) == (4, [f"file:/t/{name}.parquet" for name in ("a", "b b", "b", "d")])
 
 
-def test_what_a_file_is_comes_with_it(tmp_path: Path) -> None:
+def test_files_are_returned_with_their_metadata(tmp_path: Path) -> None:
     commit(tmp_path, 0, *OPENING, add("a.parquet", 5, deletionVector=vector("x")))
     there = log(tmp_path, 0)
     table = there.metadata()
@@ -101,7 +101,7 @@ def test_what_a_file_is_comes_with_it(tmp_path: Path) -> None:
     assert one.created.timestamp() == 0.005
 
 
-def test_only_files_that_are_old_enough_are_brought_and_all_are_counted(tmp_path: Path) -> None:
+def test_only_old_enough_files_are_returned_and_all_are_counted(tmp_path: Path) -> None:
     commit(tmp_path, 0, *OPENING, add("a", 1), add("b", 2), add("c", 9))
     below = Comparison("id", "<", 5)
     assert found(log(tmp_path, 0), below, until=1) == (2, ["file:/t/a"])
@@ -135,7 +135,7 @@ def checkpoint(path: Path, files: list[dict[str, Any]], sidecars: tuple[str, ...
     )
 
 
-def test_checkpoints_are_read_below_the_commits_after_them(tmp_path: Path) -> None:
+def test_checkpoint_is_read_before_later_commits(tmp_path: Path) -> None:
     checkpoint(tmp_path / f"{5:020d}.checkpoint.parquet", [file("a", 1), file("b", 2, deletionVector=None)])
     commit(tmp_path, 6, {"remove": {"path": "a"}}, add("c", 3))
     assert found(log(tmp_path, 6)) == (2, ["file:/t/b", "file:/t/c"])
@@ -143,7 +143,7 @@ def test_checkpoints_are_read_below_the_commits_after_them(tmp_path: Path) -> No
     assert found(log(tmp_path, 6), Comparison("id", "=", 5)) == (1, ["file:/t/c"])
 
 
-def test_parts_of_checkpoints_are_read_of_either_kind(tmp_path: Path) -> None:
+def test_both_kinds_of_checkpoint_parts_are_read(tmp_path: Path) -> None:
     for part, name in enumerate("ab", 1):
         checkpoint(tmp_path / f"{5:020d}.checkpoint.{part:010d}.{2:010d}.parquet", [file(name, 1)])
     assert found(log(tmp_path, 5)) == (2, ["file:/t/a", "file:/t/b"])
@@ -157,7 +157,7 @@ def test_parts_of_checkpoints_are_read_of_either_kind(tmp_path: Path) -> None:
     assert found(log(tmp_path, 7)) == (1, ["file:/t/d"])
 
 
-def test_a_log_is_read_in_parts_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_is_read_in_batches_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint(tmp_path / f"{5:020d}.checkpoint.parquet", [file(f"a{i}", i) for i in range(50)])
     commit(
         tmp_path, 6, *({"remove": {"path": f"a{i}"}} for i in range(0, 50, 2)), *(add(f"b{i}", i) for i in range(30))
@@ -169,7 +169,7 @@ def test_a_log_is_read_in_parts_of_any_size(tmp_path: Path, monkeypatch: pytest.
     assert found(log(tmp_path, 6), Comparison("id", ">=", 20)) == whole
 
 
-def test_what_is_not_known_here_is_left_to_delta(tmp_path: Path) -> None:
+def test_unknown_features_are_left_to_delta(tmp_path: Path) -> None:
     for features in ({"readerFeatures": ["catalogManaged"]}, {"writerFeatures": ["coordinatedCommits-preview"]}):
         commit(tmp_path, 0, {"protocol": {"minReaderVersion": 3, **features}}, OPENING[1])
         with pytest.raises(Doubt, match="newer"):

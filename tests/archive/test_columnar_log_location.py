@@ -29,7 +29,7 @@ def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     spark.sql("DROP TABLE placed")
 
 
-def test_comparisons_are_answered_without_delta_and_alike(
+def test_comparisons_without_delta_give_the_same_files(
     spark: SparkSession, orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = ["day = 1", "day > 1 AND id < 30", "id = 15", "day >= 1L AND 12 > id", "v = 'v25'", "id = 45", None]
@@ -54,21 +54,19 @@ def test_comparisons_are_answered_without_delta_and_alike(
     "where",
     ["day = 1 OR id = 15", "day + 1 = 2", "day IN (1, 2)", "_metadata.file_size > 0", "rand() < 2", "gone = 1"],
 )
-def test_what_is_more_than_comparisons_is_left_to_delta(spark: SparkSession, orders: Orders, where: str) -> None:
+def test_complex_conditions_are_left_to_delta(spark: SparkSession, orders: Orders, where: str) -> None:
     engine = ClassicEngine(spark)
     with pytest.raises(Doubt):
         engine.compared(engine.facts(orders.source), where, NOW)
 
 
 @pytest.mark.parametrize("name", ["seen", "gone", "other.schema.placed", "/nowhere/at/all"])
-def test_what_is_no_table_that_is_known_here_is_left_to_delta(spark: SparkSession, orders: Orders, name: str) -> None:
+def test_unknown_tables_are_left_to_delta(spark: SparkSession, orders: Orders, name: str) -> None:
     with pytest.raises(Doubt), columnar_log.columns(spark, Source.parse(name), None):
         pass
 
 
-def test_a_log_elsewhere_is_brought_here_as_far_as_it_is_needed(
-    spark: SparkSession, orders: Orders, tmp_path: Path
-) -> None:
+def test_remote_log_is_copied_as_far_as_needed(spark: SparkSession, orders: Orders, tmp_path: Path) -> None:
     folder = spark._jvm.org.apache.hadoop.fs.Path(str(orders.path / "_delta_log"))  # type: ignore[union-attr]
     with columnar_log.columns(spark, orders.source, None) as (_, here):
         away = ColumnarLog(here.location, here.parts, lambda name: columnar_log.copied(spark, folder, name, tmp_path))

@@ -73,7 +73,7 @@ NO_NULLS = {"id": 0, "col-1": 0, "v": 0}
         ([], None, True),
     ],
 )
-def test_a_file_stays_unless_a_match_is_ruled_out(asked: list[Any], said: str | None, stays: bool) -> None:
+def test_file_is_retained_unless_a_match_is_ruled_out(asked: list[Any], said: str | None, stays: bool) -> None:
     found = rules([Comparison(*each) for each in asked], SCHEMA, ["day"], {})
     # Beside one whose statistics say nothing, in a part of an array that does not begin with it.
     texts = pa.array([stats(), said, None]).slice(1)
@@ -81,7 +81,7 @@ def test_a_file_stays_unless_a_match_is_ruled_out(asked: list[Any], said: str | 
     assert kept(found, lambda _: days, texts)[0].as_py() is stays
 
 
-def test_a_file_without_a_value_for_its_partition_matches_no_comparison() -> None:
+def test_file_with_null_partition_matches_no_comparison() -> None:
     days = pa.array([None, "2026-01-01"], pa.string())
     for asked in (Comparison("day", "<=", date(2026, 1, 1)), Comparison("day", "is there")):
         found = rules([asked], SCHEMA, ["day"], {})
@@ -101,13 +101,13 @@ def test_a_file_without_a_value_for_its_partition_matches_no_comparison() -> Non
         ("id", {"delta.dataSkippingStatsColumns": "v"}),
     ],
 )
-def test_what_is_not_plain_is_left_to_delta(column: str, properties: dict[str, str]) -> None:
+def test_unsupported_columns_are_left_to_delta(column: str, properties: dict[str, str]) -> None:
     with pytest.raises(Doubt):
         rules([Comparison(column, "is there")], SCHEMA, ["day"], properties)
 
 
 @pytest.mark.parametrize("spelled", ["", "x"])
-def test_an_odd_value_of_a_partition_is_left_to_delta(spelled: str) -> None:
+def test_invalid_partition_value_is_left_to_delta(spelled: str) -> None:
     with pytest.raises((Doubt, pa.ArrowInvalid)):
         kept(
             rules([Comparison("day", "is there")], SCHEMA, ["day"], {}), lambda _: pa.array([spelled]), pa.array([None])
@@ -115,7 +115,7 @@ def test_an_odd_value_of_a_partition_is_left_to_delta(spelled: str) -> None:
 
 
 @pytest.mark.parametrize("said", ["", "{\n}", "{} {}", "5", '{"numRecords": 1.5}', '{"minValues": {"id": "x"}}'])
-def test_odd_statistics_are_left_to_delta(said: str) -> None:
+def test_invalid_statistics_are_left_to_delta(said: str) -> None:
     found = rules([Comparison("id", "=", 5)], SCHEMA, [], {})
     with pytest.raises((Doubt, pa.ArrowInvalid)):
         kept(found, lambda _: pa.array([None]), pa.array([said]))

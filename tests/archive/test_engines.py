@@ -28,7 +28,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orde
     return Orders(spark, tmp_path_factory.mktemp("native") / "orders", interval=60)
 
 
-def test_the_engine_itself_is_asked_what_it_is(spark: SparkSession, table: Orders) -> None:
+def test_engine_is_detected_from_the_session(spark: SparkSession, table: Orders) -> None:
     assert isinstance(engine_of(RecordingDatabricks(spark, {})), DatabricksEngine)  # type: ignore[arg-type]
     assert isinstance(engine_of(spark), ClassicEngine)
 
@@ -41,7 +41,7 @@ def test_the_engine_itself_is_asked_what_it_is(spark: SparkSession, table: Order
         ("id = 15 -- note", SHOW + "{} WHERE (id = 15 -- note\n)"),
     ],
 )
-def test_databricks_is_asked_for_its_archived_files(
+def test_databricks_lists_its_archived_files(
     spark: SparkSession, table: Orders, where: str | None, statement: str
 ) -> None:
     engine = RecordingDatabricks(spark, {SHOW: [("file:///t/part-0",)]})
@@ -50,20 +50,20 @@ def test_databricks_is_asked_for_its_archived_files(
     assert ([file.uri for file in answer.files], answer.active) == (["file:/t/part-0"], None)
 
 
-def test_a_bad_predicate_never_reaches_a_statement(spark: SparkSession, table: Orders) -> None:
+def test_invalid_predicate_never_reaches_a_statement(spark: SparkSession, table: Orders) -> None:
     engine = RecordingDatabricks(spark, {})
     with pytest.raises(BadPredicate):
         DatabricksEngine(engine).needed(replace(FACTS, source=table.source), "id = 1) OR (1 = 1", NOW, None)  # type: ignore[arg-type]
     assert engine.statements == []
 
 
-def test_an_older_version_is_left_to_the_engine(spark: SparkSession, table: Orders) -> None:
+def test_older_version_is_left_to_the_engine(spark: SparkSession, table: Orders) -> None:
     with pytest.raises(OnlyNewestVersion) as caught:
         DatabricksEngine(RecordingDatabricks(spark, {})).needed(replace(FACTS, source=table.source), None, NOW, 1)  # type: ignore[arg-type]
     assert (caught.value.version, caught.value.newest) == (1, 2)
 
 
-def test_every_file_that_databricks_names_is_looked_at(spark: SparkSession, table: Orders, tmp_path_factory) -> None:  # type: ignore[no-untyped-def]
+def test_every_file_listed_by_databricks_is_checked(spark: SparkSession, table: Orders, tmp_path_factory) -> None:  # type: ignore[no-untyped-def]
     clock = Clock(NOW)
     tiers = FolderTiers(tmp_path_factory.mktemp("aside"), clock)
     old = [file.uri for file in table.files("1", "2")]
@@ -79,7 +79,7 @@ def test_every_file_that_databricks_names_is_looked_at(spark: SparkSession, tabl
     assert guarded.query().count() == 40
 
 
-def test_maintenance_is_the_engines_own(spark: SparkSession, tmp_path: Path) -> None:
+def test_maintenance_runs_the_statements_of_the_engine(spark: SparkSession, tmp_path: Path) -> None:
     table = Orders(spark, tmp_path / "orders")
     spark.sql(f"ALTER TABLE {table.source.sql} ADD COLUMN (`a``b` INT)")
     engine = RecordingDatabricks(spark, {})
@@ -99,7 +99,7 @@ def test_maintenance_is_the_engines_own(spark: SparkSession, tmp_path: Path) -> 
     assert done.notes == (EARLY_DELETION,)
 
 
-def test_fsck_looks_for_missing_files(spark: SparkSession, table: Orders) -> None:
+def test_fsck_finds_missing_files(spark: SparkSession, table: Orders) -> None:
     engine = RecordingDatabricks(spark, {"FSCK REPAIR TABLE": [("file:/t/gone",)]})
     assert check_files(engine, table.source, NOW).missing == ("file:/t/gone",)  # type: ignore[arg-type]
     assert engine.statements == [f"FSCK REPAIR TABLE {table.source.sql} DRY RUN"]

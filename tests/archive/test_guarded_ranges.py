@@ -48,7 +48,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orde
     return made
 
 
-def test_a_range_with_archived_files_is_refused_and_names_them(spark: SparkSession, table: Orders) -> None:
+def test_range_with_archived_files_is_refused_and_names_them(spark: SparkSession, table: Orders) -> None:
     with pytest.raises(ArchivedFilesNeeded) as caught:
         check(table, Range(0, 1), now=NOW)
     assert days(caught.value.files) == ["1", "2"]
@@ -56,19 +56,19 @@ def test_a_range_with_archived_files_is_refused_and_names_them(spark: SparkSessi
     assert f"`mirrorfeed archive plan {table.path} --feed-from 1 --feed-to 1 --to PLAN`" in str(caught.value)
 
 
-def test_a_file_that_was_removed_counts_by_its_own_age(spark: SparkSession, table: Orders) -> None:
+def test_removed_file_counts_by_its_own_age(spark: SparkSession, table: Orders) -> None:
     with pytest.raises(ArchivedFilesNeeded) as caught:
         check(table, Range(3, 4), now=NOW)
     assert days(caught.value.files) == ["1"]  # it is no part of the table any more
 
 
-def test_recorded_changes_have_no_age_in_the_log_and_count_by_their_commit(spark: SparkSession, table: Orders) -> None:
+def test_change_files_count_by_the_age_of_their_commit(spark: SparkSession, table: Orders) -> None:
     check(table, Range(2, 3), now=NOW)
     with pytest.raises(ArchivedFilesNeeded, match="/_change_data/"):
         check(table, Range(2, 3), now=LATER)
 
 
-def test_a_plan_covers_a_range_and_the_range_is_read_once_all_is_back(
+def test_plan_covers_a_range_that_is_readable_after_the_restore(
     spark: SparkSession, table: Orders, tmp_path: Path
 ) -> None:
     clock = Clock(LATER)
@@ -87,7 +87,7 @@ def test_a_plan_covers_a_range_and_the_range_is_read_once_all_is_back(
 
 
 @pytest.mark.skipif(SPARK_4_0, reason="its Delta looks back as far as there are files")
-def test_what_delta_looks_back_to_no_more_is_not_planned_for(spark: SparkSession, tmp_path: Path) -> None:
+def test_plan_excludes_versions_that_delta_no_longer_reads(spark: SparkSession, tmp_path: Path) -> None:
     """To bring its files back would be paid for in vain."""
     table = Orders(spark, tmp_path / "t", interval=60)
     weeks_ago = (NOW - timedelta(days=20)).timestamp()
@@ -106,7 +106,9 @@ def test_what_delta_looks_back_to_no_more_is_not_planned_for(spark: SparkSession
     assert rows.count() == 10
 
 
-def test_a_publication_finds_out_before_it_starts(spark: SparkSession, table: Orders, tmp_path: Path) -> None:
+def test_publication_detects_archived_files_before_it_starts(
+    spark: SparkSession, table: Orders, tmp_path: Path
+) -> None:
     zone = Zone(tmp_path, table)
     with pytest.raises(ArchivedFilesNeeded) as caught:
         zone.publish()
@@ -114,7 +116,7 @@ def test_a_publication_finds_out_before_it_starts(spark: SparkSession, table: Or
     assert not list(tmp_path.iterdir())
 
 
-def test_deleted_keys_are_looked_up_where_no_archived_file_is_needed(spark: SparkSession, tmp_path: Path) -> None:
+def test_deleted_keys_are_looked_up_if_no_archived_file_is_needed(spark: SparkSession, tmp_path: Path) -> None:
     table = Orders(spark, tmp_path / "t")
     zone = Zone(tmp_path / "zone", table)
     zone.publish()
@@ -132,9 +134,7 @@ def test_deleted_keys_are_looked_up_where_no_archived_file_is_needed(spark: Spar
 
 
 @pytest.mark.usefixtures("all_rows_are_many")
-def test_many_deleted_keys_are_not_looked_up_in_a_table_with_archived_files(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_many_deleted_keys_in_an_archived_table_are_not_looked_up(spark: SparkSession, tmp_path: Path) -> None:
     table = Orders(spark, tmp_path / "t")
     zone = Zone(tmp_path / "zone", table)
     zone.publish()
@@ -150,14 +150,14 @@ def all_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 0)
 
 
-def test_what_a_dry_run_says_takes_the_archive_into_account(table: Orders, tmp_path: Path) -> None:
+def test_dry_run_considers_archived_files(table: Orders, tmp_path: Path) -> None:
     orders = Table(source=table.source, target=Target.parse("orders"), keys=("id",))
     config = Config(landing_zone=str(tmp_path / "zone"), tables=(orders,))
     (found,) = plan_next_steps(table.spark, config)
     assert isinstance(found.error, ArchivedFilesNeeded)
 
 
-def test_a_table_is_not_cleared_for_a_snapshot_that_needs_the_archive(spark: SparkSession, tmp_path: Path) -> None:
+def test_table_is_not_cleared_if_its_snapshot_needs_archived_files(spark: SparkSession, tmp_path: Path) -> None:
     table = Orders(spark, tmp_path / "t")
     zone = Zone(tmp_path / "zone", table)
     zone.publish()
@@ -168,7 +168,7 @@ def test_a_table_is_not_cleared_for_a_snapshot_that_needs_the_archive(spark: Spa
     assert zone.everything() == before
 
 
-def test_files_that_vacuum_took_are_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_removed_by_vacuum_are_named(spark: SparkSession, tmp_path: Path) -> None:
     table = Orders(spark, tmp_path / "t", interval=60)
     assert commit(table.path, "DELETE FROM {} WHERE day = 1")
     (gone,) = table.changed_files(3, 3)
@@ -181,5 +181,5 @@ def test_files_that_vacuum_took_are_named(spark: SparkSession, tmp_path: Path) -
     assert list(lost.value.uris) == [gone.uri]
 
 
-def test_databricks_is_said_to_have_no_plan_for_the_feed() -> None:
+def test_feed_plan_error_on_databricks_suggests_the_path() -> None:
     assert "path of the table" in str(FeedOnDatabricks(table="t"))

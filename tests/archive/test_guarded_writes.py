@@ -126,9 +126,7 @@ def merge(*rows: tuple[int, int, int], keys: str = "a", where: str | None = None
     return Statement("MERGE", where, clauses, rows, tuple(keys.split()))
 
 
-def test_a_statement_looks_into_no_file_that_is_away_whatever_a_query_would_read(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_statement_never_reads_an_archived_file(spark: SparkSession, tmp_path: Path) -> None:
     """A query's plan goes by what follows from its conditions; the commands go by the conditions alone."""
     cut = Cut(spark, tmp_path)
     expected = {a: (a, a * 37 % 80, f"v{a}", a // 20 + 1) for a in range(80)}
@@ -218,7 +216,7 @@ def drawn(rng: random.Random) -> Statement:
         pytest.param(150, None, True, id="many, deletion vectors", marks=pytest.mark.soak),
     ],
 )
-def test_random_statements_are_refused_or_do_what_they_say(
+def test_random_statements_are_refused_or_correct(
     spark: SparkSession, tmp_path: Path, counted: Counter[str], count: int, seed: int | None, vectors: bool
 ) -> None:
     seed = random.randrange(2**32) if seed is None else seed

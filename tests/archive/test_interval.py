@@ -16,7 +16,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 
 
-def test_the_interval_of_a_table_is_set_changed_stepped_and_unset(spark: SparkSession, tmp_path: Path) -> None:
+def test_interval_of_a_table_is_set_changed_stepped_and_unset(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     with pytest.raises(NoInterval) as missing:
         interval.step(spark, table.source, START)
@@ -54,14 +54,14 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_what_is_not_understood_is_said(broken: dict[str, str]) -> None:
+def test_invalid_interval_properties_are_reported(broken: dict[str, str]) -> None:
     with pytest.raises(InvalidInterval) as caught:
         understood("main.t", broken)
     listed = ", ".join(f"{name} = {value!r}" for name, value in broken.items())
     assert caught.value.listed == listed
 
 
-def test_what_is_not_understood_is_repaired_by_set_and_by_unset(spark: SparkSession, tmp_path: Path) -> None:
+def test_invalid_interval_properties_are_repaired_by_set_and_unset(spark: SparkSession, tmp_path: Path) -> None:
     table, broken = DeltaTable(spark, tmp_path / "t"), BROKEN[-1]  # all properties that there are
     listed = ", ".join(f"'{name}' = '{value}'" for name, value in broken.items())
 

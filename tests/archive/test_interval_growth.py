@@ -13,7 +13,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 
 
-def test_a_file_counts_as_archived_from_the_moment_at_which_it_is_as_old_as_the_interval() -> None:
+def test_file_counts_as_archived_exactly_at_the_interval() -> None:
     assert not counts_as_archived(START, 60, START + 60 * DAY - timedelta(microseconds=1))
     assert counts_as_archived(START, 60, START + 60 * DAY)
 
@@ -31,25 +31,25 @@ def test_a_file_counts_as_archived_from_the_moment_at_which_it_is_as_old_as_the_
         (30, False, 90),
     ],
 )
-def test_from_60_to_90_days_the_property_stays_or_grows_daily(passed: float, exact: bool, days: int) -> None:
+def test_property_from_60_to_90_days_grows_daily_or_at_the_end(passed: float, exact: bool, days: int) -> None:
     frontier = Frontier(60, START, 60).under(90, START)
     assert property_days(frontier, 60, exact, START + passed * DAY) == days
     assert frontier.done_at() == START + 30 * DAY
 
 
 @pytest.mark.parametrize(("shorter", "days"), [(30, 30), (60, 60), (65, 65), (70, 70)])
-def test_shortening_in_the_middle_of_lengthening_holds_at_once(shorter: int, days: int) -> None:
+def test_shorter_interval_takes_effect_at_once(shorter: int, days: int) -> None:
     now = START + 10 * DAY
     assert property_days(Frontier(60, START, 90).under(shorter, now), 60, True, now) == days
 
 
-def test_a_shorter_goal_in_the_middle_of_lengthening_is_reached_on_the_way() -> None:
+def test_shorter_target_during_growth_is_reached_on_the_way() -> None:
     frontier = Frontier(60, START, 90).under(80, START + 10.5 * DAY)
     assert frontier.age(START + 19.9 * DAY) == 79  # not a part of a day was lost
     assert frontier.age(START + 20 * DAY) == frontier.age(START + 99 * DAY) == 80
 
 
-def test_a_clock_that_goes_back_makes_nothing_hot() -> None:
+def test_clock_going_back_makes_no_file_active() -> None:
     assert Frontier(60, START, 90).age(START - 5 * DAY) == 60
 
 
@@ -104,7 +104,7 @@ ACTIONS = st.lists(
 
 
 @given(first=st.integers(1, 6), exact=st.booleans(), actions=ACTIONS)
-def test_at_no_moment_does_a_file_that_the_cloud_has_moved_count_as_hot(
+def test_file_moved_by_the_cloud_never_counts_as_active(
     first: int, exact: bool, actions: list[tuple[str, int]]
 ) -> None:
     world = World(first, Frontier(first, START, first), first, exact)
@@ -113,7 +113,7 @@ def test_at_no_moment_does_a_file_that_the_cloud_has_moved_count_as_hot(
 
 
 @given(first=st.integers(1, 6), then=st.lists(st.integers(1, 8), min_size=1, max_size=4), exact=st.booleans())
-def test_in_the_end_the_property_says_what_the_rule_says(first: int, then: list[int], exact: bool) -> None:
+def test_property_finally_equals_the_rule(first: int, then: list[int], exact: bool) -> None:
     world = World(first, Frontier(first, START, first), first, exact)
     for days in then:
         world.change(days)

@@ -30,40 +30,40 @@ DAY = timedelta(days=1)
         Policy(67, Change(Frontier(60, START + timedelta(microseconds=5), 90), exact=True)),
     ],
 )
-def test_a_policy_survives_its_properties(given_: Policy) -> None:
+def test_policy_round_trips_through_its_properties(given_: Policy) -> None:
     assert from_properties(to_properties(given_)) == given_
 
 
-def test_a_table_without_the_property_has_no_policy() -> None:
+def test_table_without_the_property_has_no_policy() -> None:
     assert from_properties({"delta.appendOnly": "false"}) is None
 
 
-def test_a_property_that_somebody_set_in_another_unit_is_refused() -> None:
+def test_property_in_another_unit_is_refused() -> None:
     with pytest.raises(BadInterval):
         from_properties({PROPERTY: "2 months"})
 
 
-def test_a_change_is_stepped_until_it_is_done() -> None:
+def test_change_is_stepped_until_it_is_done() -> None:
     found = changed(Policy(60), 90, exact=True, now=START)
     assert (found.days, found.rule) == (60, 90)
     assert stepped(found, START + 7 * DAY).days == 67
     assert stepped(stepped(found, START + 7 * DAY), START + 365 * DAY).days == 90
 
 
-def test_a_change_that_is_not_exact_waits() -> None:
+def test_inexact_change_waits_until_the_end() -> None:
     found = changed(Policy(60), 90, exact=False, now=START)
     assert [stepped(found, START + day * DAY).days for day in (0, 29, 30)] == [60, 60, 90]
 
 
 @pytest.mark.parametrize("exact", [True, False])
-def test_a_second_change_remembers_what_the_first_knew(exact: bool) -> None:
+def test_second_change_continues_from_the_first(exact: bool) -> None:
     found = changed(Policy(60), 90, exact, now=START)
     found = changed(found, 120, exact, now=START + 10 * DAY)
     done = [day for day in range(70) if stepped(found, START + day * DAY).days == 120]
     assert done[0] == 60
 
 
-def test_after_a_shorter_interval_a_longer_one_begins_from_there() -> None:
+def test_longer_interval_after_a_shorter_one_grows_from_there() -> None:
     found = changed(changed(Policy(60), 90, True, START), 50, True, START + 5 * DAY)
     assert (found.days, found.rule) == (50, 50)
     found = changed(found, 90, True, START + 6 * DAY)
@@ -71,7 +71,7 @@ def test_after_a_shorter_interval_a_longer_one_begins_from_there() -> None:
 
 
 @given(days=st.integers(1, 100), by_hand=st.integers(1, 200), after=st.integers(0, 100))
-def test_a_value_that_was_raised_by_hand_is_taken_back_by_the_next_step(days: int, by_hand: int, after: int) -> None:
+def test_manually_raised_value_is_corrected_by_the_next_step(days: int, by_hand: int, after: int) -> None:
     found = changed(Policy(days), days + 50, True, START)
     raised = Policy(by_hand, found.change)
     assert stepped(raised, START + after * DAY).days == min(days + 50, days + after)

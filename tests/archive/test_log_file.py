@@ -20,7 +20,7 @@ def test_paths_in_the_log_are_decoded_once(path: str, uri: str) -> None:
 
 
 @pytest.mark.parametrize("uri", ["file:/tmp/t", "file:///tmp/t"])
-def test_local_files_have_one_spelling(uri: str) -> None:
+def test_local_uris_are_normalized(uri: str) -> None:
     assert plain(uri) == "file:/tmp/t"
 
 
@@ -33,5 +33,5 @@ def test_local_files_have_one_spelling(uri: str) -> None:
         ("i", "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L", None),
     ],
 )
-def test_the_file_of_a_deletion_vector_is_found(kind: str, text: str, file: str | None) -> None:
+def test_deletion_vector_file_is_resolved(kind: str, text: str, file: str | None) -> None:
     assert vector_file("file:/t", {"storageType": kind, "pathOrInlineDv": text}) == file

@@ -55,7 +55,7 @@ def part(version: int, number: int, of: int) -> str:
         ((*commit(0), "00000000000000000000.crc", "x.json", f"{checkpoint(9)}.tmp"), 0, Parts(-1, (), commit(0))),
     ],
 )
-def test_the_newest_whole_checkpoint_and_the_commits_after_it_give_a_version(
+def test_version_is_read_from_newest_complete_checkpoint_and_commits(
     names: tuple[str, ...], version: int, expected: Parts
 ) -> None:
     assert parts_at("t", names, version) == expected
@@ -65,7 +65,7 @@ def test_the_newest_whole_checkpoint_and_the_commits_after_it_give_a_version(
     ("names", "version"),
     [((), 0), (commit(1, 2), 2), (commit(0, 2), 2), (commit(0, 1), 2), ((*commit(3), checkpoint(1)), 3)],
 )
-def test_a_log_with_a_hole_is_refused(names: tuple[str, ...], version: int) -> None:
+def test_log_with_a_missing_commit_is_refused(names: tuple[str, ...], version: int) -> None:
     with pytest.raises(LogDamaged):
         parts_at("t", names, version)
 
@@ -77,7 +77,7 @@ def engine(*features: str) -> Any:
 
 
 @pytest.mark.parametrize("feature", ["catalogManaged", "catalogManaged-preview", "catalogOwned", "coordinatedCommits"])
-def test_a_log_whose_newest_commits_are_known_to_the_catalog_alone_is_refused_by_its_name(feature: str) -> None:
+def test_log_with_commits_in_the_catalog_is_refused_by_feature(feature: str) -> None:
     spark, orders = engine("appendOnly", feature), Source.parse("main.sales.orders")
     for what in (3, Range(0, 3)):
         with pytest.raises(CommitsElsewhere) as refused:
@@ -87,7 +87,7 @@ def test_a_log_whose_newest_commits_are_known_to_the_catalog_alone_is_refused_by
         ClassicEngine(spark).files(orders)
 
 
-def test_a_log_that_is_all_in_its_folder_is_read() -> None:
+def test_log_that_is_complete_in_its_folder_is_read() -> None:
     require_own_commits("main.sales.orders", ["inCommitTimestamp", "rowTracking"])
 
 
@@ -99,7 +99,7 @@ COLUMNS = "delta.checkpoint.writeStatsAsJson = false, delta.checkpoint.writeStat
     [{}, {"delta.checkpointPolicy": "v2", "delta.columnMapping.mode": "name"}],
     ids=["classic, then with statistics as columns", "v2 and column mapping"],
 )
-def test_files_are_those_of_another_reader_whatever_the_checkpoints(
+def test_files_equal_those_of_another_reader_for_all_checkpoints(
     spark: SparkSession, tmp_path: Path, properties: dict[str, str]
 ) -> None:
     given = {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "2", **properties}
@@ -129,9 +129,7 @@ def files_as_another_reader_has_them(table: Orders, version: int, after: int) ->
     return found
 
 
-def test_a_feed_range_reads_change_files_or_else_what_was_added_and_removed(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_feed_range_uses_change_files_or_added_and_removed_files(spark: SparkSession, tmp_path: Path) -> None:
     table = Orders(spark, tmp_path / "t")
     table.sql("UPDATE {} SET v = 'x' WHERE id = 11")  # 2: changes are recorded
     table.sql("DELETE FROM {} WHERE day = 2")  # 3: a whole file goes

@@ -16,18 +16,18 @@ def file(uri: str, **partition: str | None) -> LogFile:
     return LogFile(uri, partition=partition)
 
 
-def test_a_partition_is_hot_when_nothing_in_it_is_archived() -> None:
+def test_partition_is_active_if_none_of_its_files_is_archived() -> None:
     files = [file("1", a="x"), file("2", a="x"), file("3", a="y"), file("4", a=None)]
     assert split(files, [files[1], files[3]]) == (((("a", "y"),),), ((("a", "x"),), (("a", None),)))
 
 
-def test_a_table_without_partitions_is_hot_as_a_whole_or_not_at_all() -> None:
+def test_unpartitioned_table_is_active_as_a_whole_or_not_at_all() -> None:
     files = [file("1"), file("2")]
     assert split(files, []) == (((),), ())
     assert split(files, files[:1]) == ((), ((),))
 
 
-def test_partitions_are_spelled_with_their_types() -> None:
+def test_partition_conditions_have_typed_values() -> None:
     given = [(("a`b", "it's \\"), ("day", "2026-01-01")), (("a`b", None), ("day", "2026-01-02"))]
     assert condition(given, {"a`b": "string", "day": "date"}) == (
         "(`a``b` = CAST('it\\'s \\\\' AS string) AND `day` = CAST('2026-01-01' AS date)) OR"
@@ -35,7 +35,7 @@ def test_partitions_are_spelled_with_their_types() -> None:
     )
 
 
-def test_maintenance_takes_what_is_hot_and_names_what_it_leaves_out(spark: SparkSession, tmp_path: Path) -> None:
+def test_maintenance_runs_on_active_partitions_and_names_the_others(spark: SparkSession, tmp_path: Path) -> None:
     """The archived files are moved away: to read one would fail."""
     table = Orders(spark, tmp_path / "t", properties={"delta.enableDeletionVectors": "true"}, interval=60)
     table.sql("DELETE FROM {} WHERE id = 35")
@@ -70,13 +70,13 @@ def test_maintenance_takes_what_is_hot_and_names_what_it_leaves_out(spark: Spark
     assert check_files(spark, table.source, NOW, tiers).missing == (hot,)
 
 
-def test_where_files_cannot_be_looked_at_that_is_said() -> None:
+def test_files_that_cannot_be_checked_are_reported() -> None:
     assert "cannot be checked from here, for example s3://b/t/part-0" in str(
         CannotCheckFiles(table="t", uri="s3://b/t/part-0")
     )
 
 
-def test_a_table_without_a_hot_partition_is_not_rewritten(spark: SparkSession, tmp_path: Path) -> None:
+def test_table_without_an_active_partition_is_not_rewritten(spark: SparkSession, tmp_path: Path) -> None:
     table = Orders(spark, tmp_path / "t", properties={"delta.enableDeletionVectors": "true"}, interval=60)
     later = NOW + timedelta(days=90)
     for what, statements in ((Maintenance(), ()), (Maintenance(vacuum=True), (f"VACUUM {table.source.sql}",))):

@@ -66,20 +66,20 @@ def needed(table: SparkTable, held: dict[str, str], predicate: str) -> set[str]:
         "coalesce(v, -1) = -1",
     ],
 )
-def test_a_file_is_kept_though_its_statistics_do_not_say_the_value(
+def test_file_is_retained_if_statistics_do_not_prove_absence(
     table: SparkTable, held: dict[str, str], predicate: str
 ) -> None:
     assert "odd" in needed(table, held, predicate)
 
 
 @pytest.mark.parametrize("predicate", ["s < 'b'", "t < TIMESTAMP '2025-06-01 00:00:00'", "n.a = 1", "f < 2D"])
-def test_a_file_whose_bounds_rule_a_match_out_is_left_out(
+def test_file_with_bounds_that_exclude_a_match_is_left_out(
     table: SparkTable, held: dict[str, str], predicate: str
 ) -> None:
     assert needed(table, held, predicate) == {"even"}
 
 
-def test_without_statistics_every_file_is_kept(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_file_is_retained_without_statistics(spark: SparkSession, tmp_path: Path) -> None:
     spark.conf.set("spark.databricks.delta.stats.collect", "false")
     try:
         made = SparkTable(spark, tmp_path / "t", "id int", feed=False)

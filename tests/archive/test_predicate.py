@@ -24,7 +24,7 @@ def frame(spark: SparkSession) -> DataFrame:
         ("CAST(NULL AS boolean)", 0),
     ],
 )
-def test_a_condition_on_a_row_is_taken(frame: DataFrame, predicate: str | None, rows: int | None) -> None:
+def test_condition_on_a_row_is_accepted(frame: DataFrame, predicate: str | None, rows: int | None) -> None:
     if rows is None:
         with pytest.raises(BadPredicate, match="cannot be parsed"):
             filtered(frame, "t", predicate)
@@ -53,13 +53,13 @@ def test_a_condition_on_a_row_is_taken(frame: DataFrame, predicate: str | None, 
         (";", "cannot be parsed"),
     ],
 )
-def test_any_other_is_refused(frame: DataFrame, predicate: str, reason: str) -> None:
+def test_invalid_predicate_is_refused(frame: DataFrame, predicate: str, reason: str) -> None:
     with pytest.raises(BadPredicate) as caught:
         filtered(frame, "main.sales.orders", predicate)
     assert (caught.value.predicate, caught.value.table, caught.value.reason) == (predicate, "main.sales.orders", reason)
 
 
 @pytest.mark.parametrize("given", ["5", "*", "'a'", "id AS x", "explode(array(true))", "sum(id) OVER () > 1"])
-def test_what_says_nothing_of_a_row_is_refused(frame: DataFrame, given: str) -> None:
+def test_expression_that_is_not_a_row_condition_is_refused(frame: DataFrame, given: str) -> None:
     with pytest.raises(BadPredicate, match=r"is not a condition on a row \([A-Z_.\d]+\)"):
         filtered(frame, "t", given)

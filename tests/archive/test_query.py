@@ -179,7 +179,7 @@ def asking(spark: SparkSession, tiers: FolderTiers) -> Guarded:
 
 
 @pytest.mark.parametrize(("name", "query", "needed"), NEEDED, ids=[name for name, _, _ in NEEDED])
-def test_a_query_is_answered_right_or_names_what_it_needs(
+def test_query_is_answered_or_names_the_archived_files_it_needs(
     asking: Guarded, name: str, query: str, needed: dict[str, list[str]]
 ) -> None:
     if not needed:
@@ -190,7 +190,7 @@ def test_a_query_is_answered_right_or_names_what_it_needs(
     assert {Path(each.table).name: days(each.files) for each in caught.value.tables} == needed
 
 
-def test_what_comes_back_can_be_asked_on(asking: Guarded, spark: SparkSession) -> None:
+def test_returned_frame_can_be_queried_further(asking: Guarded, spark: SparkSession) -> None:
     found = asking.table("recent_orders")
     assert found.where("id > 45").count() == 4
     assert found.join(asking.sql("SELECT id FROM returns WHERE day = 3"), "id").count() == 10
@@ -201,9 +201,7 @@ def test_what_comes_back_can_be_asked_on(asking: Guarded, spark: SparkSession) -
         spark.catalog.dropTempView("kept")
 
 
-def test_the_error_names_what_is_missing_table_by_table_and_the_way_out(
-    asking: Guarded, tables: dict[str, Orders]
-) -> None:
+def test_error_names_missing_files_per_table_and_the_fix(asking: Guarded, tables: dict[str, Orders]) -> None:
     with pytest.raises(StatementNeedsArchivedFiles) as caught:
         asking.sql("SELECT o.id FROM orders o JOIN returns r ON o.id = r.id AND o.day = 1 AND r.day = 1")
     assert isinstance(caught.value, ArchivedFilesNeeded)
@@ -248,7 +246,7 @@ def scripts(spark: SparkSession) -> Iterator[None]:
         ("BEGIN SELECT max(v) FROM orders; END", "CompoundBody"),
     ],
 )
-def test_a_statement_that_is_no_query_does_not_run(
+def test_statement_that_is_not_a_query_does_not_run(
     asking: Guarded, spark: SparkSession, statement: str, kind: str
 ) -> None:
     with pytest.raises(NoQuery) as caught:
@@ -257,7 +255,7 @@ def test_a_statement_that_is_no_query_does_not_run(
     assert not spark.catalog.tableExists("copied")
 
 
-def test_statements_that_read_no_rows_run_as_ever(spark: SparkSession, tables: dict[str, Orders]) -> None:
+def test_statements_that_read_no_rows_run_normally(spark: SparkSession, tables: dict[str, Orders]) -> None:
     sql = guarded(spark).sql
     assert [row[0] for row in sql("DESCRIBE orders").collect()][:3] == ["id", "v", "day"]
     sql("CREATE OR REPLACE TEMP VIEW made_so AS SELECT id FROM orders WHERE day = 3")
@@ -265,7 +263,7 @@ def test_statements_that_read_no_rows_run_as_ever(spark: SparkSession, tables: d
     sql("DROP VIEW made_so")
 
 
-def test_a_value_that_cannot_be_is_said_when_the_query_is_planned(asking: Guarded) -> None:
+def test_invalid_value_is_reported_when_the_query_is_planned(asking: Guarded) -> None:
     with pytest.raises(CannotBePlanned) as caught:
         asking.sql("SELECT v FROM orders WHERE id = 'x'")
     assert str(caught.value).startswith("The query cannot be planned: [CAST_INVALID_INPUT] The value 'x' of the type")
@@ -273,7 +271,7 @@ def test_a_value_that_cannot_be_is_said_when_the_query_is_planned(asking: Guarde
 
 
 @pytest.mark.parametrize("name", ["spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"])
-def test_a_session_that_passes_over_files_is_refused(
+def test_session_that_ignores_missing_files_is_refused(
     asking: Guarded, spark: SparkSession, tables: dict[str, Orders], name: str
 ) -> None:
     """A file that is moved just after it was looked at would be missing from the answer, and nothing would tell."""
@@ -289,7 +287,7 @@ def test_a_session_that_passes_over_files_is_refused(
     )
 
 
-def test_cached_rows_take_no_part(asking: Guarded, spark: SparkSession) -> None:
+def test_cached_rows_are_ignored(asking: Guarded, spark: SparkSession) -> None:
     frame = spark.table("orders").cache()
     spark.sql("CACHE LAZY TABLE all_orders AS SELECT * FROM orders")
     try:
@@ -304,7 +302,7 @@ def test_cached_rows_take_no_part(asking: Guarded, spark: SparkSession) -> None:
         spark.catalog.dropTempView("all_orders")
 
 
-def test_rows_without_a_plan_are_refused_unless_they_are_their_own(
+def test_rows_without_a_plan_are_refused_unless_local(
     asking: Guarded, spark: SparkSession, tables: dict[str, Orders]
 ) -> None:
     own = spark.createDataFrame([(31,), (32,)], "id int")
@@ -320,7 +318,7 @@ def test_rows_without_a_plan_are_refused_unless_they_are_their_own(
 
 
 @pytest.mark.parametrize("v1", [True, False], ids=["as files", "as files, in the newer form"])
-def test_files_of_a_delta_table_are_not_read_as_if_they_were_none_of_its(
+def test_files_of_a_delta_table_cannot_be_read_as_plain_files(
     asking: Guarded, spark: SparkSession, tables: dict[str, Orders], tmp_path: Path, v1: bool
 ) -> None:
     """Of such a folder those rows would come whose files are there."""
@@ -341,7 +339,7 @@ def test_files_of_a_delta_table_are_not_read_as_if_they_were_none_of_its(
         assert asking.frame(spark.read.schema("add string").json(f"{orders}/_delta_log/*.json")).count() > 4
 
 
-def test_one_plan_brings_back_what_several_tables_hold(
+def test_one_plan_restores_files_of_several_tables(
     spark: SparkSession, asking: Guarded, tiers: FolderTiers, clock: Clock, tmp_path: Path
 ) -> None:
     query = "SELECT o.id FROM orders o JOIN returns r USING (id) WHERE o.day = 1 AND r.day = 1 AND o.id < 15"
@@ -364,7 +362,7 @@ def test_one_plan_brings_back_what_several_tables_hold(
     tiers.archive(file.uri for file in made.files)  # as it was, for other tests
 
 
-def test_databricks_is_left_to_guard_itself(spark: SparkSession) -> None:
+def test_databricks_guards_queries_itself(spark: SparkSession) -> None:
     engine = RecordingDatabricks(spark, {"SELECT": [(1,)]})
     assert Guarded(engine).sql("SELECT 1").collect() == [(1,)]  # type: ignore[arg-type]
     assert engine.statements == ["SELECT 1"]
@@ -373,5 +371,5 @@ def test_databricks_is_left_to_guard_itself(spark: SparkSession) -> None:
     assert "only one table at a time" in str(caught.value)
 
 
-def test_without_a_plan_to_look_at_that_is_said() -> None:
+def test_missing_plan_is_reported() -> None:
     assert "Nothing was read." in str(NoPlan())

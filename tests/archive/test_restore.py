@@ -47,13 +47,13 @@ class Scene:
         self.plan = plan_of([LogFile(uri, 4) for uri in self.uris], priority)
 
 
-def test_files_are_asked_for_in_batches_of_256(tmp_path: Path) -> None:
+def test_files_are_requested_in_batches_of_256(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 600)
     assert restore.request(scene.plan, scene.tiers) == Restoring(scene.plan.table, 0, 600, 0)
     assert scene.tiers.asked == [256, 256, 88]
 
 
-def test_a_second_run_asks_for_nothing_again(tmp_path: Path) -> None:
+def test_second_run_requests_no_file_again(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 3)
     restore.request(scene.plan, scene.tiers)
     assert restore.request(scene.plan, scene.tiers) == Restoring(scene.plan.table, 0, 3, 0)
@@ -63,7 +63,7 @@ def test_a_second_run_asks_for_nothing_again(tmp_path: Path) -> None:
     assert all(path.read_text() == "data" for path in scene.paths)
 
 
-def test_a_run_that_was_stopped_goes_on_with_the_rest(tmp_path: Path) -> None:
+def test_interrupted_run_continues_with_the_remaining_files(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 5)
     half = plan_of(scene.plan.files[:2], "HIGH")
     restore.request(half, scene.tiers)
@@ -72,7 +72,7 @@ def test_a_run_that_was_stopped_goes_on_with_the_rest(tmp_path: Path) -> None:
     assert scene.tiers.asked == [2, 3]
 
 
-def test_progress_is_followed_until_every_file_is_back(tmp_path: Path) -> None:
+def test_progress_is_followed_until_every_file_is_restored(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 3, "HIGH")
     seen: list[Restoring] = []
     waited: list[float] = []
@@ -86,7 +86,7 @@ def test_progress_is_followed_until_every_file_is_back(tmp_path: Path) -> None:
     assert waited == [1200, 1200, 1200]
 
 
-def test_a_file_that_is_archived_again_while_others_are_awaited_is_asked_for_again(tmp_path: Path) -> None:
+def test_file_archived_again_during_the_restore_is_requested_again(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 2, "HIGH")
     restore.request(scene.plan, scene.tiers)
     scene.clock.pass_(1)
@@ -95,14 +95,14 @@ def test_a_file_that_is_archived_again_while_others_are_awaited_is_asked_for_aga
     assert restore.request(scene.plan, scene.tiers) == Restoring(scene.plan.table, 1, 1, 0)
 
 
-def test_what_a_busy_storage_did_not_take_is_asked_for_again(tmp_path: Path) -> None:
+def test_file_refused_by_busy_storage_is_requested_again(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 3)
     scene.tiers.refuse = {scene.uris[1]: "503 ServerBusy"}
     assert restore.request(scene.plan, scene.tiers).pending == 3
     assert scene.tiers.asked == [3, 1]
 
 
-def test_what_is_never_taken_is_named(tmp_path: Path) -> None:
+def test_permanently_refused_files_are_named(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 3)
     scene.tiers.busy = True
     with pytest.raises(RestoreRejected) as caught:
@@ -111,7 +111,7 @@ def test_what_is_never_taken_is_named(tmp_path: Path) -> None:
     assert (caught.value.table, caught.value.files) == ("t", "3 files")
 
 
-def test_files_that_are_gone_are_named(tmp_path: Path) -> None:
+def test_missing_files_are_named(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 1)
     gone = f"file:{tmp_path}/t/gone"
     plan = plan_of([*scene.plan.files, LogFile(gone, 1)], "HIGH")
@@ -121,20 +121,20 @@ def test_files_that_are_gone_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("table_id", "newest"), [("id-2", 9), ("id-1", 6)])
-def test_a_plan_of_another_table_is_refused(table_id: str, newest: int) -> None:
+def test_plan_of_another_table_is_refused(table_id: str, newest: int) -> None:
     check_table(TABLE, "id-1", 7)
     with pytest.raises(PlanOfAnotherTable) as caught:
         check_table(TABLE, table_id, newest)
     assert str(caught.value).startswith("The plan is for another table than t is now: its id was id-1")
 
 
-def test_files_are_brought_back_to_the_tier_that_is_asked_for(tmp_path: Path) -> None:
+def test_files_are_restored_to_the_requested_tier(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 1)
     restore.request(scene.plan, scene.tiers, Terms(Tier.COOL))
     assert scene.tiers.to is Tier.COOL
 
 
-def test_copies_are_kept_for_the_days_asked_and_longer_when_asked_again(tmp_path: Path) -> None:
+def test_copies_expire_after_the_requested_days_and_can_be_extended(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 2, "HIGH", copies=True)
     week = Terms(keep_days=7)
     restore.request(scene.plan, scene.tiers, week, scene.clock())
@@ -150,7 +150,7 @@ def test_copies_are_kept_for_the_days_asked_and_longer_when_asked_again(tmp_path
     assert restore.progress(scene.plan, scene.tiers) == Restoring(scene.plan.table, 0, 0, 2)
 
 
-def test_where_a_rule_archives_restored_files_again_no_days_are_promised(tmp_path: Path) -> None:
+def test_days_cannot_be_promised_if_a_rule_archives_files_again(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 1)
     with pytest.raises(CannotKeep) as caught:
         restore.request(scene.plan, scene.tiers, Terms(keep_days=7))
@@ -158,7 +158,7 @@ def test_where_a_rule_archives_restored_files_again_no_days_are_promised(tmp_pat
     assert (caught.value.table, caught.value.days) == ("t", 7)
 
 
-def test_where_copies_are_laid_there_is_one_tier(tmp_path: Path) -> None:
+def test_restored_copies_have_only_one_tier(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 1, copies=True)
     with pytest.raises(OnlyHot) as caught:
         restore.request(scene.plan, scene.tiers, Terms(Tier.COOL))
@@ -175,7 +175,7 @@ RATES = Prices.model_validate(
 )
 
 
-def test_what_it_costs_is_told_before_anything_is_asked(tmp_path: Path) -> None:
+def test_costs_are_estimated_before_any_request(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 2)  # of four bytes each
     assert restore.costs(scene.plan, scene.tiers, Terms(), None, START) is None
     assert restore.costs(scene.plan, scene.tiers, Terms(), RATES, START) == (
@@ -192,7 +192,7 @@ def test_what_it_costs_is_told_before_anything_is_asked(tmp_path: Path) -> None:
         restore.costs(scene.plan, scene.tiers, Terms(Tier.COOL), None, START)
 
 
-def test_what_becomes_of_the_files_is_told_as_the_storage_does_it(tmp_path: Path) -> None:
+def test_next_steps_depend_on_the_storage(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 1)
     said = restore.next_steps("t", scene.tiers, Terms())
     assert "archives these files again within about a day" in said
@@ -214,7 +214,7 @@ follow(Plan.load(plan), AzureTiers(endpoint, container, root, who, ca_bundle, Re
 """
 
 
-def test_a_restore_that_is_killed_is_taken_up_where_it_was(onelake: OneLake, tmp_path: Path) -> None:
+def test_killed_restore_is_resumed(onelake: OneLake, tmp_path: Path) -> None:
     root, store, blobs = (
         f"abfss://{WORKSPACE}@lake.dfs.core.windows.net/",
         onelake.store_elsewhere(),

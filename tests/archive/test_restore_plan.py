@@ -35,7 +35,7 @@ def of_table(**change: Any) -> dict[str, Any]:
     return {"tables": [{"table": "t", "table_id": "id-t", "location": "file:/t", "version": 7, "files": []} | change]}
 
 
-def test_a_plan_names_each_data_file_and_deletion_vector_once() -> None:
+def test_plan_lists_each_data_file_and_deletion_vector_once() -> None:
     assert made().files == (
         LogFile("a/1", GIB),
         LogFile("a/2", 3 * GIB),
@@ -45,7 +45,7 @@ def test_a_plan_names_each_data_file_and_deletion_vector_once() -> None:
     assert made().bytes == 4 * GIB
 
 
-def test_the_cost_is_bytes_and_objects_at_the_price_of_the_priority() -> None:
+def test_cost_is_bytes_and_requests_at_the_price_of_the_priority() -> None:
     assert made(rates=RATES).cost == pytest.approx(4 * 0.02 + 4 / 10_000 * 5.0)
     assert made(Priority.HIGH, rates=RATES).cost == pytest.approx(4 * 0.1 + 4 / 10_000 * 50.0)
     assert made().cost is None
@@ -55,15 +55,15 @@ def test_the_cost_is_bytes_and_objects_at_the_price_of_the_priority() -> None:
     ("priority", "size", "hours"),
     [(Priority.STANDARD, 5 * GIB, 15), (Priority.HIGH, 5 * GIB, 1), (Priority.HIGH, 40 * GIB, 4)],
 )
-def test_how_long_it_takes_depends_on_priority_and_bytes(priority: Priority, size: int, hours: float) -> None:
+def test_duration_depends_on_priority_and_bytes(priority: Priority, size: int, hours: float) -> None:
     assert planning.make([needed("t", [LogFile("a", size)])], priority).hours == hours
 
 
-def test_nothing_to_bring_back_takes_no_time() -> None:
+def test_empty_plan_takes_no_time() -> None:
     assert planning.make([needed("t", [])]).hours == 0
 
 
-def test_a_plan_survives_its_file(tmp_path: Path) -> None:
+def test_plan_round_trips_through_its_file(tmp_path: Path) -> None:
     path = str(tmp_path / "plan.json")
     plan = made(where="v = 'é'", rates=RATES)
     plan.save(path)
@@ -81,7 +81,7 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
         ("no JSON", "it is not valid JSON ("),
     ],
 )
-def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+def test_file_that_is_not_a_plan_is_refused(tmp_path: Path, text: str, reason: str) -> None:
     path = tmp_path / "plan.json"
     path.write_text(text)
     with pytest.raises(BadPlan) as caught:
@@ -113,9 +113,7 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str, reason: st
         ({"more": 1}, "more: Unexpected keyword argument"),
     ],
 )
-def test_a_plan_with_wrong_values_is_refused_with_the_place(
-    tmp_path: Path, change: dict[str, Any], reason: str
-) -> None:
+def test_plan_with_wrong_values_is_refused_with_the_field(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
     path = tmp_path / "plan.json"
     made(rates=RATES).save(str(path))
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
@@ -124,7 +122,7 @@ def test_a_plan_with_wrong_values_is_refused_with_the_place(
     assert reason in str(caught.value)
 
 
-def test_a_plan_for_a_statement_holds_the_files_of_all_its_tables(tmp_path: Path) -> None:
+def test_statement_plan_has_files_of_all_its_tables(tmp_path: Path) -> None:
     listed = [needed("a", FILES[:1]), needed("b", FILES[1:])]
     plan = planning.make(listed, Priority.HIGH, rates=RATES, sql="SELECT 1", zone="UTC")
     assert [(each.table, each.table_id, each.version) for each in plan.tables] == [("a", "id-a", 7), ("b", "id-b", 7)]
@@ -134,7 +132,7 @@ def test_a_plan_for_a_statement_holds_the_files_of_all_its_tables(tmp_path: Path
     assert Plan.load(str(tmp_path / "plan")) == plan
 
 
-def test_where_a_plan_cannot_be_written_that_is_said_before_it_is_made(tmp_path: Path) -> None:
+def test_unwritable_plan_is_reported_before_planning(tmp_path: Path) -> None:
     path = str(tmp_path / "no" / "plan.json")
     with pytest.raises(PlanNotWritten) as caught:
         check_place(path)

@@ -43,7 +43,7 @@ def costs(
     return {cost.what: cost.amount if cost.amount is None else round(cost.amount, 6) for cost in found}
 
 
-def test_a_restore_in_azure_is_paid_for_on_the_way_out_while_it_lasts_and_on_the_way_back() -> None:
+def test_azure_restore_costs_cover_retrieval_storage_and_early_deletion() -> None:
     assert costs([file(10, 150), file(10, 400), file(99, 9, Tier.HOT)], days=3) == {
         "retrieval": 0.4,
         "requests": 0.001,
@@ -58,20 +58,20 @@ def test_high_priority_has_its_own_price() -> None:
     assert (found["retrieval"], found["requests"]) == (1, 0.005)
 
 
-def test_cool_is_paid_for_thirty_days_where_the_rule_archives_earlier() -> None:
+def test_cool_tier_costs_at_least_thirty_days() -> None:
     assert costs([file(10, 400)], to=Tier.COOL, days=2)["leaving cool before 30 days"] == pytest.approx(1.4)
     assert "leaving cool before 30 days" not in costs([file(10, 400)], to=Tier.COOL, days=30)
 
 
-def test_a_file_whose_time_in_the_archive_is_not_told_costs_at_most_all_of_it() -> None:
+def test_unknown_archive_time_costs_at_most_the_full_minimum() -> None:
     assert costs([file(10, None)])["leaving the archive before 180 days, at most"] == 1.8
 
 
-def test_copies_beside_the_archive_cost_their_days_and_nothing_for_leaving() -> None:
+def test_copies_cost_their_days_and_no_early_deletion() -> None:
     assert costs([file(10, 1)], days=7, copies=True) == {"retrieval": 0.2, "requests": 0.0005, "7 days in hot": 0.7}
 
 
-def test_what_has_no_price_is_said_and_not_summed() -> None:
+def test_costs_without_a_price_are_named_and_not_summed() -> None:
     found = cost_of_restore([file(10, 1)], BARE, Priority.STANDARD, Tier.HOT, 1, False, NOW)
     assert describe_costs(found, "EUR") == (
         "0.20 EUR for retrieval, 0.20 EUR in total; without a price: 1 day in hot, leaving the archive before 180 days,"
@@ -80,11 +80,11 @@ def test_what_has_no_price_is_said_and_not_summed() -> None:
     assert describe_costs([Cost("retrieval", 0.001)], "EUR") == "0.00 EUR in total"
 
 
-def test_nothing_in_the_archive_costs_nothing() -> None:
+def test_files_outside_the_archive_cost_nothing() -> None:
     assert set(costs([file(10, 1, Tier.HOT)]).values()) == {0}
 
 
-def test_what_is_archived_saves_the_difference_every_month() -> None:
+def test_archived_bytes_save_the_price_difference_every_month() -> None:
     found = RATES.monthly_cost(10 * GIB, 100 * GIB)
     assert found is not None
     assert (found.cost, found.saving) == (pytest.approx(6), pytest.approx(27))
@@ -103,7 +103,7 @@ def test_what_is_archived_saves_the_difference_every_month() -> None:
         ({"tape": 1}, "tape: Extra inputs are not permitted"),
     ],
 )
-def test_prices_that_make_no_sense_are_refused(change: dict[str, Any], reason: str, tmp_path: Path) -> None:
+def test_invalid_prices_are_refused(change: dict[str, Any], reason: str, tmp_path: Path) -> None:
     path = tmp_path / "prices.json"
     path.write_text(json.dumps(PRICES | change))
     with pytest.raises(InvalidPrices) as caught:
@@ -119,7 +119,7 @@ def _written(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("price", [-1, "0.02", True, None])
-def test_a_price_is_a_number_from_zero_on(tmp_path: Path, price: Any) -> None:
+def test_price_is_a_number_of_at_least_zero(tmp_path: Path, price: Any) -> None:
     path = tmp_path / "prices.json"
     path.write_text(json.dumps(PRICES | {"standard": {"per_gib": price, "per_10k_files": 5}}))
     with pytest.raises(InvalidPrices, match=r"standard\.per_gib: Input should be"):
@@ -127,7 +127,7 @@ def test_a_price_is_a_number_from_zero_on(tmp_path: Path, price: Any) -> None:
 
 
 @pytest.mark.parametrize("content", ["no JSON", "[]"])
-def test_a_file_that_holds_no_prices_is_refused_with_an_example(content: str, tmp_path: Path) -> None:
+def test_file_without_prices_is_refused_with_an_example(content: str, tmp_path: Path) -> None:
     path = tmp_path / "prices.json"
     path.write_text(content)
     with pytest.raises(InvalidPrices, match="Write your prices as JSON"):

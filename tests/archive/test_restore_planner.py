@@ -37,25 +37,25 @@ DAY, TIME = "DATE '2026-01-01'", "timestamp_micros(1767222000000000)"
         ("my_now() > 1 AND now_() > 2", "my_now() > 1 AND now_() > 2"),
     ],
 )
-def test_relative_words_are_replaced_by_what_they_mean_now(text: str, expected: str) -> None:
+def test_relative_times_are_replaced_by_their_current_values(text: str, expected: str) -> None:
     assert fix_relative_times(text, AT) == expected
 
 
-def test_a_column_that_is_called_like_a_relative_word_stays_one() -> None:
+def test_column_named_like_a_relative_time_is_not_replaced() -> None:
     assert fix_relative_times("Current_Date = current_date()", AT, ["current_date"]) == f"Current_Date = {DAY}"
 
 
 @pytest.mark.parametrize("text", ["day = DATE 'today'", "ts > timestamp' Yesterday CET '", "t < current_time(3)"])
-def test_what_cannot_be_replaced_is_refused(text: str) -> None:
+def test_irreplaceable_relative_times_are_refused(text: str) -> None:
     with pytest.raises(RelativeWord):
         fix_relative_times(text, AT)
 
 
-def test_the_words_of_the_refusal() -> None:
+def test_refusal_names_the_relative_time() -> None:
     assert "A plan cannot contain 'today'" in str(RelativeWord(text="day = 'today'", word="'today'"))
 
 
-def test_a_moment_is_told_as_the_session_tells_it(spark: SparkSession) -> None:
+def test_timestamp_is_shown_in_the_session_time_zone(spark: SparkSession) -> None:
     before = spark.conf.get("spark.sql.session.timeZone")
     with in_zone(spark, "Europe/Paris"):
         assert moment(spark, datetime(2025, 12, 31, 23, tzinfo=UTC)) == AT

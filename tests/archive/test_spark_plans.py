@@ -48,9 +48,7 @@ def moments(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> De
 MIDNIGHT = "ts = TIMESTAMP '2026-01-01 23:30:00'"
 
 
-def test_a_day_that_was_derived_in_another_zone_hides_no_file_and_no_row(
-    spark: SparkSession, moments: DeltaTable
-) -> None:
+def test_day_derived_in_another_time_zone_hides_no_file_or_row(spark: SparkSession, moments: DeltaTable) -> None:
     guarded = GuardedTable(spark, moments.source, now=lambda: NOW)
     with zone(spark, "UTC"):
         answer = guarded.needed(MIDNIGHT)
@@ -82,7 +80,7 @@ def cached(spark: SparkSession, table: DeltaTable) -> Iterator[DataFrame]:
             frame.unpersist(blocking=True)
 
 
-def test_what_is_cached_hides_no_file(spark: SparkSession, orders: Orders) -> None:
+def test_cached_data_hides_no_file(spark: SparkSession, orders: Orders) -> None:
     guarded = GuardedTable(spark, orders.source, now=lambda: NOW)
     with cached(spark, orders):
         assert days(guarded.needed().files) == ["1", "2"]
@@ -95,7 +93,7 @@ def test_what_is_cached_hides_no_file(spark: SparkSession, orders: Orders) -> No
         assert guarded.query("day = 3").count() == 10
 
 
-def test_what_is_read_is_what_was_planned_and_not_what_is_cached_later(spark: SparkSession, tmp_path: Path) -> None:
+def test_planned_files_are_read_despite_later_caching(spark: SparkSession, tmp_path: Path) -> None:
     orders = Orders(spark, tmp_path / "orders", interval=60)
     tiers = FolderTiers(orders.path.with_name("aside"), Clock(NOW))
     tiers.archive(file.uri for file in orders.files("1", "2"))
@@ -124,7 +122,7 @@ def test_what_is_read_is_what_was_planned_and_not_what_is_cached_later(spark: Sp
     ],
     ids=["select list", "scalar", "EXISTS", "NOT IN", "join", "union"],
 )
-def test_a_question_is_guarded_for_all_that_it_reads(
+def test_query_is_guarded_for_everything_it_reads(
     spark: SparkSession, orders: Orders, question: Callable[[DataFrame, str], DataFrame], needed: list[str]
 ) -> None:
     guarded = GuardedTable(spark, orders.source, now=lambda: NOW)

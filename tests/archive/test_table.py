@@ -70,7 +70,7 @@ def guarded(spark: SparkSession, table: Orders, tiers: FolderTiers) -> GuardedTa
         ("id < 0", None, 0),
     ],
 )
-def test_a_query_that_needs_no_archived_file_is_answered(
+def test_query_that_needs_no_archived_file_is_answered(
     guarded: GuardedTable, where: str, version: int | None, rows: int
 ) -> None:
     found = guarded.query(where, ["id"], version)
@@ -81,7 +81,7 @@ def test_a_query_that_needs_no_archived_file_is_answered(
     ("where", "needed"),
     [(None, ["1", "2"]), ("day = 2", ["2"]), ("id = 15 OR id = 35", ["1"]), ("length(v) = 3", ["1", "2"])],
 )
-def test_a_query_that_needs_archived_files_fails_before_it_reads(
+def test_query_that_needs_archived_files_fails_before_it_reads(
     guarded: GuardedTable, where: str | None, needed: list[str]
 ) -> None:
     with pytest.raises(ArchivedFilesNeeded) as caught:
@@ -89,7 +89,7 @@ def test_a_query_that_needs_archived_files_fails_before_it_reads(
     assert days(caught.value.files) == needed
 
 
-def test_the_error_names_count_bytes_files_and_the_way_out(guarded: GuardedTable, table: Orders) -> None:
+def test_error_names_count_bytes_files_and_the_fix(guarded: GuardedTable, table: Orders) -> None:
     with pytest.raises(ArchivedFilesNeeded) as caught:
         guarded.query("id = 15")
     (file,) = caught.value.files
@@ -101,7 +101,7 @@ def test_the_error_names_count_bytes_files_and_the_way_out(guarded: GuardedTable
 
 
 @pytest.mark.parametrize("where", ["day = '2026-01-05'", "`a b` = 1", 'v = "$HOME"', r"v LIKE '\_%'", "v = '`id`'"])
-def test_the_way_out_is_a_command_that_a_shell_takes_as_it_stands(where: str) -> None:
+def test_fix_is_a_valid_shell_command(where: str) -> None:
     said = ArchivedFilesNeeded(asked="A query", table="t", version=3, where=where, files=[]).solution
     command = said.removeprefix("Restore them with `").partition("` and `mirrorfeed archive restore")[0]
     asked = subprocess.run(["sh", "-c", f'set -- {command}; printf %s "$6"'], capture_output=True, text=True)
@@ -118,7 +118,7 @@ def test_the_way_out_is_a_command_that_a_shell_takes_as_it_stands(where: str) ->
     ],
     ids=["count", "count of an older version", "bounds", "partitions"],
 )
-def test_questions_that_the_log_answers_need_no_data(
+def test_queries_answered_by_the_log_need_no_data(
     guarded: GuardedTable, table: Orders, question: Callable[[GuardedTable], Any], answer: Any
 ) -> None:
     with data_moved_away(table.path):
@@ -130,14 +130,12 @@ def test_questions_that_the_log_answers_need_no_data(
     [("v", 1), ("id", 3)],
     ids=["texts are cut in the log", "a deletion vector leaves bounds that may not be exact"],
 )
-def test_bounds_that_the_log_does_not_know_exactly_are_guarded(
-    guarded: GuardedTable, column: str, version: int
-) -> None:
+def test_inexact_bounds_of_the_log_need_archived_files(guarded: GuardedTable, column: str, version: int) -> None:
     with pytest.raises(ArchivedFilesNeeded, match="A query for bounds needs 2 archived files"):
         guarded.bounds(column, version)
 
 
-def test_a_limit_takes_hot_rows_and_says_when_there_are_too_few(guarded: GuardedTable, table: Orders) -> None:
+def test_limit_returns_active_rows_and_fails_with_too_few(guarded: GuardedTable, table: Orders) -> None:
     assert {row["day"] for row in guarded.limit(19).collect()} == {3, 4}
     assert guarded.limit(10, "day > 3").count() == 10
     with pytest.raises(NotEnoughFiles) as caught:
@@ -168,7 +166,7 @@ def test_a_limit_takes_hot_rows_and_says_when_there_are_too_few(guarded: Guarded
         (lambda t: t.stream(-1), BadNumber, "The starting version for"),
     ],
 )
-def test_what_cannot_be_asked_is_said_in_a_sentence(
+def test_invalid_query_is_reported_in_a_sentence(
     guarded: GuardedTable, question: Callable[[GuardedTable], Any], error: type[Terminal], words: str
 ) -> None:
     with pytest.raises(error) as caught:
@@ -176,7 +174,7 @@ def test_what_cannot_be_asked_is_said_in_a_sentence(
     assert words in str(caught.value)
 
 
-def test_a_path_may_look_like_a_pattern(spark: SparkSession, tmp_path: Path) -> None:
+def test_path_may_contain_pattern_characters(spark: SparkSession, tmp_path: Path) -> None:
     made = Orders(spark, tmp_path / "{2026,x} [old] a*b" / "t", interval=60)
     guarded = GuardedTable(spark, made.source, now=lambda: NOW)
     assert days(guarded.needed("id < 15").files) == ["1"]
@@ -185,7 +183,7 @@ def test_a_path_may_look_like_a_pattern(spark: SparkSession, tmp_path: Path) -> 
     assert len(made.changed_files(1, 1)) == 4
 
 
-def test_the_recent_part_says_what_it_leaves_out(guarded: GuardedTable) -> None:
+def test_recent_rows_report_the_files_left_out(guarded: GuardedTable) -> None:
     found = guarded.recent(["id"])
     assert sorted(row["id"] for row in found.rows.collect()) == [i for i in range(30, 50) if i != 35]
     assert days(found.left_out) == ["1", "2"]
@@ -216,9 +214,7 @@ def test_active_rows_are_not_selected_on_databricks() -> None:
 
 
 @pytest.mark.parametrize(("start", "needed"), [(None, ["1", "2"]), (1, ["1", "2"]), (3, [])])
-def test_a_stream_is_guarded_for_what_it_begins_with(
-    guarded: GuardedTable, start: int | None, needed: list[str]
-) -> None:
+def test_stream_is_guarded_for_its_start(guarded: GuardedTable, start: int | None, needed: list[str]) -> None:
     if not needed:
         assert guarded.stream(start).isStreaming
         return
@@ -227,12 +223,12 @@ def test_a_stream_is_guarded_for_what_it_begins_with(
     assert days(caught.value.files) == needed
 
 
-def test_without_tiers_a_file_that_counts_as_archived_is_never_read(spark: SparkSession, table: Orders) -> None:
+def test_archived_file_is_never_read_without_tiers(spark: SparkSession, table: Orders) -> None:
     with pytest.raises(ArchivedFilesNeeded):
         GuardedTable(spark, table.source, now=lambda: NOW).query("day = 2")
 
 
-def test_the_files_are_rows_with_what_is_to_know_of_them(guarded: GuardedTable) -> None:
+def test_files_are_returned_as_rows_with_their_facts(guarded: GuardedTable) -> None:
     (row,) = guarded.files(guarded.needed("id < 15"), "id < 15", with_tiers=True)
     assert (row.rows, row.age_days, row.partition, row.tier) == (10, 100, {"day": "1"}, "archive")
     assert row.why == "its partition and statistics do not rule out a match"
@@ -244,12 +240,12 @@ def test_planning_reads_no_data_file(spark: SparkSession, table: Orders) -> None
     assert (days(found.files), found.active, found.version) == (["1"], 1, 3)
 
 
-def test_a_table_without_a_policy_is_read_as_ever(spark: SparkSession, tmp_path: Path) -> None:
+def test_table_without_a_policy_is_read_normally(spark: SparkSession, tmp_path: Path) -> None:
     made = Orders(spark, tmp_path / "t")
     assert GuardedTable(spark, made.source, now=lambda: NOW).query().count() == 40
 
 
-def test_texts_are_compared_as_their_column_says(spark: SparkSession, tmp_path: Path) -> None:
+def test_texts_are_compared_by_the_collation_of_their_column(spark: SparkSession, tmp_path: Path) -> None:
     """Publication compares them as they are written, for the service does; a question here means what it says."""
     with setting(spark, "spark.databricks.delta.schema.typeCheck.enabled", "false"):  # which collations do not pass
         made = SparkTable(spark, tmp_path / "t", "id int, v string COLLATE UTF8_LCASE")
@@ -258,7 +254,7 @@ def test_texts_are_compared_as_their_column_says(spark: SparkSession, tmp_path: 
         assert table.query("v = 'a'").count() == table.limit(9).where("v = 'A'").count() == 2
 
 
-def test_a_table_that_is_partly_restored_stays_guarded(guarded: GuardedTable, tiers: FolderTiers, clock: Clock) -> None:
+def test_partly_restored_table_is_still_guarded(guarded: GuardedTable, tiers: FolderTiers, clock: Clock) -> None:
     first, second = guarded.needed("day <= 2").files
     tiers.restore([first.uri], Priority.HIGH)
     with pytest.raises(ArchivedFilesNeeded, match="2 archived files"):

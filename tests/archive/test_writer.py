@@ -61,7 +61,7 @@ def rows(spark: SparkSession, *ids: int) -> DataFrame:
         "MERGE by a key of another type",
     ],
 )
-def test_a_statement_that_touches_archived_files_fails_before_it_starts(
+def test_statement_that_touches_archived_files_fails_before_it_starts(
     spark: SparkSession,
     table: Orders,
     writer: GuardedTable,
@@ -90,9 +90,7 @@ class Meanwhile:
         return getattr(self._spark, name)
 
 
-def test_rows_that_come_into_the_source_meanwhile_are_not_merged(
-    spark: SparkSession, table: Orders, tmp_path: Path
-) -> None:
+def test_rows_added_to_the_source_meanwhile_are_not_merged(spark: SparkSession, table: Orders, tmp_path: Path) -> None:
     """They have keys in archived files, where nobody looked for them."""
     staging = DeltaTable(spark, tmp_path / "staging", "id int, v string, day int")
     staging.sql("INSERT INTO {} VALUES (44, 'staged', 4)")
@@ -103,7 +101,7 @@ def test_rows_that_come_into_the_source_meanwhile_are_not_merged(
     assert days(guarded.needed("v = 'late'").files) == []
 
 
-def test_a_source_that_cannot_be_read_once_is_refused(spark: SparkSession, table: Orders, writer: GuardedTable) -> None:
+def test_source_that_cannot_be_read_once_is_refused(spark: SparkSession, table: Orders, writer: GuardedTable) -> None:
     hot = spark.table(table.source.sql).where("day = 3")
     with pytest.raises(UnknownFiles, match="rows of an RDD"):
         writer.merge(spark.createDataFrame(hot.rdd, hot.schema), ["id"], UPSERT)
@@ -113,9 +111,7 @@ def test_a_source_that_cannot_be_read_once_is_refused(spark: SparkSession, table
         writer.merge(spark.table(table.source.sql), ["id"], UPSERT)
 
 
-def test_rows_without_a_source_are_seen_however_the_words_are_spelled(
-    spark: SparkSession, writer: GuardedTable
-) -> None:
+def test_not_matched_by_source_is_detected_in_any_spelling(spark: SparkSession, writer: GuardedTable) -> None:
     for between in (" ", "\n\t", "/**/", " -- by\n", " /* a /* b */ */ "):
         clause = f"WHEN NOT MATCHED BY{between}source THEN DELETE"
         with pytest.raises(ArchivedFilesNeeded) as caught:
@@ -142,7 +138,7 @@ def test_subqueries_in_a_statement_are_refused_before_it_starts(
     assert table.latest == before
 
 
-def test_the_words_about_a_subquery_and_unknown_keys(spark: SparkSession, writer: GuardedTable, table: Orders) -> None:
+def test_subquery_and_unknown_key_errors_are_readable(spark: SparkSession, writer: GuardedTable, table: Orders) -> None:
     assert "The UPDATE of t contains a subquery" in str(
         SubqueryInStatement(kind="UPDATE", table="t", text="(SELECT 1)")
     )
@@ -154,7 +150,7 @@ def test_the_words_about_a_subquery_and_unknown_keys(spark: SparkSession, writer
         writer.merge(rows(spark, 35).select("id", "v"), ["id", "day"], UPSERT)
 
 
-def test_statements_on_the_hot_part_run(spark: SparkSession, table: Orders, writer: GuardedTable) -> None:
+def test_statements_on_active_files_run(spark: SparkSession, table: Orders, writer: GuardedTable) -> None:
     """Reading an archived file would fail, for it is not there."""
     writer.delete("id = 30 AND day = 3 -- a comment")
     writer.update({"v": "concat(v, '!')"}, "id = 30 + 3")
@@ -168,7 +164,7 @@ def test_statements_on_the_hot_part_run(spark: SparkSession, table: Orders, writ
     assert spark.conf.get(DERIVES) == "true"
 
 
-def test_a_condition_may_be_a_single_word(spark: SparkSession, tmp_path: Path) -> None:
+def test_condition_may_be_a_single_word(spark: SparkSession, tmp_path: Path) -> None:
     plain = DeltaTable(spark, tmp_path / "plain", "Id int, paid boolean")
     plain.sql("INSERT INTO {} VALUES (1, true), (2, false)")
     writer = GuardedTable(spark, plain.source)
@@ -178,7 +174,7 @@ def test_a_condition_may_be_a_single_word(spark: SparkSession, tmp_path: Path) -
     assert plain.rows() == []
 
 
-def test_rows_that_are_given_are_guarded_before_anything_is_written(
+def test_archived_files_of_given_rows_are_detected_before_writing(
     spark: SparkSession, table: Orders, tmp_path: Path
 ) -> None:
     other = DeltaTable(spark, tmp_path / "other", "id int, v string, day int")
@@ -195,7 +191,7 @@ def test_rows_that_are_given_are_guarded_before_anything_is_written(
     assert {row["day"] for row in other.rows()} == {4}
 
 
-def test_all_rows_are_replaced_whatever_the_session_says_of_partitions(spark: SparkSession, tmp_path: Path) -> None:
+def test_overwrite_replaces_all_rows_in_any_partition_overwrite_mode(spark: SparkSession, tmp_path: Path) -> None:
     table = Orders(spark, tmp_path / "t", interval=60)
     spark.sql(f"CREATE TABLE overwritten USING DELTA LOCATION '{table.path}'")
     try:
@@ -209,7 +205,7 @@ def test_all_rows_are_replaced_whatever_the_session_says_of_partitions(spark: Sp
         spark.sql("DROP TABLE overwritten")
 
 
-def test_keys_are_columns_however_they_are_spelled(spark: SparkSession, tmp_path: Path) -> None:
+def test_keys_are_case_insensitive_columns(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t", "Id int, paid boolean")
     table.sql("INSERT INTO {} VALUES (1, false), (2, false)")
     GuardedTable(spark, table.source).merge(
@@ -218,7 +214,9 @@ def test_keys_are_columns_however_they_are_spelled(spark: SparkSession, tmp_path
     assert {row["Id"]: row["paid"] for row in table.rows()} == {1: False, 2: True}
 
 
-def test_a_merge_looks_only_where_its_keys_can_be(spark: SparkSession, table: Orders, writer: GuardedTable) -> None:
+def test_merge_reads_only_files_that_can_contain_its_keys(
+    spark: SparkSession, table: Orders, writer: GuardedTable
+) -> None:
     """Without a key there is no such place, and whole numbers are as they are in any width."""
     nowhere = "WHEN MATCHED THEN UPDATE SET v = s.v"
     writer.merge(rows(spark, 35).where("false"), ["id"], nowhere)
@@ -231,7 +229,7 @@ def test_a_merge_looks_only_where_its_keys_can_be(spark: SparkSession, table: Or
     assert guarded.query("day = 4 AND id = 47").collect()[0]["v"] == "merged"
 
 
-def test_a_key_that_looks_like_a_variable_is_matched(spark: SparkSession, tmp_path: Path) -> None:
+def test_key_that_looks_like_a_variable_is_matched(spark: SparkSession, tmp_path: Path) -> None:
     """Spark puts the values of settings in place of what is written so in a statement."""
     table = DeltaTable(spark, tmp_path / "t", "k string, v string")
     key = spark.createDataFrame([("${spark.app.name}", "new")], "k string, v string")
@@ -241,7 +239,7 @@ def test_a_key_that_looks_like_a_variable_is_matched(spark: SparkSession, tmp_pa
     assert table.rows() == [{"k": "${spark.app.name}", "v": "new"}]
 
 
-def test_what_only_marks_files_as_removed_reads_none(spark: SparkSession, tmp_path: Path) -> None:
+def test_statement_that_only_removes_files_reads_none(spark: SparkSession, tmp_path: Path) -> None:
     table = Orders(spark, tmp_path / "t", interval=60)
     guarded = GuardedTable(spark, table.source, now=lambda: NOW)
     tiers = FolderTiers(tmp_path / "aside", Clock(NOW))

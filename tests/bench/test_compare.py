@@ -25,7 +25,7 @@ def measured(product: list[float], other: list[float], rows: int = 10) -> dict[s
         ([1.0, 1.5, 1.9], [2.0, 2.5, 2.9], "faster"),
     ],
 )
-def test_a_share_is_other_than_before_if_every_round_says_so(
+def test_ratio_is_different_only_if_every_round_confirms_it(
     now: list[float], before: list[float], verdict: str
 ) -> None:
     (share,) = shares(measured(now, [1.0] * 3), measured(before, [1.0] * 3))
@@ -33,7 +33,7 @@ def test_a_share_is_other_than_before_if_every_round_says_so(
     assert share.before == (sorted(before)[1], min(before), max(before))
 
 
-def test_the_page_shows_where_the_time_of_one_run_went() -> None:
+def test_page_shows_the_profile_of_one_run() -> None:
     found = measured([2.0], [1.0])
     sides = {"publish": {"tasks": 5, "task CPU s": 0.256}, "plain <b>": {"tasks": 4, "task CPU s": 0.1}}
     found["cases"]["net_range"]["profile"] = {"sides": sides, "phases": {"record": 0.014}}
@@ -43,12 +43,12 @@ def test_the_page_shows_where_the_time_of_one_run_went() -> None:
 
 
 @pytest.mark.parametrize("baseline", [None, {"cases": {}}, measured([1.0], [1.0], rows=11)])
-def test_a_case_of_another_size_is_not_compared(baseline: dict[str, Any] | None) -> None:
+def test_case_of_another_size_is_not_compared(baseline: dict[str, Any] | None) -> None:
     (share,) = shares(measured([2.0], [1.0]), baseline)
     assert (share.verdict, share.before) == ("new", None)
 
 
-def test_the_page_shows_each_side_with_its_figures_and_what_became_of_it() -> None:
+def test_page_shows_figures_and_verdict_of_each_side() -> None:
     drawn = page(measured([3.0, 3.2, 3.4], [1.0] * 3), measured([2.0, 2.5, 2.9], [1.0] * 3))
     assert "plain &lt;b&gt;" in drawn
     assert "3.20 <span class=small>3.00 to 3.40</span>" in drawn

@@ -26,7 +26,7 @@ def row(key: int, value: str) -> dict[str, Any]:
         ([row(3, "a")], ["rows are missing", "rows are left that were deleted"]),
     ],
 )
-def test_what_is_different_is_told_by_kind(mirror: list[dict[str, Any]], told: list[str]) -> None:
+def test_differences_are_reported_by_kind(mirror: list[dict[str, Any]], told: list[str]) -> None:
     assert list(differences([row(1, "a"), row(2, "b")], mirror)) == told
 
 
@@ -47,7 +47,7 @@ def delete_and_insert(table: Table) -> None:
         (lambda table: table.insert(row(3, "c")), "a second run meanwhile", ["rows stand twice"]),
     ],
 )
-def test_what_the_notebook_loses_and_doubles_and_mirrorfeed_does_not(
+def test_notebook_loses_and_duplicates_rows_and_mirrorfeed_does_not(
     tmp_path: Path, change: Callable[[Table], None], happens: str, told: list[str]
 ) -> None:
     assert happens in HAPPENS

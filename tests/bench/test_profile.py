@@ -19,11 +19,11 @@ from tests.bench.profile import mib, phases
         ("1.5 GiB", 1536),
     ],
 )
-def test_what_spark_shows_of_a_size_is_the_sum_of_all_tasks(shown: str, expected: float) -> None:
+def test_spark_size_is_the_sum_of_all_tasks(shown: str, expected: float) -> None:
     assert mib(shown) == pytest.approx(expected)
 
 
-def test_only_phases_that_there_were_are_told() -> None:
+def test_only_executed_phases_are_reported() -> None:
     watched = cProfile.Profile()
     watched.runcall(staging.has_duplicates, pa.chunked_array([], pa.int64()))
     (found,) = phases(pstats.Stats(watched)).items()

@@ -10,7 +10,7 @@ from tests.bench.__main__ import lines
 from tests.bench.race import Case, cpu_seconds, race, ratios, turns
 
 
-def test_every_side_runs_as_often_and_things_are_made_as_they_were_before_each() -> None:
+def test_every_side_runs_equally_often_after_the_same_preparation() -> None:
     done: list[str] = []
     case = Case({name: lambda name=name: done.append(name) for name in "abc"}, lambda: done.append("-"))
     times = race(case, rounds=3, warm_ups=1)
@@ -19,7 +19,7 @@ def test_every_side_runs_as_often_and_things_are_made_as_they_were_before_each()
     assert [len(each.cpu_seconds) for each in times.values()] == [3, 3, 3]
 
 
-def test_a_side_that_fails_stops_the_case() -> None:
+def test_failing_side_stops_the_case() -> None:
     with pytest.raises(ZeroDivisionError):
         race(Case({"publish": lambda: 1 / 0}), rounds=1)
 
@@ -42,7 +42,7 @@ else:
 """
 
 
-def test_what_a_worker_took_counts_also_after_its_end() -> None:
+def test_cpu_time_of_a_finished_worker_is_counted() -> None:
     before = cpu_seconds()
     command = [sys.executable, "-c", _DAEMON, "pyspark.daemon"]
     with Popen(command, stdin=PIPE, stdout=PIPE, text=True, bufsize=1) as daemon:
@@ -56,18 +56,18 @@ def test_what_a_worker_took_counts_also_after_its_end() -> None:
         daemon.stdin.write("\n")
 
 
-def test_the_order_of_the_sides_changes_with_every_round() -> None:
+def test_order_of_the_sides_changes_in_every_round() -> None:
     orders = [turns(["a", "b"], number) for number in range(-2, 4)]
     assert all(one != other for one, other in pairwise(orders))
 
 
-def test_ratios_are_those_of_single_rounds() -> None:
+def test_ratios_are_computed_per_round() -> None:
     # A machine that becomes four times slower from one round to the next leaves the ratio alone.
     assert ratios([2.0, 8.0, 3.0], [1.0, 4.0, 1.0]) == (2.0, 2.0, 3.0)
     assert ratios([1.0], [0.0]) == (float("inf"),) * 3
 
 
-def test_a_case_is_shown_with_its_medians_and_what_the_product_takes_of_each_side() -> None:
+def test_case_is_printed_with_medians_and_ratios() -> None:
     sides = {
         "publish": {"seconds": [2.0, 4.0, 3.0], "cpu_seconds": [6.0, 6.0, 6.0]},
         "other": {"seconds": [1.0, 4.0, 2.0], "cpu_seconds": [3.0, 3.0, 3.0]},

@@ -40,16 +40,14 @@ def said(config: Path, *arguments: str, code: int = 0) -> str:
     ],
     ids=" ".join,
 )
-def test_a_path_without_a_table_is_reported_before_spark_starts(
+def test_path_without_a_table_is_reported_before_spark_starts(
     config: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     monkeypatch.setattr(spark_session, "get_session", lambda: pytest.fail("Spark was started"))
     assert f"Error MF2002: There is no Delta table at {config.parent}/orders." in said(config, *arguments, code=1)
 
 
-def test_a_shard_without_a_table_is_no_failure_and_starts_no_spark(
-    config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_empty_shard_succeeds_without_starting_spark(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_session, "get_session", lambda: pytest.fail("Spark was started"))
     of_orders = shard_of(Target("sales", "orders"), 2)
     found = [said(config, "publish", "--shard", f"{n}/2", code=int(n == of_orders)) for n in (1, 2)]
@@ -58,14 +56,14 @@ def test_a_shard_without_a_table_is_no_failure_and_starts_no_spark(
 
 
 @pytest.mark.parametrize("shard", ["9/8", "3/2", "0/2", "2", "a/b"])
-def test_a_shard_that_does_not_exist_is_refused(tmp_path: Path, shard: str) -> None:
+def test_nonexistent_shard_is_refused(tmp_path: Path, shard: str) -> None:
     result = CliRunner().invoke(main, ["publish", "--shard", shard, "--config", str(tmp_path / "mirrorfeed.yml")])
     assert result.exit_code == 2
     assert f"'{shard}' is not a shard" in result.output
 
 
 @pytest.mark.parametrize("name", ["shard:9/8", "shard:3/2", "shard:0/2"])
-def test_a_name_of_a_shard_that_does_not_exist_is_an_unknown_table(tmp_path: Path, name: str) -> None:
+def test_nonexistent_shard_name_is_an_unknown_table(tmp_path: Path, name: str) -> None:
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./z\ntables: [{source: ./t, target: orders}]\n")
     with pytest.raises(UnknownTable):
         load(tmp_path / "mirrorfeed.yml").select([name])

@@ -34,7 +34,7 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
     task()
 
 
-def test_a_task_that_succeeds_returns_for_any_status_would_be_a_failure(
+def test_successful_task_returns_instead_of_exiting(
     monkeypatch: pytest.MonkeyPatch, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     call(monkeypatch, "tables", "--config", file)
@@ -50,7 +50,7 @@ def test_a_task_that_succeeds_returns_for_any_status_would_be_a_failure(
         pytest.param([], 2, "Usage:", marks=pytest.mark.skipif(OLD_CLICK, reason="click 8.1 exits with 0")),
     ],
 )
-def test_a_task_that_fails_raises_and_has_said_why(
+def test_failed_task_raises_after_printing_the_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], status: int, words: str
 ) -> None:
     with pytest.raises(TaskFailed) as failed:
@@ -67,7 +67,7 @@ class TaskValues:
         self.given[key] = value
 
 
-def test_the_tables_are_handed_on_as_a_task_value() -> None:
+def test_tables_are_set_as_a_task_value() -> None:
     values = TaskValues()
     set_task_value("targets", ["sales.orders", "lines"], lambda: values)
     assert values.given == {"targets": ["sales.orders", "lines"]}
@@ -79,7 +79,7 @@ def names_of(size: int) -> list[str]:
     return [*names[:-1], names[-1] + "t" * (size - len(json.dumps(names)))]
 
 
-def test_as_many_names_as_a_task_value_holds_are_handed_on_and_of_more_their_shards() -> None:
+def test_shards_replace_table_names_that_exceed_a_task_value() -> None:
     values = TaskValues()
     assert set_task_value("targets", names_of(49_152), lambda: values) == names_of(49_152)
     assert len(json.dumps(values.given["targets"])) == 49_152
@@ -88,7 +88,7 @@ def test_as_many_names_as_a_task_value_holds_are_handed_on_and_of_more_their_sha
     assert values.given == {"targets": shards}
 
 
-def test_every_table_is_in_one_shard_and_stays_there_as_others_come_and_go(tmp_path: Path) -> None:
+def test_every_table_has_one_stable_shard(tmp_path: Path) -> None:
     def configured(count: int) -> Config:
         entries = [{"source": f"s.t{n}", "target": f"sales.t{n}"} for n in range(count)]
         (tmp_path / "many.yml").write_text(json.dumps({"landing_zone": "./zone", "tables": entries}))
@@ -104,7 +104,7 @@ def test_every_table_is_in_one_shard_and_stays_there_as_others_come_and_go(tmp_p
             configured(1).select([name])
 
 
-def test_outside_a_runtime_there_are_no_task_values(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_task_values_are_refused_outside_a_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION", raising=False)
     with pytest.raises(NotInATask):
         set_task_value("targets", ["orders"])
@@ -118,19 +118,19 @@ def test_outside_a_runtime_there_are_no_task_values(monkeypatch: pytest.MonkeyPa
         (["--ledger", "a.b.c.d"], "The option --ledger 'a.b.c.d' has 4 parts"),
     ],
 )
-def test_an_option_in_the_files_place_is_checked_as_the_file_is(file: str, options: list[str], words: str) -> None:
+def test_override_option_is_validated_like_the_file(file: str, options: list[str], words: str) -> None:
     result = CliRunner().invoke(main, [*options, "tables", "--config", file])
     assert (result.exit_code, result.output.split("\n")[0].startswith(f"Error MF1104: {words}")) == (1, True)
 
 
-def test_a_mirror_that_is_not_named_is_refused_before_spark_starts(file: str) -> None:
+def test_empty_mirror_option_is_refused_before_spark_starts(file: str) -> None:
     """As the job gives it for a landing zone in OneLake, where it is known."""
     result = CliRunner().invoke(main, ["verify", "--mirror", "", "--config", file])
     assert result.exit_code == 1
     assert "MF7105" in result.output
 
 
-def test_a_rebuild_of_no_table_is_refused_before_spark_starts(file: str) -> None:
+def test_rebuild_of_an_empty_name_is_refused_before_spark_starts(file: str) -> None:
     result = CliRunner().invoke(main, ["rebuild", "", "--yes", "--config", file])
     assert result.exit_code == 1
     assert "has no table ''. Name one of its targets (sales.orders, lines)" in result.output
@@ -142,7 +142,7 @@ def deployment(file: str, *options: str, tables: str = "[]") -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_what_notebooks_are_to_know_is_written_when_a_deployment_is_built(file: str) -> None:
+def test_deployment_settings_for_notebooks_are_written_at_build_time(file: str) -> None:
     zone, staging = "/Volumes/main/m/landing", "/Volumes/main/m/staging"
     options = ["--landing-zone", zone, "--ledger", "main.m.ledger", "--staging-path", staging]
     assert deployment(file, *options, tables='["main.`my.schema`.orders"]') == (0, "")
@@ -166,15 +166,15 @@ def test_what_notebooks_are_to_know_is_written_when_a_deployment_is_built(file: 
         ("[" * 10_000, "cannot be read: it is not valid JSON (recursion limit exceeded"),
     ],
 )
-def test_tables_with_an_archive_that_no_job_could_loop_over_are_refused(file: str, tables: str, words: str) -> None:
+def test_archive_tables_that_exceed_a_job_parameter_are_refused(file: str, tables: str, words: str) -> None:
     status, said = deployment(file, tables=tables)
     assert (status, said.startswith(f"Error MF1301: The bundle variable `archive_tables` {words}")) == (1, True), said
     assert not Path(file).with_name("deployment.json").exists()
 
 
-def test_as_many_tables_with_an_archive_as_a_job_takes_are_handed_on(file: str) -> None:
+def test_archive_tables_up_to_the_parameter_limit_are_accepted(file: str) -> None:
     assert deployment(file, tables=json.dumps(["t" * 9_996])) == (0, "")
 
 
-def test_a_deployment_without_a_configuration_is_refused(tmp_path: Path) -> None:
+def test_deployment_without_a_configuration_is_refused(tmp_path: Path) -> None:
     assert deployment(str(tmp_path / "mirrorfeed.yml"))[1].startswith("Error MF1101: There is no configuration file")

@@ -32,14 +32,14 @@ from tests.publish.scenes import orders, plan
     ("number", "shown"),
     [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 * 2**20, "5.0 MiB"), (3 * 2**40, "3072.0 GiB")],
 )
-def test_sizes_have_a_unit_that_fits(number: int, shown: str) -> None:
+def test_sizes_are_formatted_with_a_suitable_unit(number: int, shown: str) -> None:
     assert amounts.size(number) == shown
 
 
 @pytest.mark.parametrize(
     ("seconds", "shown"), [(0, "0 s"), (59.9, "59 s"), (60, "1.0 min"), (5400, "1.5 h"), (129_600, "1.5 d")]
 )
-def test_durations_have_a_unit_that_fits(seconds: float, shown: str) -> None:
+def test_durations_are_formatted_with_a_suitable_unit(seconds: float, shown: str) -> None:
     assert amounts.duration(seconds) == shown
 
 
@@ -52,7 +52,7 @@ def test_durations_have_a_unit_that_fits(seconds: float, shown: str) -> None:
         ({"upsert": 0, "delete": 1}, "1 delete"),
     ],
 )
-def test_a_publication_is_shown_with_its_rows_by_operation(rows: dict[str, int], shown: str) -> None:
+def test_rows_are_formatted_by_operation(rows: dict[str, int], shown: str) -> None:
     assert amounts.by_marker(rows) == shown
 
 
@@ -63,7 +63,7 @@ def lines(*rows: TableResult) -> list[str]:
 FIRST = Progress("…", None, 3, published=3, latest=3, publications=1, rows={"insert": 1}, files=1, bytes=10)
 
 
-def test_a_result_has_a_line_for_each_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_result_has_a_line_per_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     published = Progress("…", 4, 9, published=9, latest=11, publications=2, rows={"upsert": 7}, files=3, bytes=2048)
     idle = Progress("…", published=9, latest=9)
@@ -86,7 +86,7 @@ def test_a_result_has_a_line_for_each_table(monkeypatch: pytest.MonkeyPatch) -> 
         (Progress(), {"stopped": True}, "stopped"),
     ],
 )
-def test_a_result_is_described_in_words(progress: Progress, more: dict[str, Any], what: str) -> None:
+def test_result_is_summarized_in_words(progress: Progress, more: dict[str, Any], what: str) -> None:
     assert TableResult("a", progress, 0.1, **more).what == what
 
 
@@ -107,14 +107,14 @@ def test_failures_attempts_and_unvalidated_keys_are_remarks() -> None:
 @pytest.mark.parametrize(
     ("stage", "look_up", "is_shown"), [(20.0, 12.0, True), (20.0, 9.0, False), (4.0, 3.0, False), (6.0, 0.0, False)]
 )
-def test_look_ups_that_take_most_of_a_publication_are_a_remark(stage: float, look_up: float, is_shown: bool) -> None:
+def test_lookups_that_take_most_of_a_publication_are_a_remark(stage: float, look_up: float, is_shown: bool) -> None:
     progress = publish(TableFeed(orders()), MemoryStore(), plan())
     progress.made[0].seconds |= {"stage": stage, "look_up": look_up}
     found = [line for line in remarks(progress) if "looking up deleted keys in the source took 12 s" in line]
     assert bool(found) == is_shown
 
 
-def test_a_reload_is_a_remark_with_its_reason() -> None:
+def test_reload_is_a_remark_with_its_reason() -> None:
     reason = IncompatibleSchema(table="main.a", version=3, changes=["'v' is missing"])
     assert remarks(FIRST, reseeded=reason, published_before=True) == [f"reloaded from a snapshot. {reason.problem}"]
     (line,) = remarks(FIRST, published_before=True)
@@ -123,7 +123,7 @@ def test_a_reload_is_a_remark_with_its_reason() -> None:
     )
 
 
-def test_without_a_terminal_each_step_is_a_line() -> None:
+def test_steps_are_printed_as_lines_without_a_terminal() -> None:
     out, progress = Console(file=io.StringIO(), width=120), Progress()
     table, store = orders((1, "new"), (2, "new")), MemoryStore()
     with show.steps(out) as step:
@@ -150,11 +150,11 @@ def test_without_a_terminal_each_step_is_a_line() -> None:
     ]
 
 
-def test_steps_without_rows_say_so() -> None:
+def test_steps_without_rows_are_reported_as_no_rows() -> None:
     assert Progress("", 4, 5, published=5, publications=1).in_words == "published up to version 5: no rows, 0 files"
 
 
-def test_on_a_terminal_each_table_in_work_has_a_line_and_finished_ones_are_counted() -> None:
+def test_terminal_shows_running_tables_and_counts_finished_ones() -> None:
     out, started = Console(file=io.StringIO(), width=80, height=24, force_terminal=True), list[bool]()
     with show.steps(out, lambda: started.append(True)) as step:
         for number in range(50):
@@ -179,7 +179,7 @@ def test_many_tables_with_nothing_new_are_counted() -> None:
     assert "21 tables: nothing new." in shown
 
 
-def test_following_shows_an_error_once_and_its_end() -> None:
+def test_follow_log_shows_an_error_once_and_its_recovery() -> None:
     shown: list[str] = []
     log = show.FollowLog(lambda text, **_: shown.append(text), lambda: datetime(2026, 11, 21, 12))
     error = SessionLost()
@@ -197,7 +197,7 @@ LONG = "sales.the_orders_of_all_shops_in_the_north_and_of_some_in_the_south"
 
 
 @pytest.mark.parametrize("name", ["sales.orders", LONG, f"{LONG}_{LONG}"])
-def test_nothing_is_cut_and_no_word_is_broken_at_80_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_truncated_and_no_word_broken_at_80_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     rows = {"upsert": 1_234_567, "delete": 2}
     progress = Progress("", 1, 4, published=4, latest=4, publications=1, rows=rows, files=1)
@@ -214,7 +214,7 @@ def test_nothing_is_cut_and_no_word_is_broken_at_80_columns(name: str, monkeypat
         assert text.count(name) >= 2
 
 
-def test_what_is_piped_is_never_folded(capsys: pytest.CaptureFixture[str]) -> None:
+def test_piped_output_is_never_wrapped(capsys: pytest.CaptureFixture[str]) -> None:
     progress = Progress("…", 1, 4, published=4, latest=4, publications=1, rows={"upsert": 1}, files=1)
     failed = TableResult("a", Progress(), 0.1, error=FeedOff(table="main." + LONG * 9, version=4))
     print_result(Result((TableResult(f"{LONG}_{LONG}_{LONG}", progress, 0.1), failed)))
@@ -237,9 +237,7 @@ def test_what_is_piped_is_never_folded(capsys: pytest.CaptureFixture[str]) -> No
         ("__a..b__", 3, ["__", "a..", "b__"]),
     ],
 )
-def test_a_name_is_broken_after_dots_and_underscores_and_only_where_it_must_be(
-    name: str, width: int, lines: list[str]
-) -> None:
+def test_long_name_is_broken_only_after_dots_and_underscores(name: str, width: int, lines: list[str]) -> None:
     assert terminal.folded(name, width).split("\n") == lines
     assert "".join(lines) == name
 
@@ -253,7 +251,7 @@ def test_a_name_is_broken_after_dots_and_underscores_and_only_where_it_must_be(
         ([(5, 5), (3, 9), (2, 2)], 19, None),
     ],
 )
-def test_columns_on_the_right_come_first_to_what_is_left(
+def test_right_columns_are_served_first_in_narrow_tables(
     columns: list[tuple[int, int]], width: int, widths: list[int] | None
 ) -> None:
     assert terminal.fitting(columns, width) == widths
@@ -267,7 +265,7 @@ def test_columns_on_the_right_come_first_to_what_is_left(
     ],
     ids=["the commands", "publication into a folder"],
 )
-def test_nobody_waits_for_what_is_not_needed(module: str, heavy: set[str]) -> None:
+def test_unneeded_packages_are_not_imported(module: str, heavy: set[str]) -> None:
     script = f"import sys, {module}; print({heavy} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "set()\n")

@@ -17,7 +17,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @pytest.mark.parametrize("first", SIGNALS)
-def test_the_first_signal_requests_to_stop_and_an_interrupt_after_it_ends_at_once(
+def test_first_signal_requests_a_stop_and_a_later_interrupt_exits(
     first: signal.Signals, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before, codes = [signal.getsignal(each) for each in SIGNALS], list[int]()
@@ -35,14 +35,14 @@ def test_the_first_signal_requests_to_stop_and_an_interrupt_after_it_ends_at_onc
 
 
 @pytest.mark.parametrize("first", SIGNALS)
-def test_a_command_that_cannot_stop_between_two_steps_ends_at_the_first_signal(first: signal.Signals) -> None:
+def test_command_without_safe_stops_exits_at_the_first_signal(first: signal.Signals) -> None:
     codes: list[int] = []
     with Interruption(codes.append).listening():
         os.kill(os.getpid(), first)
     assert codes == [1]
 
 
-def test_a_handler_that_spark_installs_is_replaced() -> None:
+def test_signal_handler_installed_by_spark_is_replaced() -> None:
     codes: list[int] = []
     with Interruption(codes.append).listening() as stop:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -51,7 +51,7 @@ def test_a_handler_that_spark_installs_is_replaced() -> None:
     assert codes == [1]
 
 
-def test_an_interrupt_that_sparks_handler_turns_into_an_exception_ends_at_once() -> None:
+def test_interrupt_raised_by_sparks_handler_exits() -> None:
     codes: list[int] = []
 
     def interrupted() -> None:
@@ -64,7 +64,7 @@ def test_an_interrupt_that_sparks_handler_turns_into_an_exception_ends_at_once()
     assert codes == [1]
 
 
-def test_ending_at_once_waits_for_no_thread_and_prints_one_line() -> None:
+def test_immediate_exit_waits_for_no_thread_and_prints_one_line() -> None:
     code = """if True:
         import os, signal, threading
         from mirrorfeed.cli.signals import Interruption
@@ -83,7 +83,7 @@ def test_ending_at_once_waits_for_no_thread_and_prints_one_line() -> None:
     )
 
 
-def test_other_threads_than_the_main_one_run_without_a_handler() -> None:
+def test_other_threads_run_without_a_signal_handler() -> None:
     def publish() -> bool:
         with Interruption().listening() as stop:
             return not stop()
@@ -92,7 +92,7 @@ def test_other_threads_than_the_main_one_run_without_a_handler() -> None:
         assert pool.submit(publish).result()
 
 
-def test_it_stops_when_its_minutes_are_over_or_when_asked() -> None:
+def test_run_stops_after_its_duration_or_on_request() -> None:
     now, asked = [100.0], [False]
     limited = stop_after(2, lambda: asked[0], lambda: now[0])
     unlimited = stop_after(None, None, lambda: now[0])

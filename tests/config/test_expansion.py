@@ -130,7 +130,7 @@ NAMED = {"source": ORDERS, "target": "shop.orders", "keys": ["order_id"]}
         ),
     ],
 )  # fmt: skip
-def test_what_entries_stand_for_and_why_each_table_is_in_or_out(
+def test_patterns_are_expanded_with_a_reason_per_table(
     written: Written, entries: list[Any], top: dict[str, Any], found: list[list[str]], expected: dict[str, str]
 ) -> None:
     expansion = expand(written(*entries, **top), [there(*names) for names in found])
@@ -145,19 +145,19 @@ def test_what_entries_stand_for_and_why_each_table_is_in_or_out(
     ]
 
 
-def test_what_has_no_feed_is_left_out_and_says_what_it_is(written: Written) -> None:
+def test_table_without_a_change_feed_is_excluded_with_its_type(written: Written) -> None:
     found = [FoundTable(Source.parse(ORDERS)), FoundTable(Source.parse("main.sales.seen"), "a view")]
     assert told(expand(written(SALES), [found]))["main.sales.seen"] == "is a view, which has no change data feed"
 
 
-def test_what_has_no_feed_is_in_where_it_is_compared(written: Written) -> None:
+def test_table_without_a_change_feed_is_included_if_compared(written: Written) -> None:
     loaded = written({**SALES, "changes": "compare", "keys": ["id"]}, ledger="main.ops.ledger")
     view = FoundTable(Source(("main", "sales", "v")), "a view", ("id",))
     (table,) = expand(loaded, [[view]]).config.tables
     assert (str(table.target), table.keys, table.changes) == ("sales.v", ("id",), "compare")
 
 
-def test_options_of_the_entry_and_of_the_file_are_those_of_each_table(written: Written) -> None:
+def test_tables_of_a_pattern_have_options_of_entry_and_file(written: Written) -> None:
     entry = {**SALES, "changes": "full", "history": "main.kept"}
     (table,) = expand(written(entry, on_gap="reseed", changes="net"), [there(ORDERS)]).config.tables
     assert (table.changes, table.on_gap, table.on_schema_change) == ("full", "reseed", "stop")
@@ -173,7 +173,7 @@ def test_options_of_the_entry_and_of_the_file_are_those_of_each_table(written: W
     ("columns", "keys"),
     [(("v", "ID"), ("ID",)), (("v",), None), ((), None)],
 )
-def test_keys_of_a_pattern_are_those_of_the_tables_that_have_the_columns(
+def test_keys_of_a_pattern_apply_to_tables_with_these_columns(
     written: Written, columns: tuple[str, ...], keys: tuple[str, ...] | None
 ) -> None:
     found = [[FoundTable(Source.parse(ORDERS), columns=columns)]]
@@ -181,7 +181,7 @@ def test_keys_of_a_pattern_are_those_of_the_tables_that_have_the_columns(
     assert table.keys == keys
 
 
-def test_a_pattern_that_stands_for_nothing_is_refused(written: Written) -> None:
+def test_pattern_without_a_match_is_refused(written: Written) -> None:
     loaded = written({**SALES, "exclude": ["tmp_*"]}, ledger="main.sales.ledger")
     with pytest.raises(NothingMatches) as refused:
         expand(loaded, [[]])
@@ -191,11 +191,11 @@ def test_a_pattern_that_stands_for_nothing_is_refused(written: Written) -> None:
     assert refused.value.reasons == ": main.sales.ledger is the ledger, main.sales.tmp_x is listed in `exclude`"
 
 
-def test_a_pattern_of_tables_that_are_all_named_stands_for_them(written: Written) -> None:
+def test_pattern_may_match_only_tables_with_their_own_entry(written: Written) -> None:
     assert told(expand(written(NAMED, SALES), [there(ORDERS)])) == {ORDERS: "-> shop.orders"}
 
 
-def test_two_that_meet_in_one_target_are_refused_by_name(written: Written) -> None:
+def test_two_sources_with_one_target_are_refused_by_name(written: Written) -> None:
     loaded = written({"sources": "main.*.*", "target": "all.{table}"})
     with pytest.raises(TargetsMeet) as refused:
         expand(loaded, [there("main.crm.Orders", ORDERS)])
@@ -206,7 +206,7 @@ def test_two_that_meet_in_one_target_are_refused_by_name(written: Written) -> No
         expand(written(named, SALES), [there(ORDERS)])
 
 
-def test_two_histories_that_meet_in_one_table_are_refused_by_name(written: Written) -> None:
+def test_two_histories_in_one_table_are_refused_by_name(written: Written) -> None:
     loaded = written({"sources": "main.*.*"}, history="main.kept")
     with pytest.raises(HistoriesMeet) as refused:
         expand(loaded, [there("main.a.b_c", "main.a_b.c")])
@@ -236,7 +236,7 @@ def test_two_histories_that_meet_in_one_table_are_refused_by_name(written: Writt
         ({**SALES, "exlude": []}, "exlude: is not a known field; did you mean exclude?"),
     ],
 )
-def test_mistakes_of_a_pattern_are_told_with_those_of_the_file(
+def test_pattern_mistakes_are_reported_with_those_of_the_file(
     written: Written, entry: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ConfigInvalid) as refused:
@@ -244,7 +244,7 @@ def test_mistakes_of_a_pattern_are_told_with_those_of_the_file(
     assert [f"{each.field}: {each.reason}"[: len(words)] for each in refused.value.mistakes] == [words]
 
 
-def test_two_patterns_with_one_template_are_no_mistake(written: Written) -> None:
+def test_two_patterns_with_one_template_are_valid(written: Written) -> None:
     assert len(written(SALES, {"sources": "main.crm.*"}).patterns) == 2
 
 
@@ -255,7 +255,7 @@ CRM = "onelake://0f8fad5b-d9cb-469f-a165-70867728950e/11111111-d9cb-469f-a165-70
 HOME = CRM.replace("/1111", "/2222")
 
 
-def test_a_file_that_spreads_its_tables_is_used_with_one_landing_zone_at_a_time(written: Written) -> None:
+def test_file_with_two_landing_zones_is_used_with_one_at_a_time(written: Written) -> None:
     entries = ({"sources": "main.crm.*", "landing_zone": CRM}, {"source": "main.crm.a", "target": "crm.a"}, SALES)
     with pytest.raises(SeveralLandingZones) as refused:
         written(*entries, landing_zone=HOME)
@@ -271,7 +271,7 @@ def test_a_file_that_spreads_its_tables_is_used_with_one_landing_zone_at_a_time(
     assert (home.landing_zone, [str(each.target) for each in home.tables]) == (HOME, ["crm.a", "sales.orders"])
 
 
-def test_a_landing_zone_that_is_none_of_those_of_the_file_is_refused(written: Written, tmp_path: Path) -> None:
+def test_landing_zone_option_must_be_one_of_the_file(written: Written, tmp_path: Path) -> None:
     entries = ({**SALES, "landing_zone": "./crm"}, {"source": "a", "target": "a"})
     with pytest.raises(SeveralLandingZones):
         written(*entries)
@@ -283,20 +283,18 @@ def test_a_landing_zone_that_is_none_of_those_of_the_file_is_refused(written: Wr
     )
 
 
-def test_entries_that_all_name_one_landing_zone_need_no_choice(written: Written, tmp_path: Path) -> None:
+def test_one_landing_zone_in_all_entries_needs_no_option(written: Written, tmp_path: Path) -> None:
     loaded = written({**SALES, "landing_zone": "./crm"})
     assert loaded.landing_zone == f"{tmp_path}/crm"
     assert told(expand(loaded, [there(ORDERS)])) == {ORDERS: "-> sales.orders"}
 
 
-def test_the_target_of_two_landing_zones_is_still_one_name(written: Written) -> None:
+def test_target_is_unique_across_landing_zones(written: Written) -> None:
     with pytest.raises(ConfigInvalid, match="is also the target of the table"):
         written({"source": "a", "target": "a"}, {"source": "b", "target": "a", "landing_zone": "./crm"})
 
 
-def test_a_landing_zone_of_the_file_that_is_wrong_is_told_though_another_is_given(
-    written: Written, tmp_path: Path
-) -> None:
+def test_invalid_landing_zone_is_reported_even_if_another_is_given(written: Written, tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid):
         written({**SALES, "landing_zone": "./crm"}, {"source": "a", "target": "a"}, landing_zone="s3://b/x")
     with pytest.raises(ConfigInvalid, match="landing_zone: 's3://b/x' is not a folder"):
@@ -304,7 +302,7 @@ def test_a_landing_zone_of_the_file_that_is_wrong_is_told_though_another_is_give
 
 
 @pytest.mark.parametrize(("count", "notes"), [(449, 0), (450, 1), (501, 1)])
-def test_as_many_tables_as_a_database_takes_are_noted(written: Written, count: int, notes: int) -> None:
+def test_number_of_tables_near_the_database_limit_is_noted(written: Written, count: int, notes: int) -> None:
     found = there(*(f"{SALES['sources'][:-1]}t{n}" for n in range(count)))
     rows = listed(expand(written(SALES), [found]), None, unconfigured)
     assert (len(rows), len(rows.notes)) == (count, notes)
@@ -321,7 +319,7 @@ def key(*columns: str) -> TableInfo:
     return TableInfo(table_constraints=[TableConstraint(primary_key_constraint=constraint)])
 
 
-def test_a_table_without_a_key_is_said_to_take_inserts_only_before_an_update_is_refused(written: Written) -> None:
+def test_table_without_a_key_is_listed_as_accepting_only_inserts(written: Written) -> None:
     workspace = RecordingWorkspace(
         {ORDERS: key("order_id"), LINES: TableInfo(), TMP: PermissionDenied("User does not have SELECT")}
     )
@@ -336,7 +334,7 @@ def test_a_table_without_a_key_is_said_to_take_inserts_only_before_an_update_is_
     assert f"{TMP}: " in str(rows)
 
 
-def test_where_no_workspace_is_configured_keys_are_not_guessed(written: Written) -> None:
+def test_keys_are_not_guessed_without_a_configured_workspace(written: Written) -> None:
     rows = listed(expand(written(NAMED, SALES), [there(LINES)]), None, unconfigured)
     assert [(row.keys, row.takes, row.why) for row in rows] == [
         (("order_id",), "inserts, updates, deletes", "named by itself"),
@@ -345,7 +343,7 @@ def test_where_no_workspace_is_configured_keys_are_not_guessed(written: Written)
     assert rows.ok
 
 
-def test_a_configured_key_that_the_catalog_does_not_have_is_an_error(written: Written) -> None:
+def test_configured_key_missing_in_the_catalog_is_an_error(written: Written) -> None:
     columns = [ColumnInfo(name="id", type_text="bigint"), ColumnInfo(name="price", type_text="double")]
     workspace = RecordingWorkspace({ORDERS: TableInfo(columns=columns), LINES: NotFound("no such table")})
     entries = [{"source": ORDERS, "target": f"t.{key}", "keys": [key]} for key in ("id", "nope", "price")]
@@ -379,7 +377,7 @@ def run(lake: Path, *arguments: str, code: int = 0) -> str:
     return result.stdout
 
 
-def test_tables_shows_what_a_folder_holds_and_why_each_is_in_or_out_without_spark(lake: Path) -> None:
+def test_tables_lists_a_folder_with_reasons_without_spark(lake: Path) -> None:
     why = f"by {lake}/tables/*"
     takes = "inserts, updates, deletes"
     assert json.loads(run(lake, "tables", "--json"))["rows"] == [
@@ -401,7 +399,7 @@ def test_tables_shows_what_a_folder_holds_and_why_each_is_in_or_out_without_spar
     assert " part " not in shown
 
 
-def test_tables_fails_for_a_source_that_is_missing_and_for_columns_that_it_does_not_have(lake: Path) -> None:
+def test_tables_fails_for_a_missing_source_or_column(lake: Path) -> None:
     config = lake / "mirrorfeed.yml"
     written = yaml.safe_load(config.read_text(encoding="utf-8"))
     orders = {"source": "./tables/orders", "keys": ["id"]}
@@ -418,7 +416,7 @@ def test_tables_fails_for_a_source_that_is_missing_and_for_columns_that_it_does_
     assert [row["takes"] for row in found] == ["inserts, updates, deletes", None, None, None]
 
 
-def test_tables_shows_in_short_what_of_a_table_is_published(lake: Path) -> None:
+def test_tables_shows_the_selection_in_short_form(lake: Path) -> None:
     config = lake / "mirrorfeed.yml"
     written = yaml.safe_load(config.read_text(encoding="utf-8"))
     written["tables"][0] |= {"where": "id > 1", "rename": {"v": "value"}, "cast": {"v": "string(9)"}}
@@ -430,7 +428,7 @@ def test_tables_shows_in_short_what_of_a_table_is_published(lake: Path) -> None:
     assert (row.part, row.cells()["part"].value) == (part, part)
 
 
-def test_a_feed_asks_anew_in_each_call_and_shows_itself_without_asking(lake: Path) -> None:
+def test_feed_expands_patterns_in_each_call_but_not_for_its_repr(lake: Path) -> None:
     feed = mirrorfeed.load(lake / "mirrorfeed.yml")
     assert feed.tables == ("shop.lines", "shop.orders")
     deltalake.write_deltalake(lake / "tables/customers", pa.table({"id": [1]}))
@@ -440,22 +438,20 @@ def test_a_feed_asks_anew_in_each_call_and_shows_itself_without_asking(lake: Pat
     assert "shop.{table}" in feed._repr_html_()
 
 
-def test_a_configuration_that_names_its_tables_asks_nothing(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configuration_without_patterns_lists_no_catalog(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mirrorfeed.config.expansion.list_tables", lambda *_: pytest.fail("it asked"))
     (lake / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{source: ./tables/orders, target: a}]\n")
     assert mirrorfeed.load(lake / "mirrorfeed.yml").tables == ("a",)
     assert "named by itself" in " ".join(run(lake, "tables").split())
 
 
-def test_commands_that_need_no_tables_ask_nothing(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_that_need_no_tables_list_no_catalog(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mirrorfeed.config.expansion.list_tables", lambda *_: pytest.fail("it asked"))
     run(lake, "partner")
     assert "MF8001" in CliRunner().invoke(main, ["report", "--config", str(lake / "mirrorfeed.yml")]).output
 
 
-def test_tables_join_with_a_snapshot_and_leave_with_a_note_and_nothing_is_dropped(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_new_tables_get_a_snapshot_and_removed_ones_only_a_note(spark: SparkSession, tmp_path: Path) -> None:
     def table(name: str, rows: int) -> None:
         made = pa.table({"id": list(range(rows)), "v": ["a"] * rows})
         deltalake.write_deltalake(tmp_path / "tables" / name, made, mode="append", configuration={FEED: "true"})

@@ -56,7 +56,7 @@ def with_table(line: str) -> str:
     return f"{SMALLEST}    {line}\n"
 
 
-def test_the_smallest_file_takes_every_default(load: Load) -> None:
+def test_smallest_file_has_all_defaults(load: Load) -> None:
     read = load(SMALLEST)
     assert read.landing_zone == "/lz"
     (table,) = read.tables
@@ -71,7 +71,7 @@ def test_the_smallest_file_takes_every_default(load: Load) -> None:
     assert (table.on_gap, table.on_schema_change, table.on_dropped_column) == ("stop", "stop", "keep")
 
 
-def test_the_driver_sends_and_there_is_no_handover_unless_the_file_says_otherwise(load: Load, tmp_path: Path) -> None:
+def test_defaults_are_driver_upload_and_no_staging_path(load: Load, tmp_path: Path) -> None:
     read = load(SMALLEST)
     assert (read.upload_from, read.staging_path) == ("driver", None)
     read = load(f"upload_from: executors\nstaging_path: /Volumes/main/ours/staging/\n{SMALLEST}")
@@ -80,7 +80,7 @@ def test_the_driver_sends_and_there_is_no_handover_unless_the_file_says_otherwis
     assert loader.load("mirrorfeed.yml", staging_path="/Volumes/a/b/c").staging_path == "/Volumes/a/b/c"
 
 
-def test_an_option_at_the_top_holds_for_every_table_that_does_not_have_its_own(load: Load) -> None:
+def test_top_level_option_applies_to_tables_without_their_own(load: Load) -> None:
     first, second, third = load(
         """\
         landing_zone: /lz
@@ -127,7 +127,7 @@ def _options(table: Table) -> tuple[object, ...]:
         ("1048576", 2**20),
     ],
 )
-def test_a_size_is_a_number_with_a_unit(load: Load, written: str, size: int) -> None:
+def test_size_is_a_number_with_a_unit(load: Load, written: str, size: int) -> None:
     assert load(with_table(f"target_file_size: {written}")).tables[0].target_file_size == size
 
 
@@ -139,7 +139,9 @@ def test_a_size_is_a_number_with_a_unit(load: Load, written: str, size: int) -> 
         ("[]", ()),
     ],
 )
-def test_keys_keep_their_order_and_an_empty_list_means_no_key(load: Load, written: str, keys: tuple[str, ...]) -> None:
+def test_keys_preserve_their_order_and_an_empty_list_means_no_key(
+    load: Load, written: str, keys: tuple[str, ...]
+) -> None:
     assert load(with_table(f"keys: {written}")).tables[0].keys == keys
 
 
@@ -152,7 +154,7 @@ def test_keys_keep_their_order_and_an_empty_list_means_no_key(load: Load, writte
         ("/Volumes/main/sales/landing", "/Volumes/main/sales/landing", "{folder}/lake/orders"),
     ],
 )
-def test_relative_folders_start_at_the_file_not_at_the_working_folder(
+def test_relative_paths_are_resolved_against_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, landing_zone: str, source: str
 ) -> None:
     folder = tmp_path / "project"
@@ -167,16 +169,16 @@ def test_relative_folders_start_at_the_file_not_at_the_working_folder(
 
 
 @pytest.mark.parametrize("source", ["/data/orders", "abfss://lake@account.dfs.core.windows.net/orders", "file:/data/x"])
-def test_an_absolute_path_and_an_address_stay_as_they_are(load: Load, source: str) -> None:
+def test_absolute_paths_and_urls_are_not_changed(load: Load, source: str) -> None:
     assert load(SMALLEST.replace("main.sales.orders", source)).tables[0].source == Source(path=source)
 
 
-def test_environment_variables_are_not_put_in(load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_are_not_expanded(load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLACE", "elsewhere")
     assert load(SMALLEST.replace("/lz", "$PLACE/${PLACE}")).landing_zone == f"{tmp_path}/$PLACE/${{PLACE}}"
 
 
-def test_all_mistakes_of_a_file_are_told_at_once_with_their_lines(load: Load) -> None:
+def test_all_mistakes_of_a_file_are_reported_with_their_lines(load: Load) -> None:
     text = """\
         landing_zone: onelake://workspace/database
         chanegs: net
@@ -216,7 +218,7 @@ def test_all_mistakes_of_a_file_are_told_at_once_with_their_lines(load: Load) ->
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
-def test_the_form_of_files_is_chosen_for_all_tables_and_for_each(load: Load) -> None:
+def test_file_format_is_set_for_all_tables_or_each(load: Load) -> None:
     first, second, third = load(
         """\
         landing_zone: /lz
@@ -236,14 +238,14 @@ def test_the_form_of_files_is_chosen_for_all_tables_and_for_each(load: Load) -> 
     assert third.row_markers == "exact"
 
 
-def test_prices_stand_beside_what_is_published(load: Load) -> None:
+def test_archive_prices_are_read_from_the_configuration(load: Load) -> None:
     found = load(f"landing_zone: /lz\narchive: {{prices: {{{PRICES}}}}}\ntables: [{{source: a, target: b}}]")
     assert found.archive is not None
     assert (found.archive.prices.high.per_gib, found.archive.prices.per_month("hot")) == (0.1, None)
     assert load("landing_zone: /lz\ntables: [{source: a, target: b}]").archive is None
 
 
-def test_a_list_that_tables_share_may_be_dumped_as_an_alias(load: Load) -> None:
+def test_shared_list_may_be_a_yaml_alias(load: Load) -> None:
     keys = ["region", "id"]
     tables = [{"source": f"main.sales.t{n}", "target": f"sales.t{n}", "keys": keys} for n in range(200)]
     text = yaml.safe_dump({"landing_zone": "/lz", "tables": tables})
@@ -251,7 +253,7 @@ def test_a_list_that_tables_share_may_be_dumped_as_an_alias(load: Load) -> None:
     assert [table.keys for table in load(text).tables] == [("region", "id")] * 200
 
 
-def test_a_single_mistake_is_not_counted(load: Load) -> None:
+def test_single_mistake_is_not_counted(load: Load) -> None:
     with pytest.raises(ConfigInvalid) as caught:
         load(with_table("kees: []"))
     assert caught.value.problem == (
@@ -259,7 +261,7 @@ def test_a_single_mistake_is_not_counted(load: Load) -> None:
     )
 
 
-def test_a_missing_file_points_to_init(tmp_path: Path) -> None:
+def test_missing_file_error_suggests_init(tmp_path: Path) -> None:
     with pytest.raises(ConfigMissing) as caught:
         loader.load(tmp_path / "mirrorfeed.yml")
     assert caught.value.path == f"{tmp_path}/mirrorfeed.yml"
@@ -303,7 +305,7 @@ def test_a_missing_file_points_to_init(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_file_that_is_not_yaml_is_refused_with_its_line(
+def test_file_that_is_not_yaml_is_refused_with_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, what: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -313,12 +315,12 @@ def test_a_file_that_is_not_yaml_is_refused_with_its_line(
     assert f"{caught.value.place}: {caught.value.reason}." == what
 
 
-def test_a_folder_in_the_place_of_the_file_is_refused(tmp_path: Path) -> None:
+def test_folder_instead_of_the_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigUnreadable, match=re.escape(f"{tmp_path}: Is a directory.")):
         loader.load(tmp_path)
 
 
-def test_a_byte_order_mark_does_no_harm(load: Load) -> None:
+def test_byte_order_mark_is_ignored(load: Load) -> None:
     assert load("\ufeff" + SMALLEST).landing_zone == "/lz"
 
 
@@ -345,30 +347,30 @@ tables:
         (["items", "customers", "items"], ["customers", "items"]),
     ],
 )
-def test_tables_are_chosen_by_target_or_source_in_the_order_of_the_file(
+def test_tables_are_selected_by_target_or_source_in_file_order(
     load: Load, names: list[str], targets: list[str]
 ) -> None:
     assert [str(table.target) for table in load(SEVERAL).select(names)] == targets
 
 
-def test_a_path_names_its_table_from_any_working_folder(load: Load, tmp_path: Path) -> None:
+def test_path_selects_its_table_from_any_working_folder(load: Load, tmp_path: Path) -> None:
     assert [str(table.target) for table in load(SEVERAL).select([f"{tmp_path}/lake/items"])] == ["items"]
 
 
 @pytest.mark.parametrize("name", ["orders", "sales", "a.b.c.d", "", "`", "lake/other"])
-def test_an_unknown_table_is_refused_with_the_known_ones(load: Load, name: str) -> None:
+def test_unknown_table_is_refused_with_the_known_ones(load: Load, name: str) -> None:
     with pytest.raises(UnknownTable) as caught:
         load(SEVERAL).select(["customers", name])
     assert (caught.value.path, caught.value.names) == ("mirrorfeed.yml", (name,))
     assert caught.value.known == ("sales.orders", "customers", "copies.orders", "items")
 
 
-def test_all_unknown_tables_are_named_at_once(load: Load) -> None:
+def test_all_unknown_tables_are_named_together(load: Load) -> None:
     with pytest.raises(UnknownTable, match=re.escape("mirrorfeed.yml has no table 'x', 'y'.")):
         load(SEVERAL).select(["x", "customers", "y"])
 
 
-def test_values_are_frozen_and_can_be_sent_to_other_processes(load: Load) -> None:
+def test_configuration_is_frozen_and_picklable(load: Load) -> None:
     read = load(SEVERAL)
     with pytest.raises(ValidationError, match="frozen"):
         read.tables[0].changes = "full"
@@ -376,14 +378,14 @@ def test_values_are_frozen_and_can_be_sent_to_other_processes(load: Load) -> Non
     assert hash(read) == hash(pickle.loads(pickle.dumps(read)))
 
 
-def test_a_table_can_be_made_by_hand_and_is_checked_as_well() -> None:
+def test_table_created_in_code_is_validated() -> None:
     table = Table(source=Source.parse("a"), target=Target.parse("b"), keys=("id",), target_file_size=2048)
     assert (table.keys, table.target_file_size, table.changes) == (("id",), 2048, "net")
     with pytest.raises(ValidationError, match="is listed 2 times"):
         Table(source=Source.parse("a"), target=Target.parse("b"), keys=("id", "ID"))
 
 
-def test_the_example_is_a_valid_file(load: Load, tmp_path: Path) -> None:
+def test_example_is_a_valid_file(load: Load, tmp_path: Path) -> None:
     read = load(loader.EXAMPLE)
     assert read.landing_zone == f"{tmp_path}/landing"
     assert [(str(t.source), str(t.target), t.keys) for t in read.tables] == [
@@ -391,7 +393,7 @@ def test_the_example_is_a_valid_file(load: Load, tmp_path: Path) -> None:
     ]
 
 
-def test_the_options_in_the_examples_comments_are_all_options_with_their_defaults(load: Load) -> None:
+def test_example_comments_list_all_options_with_their_defaults(load: Load) -> None:
     shown = re.findall(r"(?m)^#(\w+):", loader.EXAMPLE)
     assert set(shown) == set(Options.model_fields)
     assert load(re.sub(r"(?m)^#(?=\w|  \w)", "", loader.EXAMPLE)).tables == load(loader.EXAMPLE).tables
@@ -413,7 +415,7 @@ def in_onelake(*lines: str, zone: str = f"onelake://{WORKSPACE}/{DATABASE}") -> 
         f"https://onelake.dfs.fabric.microsoft.com/{WORKSPACE}/{DATABASE}/Files/LandingZone",
     ],
 )
-def test_a_landing_zone_in_onelake_is_named_by_two_ids(load: Load, zone: str) -> None:
+def test_onelake_landing_zone_has_two_ids(load: Load, zone: str) -> None:
     read = load(in_onelake(zone=zone))
     assert read.landing_zone == f"onelake://{WORKSPACE}/{DATABASE}"
     assert (read.endpoint, read.ca_bundle, read.credential) == (None, None, Default())
@@ -428,7 +430,7 @@ def test_a_landing_zone_in_onelake_is_named_by_two_ids(load: Load, zone: str) ->
         ("landing", None),
     ],
 )
-def test_the_database_may_be_still_to_be_made(load: Load, zone: str, ids: tuple[str, str | None] | None) -> None:
+def test_onelake_database_id_may_be_missing(load: Load, zone: str, ids: tuple[str, str | None] | None) -> None:
     assert load(in_onelake(zone=zone)).onelake == ids
 
 
@@ -452,7 +454,7 @@ def test_the_database_may_be_still_to_be_made(load: Load, zone: str, ids: tuple[
         ),
     ],
 )
-def test_a_credential_names_who_publishes(load: Load, written: str, credential: Credential) -> None:
+def test_credential_is_parsed(load: Load, written: str, credential: Credential) -> None:
     assert load(in_onelake(f"credential: {written}")).credential == credential
 
 
@@ -463,14 +465,14 @@ def test_a_credential_names_who_publishes(load: Load, written: str, credential: 
         ("alerts: !hush!hush x", "found undefined tag handle: put values that begin with * or ! in quotes."),
     ],
 )
-def test_nor_is_it_where_yaml_ends_over_it(load: Load, line: str, what: str) -> None:
+def test_yaml_error_does_not_show_secrets(load: Load, line: str, what: str) -> None:
     with pytest.raises(ConfigUnreadable) as refused:
         load(f"{line}\n")
     assert what in str(refused.value)
     assert "hush" not in str(refused.value)
 
 
-def test_an_endpoint_and_its_certificates_may_be_others(load: Load, tmp_path: Path) -> None:
+def test_endpoint_and_certificates_can_be_overridden(load: Load, tmp_path: Path) -> None:
     lines = "endpoint: https://localhost:8443/", "fabric_endpoint: https://api", "trusted_hosts: [localhost, API]"
     read = load(in_onelake(*lines, "ca_bundle: ca.pem"))
     assert (read.endpoint, read.ca_bundle) == ("https://localhost:8443", f"{tmp_path}/ca.pem")
@@ -486,17 +488,17 @@ def test_an_endpoint_and_its_certificates_may_be_others(load: Load, tmp_path: Pa
         " authority: 'https://host.example'}}",
     ],
 )
-def test_hosts_in_trusted_hosts_may_get_tokens(load: Load, line: str) -> None:
+def test_tokens_may_be_sent_to_trusted_hosts(load: Load, line: str) -> None:
     assert load(in_onelake(line, "trusted_hosts: ['*.example.com', host.example]")).onelake
 
 
-def test_a_configuration_for_onelake_can_be_sent_to_other_processes(load: Load) -> None:
+def test_onelake_configuration_is_picklable(load: Load) -> None:
     read = load(in_onelake("credential: {service_principal: {tenant_id: t, client_id: c, secret: {env: X}}}"))
     assert pickle.loads(pickle.dumps(read)) == read
     assert hash(read) == hash(pickle.loads(pickle.dumps(read)))
 
 
-def test_a_landing_zone_and_a_ledger_that_are_given_take_the_place_of_the_files(tmp_path: Path) -> None:
+def test_landing_zone_and_ledger_options_override_the_file(tmp_path: Path) -> None:
     (tmp_path / "mirrorfeed.yml").write_text(
         in_onelake("credential: {service_credential: fabric}", "ledger: main.ours.ledger")
     )
@@ -506,7 +508,7 @@ def test_a_landing_zone_and_a_ledger_that_are_given_take_the_place_of_the_files(
     assert (read.landing_zone, str(read.ledger)) == (f"onelake://{WORKSPACE}/{DATABASE}", "main.ours.ledger")
 
 
-def test_a_policy_may_leave_the_time_out(load: Load) -> None:
+def test_follow_without_max_delay_is_valid(load: Load) -> None:
     limits = "follow: {max_delay_seconds: never, max_rows: 9}"
     written = f"landing_zone: here\n{limits}\ntables:\n  - {{source: a.b.c, target: s.t}}\n"
     policy = load(written).tables[0].follow
@@ -517,7 +519,7 @@ def alerts(text: str) -> str:
     return f"alerts: {{{text}}}\n{SMALLEST}"
 
 
-def test_alerts_have_limits_of_their_own_and_tell_nobody_unless_the_file_says_so(load: Load) -> None:
+def test_alerts_have_default_limits_and_no_channels_by_default(load: Load) -> None:
     read = load(SMALLEST).alerts
     assert (
         read.max_lag_minutes.published,
@@ -548,7 +550,7 @@ def test_alerts_have_limits_of_their_own_and_tell_nobody_unless_the_file_says_so
     )  # fmt: skip
 
 
-def test_histories_are_in_one_place_for_all_or_where_each_table_says(load: Load, tmp_path: Path) -> None:
+def test_history_location_is_common_or_per_table(load: Load, tmp_path: Path) -> None:
     tables = """\
 tables:
   - {source: main.a, target: sales.orders}
@@ -566,7 +568,7 @@ tables:
     assert load(SMALLEST).tables[0].history is None
 
 
-def test_a_table_is_published_whole_unless_it_says_otherwise(load: Load) -> None:
+def test_table_has_no_selection_by_default(load: Load) -> None:
     assert load(SMALLEST).tables[0].selection is None
     lines = (
         "columns: [id, cust, note]",

@@ -60,7 +60,7 @@ def hostile(text: str, *, lines: str = "\n") -> list[str]:
         (HOSTILE, SHOWN),
     ],
 )
-def test_characters_that_act_or_are_not_seen_are_escaped(text: str, shown: str) -> None:
+def test_control_and_invisible_characters_are_escaped(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 
@@ -74,16 +74,16 @@ def test_any_text_becomes_one_line_of_harmless_characters(text: str, longest: in
     shown.encode()
 
 
-def test_what_is_too_long_is_cut_after_it_is_escaped() -> None:
+def test_long_text_is_truncated_after_escaping() -> None:
     assert printable("\x1b" * 10, 9) == r"\x1b\x1b…"
     assert printable("abc", 3) == "abc"
 
 
-def test_lines_of_others_are_indented() -> None:
+def test_third_party_lines_are_indented() -> None:
     assert printable_block(f"a\n{LINE}\x1b\u2029{LINE}") == f"  a\n  {LINE}\\x1b\n  {LINE}"
 
 
-def test_a_page_shows_the_escapes_and_no_markup() -> None:
+def test_html_shows_escapes_and_no_markup() -> None:
     assert escape_html("<b>\u202e&") == r"&lt;b&gt;\u202e&amp;"
 
 
@@ -99,16 +99,16 @@ def test_a_page_shows_the_escapes_and_no_markup() -> None:
         ("a\n'b'\\\u202e", r"$'a\n\'b\'\\\u202e'"),
     ],
 )
-def test_an_argument_of_a_command_is_quoted_for_a_shell(argument: str, shown: str) -> None:
+def test_command_argument_is_quoted_for_a_shell(argument: str, shown: str) -> None:
     assert shell_argument(argument) == shown
 
 
 @given(st.text(st.characters(exclude_categories=("Cc", "Cf", "Cs", "Zl", "Zp"))))
-def test_a_shell_takes_a_quoted_argument_as_it_is(argument: str) -> None:
+def test_shell_parses_a_quoted_argument_unchanged(argument: str) -> None:
     assert shlex.split(shell_argument(argument)) == [argument]
 
 
-def test_every_command_that_names_something_quotes_it() -> None:
+def test_every_suggested_command_quotes_its_arguments() -> None:
     """`mirrorfeed rebuild {self.table}` would run code that a name holds, once it is pasted."""
     command = re.compile(r"`mirrorfeed [^`\n]*?\{(?!shell_argument\(|[\w.]+:argument\}|asked\}|self\.asked\})[^`\n]*")
     package = Path(mirrorfeed.__file__).parent
@@ -118,7 +118,7 @@ def test_every_command_that_names_something_quotes_it() -> None:
 # The commands
 
 
-def test_two_modules_alone_print() -> None:
+def test_only_two_modules_print() -> None:
     prints = re.compile(r"click\.echo\(|\bText\(|rich import print")
     package = Path(mirrorfeed.__file__).parent
     found = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if prints.search(path.read_text())}
@@ -131,20 +131,20 @@ def ran(*arguments: str) -> str:
     return result.output
 
 
-def test_the_value_in_an_error_makes_no_line_of_its_own(tmp_path: Path) -> None:
+def test_value_in_an_error_cannot_start_a_new_line(tmp_path: Path) -> None:
     said = ran("status", "--config", f"{tmp_path}/{HOSTILE}.yml")
     assert SHOWN in said
     assert hostile(said) == []
 
 
-def test_the_name_before_an_error_makes_no_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_name_before_an_error_cannot_start_a_new_line(capsys: pytest.CaptureFixture[str]) -> None:
     print_error(Unexpected(doing="Reading", kind="ValueError", reason=HOSTILE), HOSTILE)
     said = capsys.readouterr().err
     assert hostile(said) == []
     assert len(said.splitlines()) == 1
 
 
-def test_names_and_values_of_a_foreign_landing_zone_make_no_line_of_their_own(tmp_path: Path) -> None:
+def test_foreign_landing_zone_names_and_values_cannot_start_a_new_line(tmp_path: Path) -> None:
     folder = tmp_path / f"orders{HOSTILE}"
     folder.mkdir()
     (folder / "_metadata.json").write_text(json.dumps({HOSTILE: 1, "keyColumns": [HOSTILE, HOSTILE]}))
@@ -154,14 +154,14 @@ def test_names_and_values_of_a_foreign_landing_zone_make_no_line_of_their_own(tm
     assert any(HOSTILE in each["file"] for each in json.loads(ran("lint", str(tmp_path), "--json"))["rows"])
 
 
-def test_programs_get_exact_values_in_characters_that_a_terminal_can_show(tmp_path: Path) -> None:
+def test_json_output_is_exact_and_printable(tmp_path: Path) -> None:
     said = ran("status", "--json", "--config", f"{tmp_path}/ö\x9b{HOSTILE}.yml")
     assert hostile(said) == []
     assert "ö" in said
     assert json.loads(said)["error"]["facts"]["path"] == f"{tmp_path}/ö\x9b{HOSTILE}.yml"
 
 
-def test_the_response_of_a_service_makes_no_line_of_its_own(tmp_path: Path, onelake: OneLake) -> None:
+def test_service_response_cannot_start_a_new_line(tmp_path: Path, onelake: OneLake) -> None:
     file = tmp_path / "mirrorfeed.yml"
     tables = "tables: [{source: ./orders, target: sales.orders, keys: [id]}]\n"
     file.write_text(onelake.configuration(f"onelake://{WORKSPACE}/{DATABASE}") + tables, encoding="utf-8")
@@ -173,7 +173,7 @@ def test_the_response_of_a_service_makes_no_line_of_its_own(tmp_path: Path, onel
     assert hostile(said) == []
 
 
-def test_columns_and_values_of_a_change_feed_make_no_line_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_change_feed_columns_and_values_cannot_start_a_new_line(monkeypatch: pytest.MonkeyPatch) -> None:
     found: Any = SimpleNamespace(counts=lambda: {"insert": 1}, first=lambda _: [{HOSTILE: HOSTILE, "id": 1}])
     monkeypatch.setattr("mirrorfeed.api.feed.Feed.changes", lambda *_: Changes(HOSTILE, 0, 1, found, found))
     said = ran("changes", "main.sales.orders", "--from", "1")
@@ -182,7 +182,7 @@ def test_columns_and_values_of_a_change_feed_make_no_line_of_their_own(monkeypat
 
 
 @pytest.mark.parametrize("width", [40, 400])
-def test_no_cell_of_a_table_makes_a_line_of_its_own(width: int) -> None:
+def test_table_cell_cannot_start_a_new_line(width: int) -> None:
     out = Console(file=io.StringIO(), width=width, highlight=False)
     out.print(terminal.Listing(("table", HOSTILE), [(f"sales.{HOSTILE}", HOSTILE)], right=()))
     with output.steps(out) as steps:
@@ -192,14 +192,14 @@ def test_no_cell_of_a_table_makes_a_line_of_its_own(width: int) -> None:
     assert not any(line.startswith("Error") for line in drawn.splitlines()) or width == 40
 
 
-def test_a_notebook_shows_no_character_that_acts() -> None:
+def test_notebook_shows_no_control_characters() -> None:
     found = Result((Difference(HOSTILE, HOSTILE, HOSTILE, None),), (HOSTILE,), HOSTILE)
     assert hostile(repr(found)) == []
     assert hostile(html := found._repr_html_()) == []
     assert html.count(SHOWN) == 5
 
 
-def test_a_log_keeps_the_lines_of_a_record_apart(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_record_cannot_start_a_new_line(caplog: pytest.LogCaptureFixture) -> None:
     from mirrorfeed.display import redact
 
     redact.filter_logs()
@@ -214,7 +214,7 @@ def test_a_log_keeps_the_lines_of_a_record_apart(caplog: pytest.LogCaptureFixtur
     assert hostile(shown.replace(LINE, "")) == []
 
 
-def test_an_unexpected_error_of_a_command_is_shown_with_its_traceback(
+def test_unexpected_error_of_a_command_is_shown_with_its_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: Any, **__: Any) -> None:

@@ -15,7 +15,7 @@ from mirrorfeed.display import progress as room
 from mirrorfeed.display.progress import progress, progress_shown, waiting
 
 
-def test_a_step_that_takes_longer_than_a_moment_is_shown(capfd: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+def test_long_step_is_shown(capfd: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
     shown = threading.Event()
     monkeypatch.setattr(room, "_MOMENT", 0.0)
     monkeypatch.setattr("builtins.print", lambda *a, print=print, **k: (print(*a, **k), shown.set()))
@@ -25,7 +25,7 @@ def test_a_step_that_takes_longer_than_a_moment_is_shown(capfd: pytest.CaptureFi
     assert capfd.readouterr() == ("", "Reading the log …\n")
 
 
-def test_a_step_that_takes_no_longer_is_not_shown(capfd: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+def test_short_step_is_not_shown(capfd: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
     monkeypatch.setattr(room, "_MOMENT", 60.0)
     with progress_shown():
         progress.info("Reading the log")
@@ -34,7 +34,7 @@ def test_a_step_that_takes_no_longer_is_not_shown(capfd: pytest.CaptureFixture[s
     assert capfd.readouterr() == ("", "")
 
 
-def test_messages_that_are_logged_are_not_shown_twice(capfd: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+def test_logged_messages_are_not_shown_twice(capfd: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
     monkeypatch.setattr(room, "_MOMENT", 0.0)
     monkeypatch.setattr(logging.getLogger("mirrorfeed"), "level", logging.INFO)
     progress.manager._clear_cache()  # type: ignore[attr-defined]
@@ -44,7 +44,7 @@ def test_messages_that_are_logged_are_not_shown_twice(capfd: pytest.CaptureFixtu
     assert capfd.readouterr().out == ""
 
 
-def test_it_is_shown_where_standard_error_was_when_the_command_began(tmp_path: Path) -> None:
+def test_progress_goes_to_the_original_standard_error(tmp_path: Path) -> None:
     """While Spark starts, standard error is redirected into a file."""
     script = """
 import os, sys, threading

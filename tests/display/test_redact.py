@@ -39,7 +39,7 @@ FORMS: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_a_secret_is_removed_in_every_form(form: Callable[[str], str]) -> None:
+def test_secret_is_removed_in_every_encoding(form: Callable[[str], str]) -> None:
     remember(SECRET)
     repeated = form(SECRET)
     shown = redact(f"You sent {repeated} and that is wrong")
@@ -50,7 +50,7 @@ def test_a_secret_is_removed_in_every_form(form: Callable[[str], str]) -> None:
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Zs")), min_size=20, max_size=60), st.data())
-def test_no_part_of_a_secret_is_left_in_any_form(secret: str, data: st.DataObject) -> None:
+def test_no_part_of_a_secret_remains_in_any_encoding(secret: str, data: st.DataObject) -> None:
     remember(secret)
     repeated = data.draw(st.sampled_from(sorted(FORMS)).map(lambda name: FORMS[name](secret)))
     assert repeated not in redact(f"< {repeated} >")
@@ -58,7 +58,7 @@ def test_no_part_of_a_secret_is_left_in_any_form(secret: str, data: st.DataObjec
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_a_secret_that_is_cut_is_removed_too(form: Callable[[str], str]) -> None:
+def test_truncated_secret_is_removed(form: Callable[[str], str]) -> None:
     remember("xY7~8Q~.NeverShown_0123456789")
     repeated = form("xY7~8Q~.NeverShown_0123456789")[:22]
     assert repeated not in redact(f"You sent {repeated}...")
@@ -77,7 +77,7 @@ def test_a_secret_that_is_cut_is_removed_too(form: Callable[[str], str]) -> None
         ("AccountKey=opaque==;EndpointSuffix=x", "AccountKey=(not shown);EndpointSuffix=x"),
     ],
 )
-def test_tokens_of_others_are_known_by_their_form(text: str, shown: str) -> None:
+def test_third_party_tokens_are_recognized_by_their_form(text: str, shown: str) -> None:
     assert redact(text) == shown
 
 
@@ -91,12 +91,12 @@ def test_tokens_of_others_are_known_by_their_form(text: str, shown: str) -> None
         "Version 3 of main.sales.orders is gone.",
     ],
 )
-def test_other_text_stays(text: str) -> None:
+def test_other_text_is_not_changed(text: str) -> None:
     remember(SECRET, JWT, HOOK)
     assert redact(text) == text
 
 
-def test_the_path_of_a_webhook_is_removed_and_its_host_stays() -> None:
+def test_webhook_path_is_removed_but_not_its_host() -> None:
     remember(HOOK)
     line = 'https://hooks.example.com:443 "POST /services/T000-B000-s3cret?code=1&sig=Zm9vYmFyMTIz%2B HTTP/1.1" 404 9'
     assert redact(line) == 'https://hooks.example.com:443 "POST (not shown) HTTP/1.1" 404 9'
@@ -104,12 +104,12 @@ def test_the_path_of_a_webhook_is_removed_and_its_host_stays() -> None:
 
 
 @pytest.mark.parametrize("secret", ["", "short", "https://example.com/", "https://example.com"])
-def test_text_that_is_too_short_for_a_secret_is_not_searched_for(secret: str) -> None:
+def test_text_too_short_for_a_secret_is_not_redacted(secret: str) -> None:
     remember(secret)
     assert redact("short https://example.com/ text") == "short https://example.com/ text"
 
 
-def test_a_secret_that_is_used_again_is_remembered_longer_than_tokens_that_are_not() -> None:
+def test_reused_secret_is_remembered_longer_than_unused_tokens() -> None:
     tokens = [f"{number:08}-{number:08}-opaque-token" for number in range(1000)]
     for token in tokens:
         remember("client-secret-of-the-process", token)
@@ -118,12 +118,12 @@ def test_a_secret_that_is_used_again_is_remembered_longer_than_tokens_that_are_n
     assert redact(tokens[0]) == tokens[0]
 
 
-def test_a_cut_comes_after_the_filter() -> None:
+def test_text_is_truncated_after_redaction() -> None:
     remember(SECRET)
     assert first_line(f"{'x' * 290} {SECRET}") == f"{'x' * 290} (not show"
 
 
-def test_logs_of_clients_and_tracebacks_are_filtered(caplog: pytest.LogCaptureFixture) -> None:
+def test_client_logs_and_tracebacks_are_redacted(caplog: pytest.LogCaptureFixture) -> None:
     remember(SECRET)
     with caplog.at_level(logging.DEBUG):
         logging.getLogger("urllib3.connectionpool").debug('"POST /%s" %d', quote(SECRET, safe=""), 200)
@@ -138,7 +138,7 @@ def test_logs_of_clients_and_tracebacks_are_filtered(caplog: pytest.LogCaptureFi
     assert JWT not in caplog.text
 
 
-def test_a_task_that_carries_the_package_carries_no_secret() -> None:
+def test_task_that_contains_the_package_contains_no_secret() -> None:
     remember(SECRET)
     cloudpickle.register_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]
     try:

@@ -42,7 +42,7 @@ class Dropped(Row):
 AT = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 
 
-def test_columns_without_a_value_are_left_out_and_numbers_are_on_the_right() -> None:
+def test_empty_columns_are_omitted_and_numbers_right_aligned() -> None:
     grid = grid_of([Copied("a", 1234, 2048), Copied("b", 0, 1, AT)])
     assert grid.header == ["table", "files", "size", "copied at"]
     assert grid.lines == [["a", "1,234", "2.0 KiB", "-"], ["b", "-", "1 B", "2026-03-14 09:30:00"]]
@@ -50,14 +50,14 @@ def test_columns_without_a_value_are_left_out_and_numbers_are_on_the_right() -> 
     assert grid_of([Copied("a", 0)]).header == ["table", "size"]
 
 
-def test_a_row_without_columns_is_its_remarks() -> None:
+def test_row_without_columns_is_shown_by_its_remarks() -> None:
     assert str(Dropped("sales.old")) == "sales.old was dropped."
     assert "<p>sales.old was dropped.</p>" in Dropped("sales.old")._repr_html_()
     assert "<table>" not in Dropped("sales.old")._repr_html_()
 
 
 @pytest.mark.parametrize(("quiet", "listed"), [(20, 21), (21, 1)])
-def test_many_quiet_rows_are_counted(quiet: int, listed: int) -> None:
+def test_many_unremarkable_rows_are_counted(quiet: int, listed: int) -> None:
     result = Result((*(Copied(f"t{n}", 0) for n in range(quiet)), Copied("busy", 1)))
     lines = repr(result).splitlines()
     assert sum(line.startswith("│") for line in lines) == listed
@@ -65,7 +65,7 @@ def test_many_quiet_rows_are_counted(quiet: int, listed: int) -> None:
     assert result._repr_html_().count("<tr>") == listed + 1
 
 
-def test_json_has_every_field_and_errors_by_their_parts() -> None:
+def test_json_has_every_field_and_structured_errors() -> None:
     error = FeedOff(table="main.a", version=4)
     result = Result((Copied("a", 1, 2, AT, ("x",), error), Copied("b", 0, error="Gone.")), ("A note.",), "Summary.")
     found = json.loads(render(result, "json"))
@@ -78,7 +78,7 @@ def test_json_has_every_field_and_errors_by_their_parts() -> None:
     assert found["rows"][1]["error"] == "Gone."
 
 
-def test_the_summary_is_first_and_remarks_and_notes_follow_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_summary_comes_first_and_remarks_and_notes_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     error = FeedOff(table="main.a", version=4)
     result = Result((Copied("a", 1, error=error),), ("A note.",), "One table.")
@@ -90,7 +90,7 @@ def test_the_summary_is_first_and_remarks_and_notes_follow_the_table(monkeypatch
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
-def test_a_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+def test_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     drawn = repr(Result((Copied("sales.orders_of_the_whole_year_2026_and_before", 12, 2**30, AT),)))
     assert max(map(len, drawn.splitlines())) <= width

@@ -13,7 +13,7 @@ from mirrorfeed.display.svg_charts import Point, bars, lines, number, ticks, tim
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 
 
-def test_a_line_has_a_point_for_every_value_in_its_place() -> None:
+def test_line_chart_has_a_point_for_every_value() -> None:
     points = [Point(NOW, 0.0), Point(NOW + timedelta(hours=1), 50.0), Point(NOW + timedelta(hours=2), 100.0)]
     svg = ElementTree.fromstring(lines({"a": points}, "min"))
     dots = [(float(dot.get("cx", "")), float(dot.get("cy", ""))) for dot in svg.iter("circle")]
@@ -22,19 +22,19 @@ def test_a_line_has_a_point_for_every_value_in_its_place() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, 0.2, 5, 59])
-def test_a_short_time_axis_shows_times_and_the_day(seconds: float) -> None:
+def test_short_time_axis_shows_times_and_the_day(seconds: float) -> None:
     points = [Point(NOW, 1.0), Point(NOW + timedelta(seconds=seconds), 2.0)]
     said = [text.text or "" for text in ElementTree.fromstring(lines({"a": points}, "min")).iter("text")]
     assert "time on 2026-03-14, UTC" in said
     assert len([text for text in said if re.fullmatch(r"\d\d:\d\d(:\d\d)?", text)]) >= 3
 
 
-def test_bars_have_a_label_and_a_description() -> None:
+def test_bar_chart_has_an_axis_title_and_labels() -> None:
     svg = ElementTree.fromstring(bars([("4", {"rows": 1.0})], ["rows"], "rows", "version of the source"))
     assert [text.text for text in svg.iter("text")][-2:] == ["version of the source", "4"]
 
 
-def test_parts_of_a_bar_are_stacked_and_as_high_as_their_values() -> None:
+def test_stacked_bars_have_proportional_heights() -> None:
     drawn = bars([("Mar 14", {"in": 10.0, "out": 30.0})], ["in", "out"], "rows")
     svg = ElementTree.fromstring(drawn.partition("<p")[0])
     assert [title.text for title in svg.iter("title")] == ["Mar 14, in: 10 rows", "Mar 14, out: 30 rows"]
@@ -44,7 +44,7 @@ def test_parts_of_a_bar_are_stacked_and_as_high_as_their_values() -> None:
 
 
 @pytest.mark.parametrize(("count", "labelled"), [(8, 8), (9, 5), (30, 8)])
-def test_labels_are_left_out_if_there_are_too_many(count: int, labelled: int) -> None:
+def test_labels_are_omitted_if_there_are_too_many(count: int, labelled: int) -> None:
     svg = ElementTree.fromstring(bars([(f"c{n}", {"a": 1.0}) for n in range(count)], ["a"], "rows"))
     assert len([text for text in svg.iter("text") if str(text.text).startswith("c")]) == labelled
 
@@ -60,7 +60,7 @@ def test_series_beyond_the_colors_share_one() -> None:
     ("largest", "expected"),
     [(0, [0, 1]), (1, [0, 0.25, 0.5, 0.75, 1]), (7, [0, 2, 4, 6, 8]), (240, [0, 100, 200, 300])],
 )  # fmt: skip
-def test_an_axis_has_round_steps(largest: float, expected: list[float]) -> None:
+def test_axis_has_round_steps(largest: float, expected: list[float]) -> None:
     assert ticks(largest) == pytest.approx(expected)
 
 
@@ -73,12 +73,12 @@ def test_an_axis_has_round_steps(largest: float, expected: list[float]) -> None:
         (timedelta(minutes=1), ["09:30:00", "09:30:15", "09:30:30", "09:30:45", "09:31:00"]),
     ],
 )
-def test_a_time_axis_has_round_times(span: timedelta, labels: list[str]) -> None:
+def test_time_axis_has_round_times(span: timedelta, labels: list[str]) -> None:
     assert [label for _, label in time_ticks(NOW, NOW + span)] == labels
 
 
 @pytest.mark.parametrize(
     ("value", "shown"), [(0, "0"), (0.25, "0.25"), (999, "999"), (51_234, "51.2k"), (2.5e6, "2.5M"), (3e9, "3G")]
 )
-def test_numbers_are_short(value: float, shown: str) -> None:
+def test_numbers_are_abbreviated(value: float, shown: str) -> None:
     assert number(value) == shown

@@ -33,7 +33,7 @@ def feed(spark: SparkSession, tmp_path: Path) -> mirrorfeed.Feed:
     return mirrorfeed.load(tmp_path / "mirrorfeed.yml", spark)
 
 
-def test_a_notebook_goes_the_whole_way_by_the_public_names(
+def test_public_api_covers_all_steps_from_first_publish_to_repair(
     spark: SparkSession, tmp_path: Path, feed: mirrorfeed.Feed
 ) -> None:
     assert feed.tables == ("sales.orders", "sales.lines")
@@ -81,7 +81,7 @@ def test_a_notebook_goes_the_whole_way_by_the_public_names(
     assert [(row.what, row.inserts) for row in feed.rebuild("sales.orders")] == [("snapshot to 2", 1)]
 
 
-def test_a_name_that_the_configuration_does_not_have_is_refused(feed: mirrorfeed.Feed) -> None:
+def test_unknown_table_name_is_refused(feed: mirrorfeed.Feed) -> None:
     for ask in (feed.publish, feed.status, feed.dry_run, feed.rebuild, feed.repair, feed.doctor, feed.enable_cdf):
         with pytest.raises(UnknownTable if ask != feed.repair else (UnknownTable, MirrorNotNamed)):
             ask("sales.nothing")
@@ -92,7 +92,7 @@ def test_a_name_that_the_configuration_does_not_have_is_refused(feed: mirrorfeed
     assert "has no log" in repr(feed.log("sales.nothing"))
 
 
-def test_the_history_is_returned(spark: SparkSession, tmp_path: Path) -> None:
+def test_append_history_and_history_return_rows(spark: SparkSession, tmp_path: Path) -> None:
     DeltaTable(spark, tmp_path / "orders").insert(1, 2)
     line = "  - {source: ./orders, target: orders, keys: [id], history: ./kept}\n"
     (tmp_path / "mirrorfeed.yml").write_text(f"landing_zone: ./zone\ntables:\n{line}")

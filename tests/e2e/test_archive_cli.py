@@ -40,11 +40,11 @@ from tests.told import told
         (["step", "t"], "The source 'a.b.c.d' has 4 parts"),
     ],
 )
-def test_what_is_wrong_with_a_command_is_said_before_spark_starts(arguments: list[str], words: str) -> None:
+def test_invalid_arguments_are_refused_before_spark_starts(arguments: list[str], words: str) -> None:
     assert words in said(["--ledger", "a.b.c.d", "archive", *arguments], 1)
 
 
-def test_a_plan_is_for_a_query_or_for_the_feed() -> None:
+def test_archive_plan_needs_either_a_query_or_a_feed_range() -> None:
     ended = said(["archive", "plan", "t", "--where", "id = 1", "--feed-from", "1", "--to", "p"], 2)
     assert "--where and --feed-from exclude each other" in ended
     assert "--feed-to requires --feed-from" in said(["archive", "plan", "t", "--feed-to", "1", "--to", "p"], 2)
@@ -53,7 +53,7 @@ def test_a_plan_is_for_a_query_or_for_the_feed() -> None:
     assert "-1 is not in the range x>=0" in said(["archive", "plan", "t", "--feed-from", "-1", "--to", "p"], 2)
 
 
-def test_the_rules_of_a_table_are_put_into_the_policy_of_its_account(
+def test_lifecycle_rules_of_a_table_are_merged_into_the_account_policy(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = Source(path=str(tmp_path / "t"))
@@ -109,7 +109,7 @@ def test_the_rules_of_a_table_are_put_into_the_policy_of_its_account(
     assert [rule["Filter"]["Prefix"] for rule in made["Rules"]] == ["t/part-", "t/deletion_vector_", "t/_change_data/"]
 
 
-def test_restored_rows_are_copied_so_that_their_files_may_go_back(
+def test_restored_rows_are_copied_into_another_table(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = Orders(spark, tmp_path / "orders", interval=60)
@@ -152,7 +152,7 @@ def test_restored_rows_are_copied_so_that_their_files_may_go_back(
     assert "has no rows to copy" in restored("--into", "t", code=1)
 
 
-def test_a_report_counts_restored_files_and_is_in_the_ledger(
+def test_archive_report_counts_restored_files_and_updates_the_ledger(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = Orders(spark, tmp_path / "orders", interval=60)

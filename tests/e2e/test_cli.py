@@ -73,7 +73,7 @@ def orders(spark: SparkSession, project: Project) -> DeltaTable:
     return DeltaTable(spark, project.folder / "orders")
 
 
-def test_ctrl_c_ends_publishing_quietly_once_the_files_in_hand_are_out(
+def test_ctrl_c_stops_publish_after_the_current_files(
     spark: SparkSession, project: Project, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     names = "abc"
@@ -112,7 +112,7 @@ def test_ctrl_c_ends_publishing_quietly_once_the_files_in_hand_are_out(
     assert "Stopped on request" not in again
 
 
-def test_what_the_landing_zone_and_the_log_say_is_told_without_spark(
+def test_up_to_date_tables_are_reported_without_spark(
     spark: SparkSession, project: Project, orders: DeltaTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     DeltaTable(spark, project.folder / "lines")
@@ -144,7 +144,7 @@ def test_what_the_landing_zone_and_the_log_say_is_told_without_spark(
         )
 
 
-def test_a_table_that_was_made_again_or_that_changed_its_keys_is_not_told_without_spark(
+def test_recreated_table_and_changed_keys_are_not_decided_without_spark(
     spark: SparkSession, project: Project, orders: DeltaTable
 ) -> None:
     project.run("publish")
@@ -183,7 +183,7 @@ def test_a_table_that_was_made_again_or_that_changed_its_keys_is_not_told_withou
         (["status"], "far: MF1000: Checking far failed with", "sales.orders"),
     ],
 )
-def test_a_failure_without_a_name_leaves_the_other_tables_alone(
+def test_unexpected_error_does_not_affect_other_tables(
     project: Project, orders: DeltaTable, command: list[str], words: str, other: str
 ) -> None:
     project.configure(
@@ -197,7 +197,7 @@ def test_a_failure_without_a_name_leaves_the_other_tables_alone(
     assert other in ended
 
 
-def test_an_empty_table_publishes_a_file_with_a_schema_and_no_rows(project: Project, orders: DeltaTable) -> None:
+def test_empty_table_publishes_one_file_with_schema_and_no_rows(project: Project, orders: DeltaTable) -> None:
     project.run("publish")
     assert [path.name for path in project.orders.glob("*.parquet")] == ["00000000000000000001.parquet"]
     assert "equal at version 0, 0 rows" in (
@@ -247,7 +247,7 @@ def break_record(project: Project, content: Callable[[str], str]) -> None:
     ],
     ids=["record not JSON", "record too new", "foreign number", "foreign file", "other keys"],
 )
-def test_a_landing_zone_that_disagrees_is_left_as_it_is(
+def test_inconsistent_landing_zone_is_not_changed(
     project: Project, published: tuple[Project, DeltaTable], harm: Callable[[Project], object], words: str
 ) -> None:
     first, orders = published
@@ -262,7 +262,7 @@ def test_a_landing_zone_that_disagrees_is_left_as_it_is(
     assert project.content() == before
 
 
-def test_a_landing_zone_that_cannot_be_written_is_an_error_that_names_it(project: Project, orders: DeltaTable) -> None:
+def test_error_names_landing_zone_that_cannot_be_written(project: Project, orders: DeltaTable) -> None:
     project.landing.write_text("a file where a folder should be")
     orders.insert(1)
     ended = project.run("publish", code=1)
@@ -270,7 +270,9 @@ def test_a_landing_zone_that_cannot_be_written_is_an_error_that_names_it(project
     assert "then run the same command again." in ended
 
 
-def test_tables_that_cannot_be_enabled_are_named(spark: SparkSession, project: Project, orders: DeltaTable) -> None:
+def test_enable_cdf_names_tables_that_it_cannot_enable(
+    spark: SparkSession, project: Project, orders: DeltaTable
+) -> None:
     reserved = DeltaTable(spark, project.folder / "reserved", "id int, `__rowMarker__` int", feed=False)
     project.configure(
         f"  - {{source: {reserved.path}, target: reserved}}",
@@ -286,7 +288,7 @@ def test_tables_that_cannot_be_enabled_are_named(spark: SparkSession, project: P
     assert "orders │ on already │" in ended
 
 
-def test_mistakes_in_the_configuration_are_told_before_spark_starts(tmp_path: Path) -> None:
+def test_configuration_errors_are_reported_before_spark_starts(tmp_path: Path) -> None:
     missing = said(["publish", "--config", str(tmp_path / "none.yml")], 1)
     assert f"There is no configuration file {tmp_path}/none.yml. Run `mirrorfeed init`" in missing
     project = Project(tmp_path)
@@ -298,7 +300,7 @@ def test_mistakes_in_the_configuration_are_told_before_spark_starts(tmp_path: Pa
     assert "has no table 'b'. Name one of its targets (a)" in project.run("publish", "b", code=1)
 
 
-def test_what_the_replica_lacks_is_told_with_the_ways_to_get_it(
+def test_missing_replica_package_is_reported_with_install_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in sys.modules if name.startswith(("deltalake", "mirrorfeed.mirror.replica"))]:
@@ -310,7 +312,7 @@ def test_what_the_replica_lacks_is_told_with_the_ways_to_get_it(
 
 
 @pytest.mark.parametrize("group", [[], ["archive"], ["fabric"]], ids=["all", "archive", "fabric"])
-def test_what_each_command_does_is_listed_in_whole_sentences(group: list[str]) -> None:
+def test_help_lists_commands_in_full_sentences(group: list[str]) -> None:
     listed = said([*group, "--help"], 0).partition("Commands:" if group else "Set up:")[2]
     assert listed
     assert "..." not in listed

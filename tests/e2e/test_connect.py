@@ -18,9 +18,9 @@ ALL = (
     *("tests/feed/test_changes.py", "tests/feed/test_selection.py"),
     *("tests/publish/test_fleet.py", "tests/publish/test_ledger.py"),
     *("tests/archive/test_predicate.py", "tests/archive/test_engines.py"),
-    "tests/orchestration/test_verification.py::test_rows_of_a_condition_are_published_once_more_with_and_without_the_mirror",
-    "tests/keep/test_history.py::test_every_kept_version_can_be_rebuilt_through_duplicates_and_columns",
-    "tests/keep/test_history.py::test_concurrent_runs_late_appends_and_maintenance_append_each_version_once",
+    "tests/orchestration/test_verification.py::test_repair_with_a_condition_works_with_and_without_the_mirror",
+    "tests/keep/test_history.py::test_every_version_can_be_rebuilt_despite_duplicates_and_new_columns",
+    "tests/keep/test_history.py::test_concurrent_runs_and_maintenance_append_each_version_once",
 )
 
 
@@ -40,7 +40,7 @@ def pass_over_connect(address: str, *proven: str) -> None:
 
 
 @pytest.mark.slow
-def test_feed_fleet_and_ledger_pass_their_tests_over_spark_connect(spark: SparkSession, tmp_path: Path) -> None:
+def test_feed_fleet_and_ledger_tests_pass_over_spark_connect(spark: SparkSession, tmp_path: Path) -> None:
     """The session here has put Delta's JARs aside. By commands, the same is beside the walls, in `test_walls`."""
     warehouse = {"spark.sql.warehouse.dir": tmp_path.as_uri(), "spark.sql.shuffle.partitions": "2"}
     with connect_server(INTERPRETED | warehouse) as address:

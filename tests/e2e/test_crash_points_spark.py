@@ -136,7 +136,7 @@ def scene(
         yield Scene(spark, place, expected, tuple(store.verbs), tuple(modes))
 
 
-def test_the_run_after_a_fault_completes_the_mirror(scene: Scene, tmp_path: Path, counted: Counter[str]) -> None:
+def test_next_run_after_a_fault_completes_the_mirror(scene: Scene, tmp_path: Path, counted: Counter[str]) -> None:
     """Every second mode, each in one of the scenes. Every fault in each is the long form's, and without Spark that of
     `test_crash_points`."""
     for mode in scene.modes[::2]:
@@ -145,7 +145,7 @@ def test_the_run_after_a_fault_completes_the_mirror(scene: Scene, tmp_path: Path
 
 
 @pytest.mark.soak
-def test_the_run_after_every_fault_completes_the_mirror(scene: Scene, tmp_path: Path, counted: Counter[str]) -> None:
+def test_next_run_after_every_fault_completes_the_mirror(scene: Scene, tmp_path: Path, counted: Counter[str]) -> None:
     for place, fault in enumerate(_faults(scene)):
         counted["crash points through Spark"] += _play(scene, fault, tmp_path / str(place))
 

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.usefixtures("several_files")
 
 @pytest.mark.parametrize("seed", [int(os.environ["MIRRORFEED_SEED"])] if "MIRRORFEED_SEED" in os.environ else IN_CI)
 @pytest.mark.soak  # without Spark in `publish/test_histories`
-def test_the_mirror_equals_the_source_at_every_published_version(
+def test_mirror_equals_source_at_every_published_version(
     spark: SparkSession, tmp_path: Path, seed: int, counted: Counter[str]
 ) -> None:
     counted["published versions of them compared"] += live_through(spark, tmp_path, seed)
@@ -48,9 +48,7 @@ def test_the_mirror_equals_the_source_at_every_published_version(
 
 
 @pytest.mark.soak
-def test_the_mirror_equals_the_source_through_many_histories(
-    spark: SparkSession, tmp_path: Path, counted: Counter[str]
-) -> None:
+def test_mirror_equals_source_over_many_histories(spark: SparkSession, tmp_path: Path, counted: Counter[str]) -> None:
     begun = time.monotonic()
     for number in range(IN_SOAK):
         seed = FIRST + number + SHARED * (number % 2)
@@ -60,7 +58,7 @@ def test_the_mirror_equals_the_source_through_many_histories(
 
 
 @pytest.mark.soak
-def test_by_comparison_the_mirror_equals_the_source_through_many_histories(
+def test_compared_mirror_equals_source_over_many_histories(
     spark: SparkSession, tmp_path: Path, counted: Counter[str]
 ) -> None:
     """The protocol with every fault is tried without Spark, in `tests/publish/test_comparing`. Fewer, for each takes as

@@ -35,7 +35,7 @@ SAID = "Following"
 
 
 @pytest.mark.soak
-def test_followed_for_half_an_hour_through_kills_the_mirror_ends_equal(
+def test_mirror_is_equal_after_half_an_hour_of_kills_while_following(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")

@@ -167,7 +167,7 @@ def left_in_staging(project: Project) -> Path:
     return left
 
 
-def test_no_command_changes_what_is_not_ours(
+def test_no_command_changes_foreign_files(
     orders: DeltaTable, project: Project, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 0)
@@ -205,7 +205,7 @@ def test_no_command_changes_what_is_not_ours(
     }
 
 
-def test_a_linked_staging_area_is_neither_written_nor_cleared(
+def test_symlinked_staging_area_is_neither_written_nor_cleared(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     DeltaTable(spark, tmp_path / "orders").insert(1, 2)

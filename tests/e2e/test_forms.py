@@ -23,7 +23,7 @@ from tests.delta import DeltaTable
     ],
 )
 @pytest.mark.slow
-def test_a_table_in_each_form_is_mirrored_value_for_value(
+def test_table_in_each_file_format_is_mirrored_with_equal_values(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_rows: int
 ) -> None:
     monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", few_rows)

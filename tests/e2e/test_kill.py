@@ -175,14 +175,14 @@ class Shop:
 
 
 @pytest.mark.slow
-def test_publishers_that_are_killed_leave_nothing_that_the_next_cannot_complete(
+def test_next_run_recovers_from_killed_publishers(
     spark: SparkSession, remote: str, tmp_path: Path, counted: Counter[str]
 ) -> None:
     _kill_in_rounds(Shop(Journey(spark, tmp_path / "source", tmp_path, ("id",)), remote), IN_SHORT, counted)
 
 
 @pytest.mark.soak
-def test_many_publishers_that_are_killed_leave_nothing_that_the_next_cannot_complete(
+def test_next_run_recovers_from_many_killed_publishers(
     spark: SparkSession, remote: str, tmp_path: Path, counted: Counter[str]
 ) -> None:
     _kill_in_rounds(Shop(Journey(spark, tmp_path / "source", tmp_path, ("id",)), remote), IN_SOAK, counted)
@@ -196,7 +196,7 @@ def walled(spark: SparkSession) -> Iterator[str]:
 
 @pytest.mark.soak
 @pytest.mark.skipif(pyspark.__version__ < "4.1", reason="the walls need the Unix sockets of Spark 4.1")
-def test_drivers_that_are_killed_over_a_handover_leave_nothing_that_the_next_cannot_complete(
+def test_next_run_recovers_from_drivers_killed_with_a_staging_path(
     spark: SparkSession, walled: str, tmp_path: Path, counted: Counter[str]
 ) -> None:
     shop = Shop(Journey(spark, tmp_path / "source", tmp_path, ("id",)), walled, staging_path=True)

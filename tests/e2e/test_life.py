@@ -57,7 +57,7 @@ def orders(spark: SparkSession, tmp_path: Path) -> DeltaTable:
     return made
 
 
-def test_a_table_is_added_moved_to_another_schema_and_dropped(project: Project, orders: DeltaTable) -> None:
+def test_table_is_added_moved_to_another_schema_and_dropped(project: Project, orders: DeltaTable) -> None:
     project.configure("sales.orders")
     project.run("publish")
     DeltaTable(orders.spark, orders.path.parent / "lines").insert(1)
@@ -77,9 +77,7 @@ def test_a_table_is_added_moved_to_another_schema_and_dropped(project: Project, 
     assert not (project.mirror / "sales/orders/_delta_log").exists()
 
 
-def test_a_folder_that_was_deleted_is_loaded_anew_and_a_log_that_was_deleted_stops_the_table(
-    project: Project, orders: DeltaTable
-) -> None:
+def test_deleted_folder_is_reloaded_and_deleted_log_stops_the_table(project: Project, orders: DeltaTable) -> None:
     project.configure("sales.orders")
     told = ("--ledger", str(project.landing.parent / "ledger"), "publish")
     assert "deleted" not in project.run(*told)
@@ -104,9 +102,7 @@ def test_a_folder_that_was_deleted_is_loaded_anew_and_a_log_that_was_deleted_sto
     assert "equal at version 2, 1 row" in project.verified()
 
 
-def test_a_source_that_is_gone_or_is_a_clone_of_another_stops_the_table_until_it_is_rebuilt(
-    project: Project, orders: DeltaTable
-) -> None:
+def test_missing_or_replaced_source_stops_the_table_until_rebuild(project: Project, orders: DeltaTable) -> None:
     project.configure("sales.orders")
     project.run("publish")
     other = DeltaTable(orders.spark, orders.path.parent / "other")
@@ -124,9 +120,7 @@ def test_a_source_that_is_gone_or_is_a_clone_of_another_stops_the_table_until_it
 
 
 @pytest.mark.soak  # as in `publish/test_delta_cases`
-def test_an_emptied_source_that_is_cloned_over_is_the_same_table_and_goes_on(
-    project: Project, orders: DeltaTable
-) -> None:
+def test_emptied_source_that_is_cloned_over_keeps_publishing(project: Project, orders: DeltaTable) -> None:
     project.configure("sales.orders")
     project.run("publish")
     other = DeltaTable(orders.spark, orders.path.parent / "other")
@@ -139,7 +133,7 @@ def test_an_emptied_source_that_is_cloned_over_is_the_same_table_and_goes_on(
 
 
 @pytest.mark.soak  # without Spark in `publish/log/test_table_log`
-def test_keys_may_be_given_later_and_never_changed(project: Project, orders: DeltaTable) -> None:
+def test_keys_can_be_added_later_but_not_changed(project: Project, orders: DeltaTable) -> None:
     project.configure("sales.orders", keys="")
     project.run("publish")
     assert project.mirrors(orders, "sales/orders")

@@ -29,7 +29,7 @@ def _lint(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["lint", *arguments])
 
 
-def test_programs_get_the_code_the_severity_the_file_and_what_to_do(zone: FolderStore) -> None:
+def test_json_output_has_code_severity_file_and_fix(zone: FolderStore) -> None:
     put(zone, "readme.txt", "hello")
     result = _lint(zone.root, "--json")
     assert result.exit_code == 1
@@ -48,14 +48,14 @@ def test_programs_get_the_code_the_severity_the_file_and_what_to_do(zone: Folder
     }
 
 
-def test_advice_alone_passes(zone: FolderStore) -> None:
+def test_lint_with_only_advice_exits_with_zero(zone: FolderStore) -> None:
     next(defect for defect in DEFECTS if defect.code == "MF551").seed(zone)
     result = _lint(zone.root)
     assert result.exit_code == 0
     assert result.stdout.startswith("13 tables: 1 advice\n")
 
 
-def test_nothing_of_spark_is_loaded(zone: FolderStore) -> None:
+def test_lint_does_not_import_spark(zone: FolderStore) -> None:
     script = f"""
 import sys
 from mirrorfeed.cli import main
@@ -68,7 +68,7 @@ finally:
     assert (done.returncode, done.stdout) == (0, "12 tables: no findings\n"), done.stderr
 
 
-def test_a_zone_in_onelake_is_read_with_the_credential_of_the_configuration(onelake: OneLake, tmp_path: Path) -> None:
+def test_onelake_zone_is_read_with_the_configured_credential(onelake: OneLake, tmp_path: Path) -> None:
     file, address = tmp_path / "mirrorfeed.yml", f"onelake://{WORKSPACE}/{DATABASE}"
     file.write_text(onelake.configuration() + "tables: [{source: a, target: b}]\n", encoding="utf-8")
     write_clean_zone(onelake.store())
@@ -81,7 +81,7 @@ def test_a_zone_in_onelake_is_read_with_the_credential_of_the_configuration(onel
     assert f"sales.schema/customers/{data_name(9)} " in result.stdout
 
 
-def test_an_address_in_onelake_that_names_no_ids_is_told() -> None:
+def test_onelake_address_without_ids_is_refused() -> None:
     result = _lint("onelake://sales/orders")
     assert result.exit_code == 1
     assert result.output.startswith(

@@ -42,7 +42,7 @@ def project(spark: SparkSession, tmp_path: Path, onelake: OneLake) -> Project:
     return Project(tmp_path, onelake)
 
 
-def test_from_publishing_to_a_rebuilt_table(spark: SparkSession, project: Project, onelake: OneLake) -> None:
+def test_onelake_journey_from_publish_to_rebuild(spark: SparkSession, project: Project, onelake: OneLake) -> None:
     table = DeltaTable(spark, project.folder / "orders")
     table.insert(1)
     throttled = Fault("put blob", How.ANSWER, 2, status=429, code="TooManyRequests", retry_after="0", after=2)
@@ -81,9 +81,7 @@ def test_from_publishing_to_a_rebuilt_table(spark: SparkSession, project: Projec
     assert project.run("verify", "--mirror", project.mirror).count("equal at version 2, 1 row") == 1
 
 
-def test_a_rebuild_waits_for_fabric_and_goes_on_where_it_was_left(
-    spark: SparkSession, project: Project, onelake: OneLake
-) -> None:
+def test_rebuild_waits_for_fabric_and_resumes(spark: SparkSession, project: Project, onelake: OneLake) -> None:
     DeltaTable(spark, project.folder / "orders").insert(1)
     project.run("publish")
     onelake.fabric.databases[DATABASE].status = "Running"

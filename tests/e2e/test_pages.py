@@ -26,7 +26,7 @@ SHOWN = [
 
 
 @pytest.mark.usefixtures("spark")
-def test_the_first_page_leads_to_a_mirror_that_is_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_of_the_first_page_produce_an_equal_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     create, change = (each.text.replace("/path/to/orders", "./orders") for each in snippets("python", PAGE)[:2])
     exec(create)

@@ -47,7 +47,7 @@ spark.stop()
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_the_secret_is_in_nothing_that_a_run_leaves(onelake: OneLake, tmp_path: Path) -> None:
+def test_no_output_log_or_file_of_a_run_contains_the_secret(onelake: OneLake, tmp_path: Path) -> None:
     """It takes long, for all that a Spark leaves is looked through, from its start to its end: it has its own."""
     tables = "tables:\n  - {source: ./orders, target: orders, keys: [id]}\n"
     (tmp_path / "mirrorfeed.yml").write_text(

@@ -98,7 +98,7 @@ def calls(ready: Journey, tmp_path_factory: pytest.TempPathFactory) -> int:
 
 
 @pytest.mark.parametrize("happening", MOST_HAPPENS)
-def test_a_publisher_that_slept_goes_on_where_others_are(
+def test_paused_publisher_resumes_safely_among_others(
     ready: Journey, calls: int, happening: Callable[[Journey], None], tmp_path: Path, counted: Counter[str]
 ) -> None:
     at = random.Random(happening.__name__).randint(1, calls)
@@ -108,7 +108,7 @@ def test_a_publisher_that_slept_goes_on_where_others_are(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("happening", HAPPENINGS)
-def test_a_publisher_that_slept_before_any_of_its_calls_goes_on_where_others_are(
+def test_publisher_paused_before_any_call_resumes_among_others(
     ready: Journey, calls: int, happening: Callable[[Journey], None], tmp_path: Path, counted: Counter[str]
 ) -> None:
     for at in range(1, calls + 1):
@@ -117,14 +117,14 @@ def test_a_publisher_that_slept_before_any_of_its_calls_goes_on_where_others_are
 
 
 @pytest.mark.soak  # without Spark in `publish/test_two_publishers`
-def test_two_publishers_at_once_neither_lose_nor_double_a_file(
+def test_two_concurrent_publishers_neither_lose_nor_duplicate_files(
     spark: SparkSession, tmp_path: Path, counted: Counter[str]
 ) -> None:
     _race(Journey(spark, tmp_path / "source", tmp_path, ("id",), SMALL), 2, counted)
 
 
 @pytest.mark.soak
-def test_two_publishers_at_once_many_times_neither_lose_nor_double_a_file(
+def test_many_concurrent_publisher_races_neither_lose_nor_duplicate_files(
     spark: SparkSession, tmp_path: Path, counted: Counter[str]
 ) -> None:
     _race(Journey(spark, tmp_path / "source", tmp_path, ("id",), changed(SMALL, log_retention_records=1)), 50, counted)

@@ -81,9 +81,7 @@ print(json.dumps(answers))
 """
 
 
-def test_the_walls_hold_and_the_engine_judges_before_anything_runs(
-    walled: str, onelake: OneLake, tmp_path: Path
-) -> None:
+def test_sandbox_blocks_executors_and_spark_validates_conditions(walled: str, onelake: OneLake, tmp_path: Path) -> None:
     port = onelake.address.rpartition(":")[2]
     code = PROBES.replace("PORT", port).replace("SECRET", SECRET).replace("FOLDER", str(tmp_path))
     answer = subprocess.run(
@@ -135,9 +133,9 @@ def wait_for_files(publisher: subprocess.Popen[str], staging: Path) -> None:
 
 
 @pytest.mark.soak
-def test_a_fleet_with_failures_passes_its_test(walled: str) -> None:
+def test_fleet_with_failures_passes_its_test_in_the_sandbox(walled: str) -> None:
     """By commands, such a fleet is in the test of a fleet below."""
-    pass_over_connect(walled, "tests/publish/test_fleet.py::test_the_failure_of_one_table_never_stops_the_others")
+    pass_over_connect(walled, "tests/publish/test_fleet.py::test_failure_of_one_table_does_not_stop_the_others")
 
 
 class Shop:
@@ -171,7 +169,7 @@ tables:
 
 
 @pytest.mark.slow
-def test_a_fleet_is_published_into_onelake_by_the_driver_though_one_was_killed(
+def test_driver_publishes_fleet_into_onelake_after_a_kill(
     spark: SparkSession, walled: str, driver: Driver, onelake: OneLake, tmp_path: Path
 ) -> None:
     """It takes long, for Spark behind the walls is another one. The first publisher is killed with files in the
@@ -222,15 +220,13 @@ def test_a_fleet_is_published_into_onelake_by_the_driver_though_one_was_killed(
 
 
 @pytest.mark.soak
-def test_every_form_of_files_is_mirrored_value_for_value(spark: SparkSession, driver: Driver, tmp_path: Path) -> None:
+def test_every_file_format_is_mirrored_with_equal_values(spark: SparkSession, driver: Driver, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "text", forms.COLUMNS)
     forms.play(table.sql, tmp_path, lambda *arguments, code=0: driver.run(shlex.join(arguments), code=code))
 
 
 @pytest.mark.soak
-def test_every_value_of_every_type_is_the_same_in_the_mirror(
-    spark: SparkSession, driver: Driver, tmp_path: Path
-) -> None:
+def test_every_value_of_every_type_is_equal_in_the_mirror(spark: SparkSession, driver: Driver, tmp_path: Path) -> None:
     (tmp_path / "mirrorfeed.yml").write_text(
         "landing_zone: zone\ntables: [{source: ./source, target: s.t, keys: [id]}]\n"
     )
@@ -247,7 +243,7 @@ def test_every_value_of_every_type_is_the_same_in_the_mirror(
 
 
 @pytest.mark.soak
-def test_two_publishers_at_once_neither_lose_nor_double_a_row(
+def test_two_concurrent_publishers_neither_lose_nor_duplicate_rows(
     spark: SparkSession, walled: str, driver: Driver, onelake: OneLake, tmp_path: Path, counted: Counter[str]
 ) -> None:
     shop = Shop(spark, tmp_path, onelake, driver)
@@ -265,7 +261,7 @@ def test_two_publishers_at_once_neither_lose_nor_double_a_row(
 
 
 @pytest.mark.soak
-def test_a_handover_that_vanishes_in_the_middle_loses_nothing(
+def test_staging_path_deleted_during_a_run_loses_nothing(
     spark: SparkSession, walled: str, driver: Driver, onelake: OneLake, tmp_path: Path
 ) -> None:
     shop = Shop(spark, tmp_path, onelake, driver)
@@ -279,7 +275,7 @@ def test_a_handover_that_vanishes_in_the_middle_loses_nothing(
 
 @pytest.mark.soak
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system that is full")
-def test_a_full_handover_publishes_nothing_says_so_and_harms_no_later_run(
+def test_full_staging_path_is_reported_and_later_runs_recover(
     spark: SparkSession, driver: Driver, onelake: OneLake, tmp_path: Path
 ) -> None:
     shop = Shop(spark, tmp_path, onelake, driver)
@@ -300,9 +296,7 @@ def test_a_full_handover_publishes_nothing_says_so_and_harms_no_later_run(
 
 
 @pytest.mark.soak
-def test_a_driver_and_its_executors_stay_small_whatever_passes_through_them(
-    spark: SparkSession, onelake: OneLake, tmp_path: Path
-) -> None:
+def test_memory_of_driver_and_executors_is_bounded(spark: SparkSession, onelake: OneLake, tmp_path: Path) -> None:
     """Rows of 50 KB, as many as MIRRORFEED_CARRIED_MIB says, in one table, or 200 MiB in four at once; the result of a
     query has a limit in Spark."""
     mib = int(os.environ.get("MIRRORFEED_CARRIED_MIB", "1000"))

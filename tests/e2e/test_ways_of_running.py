@@ -79,7 +79,7 @@ class _Crashing:
         self._patch.undo()
 
 
-def test_a_table_stays_exact_through_every_way_of_running_with_crashes_between_and_two_at_once(
+def test_table_stays_exact_across_all_ways_of_running_with_crashes(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = DeltaTable(spark, tmp_path / "t")

@@ -15,12 +15,12 @@ from mirrorfeed.errors.explain import catalogue
 _ROOT = Path(__file__).parents[2]
 
 
-def test_the_catalogue_and_its_page_are_as_the_code_is() -> None:
+def test_error_catalogue_and_its_page_match_the_code() -> None:
     codes.main(check=True)
     assert list(catalogue().values()) == codes.entries()
 
 
-def test_every_code_has_words_and_stands_once_in_the_registry() -> None:
+def test_every_code_has_a_text_and_one_registry_line() -> None:
     lines = codes.REGISTRY.read_text(encoding="utf-8").splitlines()
     assert lines == sorted(lines, key=lambda line: (len(line.split()[0]), line))
     assert len({line.split()[0] for line in lines}) == len(lines)
@@ -29,7 +29,7 @@ def test_every_code_has_words_and_stands_once_in_the_registry() -> None:
         assert not entry.next or entry.next.endswith((".", "…).", ">")), entry
 
 
-def test_the_test_that_shows_a_code_is_there() -> None:
+def test_test_of_every_code_exists() -> None:
     shown = {entry.shown_by: entry.code for entry in catalogue().values()}
     there = {file: set(_tests(_ROOT / file)) for file in {each.split("::")[0] for each in shown}}
     lacking = [
@@ -45,7 +45,7 @@ def _tests(path: Path) -> Iterator[str]:
 
 
 class TestWhatDoesNotFitIsRefused:
-    def test_an_error_without_a_code(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_error_without_a_code_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         class Bare(Terminal):
             what = "Something failed."
 
@@ -63,7 +63,7 @@ class TestWhatDoesNotFitIsRefused:
             ("MF2999", (codes.RETIRED, ""), None),
         ],
     )
-    def test_a_code_that_is_new_or_gone_or_means_something_else(
+    def test_unregistered_removed_or_reused_code_is_refused(
         self, monkeypatch: pytest.MonkeyPatch, code: str, line: tuple[str, str] | None, words: str | None
     ) -> None:
         kept = codes.registry()

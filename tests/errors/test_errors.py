@@ -21,12 +21,12 @@ from mirrorfeed.source.next_step import Range
 from mirrorfeed.storage import NotThere, StoreUnavailable
 
 
-def test_an_error_of_ours_stays_as_it_is() -> None:
+def test_known_error_is_not_wrapped() -> None:
     error = NotThere(address="zone/a")
     assert named("Publishing a", error) is error
 
 
-def test_a_failure_without_a_name_says_what_was_done_and_its_traceback_goes_to_the_log(
+def test_unexpected_error_names_the_action_and_logs_its_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cause = ValueError("first line\n\n  second line\n" + "more\n" * 50)
@@ -42,7 +42,7 @@ def test_a_failure_without_a_name_says_what_was_done_and_its_traceback_goes_to_t
     assert logged.exc_info[1] is cause
 
 
-def test_a_spark_that_ended_is_named_and_other_refused_connections_are_not(caplog: pytest.LogCaptureFixture) -> None:
+def test_ended_spark_is_recognized_among_refused_connections(caplog: pytest.LogCaptureFixture) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -61,7 +61,7 @@ def test_a_spark_that_ended_is_named_and_other_refused_connections_are_not(caplo
     assert isinstance(named("Sending an alert", other.value), Unexpected)
 
 
-def test_an_error_is_data_as_well() -> None:
+def test_error_can_be_serialized() -> None:
     error = Gap(table="a.b.orders", published=5, where=Range(5, 7), reason="the feed was off")
     assert json.loads(json.dumps(pickle.loads(pickle.dumps(error)).to_dict())) == {
         "code": "MF2102",
@@ -71,7 +71,7 @@ def test_an_error_is_data_as_well() -> None:
     }
 
 
-def test_an_error_about_an_error_tells_it_too() -> None:
+def test_nested_error_is_serialized() -> None:
     inner = SourceRecreated(table="a.b.orders", published_id="x", found_id="y", published=3, latest=9)
     assert (
         HistoryInterrupted(table="a.b.orders", history="history", version=3, finding=inner).to_dict()["facts"][
@@ -81,14 +81,14 @@ def test_an_error_about_an_error_tells_it_too() -> None:
     )
 
 
-def test_a_token_in_a_fact_is_not_shown() -> None:
+def test_token_in_a_fact_is_redacted() -> None:
     token = "eyJ0eXAiOiJKV1QifQ.eyJhIjoxfQ.c2ln"
     error = StoreUnavailable(action="read", address="zone/a", reason=f"401 Bearer {token}")
     assert "(not shown)" in str(error)
     assert token not in f"{error} {error.to_dict()}"
 
 
-def test_facts_are_as_json_can_say_them() -> None:
+def test_facts_are_converted_to_json_values() -> None:
     at = datetime(2026, 1, 31, 12, tzinfo=UTC)
     file = LogFile("a/b", 5, created=at, partition={"day": None})
     assert plain({1: (file, {"a"})}) == {
@@ -106,6 +106,6 @@ def test_facts_are_as_json_can_say_them() -> None:
     }
 
 
-def test_a_secret_that_was_written_in_the_place_of_its_name_is_in_no_fact() -> None:
+def test_secret_in_place_of_a_variable_name_is_redacted() -> None:
     error = SecretUnreachable(secret=Secret(env="hunter2-as-it-is"), reason="it is not set")
     assert "hunter2" not in json.dumps(error.to_dict())

@@ -9,7 +9,7 @@ from mirrorfeed.errors.explain import UnknownCode, explain
 
 
 @pytest.mark.parametrize("asked", ["MF2102", "mf2102", "2102", "Gap", " MF2102 "])
-def test_a_code_is_known_however_it_is_written(asked: str) -> None:
+def test_code_is_found_in_any_spelling(asked: str) -> None:
     (found,) = [each for each in explain(asked) if each.kind == "terminal"]
     assert (found.code, found.name) == ("MF2102", "Gap")
 
@@ -35,14 +35,14 @@ def test_all_codes_of_a_name_are_explained_without_the_tests_that_raise_them() -
         ("?", []),
     ],
 )
-def test_a_code_that_there_is_not_is_refused_with_the_nearest(asked: str, nearest: list[str]) -> None:
+def test_unknown_code_is_refused_with_the_nearest_ones(asked: str, nearest: list[str]) -> None:
     with pytest.raises(UnknownCode) as caught:
         explain(asked)
     assert list(caught.value.nearest)[: len(nearest)] == nearest
     assert len(str(caught.value)) < 300
 
 
-def test_nothing_heavy_is_imported_for_it() -> None:
+def test_explain_imports_no_large_package() -> None:
     heavy = ["pyspark", "deltalake", "pyarrow", "azure", "pydantic", "requests"]
     script = (
         "import sys; from click.testing import CliRunner; from mirrorfeed.cli import main;"

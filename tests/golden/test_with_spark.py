@@ -68,7 +68,7 @@ def test_output_is_as_expected(recorder: Recorder, command: str, pytestconfig: p
     check(recorder, command, pytestconfig)
 
 
-def test_the_ledger_has_every_verification(recorder: Recorder) -> None:
+def test_ledger_has_every_verification(recorder: Recorder) -> None:
     rows = deltalake.DeltaTable(recorder.folder / "ledger").to_pyarrow_table().sort_by("time").to_pylist()
     kinds = (VERIFIED, DIFFERENT, UNVERIFIED)
     found = [tuple(row[name] for name in ("table", "outcome", "to_version", "error")) for row in rows]

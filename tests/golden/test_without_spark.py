@@ -42,7 +42,7 @@ def test_output_is_as_expected(recorder: Recorder, command: str, pytestconfig: p
     check(recorder, command, pytestconfig)
 
 
-def test_every_file_belongs_to_a_command() -> None:
+def test_every_expected_file_belongs_to_a_command() -> None:
     assert {*FOLDER.iterdir()} == {*map(file_of, COMMANDS)}
 
 

@@ -60,12 +60,14 @@ def told(columns: tuple[HistoryColumn, ...]) -> list[tuple[str, str, str]]:
     ],
     ids=["the same", "added", "renamed", "renamed in case", "dropped", "of fixed length", "collated"],
 )
-def test_columns_continue(now: dict[str, Any], options: dict[str, Any], expected: list[tuple[str, str, str]]) -> None:
+def test_columns_are_continued_or_added_in_the_next_version(
+    now: dict[str, Any], options: dict[str, Any], expected: list[tuple[str, str, str]]
+) -> None:
     there = {"id": '"integer"', "v": '"string"'}
     assert told(next_columns("t", 7, FIRST, now, there, **options)) == expected
 
 
-def test_a_name_that_the_history_has_with_another_type_gets_a_column_of_its_own() -> None:
+def test_name_with_another_type_gets_a_new_column() -> None:
     there = {"ID": '"integer"', "v": '"string"'}
     assert told(snapshot_columns(schema(id="long", v="string"), 9, there)) == [
         ("id", "id__v9", "id@9"),
@@ -157,7 +159,7 @@ def test_unreadable_columns_are_named() -> None:
 
 
 @pytest.mark.parametrize("changed_at", range(6, 12))
-def test_a_range_ends_before_its_columns_change(changed_at: int) -> None:
+def test_range_ends_before_its_columns_change(changed_at: int) -> None:
     assert last_equal(5, 10, lambda version: version < changed_at) == min(changed_at - 1, 10)
 
 
@@ -183,7 +185,7 @@ OURS = HistoryCommit(4, "WRITE", "batch")
         ([OURS, HistoryCommit(5, "CREATE OR REPLACE TABLE AS SELECT")], 5),
     ],
 )
-def test_a_foreign_write_is_found_unless_it_was_reverted(changes: list[HistoryCommit], found: int | None) -> None:
+def test_foreign_write_is_found_unless_it_was_reverted(changes: list[HistoryCommit], found: int | None) -> None:
     change = find_foreign_write(changes, "batch")
     assert (change.version if change else None) == found
 

@@ -101,7 +101,7 @@ def numbers(records: Sequence[HistoryRecord]) -> list[tuple[int | None, int, int
 
 
 @pytest.mark.slow
-def test_every_kept_version_can_be_rebuilt_through_duplicates_and_columns(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_version_can_be_rebuilt_despite_duplicates_and_new_columns(spark: SparkSession, tmp_path: Path) -> None:
     """It takes long, for Spark alone changes columns under column mapping, and three versions are rebuilt."""
     history = History.begun(
         spark, tmp_path, "a int, b string, m map<string, double>, n struct<x: double>", properties=MAPPED
@@ -167,7 +167,7 @@ def after(call: Call) -> None:
     call()
 
 
-def test_a_run_that_dies_at_any_step_is_finished_by_the_next_and_appends_each_version_once(
+def test_next_run_after_a_crash_appends_each_version_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history = History.begun(spark, tmp_path)
@@ -186,7 +186,7 @@ def test_a_run_that_dies_at_any_step_is_finished_by_the_next_and_appends_each_ve
     assert history.numbers() == [(None, 1, 2), (1, history.source.latest, 1)]
 
 
-def test_concurrent_runs_late_appends_and_maintenance_append_each_version_once(
+def test_concurrent_runs_and_maintenance_append_each_version_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history = History.begun(spark, tmp_path)
@@ -211,7 +211,7 @@ def test_concurrent_runs_late_appends_and_maintenance_append_each_version_once(
     assert history.equals_time_travel(3)
 
 
-def test_a_history_with_foreign_writes_is_neither_read_nor_appended_to(
+def test_history_with_foreign_writes_is_neither_read_nor_appended_to(
     spark: SparkSession, kept: History, tmp_path: Path
 ) -> None:
     history = kept.copied(tmp_path)
@@ -282,7 +282,7 @@ def test_lost_versions_stop_a_history_or_continue_it_with_a_snapshot(
         history.keep(on_gap="reseed", on_schema_change="reseed")
 
 
-def test_a_table_that_is_not_a_history_is_not_changed(spark: SparkSession, tmp_path: Path) -> None:
+def test_table_that_is_not_a_history_is_not_changed(spark: SparkSession, tmp_path: Path) -> None:
     history = History.begun(spark, tmp_path)
     history.source.insert(1)
     other = DeltaTable(spark, tmp_path / "history")
@@ -298,9 +298,7 @@ def test_a_table_that_is_not_a_history_is_not_changed(spark: SparkSession, tmp_p
 
 
 @pytest.mark.soak
-def test_a_record_is_repeated_before_it_is_archived_and_a_replay_leaves_other_tables_alone(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_record_is_repeated_before_archiving_and_replay_changes_no_table(spark: SparkSession, tmp_path: Path) -> None:
     history = History.begun(spark, tmp_path, "id int, v string, day date", by="day")
     history.source.sql("INSERT INTO {} VALUES (1, 'a', DATE'2026-01-01')")
     begun = datetime(2026, 3, 1, tzinfo=UTC)

@@ -47,7 +47,7 @@ BOTH = records((None, 3), (3, 5), (5, 5), (5, 6), (None, 9), (9, 11))
 """Versions 3 to 6 and 9 to 11; once the same was said again."""
 
 
-def test_a_record_survives_writing_and_parsing() -> None:
+def test_record_round_trips_through_json() -> None:
     for record in BOTH:
         assert parse_record(record.to_json(), "h") == record
 
@@ -62,14 +62,14 @@ def test_a_record_survives_writing_and_parsing() -> None:
         (BOTH[0].to_json().replace('"rows"', '"row"'), "rows: Field required"),
     ],
 )
-def test_a_damaged_record_is_reported(text: str, words: str) -> None:
+def test_damaged_record_is_reported(text: str, words: str) -> None:
     with pytest.raises(DamagedFile) as caught:
         parse_record(text, "main.history.orders")
     assert "A record in main.history.orders is damaged, or mirrorfeed did not write it: " in str(caught.value)
     assert words in str(caught.value)
 
 
-def test_a_snapshot_starts_a_segment_and_the_newest_segment_with_a_version_is_found() -> None:
+def test_snapshot_starts_a_segment_and_newest_segment_is_found() -> None:
     assert [[record.number for record in segment] for segment in split_segments(BOTH)] == [[1, 2, 3, 4], [5, 6]]
     held = {version: find_segment(BOTH, version) for version in range(13)}
     assert {version: segment[0].number for version, segment in held.items() if segment} == {
@@ -82,7 +82,7 @@ def test_a_snapshot_starts_a_segment_and_the_newest_segment_with_a_version_is_fo
     ("minute", "version"),
     [(2.9, None), (3, 3), (3.9, 3), (4, 4), (5.5, 5), (6, 6), (6.1, None), (8.9, None), (9, 9), (11, 11), (11.1, None)],
 )
-def test_a_time_selects_the_version_of_that_time_within_a_segment(minute: float, version: int | None) -> None:
+def test_time_selects_the_version_of_that_time_within_a_segment(minute: float, version: int | None) -> None:
     assert find_version(BOTH, at(minute)) == version
 
 

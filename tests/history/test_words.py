@@ -28,12 +28,12 @@ BROKEN = ColumnsIncompatible(table="main.sales.orders", version=5, changes=["'id
 
 
 @pytest.mark.parametrize(("asked", "version"), [(3, 3), (10, 10), (at(4.5), 4), (at(9), 9)])
-def test_a_version_or_time_in_the_history_is_found(asked: int | datetime, version: int) -> None:
+def test_version_or_time_in_the_history_is_found(asked: int | datetime, version: int) -> None:
     assert resolve("h", BOTH, asked) == version
 
 
 @pytest.mark.parametrize("asked", [0, 2, 7, 12, at(2), at(7), at(12)])
-def test_a_version_or_time_outside_the_history_is_rejected_with_its_ranges(asked: int | datetime) -> None:
+def test_version_or_time_outside_the_history_is_rejected_with_its_ranges(asked: int | datetime) -> None:
     with pytest.raises(NotInHistory) as caught:
         resolve("h", BOTH, asked)
     assert list(caught.value.kept) == [
@@ -44,7 +44,7 @@ def test_a_version_or_time_outside_the_history_is_rejected_with_its_ranges(asked
     assert caught.value.problem == f"{named} is not in the history h."
 
 
-def test_a_run_lists_the_appended_versions_and_snapshots_that_replaced_lost_versions() -> None:
+def test_run_lists_appended_versions_and_snapshots() -> None:
     assert (
         to_row("orders", AppendProgress(newest_version=11)).what,
         to_row("orders", AppendProgress(newest_version=11)).remarks(),
@@ -82,9 +82,7 @@ def test_tables_without_a_history_are_skipped_unless_named(tmp_path: Path) -> No
         select_tables(load(file))
 
 
-def test_each_history_is_tried_on_its_own_and_tables_of_higher_priority_come_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_histories_run_independently_in_order_of_priority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def append(_: object, table: Table, *, begin_again: bool, progress: AppendProgress) -> None:
@@ -110,17 +108,17 @@ def test_each_history_is_tried_on_its_own_and_tables_of_higher_priority_come_fir
 
 
 @pytest.mark.parametrize("asked", [[], ["--to-version", "3", "--as-of", "2026-03-01"]], ids=["neither", "both"])
-def test_a_replay_needs_either_a_version_or_a_time(asked: list[str]) -> None:
+def test_replay_needs_either_a_version_or_a_time(asked: list[str]) -> None:
     found = CliRunner().invoke(main, ["history", "replay", "orders", "--into", "./rebuilt", *asked])
     assert found.exit_code == 2
     assert "Give either --to-version or --as-of." in found.output
 
 
-def test_the_target_of_a_replay_is_a_name_or_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_target_is_a_name_or_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     asked = ["main.audit.orders", "./then", "abfss://lake@account.dfs.core.windows.net/then"]
     assert [str(Source.parse_here(each)) for each in asked] == [asked[0], f"{tmp_path}/then", asked[2]]
 
 
-def test_only_other_changes_than_added_columns_end_a_range_from_a_history() -> None:
+def test_only_incompatible_column_changes_end_a_history_range() -> None:
     assert breaks(BOTH[:4]) == ()

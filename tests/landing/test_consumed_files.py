@@ -38,7 +38,7 @@ ALL = [THREE_FILES, NO_FILE, ONE_FILE, SNAPSHOT]
         ([], None, []),
     ],
 )
-def test_the_oldest_file_in_place_tells_where_a_mirror_may_stand(
+def test_oldest_remaining_file_limits_the_mirror_position(
     records: list[Record], oldest_file: int | None, versions: list[int]
 ) -> None:
     in_place = [] if oldest_file is None else [each for each in range(1, 7) if each >= oldest_file] or [oldest_file]
@@ -57,7 +57,7 @@ def test_the_oldest_file_in_place_tells_where_a_mirror_may_stand(
         ([], [6]),
     ],
 )
-def test_by_time_the_file_that_is_left_may_be_any_of_its_publication(in_place: list[int], versions: list[int]) -> None:
+def test_any_file_of_a_publication_may_remain_in_time_order(in_place: list[int], versions: list[int]) -> None:
     assert [found.to_version_inclusive for found in possible_positions(ALL, in_place, by_time=True)] == versions
 
 
@@ -107,7 +107,7 @@ NONE = MissingFiles()
         ([], [], unknown(1, 2, 3, 4)),
     ],
 )
-def test_a_published_file_is_lost_if_it_is_missing_above_one_that_is_in_place(
+def test_file_missing_above_a_remaining_one_is_lost(
     in_place: list[int], set_aside: list[int], missing: MissingFiles
 ) -> None:
     assert missing_files(4, in_place, set_aside) == missing
@@ -118,7 +118,7 @@ def _subsets(numbers: Iterable[int]) -> Iterator[set[int]]:
     return (set(found) for size in range(len(chosen) + 1) for found in combinations(chosen, size))
 
 
-def test_whatever_fabric_has_done_with_five_files_nothing_is_missing() -> None:
+def test_nothing_is_missing_after_any_consumption_of_five_files() -> None:
     """Fabric sets consumed files aside in any order, and deletes them there later."""
     for consumed in range(6):
         for moved in _subsets(range(1, consumed)):
@@ -128,7 +128,7 @@ def test_whatever_fabric_has_done_with_five_files_nothing_is_missing() -> None:
                     assert missing_files(5, in_place, aside) == NONE, (consumed, in_place, aside)
 
 
-def test_whatever_is_removed_of_five_files_those_called_lost_were_not_consumed() -> None:
+def test_files_reported_as_lost_were_never_consumed() -> None:
     for consumed in range(6):
         moved = set(range(1, consumed))
         for removed in _subsets({1, 2, 3, 4, 5} - moved):
@@ -141,7 +141,7 @@ def test_whatever_is_removed_of_five_files_those_called_lost_were_not_consumed()
                 assert above <= set(found.numbers), (consumed, in_place, aside)
 
 
-def test_nothing_is_missing_where_nothing_was_published() -> None:
+def test_nothing_is_missing_without_publications() -> None:
     assert missing_files(0, []) == NONE
 
 
@@ -160,18 +160,18 @@ def test_nothing_is_missing_where_nothing_was_published() -> None:
         ([], [3], unknown(5, 6)),
     ],
 )
-def test_by_time_a_file_is_lost_only_if_one_of_an_earlier_publication_is_in_place(
+def test_file_in_time_order_is_lost_if_an_earlier_publication_remains(
     in_place: list[int], set_aside: list[int], missing: MissingFiles
 ) -> None:
     assert missing_files(6, in_place, set_aside, newest_first=ALL, by_time=True) == missing
 
 
-def test_by_time_nothing_is_said_of_files_whose_records_are_pruned() -> None:
+def test_files_with_pruned_records_are_not_reported_in_time_order() -> None:
     assert missing_files(6, [1], newest_first=[THREE_FILES], by_time=True) == lost(4, 5, 6)
 
 
 @pytest.mark.parametrize(
     ("staged", "last"), [([], 6), (["staged 6"], 5), (["staged 4", "staged 5", "staged 6"], 3), (["staged 5"], 4)]
 )
-def test_files_count_as_published_up_to_the_first_that_is_still_staged(staged: list[str], last: int) -> None:
+def test_files_count_as_published_up_to_the_first_staged_one(staged: list[str], last: int) -> None:
     assert last_renamed(THREE_FILES, staged) == last

@@ -13,7 +13,7 @@ from mirrorfeed.landing.metadata_files import is_up_to_date, metadata_content, p
     ("keys", "spelled"),
     [((), {}), (("id",), {"keyColumns": ["id"]}), (("größe", "day"), {"keyColumns": ["größe", "day"]})],
 )
-def test_keys_are_read_as_they_were_written(keys: tuple[str, ...], spelled: dict[str, list[str]]) -> None:
+def test_keys_round_trip_through_metadata(keys: tuple[str, ...], spelled: dict[str, list[str]]) -> None:
     assert json.loads(to_json(metadata_content(keys, {}))) == spelled
     assert parse_metadata(to_json(metadata_content(keys, {})), "m") == spelled
 
@@ -27,7 +27,7 @@ def test_keys_are_read_as_they_were_written(keys: tuple[str, ...], spelled: dict
         ('{"fileDetectionStrategy": "LastUpdateTimeFileDetection"}', ()),
     ],
 )
-def test_both_spellings_and_other_fields_are_understood(content: str, keys: tuple[str, ...]) -> None:
+def test_both_key_spellings_and_unknown_fields_are_accepted(content: str, keys: tuple[str, ...]) -> None:
     assert tuple(parse_metadata(content.encode(), "m").get("keyColumns", ())) == keys
 
 
@@ -46,7 +46,7 @@ def test_both_spellings_and_other_fields_are_understood(content: str, keys: tupl
         (b'{"isUpsertDefaultRowMarker": 1}', "isUpsertDefaultRowMarker: Input should be a valid boolean"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_reason(content: bytes, reason: str) -> None:
+def test_unreadable_metadata_is_refused_with_its_reason(content: bytes, reason: str) -> None:
     with pytest.raises(DamagedFile) as refused:
         parse_metadata(content, "orders/_metadata.json")
 
@@ -57,7 +57,7 @@ def test_what_cannot_be_read_is_refused_with_its_reason(content: bytes, reason: 
     )
 
 
-def test_changed_keys_say_which_they_were_and_are() -> None:
+def test_changed_keys_error_has_old_and_new_keys() -> None:
     assert KeysChanged(address="orders/_metadata.json", published=["a"], wanted=["a", "b"]).problem == (
         "orders/_metadata.json has the keys ['a'], but the table now has the keys ['a', 'b']."
     )
@@ -79,9 +79,7 @@ TEXT = {"FileFormat": "DelimitedText", "FileExtension": "csv", "FileFormatTypePr
         ({**BY_TIME, **TEXT}, {"keyColumns": ["id"], **BY_TIME, **TEXT}, False),
     ],
 )
-def test_metadata_goes_on_where_nothing_but_keys_is_added(
-    found: dict[str, Any], wanted: dict[str, Any], all_said: bool
-) -> None:
+def test_metadata_may_only_gain_keys(found: dict[str, Any], wanted: dict[str, Any], all_said: bool) -> None:
     assert is_up_to_date(found, wanted, "m") is all_said
 
 
@@ -108,7 +106,7 @@ def test_metadata_goes_on_where_nothing_but_keys_is_added(
         ),
     ],
 )
-def test_the_form_of_files_never_changes(found: dict[str, Any], wanted: dict[str, Any], says: str) -> None:
+def test_file_format_cannot_change(found: dict[str, Any], wanted: dict[str, Any], says: str) -> None:
     with pytest.raises(SettingChanged) as refused:
         is_up_to_date(found, wanted, "orders/_metadata.json")
 

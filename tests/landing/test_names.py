@@ -27,7 +27,7 @@ from mirrorfeed.landing.names import Target
         ("a" * 128, None, "a" * 128, "a" * 128),
     ],
 )
-def test_a_target_names_a_folder_of_the_landing_zone(text: str, schema: str | None, table: str, folder: str) -> None:
+def test_target_is_mapped_to_a_folder(text: str, schema: str | None, table: str, folder: str) -> None:
     target = Target.parse(text)
     assert target == Target(schema, table)
     assert target.folder == folder
@@ -67,14 +67,14 @@ def test_a_target_names_a_folder_of_the_landing_zone(text: str, schema: str | No
         ("a" * 129, "has a part of 129 characters, and the maximum is 128"),
     ],
 )
-def test_a_target_that_cannot_be_a_folder_is_refused_with_the_reason(text: str, reason: str) -> None:
+def test_target_that_cannot_be_a_folder_is_refused_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(BadTarget) as caught:
         Target.parse(text)
     assert caught.value.text == text
     assert caught.value.reason.startswith(reason)
 
 
-def test_the_refusal_names_the_target_and_says_what_to_write() -> None:
+def test_refusal_names_the_target_and_the_expected_form() -> None:
     with pytest.raises(BadTarget) as caught:
         Target.parse("_orders")
     assert isinstance(caught.value, Terminal)
@@ -85,13 +85,13 @@ def test_the_refusal_names_the_target_and_says_what_to_write() -> None:
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
-def test_a_target_is_never_an_option_of_a_command() -> None:
+def test_target_is_never_parsed_as_a_command_option() -> None:
     assert str(Target.parse("--yes")) == "`--yes`"
     assert str(Target.parse("a-b.c-d")) == "a-b.c-d"
 
 
 @pytest.mark.parametrize(("schema", "table"), [(None, "../x"), ("", "x"), ("..", "x"), (None, "")])
-def test_a_target_made_by_hand_is_checked_too(schema: str | None, table: str) -> None:
+def test_target_created_in_code_is_checked_too(schema: str | None, table: str) -> None:
     with pytest.raises(BadTarget):
         Target(schema, table)
 
@@ -106,12 +106,12 @@ def test_a_target_made_by_hand_is_checked_too(schema: str | None, table: str) ->
         ("sales.orders", "sales.order", False),
     ],
 )
-def test_targets_are_compared_as_a_system_without_case_would(one: str, other: str, same: bool) -> None:
+def test_targets_are_compared_case_insensitively(one: str, other: str, same: bool) -> None:
     assert (Target.parse(one).fold() == Target.parse(other).fold()) is same
 
 
 @given(st.text(), st.none() | st.text())
-def test_whatever_is_accepted_stays_below_the_landing_zone_and_can_be_read_back(table: str, schema: str | None) -> None:
+def test_accepted_target_is_inside_the_landing_zone_and_parseable(table: str, schema: str | None) -> None:
     try:
         target = Target(schema, table)
     except BadTarget:
@@ -132,14 +132,14 @@ def test_whatever_is_accepted_stays_below_the_landing_zone_and_can_be_read_back(
         (17, "csv.gz", "00000000000000000017.csv.gz"),
     ],
 )
-def test_a_data_file_is_named_by_twenty_digits_and_read_back(number: int, suffix: str, name: str) -> None:
+def test_data_file_name_has_twenty_digits_and_can_be_parsed(number: int, suffix: str, name: str) -> None:
     assert names.data_name(number, suffix) == name
     assert names.data_number(name, suffix.removesuffix(".gz")) == number
     assert names.published_name(number, names.staged_name(10, "0a", "1", suffix)) == name
 
 
 @pytest.mark.parametrize("number", [0, -1, 10**20])
-def test_a_number_that_no_file_can_carry_makes_no_name(number: int) -> None:
+def test_invalid_file_number_has_no_name(number: int) -> None:
     with pytest.raises(ValueError, match="is not a valid file number"):
         names.data_name(number)
 
@@ -164,7 +164,7 @@ def test_a_number_that_no_file_can_carry_makes_no_name(number: int) -> None:
         "part-00000.parquet",
     ],
 )
-def test_a_foreign_name_is_no_data_file(name: str) -> None:
+def test_foreign_name_is_not_a_data_file(name: str) -> None:
     assert names.data_number(name) is None
 
 
@@ -177,11 +177,11 @@ def test_a_foreign_name_is_no_data_file(name: str) -> None:
         ("00000000000000000001.parquet", False),
     ],
 )
-def test_the_service_ignores_names_that_start_with_an_underscore(name: str, ignored: bool) -> None:
+def test_names_that_start_with_an_underscore_are_ignored_by_fabric(name: str, ignored: bool) -> None:
     assert names.is_ignored(name) is ignored
 
 
-def test_everything_that_is_ours_is_ignored_by_the_service() -> None:
+def test_all_own_files_are_ignored_by_fabric() -> None:
     assert names.METADATA == "_metadata.json"
     assert names.LOG_ID == "_mirrorfeed/log.json"
     assert names.is_log_id("5e1f")
@@ -190,13 +190,13 @@ def test_everything_that_is_ours_is_ignored_by_the_service() -> None:
 
 
 @pytest.mark.parametrize("log_id", ["", "..", "a/b", "A", "a\n"])
-def test_an_id_that_is_none_leads_to_no_folder(log_id: str) -> None:
+def test_invalid_log_id_has_no_folder(log_id: str) -> None:
     assert not names.is_log_id(log_id)
     with pytest.raises(ValueError, match="is not valid in the name of a file"):
         names.log_folder(log_id)
 
 
-def test_a_record_is_named_by_its_number_and_read_back() -> None:
+def test_record_name_has_its_number_and_can_be_parsed() -> None:
     assert names.record_name(9) == "00000000000000000009.json"
     assert names.record_number("00000000000000000009.json") == 9
 
@@ -205,7 +205,7 @@ def test_a_record_is_named_by_its_number_and_read_back() -> None:
     "name",
     ["log.json", "9.json", "00000000000000000000.json", "00000000000000000009.parquet", "00000000000000000009.json~"],
 )
-def test_a_foreign_name_is_no_record(name: str) -> None:
+def test_foreign_name_is_not_a_record(name: str) -> None:
     assert names.record_number(name) is None
 
 
@@ -217,7 +217,7 @@ def test_a_foreign_name_is_no_record(name: str) -> None:
         ("0a1b", "p3-7", "csv", "00000000000000000010-0a1b-p3-7.csv"),
     ],
 )
-def test_a_staged_file_names_the_record_that_it_waits_for(batch: str, part: str, suffix: str, name: str) -> None:
+def test_staged_name_contains_its_record_number(batch: str, part: str, suffix: str, name: str) -> None:
     assert names.staged_name(10, batch, part, suffix) == name
     assert names.staged_record_number(name) == 10
     assert names.staged_record_number(name, suffix) == 10
@@ -237,7 +237,7 @@ def test_a_staged_file_names_the_record_that_it_waits_for(batch: str, part: str,
         ("0a", "1", ""),
     ],
 )
-def test_a_staged_name_is_made_of_checked_parts_only(batch: str, part: str, suffix: str) -> None:
+def test_staged_name_parts_are_validated(batch: str, part: str, suffix: str) -> None:
     with pytest.raises(ValueError, match="is not valid in the name of a file"):
         names.staged_name(10, batch, part, suffix)
 
@@ -256,5 +256,5 @@ def test_a_staged_name_is_made_of_checked_parts_only(batch: str, part: str, suff
         ".00000000000000000010-0a-1.parquet",
     ],
 )
-def test_a_foreign_name_is_no_staged_file(name: str) -> None:
+def test_foreign_name_is_not_a_staged_file(name: str) -> None:
     assert names.staged_record_number(name) is None

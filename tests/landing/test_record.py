@@ -47,22 +47,22 @@ ADDRESS = "zone/orders/_mirrorfeed/abc/9.json"
     ],
     ids=["a range", "without rows", "no keys", "a partitioned table", "one that follows", "its build", "a selection"],
 )
-def test_a_record_survives_writing_and_parsing(record: Record) -> None:
+def test_record_round_trips_through_json(record: Record) -> None:
     assert parse(record.to_json(), ADDRESS) == record
 
 
-def test_a_record_of_before_partition_columns_and_builds_were_kept_says_nothing_of_them() -> None:
+def test_old_record_without_partitions_and_build_is_accepted() -> None:
     spelled = {name: value for name, value in SPELLED.items() if name not in ("partitions", "build")}
     record = parse(json.dumps(spelled).encode(), ADDRESS)
     assert (record.partitions, record.build) == (None, None)
 
 
-def test_a_record_of_the_first_format_does_not_say_what_it_follows() -> None:
+def test_record_of_the_first_format_has_no_predecessor() -> None:
     spelled = {name: value for name, value in SPELLED.items() if name != "follows"} | {"format": 1}
     assert parse(json.dumps(spelled).encode(), ADDRESS) == replace(RECORD, format=1)
 
 
-def test_a_record_is_readable_for_people() -> None:
+def test_record_is_human_readable() -> None:
     text = RECORD.to_json().decode()
 
     assert '"name": "größe"' in text
@@ -70,7 +70,7 @@ def test_a_record_is_readable_for_people() -> None:
     assert SPELLED["format"] == FORMAT
 
 
-def test_the_time_of_a_record_has_its_zone() -> None:
+def test_record_time_has_a_time_zone() -> None:
     assert RECORD.at == datetime(2026, 11, 21, 4, tzinfo=UTC)
 
 
@@ -103,7 +103,7 @@ def test_the_time_of_a_record_has_its_zone() -> None:
         ({key: value for key, value in SPELLED.items() if key != "batch"}, "batch: Field required"),
     ],
 )
-def test_what_is_no_record_is_refused_with_its_reason(content: bytes | dict[str, Any], reason: str) -> None:
+def test_invalid_record_is_refused_with_its_reason(content: bytes | dict[str, Any], reason: str) -> None:
     data = content if isinstance(content, bytes) else json.dumps(content).encode()
 
     with pytest.raises(DamagedFile) as refused:
@@ -116,18 +116,18 @@ def test_what_is_no_record_is_refused_with_its_reason(content: bytes | dict[str,
     )
 
 
-def test_a_record_of_a_newer_format_is_not_guessed_at() -> None:
+def test_record_of_a_newer_format_is_refused() -> None:
     with pytest.raises(RecordTooNew) as refused:
         parse(b'{"format": 5, "all": "is different"}', ADDRESS)
 
     assert vars(refused.value) == {"address": ADDRESS, "found": 5, "known": 4}
 
 
-def test_a_record_of_a_whole_table_is_as_older_releases_read_it() -> None:
+def test_record_without_a_selection_has_the_old_format() -> None:
     assert not {"selection", "source_columns"} & SPELLED.keys()
 
 
-def test_a_selection_that_cannot_be_read_is_refused() -> None:
+def test_unreadable_selection_is_refused() -> None:
     record = replace(RECORD, format=SELECTED, selection=replace(SELECTION, cast={"id": "text"}))
     with pytest.raises(DamagedFile, match="is not a type to cast to"):
         parse(record.to_json(), ADDRESS)

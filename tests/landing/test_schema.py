@@ -48,7 +48,7 @@ def schema(*fields: tuple[str, Any]) -> dict[str, Any]:
         ("geography(OGC:CRS84, SPHERICAL)", "geography(OGC:CRS84, SPHERICAL)", pa.binary()),
     ],
 )
-def test_each_type_has_its_form(spark: Any, landing: str, arrow: pa.DataType) -> None:
+def test_each_type_has_its_landing_zone_type(spark: Any, landing: str, arrow: pa.DataType) -> None:
     (column,) = columns_of(T, schema(("a", spark)))
 
     assert (column.name, column.type, column.dropped) == ("a", landing, False)
@@ -64,21 +64,21 @@ def test_each_type_has_its_form(spark: Any, landing: str, arrow: pa.DataType) ->
         ({"type": "udt"}, "udt"),
     ],
 )
-def test_a_type_without_a_form_is_refused(type_: Any, spelled: str) -> None:
+def test_unsupported_type_is_refused(type_: Any, spelled: str) -> None:
     with pytest.raises(UnsupportedType) as refused:
         columns_of(T, schema(("id", "long"), ("payload", type_)))
 
     assert vars(refused.value) == {"table": T, "column": "payload", "type": spelled}
 
 
-def test_names_of_the_feed_and_of_the_marker_are_refused_in_any_case_of_letters() -> None:
+def test_reserved_column_names_are_refused_in_any_case() -> None:
     with pytest.raises(ReservedColumn) as refused:
         columns_of(T, schema(("id", "long"), ("_Change_Type", "string"), ("__rowmarker__", "integer")))
 
     assert vars(refused.value) == {"table": T, "columns": ["_Change_Type", "__rowmarker__"]}
 
 
-def test_every_column_is_optional_and_the_marker_is_last_and_an_int32() -> None:
+def test_all_columns_are_nullable_and_the_marker_is_the_last_int32() -> None:
     found = arrow_schema((ID, NAME), with_marker=True)
 
     assert [(field.name, field.type, field.nullable) for field in found] == [
@@ -99,7 +99,7 @@ def test_every_column_is_optional_and_the_marker_is_last_and_an_int32() -> None:
         ("place", "values of the type geometry(SRID:0) have no reliable equality"),
     ],
 )
-def test_a_column_that_cannot_be_a_key_is_refused(key: str, reason: str) -> None:
+def test_column_that_cannot_be_a_key_is_refused(key: str, reason: str) -> None:
     columns = (ID, Column("price", "double"), Column("lines", "json"), Column("place", "geometry(SRID:0)"))
 
     with pytest.raises(BadKey) as refused:
@@ -111,17 +111,17 @@ def test_a_column_that_cannot_be_a_key_is_refused(key: str, reason: str) -> None
 
 
 @pytest.mark.parametrize("keys", [(), ("id",), ("name", "id")])
-def test_columns_with_an_equality_can_be_keys(keys: tuple[str, ...]) -> None:
+def test_comparable_columns_can_be_keys(keys: tuple[str, ...]) -> None:
     check_keys(T, keys, (ID, NAME))
 
 
-def test_new_columns_come_after_those_that_are_published_wherever_the_source_has_them() -> None:
+def test_new_columns_are_appended_after_published_ones() -> None:
     added = Column("city", "string")
 
     assert evolve(T, 7, (ID, NAME), (NAME, added, ID)) == (ID, NAME, added)
 
 
-def test_a_column_without_a_type_is_left_out_until_it_has_one() -> None:
+def test_column_without_a_type_is_excluded_until_it_has_one() -> None:
     assert columns_of(T, schema(("id", "long"), ("nothing", "void"))) == (ID,)
     assert evolve(T, 7, (ID,), columns_of(T, schema(("id", "long"), ("nothing", "date")))) == (
         ID,
@@ -129,7 +129,7 @@ def test_a_column_without_a_type_is_left_out_until_it_has_one() -> None:
     )
 
 
-def test_a_dropped_column_is_carried_on_empty() -> None:
+def test_dropped_column_remains_as_null() -> None:
     dropped = replace(NAME, dropped=True)
     city = Column("city", "string")
 
@@ -138,7 +138,7 @@ def test_a_dropped_column_is_carried_on_empty() -> None:
 
 
 @pytest.mark.parametrize("again", ["name", "NAME"])
-def test_a_dropped_column_cannot_come_back_for_the_mirror_still_has_its_old_values(again: str) -> None:
+def test_dropped_column_cannot_be_added_again(again: str) -> None:
     with pytest.raises(IncompatibleSchema, match=f"'name' was dropped and added again as '{again}'"):
         evolve(T, 9, (ID, replace(NAME, dropped=True)), (ID, Column(again, "string")))
 
@@ -157,7 +157,7 @@ def test_a_dropped_column_cannot_come_back_for_the_mirror_still_has_its_old_valu
     ],
 )
 @pytest.mark.parametrize("wrapped", ["struct", "array", "map"])
-def test_nested_columns_may_gain_fields_and_lose_none(
+def test_nested_columns_may_gain_but_not_lose_fields(
     before: dict[str, Any], now: dict[str, Any], goes_on: bool, wrapped: str
 ) -> None:
     old, new = (Column("s", "json", json.dumps(_wrapped(_struct(fields), wrapped))) for fields in (before, now))
@@ -191,14 +191,14 @@ def _wrapped(type_: dict[str, Any], kind: str) -> dict[str, Any]:
         ((Column("id", "string"), Column("Name", "string")), "'id' was long and is string; 'name' is missing"),
     ],
 )
-def test_a_change_that_the_service_cannot_follow_is_refused(now: tuple[Column, ...], changes: str) -> None:
+def test_unsupported_schema_change_is_refused(now: tuple[Column, ...], changes: str) -> None:
     with pytest.raises(IncompatibleSchema) as refused:
         evolve(T, 7, (ID, NAME), now)
 
     assert "; ".join(refused.value.changes) == changes
 
 
-def test_dropped_columns_that_are_not_to_be_kept_are_named() -> None:
+def test_dropped_columns_are_named() -> None:
     assert ColumnsDropped(table=T, version=7, columns=["name", "city"]).problem == (
         "main.sales.orders lost columns at version 7: 'name', 'city'."
     )

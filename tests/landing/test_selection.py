@@ -34,7 +34,7 @@ def names_and_types(selection: Selection) -> list[tuple[str, Any]]:
     return [(each["name"], each["type"]) for each in selected_schema("t", selection, SCHEMA)["fields"]]
 
 
-def test_columns_are_chosen_renamed_and_cast_in_the_order_of_the_source() -> None:
+def test_columns_are_selected_renamed_and_cast_in_source_order() -> None:
     selection = Selection(("note", "id", "price"), rename={"id": "order id"}, cast={"price": "string", "id": "bigint"})
     assert names_and_types(selection) == [("order id", "long"), ("price", "string"), ("note", "string")]
     left = Selection(exclude_columns=("part", "at", "nothing"), cast={"note": "string(20)"})
@@ -52,7 +52,7 @@ def test_columns_are_chosen_renamed_and_cast_in_the_order_of_the_source() -> Non
         (Selection(rename={"a": "b"}, cast={"a": "string(9)", "c": "int"}), "a as b; a: string(9), c: int"),
     ],
 )
-def test_what_is_selected_is_told_in_short(selection: Selection, words: str) -> None:
+def test_selection_has_a_short_description(selection: Selection, words: str) -> None:
     assert selection.in_short == words
 
 
@@ -66,13 +66,13 @@ def test_what_is_selected_is_told_in_short(selection: Selection, words: str) -> 
         (Selection(where="part IS NULL"), "`where` names 'part', which is nested"),
     ],
 )
-def test_what_does_not_fit_the_columns_is_refused(selection: Selection, reason: str) -> None:
+def test_invalid_selection_is_refused(selection: Selection, reason: str) -> None:
     with pytest.raises(BadSelection) as told:
         selected_schema("main.sales.orders", selection, SCHEMA)
     assert told.value.reasons == (reason,)
 
 
-def test_names_that_are_no_columns_are_refused_with_the_field_that_has_them() -> None:
+def test_unknown_column_names_are_refused_with_their_field() -> None:
     selection = Selection(("id", "Price"), rename={"nope": "x"}, cast={"gone": "string"})
     with pytest.raises(BadSelection) as told:
         check("t", selection, source_types(SCHEMA))
@@ -84,13 +84,13 @@ def test_names_that_are_no_columns_are_refused_with_the_field_that_has_them() ->
     check("t", Selection(("id",), where="ID = 1"), source_types(SCHEMA))
 
 
-def test_a_condition_that_the_engine_refuses_is_told_with_the_table() -> None:
+def test_condition_refused_by_the_engine_is_reported_with_the_table() -> None:
     assert BadCondition(table="t", condition="a +", reason="syntax error").problem == (
         "The condition 'a +' is not valid for the rows of t: syntax error."
     )
 
 
-def test_keys_are_named_as_the_target_has_them_and_never_left_out_or_cut() -> None:
+def test_keys_use_target_names_and_are_never_excluded_or_cut() -> None:
     assert target_keys("t", Selection(rename={"id": "order"}), ("id", "note")) == ("order", "note")
     assert target_keys("t", None, ("id",)) == ("id",)
     assert target_keys("t", Selection(cast={"id": "string"}), ("id",)) == ("id",)
@@ -115,12 +115,12 @@ def test_keys_are_named_as_the_target_has_them_and_never_left_out_or_cut() -> No
         ("decimal(12,2)", ["decimal(12,2)", "decimal(10,0)", "integer"], ["decimal(12,1)", "decimal(12,3)", "long"]),
     ],
 )
-def test_a_cast_fits_where_no_value_is_lost_in_any_session(cast: str, fit: list[str], not_fit: list[str]) -> None:
+def test_cast_is_allowed_only_if_no_value_is_lost_in_any_session(cast: str, fit: list[str], not_fit: list[str]) -> None:
     assert [type_ for type_ in (*fit, *not_fit) if Cast.parse(cast).fits(type_)] == fit
 
 
 @pytest.mark.parametrize("text", ["varchar(3)", "string(0)", "decimal(39,2)", "decimal(3,4)", "timestamp", ""])
-def test_no_other_type_is_cast_to(text: str) -> None:
+def test_unsupported_cast_type_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a type to cast to; use one such as string, string\(20\)"):
         Cast.parse(text)
 
@@ -140,7 +140,7 @@ BEFORE = Selection(exclude_columns=("secret",), where="price > 1", rename={"pric
         (Selection(None, ("secret", "new"), "price > 1", {"price": "cost"}, {"price": "string"}), []),
     ],
 )
-def test_columns_that_are_left_out_from_now_on_are_gone_and_the_rest_goes_on(now: Selection, gone: list[str]) -> None:
+def test_newly_excluded_columns_are_dropped_and_others_continue(now: Selection, gone: list[str]) -> None:
     assert unselected_columns("t", BEFORE, WAS, PUBLISHED, now) == gone
 
 
@@ -170,14 +170,14 @@ def test_columns_that_are_left_out_from_now_on_are_gone_and_the_rest_goes_on(now
         ),
     ],
 )
-def test_rows_that_would_be_others_need_a_new_snapshot(now: Selection | None, changes: tuple[str, ...]) -> None:
+def test_selection_that_changes_rows_needs_a_new_snapshot(now: Selection | None, changes: tuple[str, ...]) -> None:
     with pytest.raises(SelectionChanged) as told:
         unselected_columns("main.sales.orders", BEFORE, WAS, PUBLISHED, now)
     assert told.value.changes == changes
     assert "; ".join(changes) in told.value.problem
 
 
-def test_a_table_of_which_all_was_published_may_leave_columns_out_and_not_rows() -> None:
+def test_new_selection_may_exclude_columns_but_not_rows() -> None:
     published = [Column("id", "long"), Column("note", "string"), Column("old", "string", dropped=True)]
     assert unselected_columns("t", None, None, published, Selection(("id",))) == ["note"]
     with pytest.raises(SelectionChanged, match=r"`where` was none and is 'id > 1'"):
@@ -195,7 +195,7 @@ def test_a_table_of_which_all_was_published_may_leave_columns_out_and_not_rows()
         (WAS | {"price": "decimal(12,4)"}, ("'price' was decimal(10,2) and is decimal(12,4)",)),
     ],
 )
-def test_a_source_whose_columns_change_beneath_a_selection_is_not_followed(
+def test_incompatible_source_columns_of_a_selection_are_refused(
     now: dict[str, str], changes: tuple[str, ...] | None
 ) -> None:
     if changes is None:
@@ -206,6 +206,6 @@ def test_a_source_whose_columns_change_beneath_a_selection_is_not_followed(
     assert told.value.changes == changes
 
 
-def test_a_dropped_column_that_was_left_out_is_no_renamed_one() -> None:
+def test_dropped_excluded_column_is_not_a_rename() -> None:
     now = {"id": "long", "price": "decimal(10,2)", "note": "string", "added": "string"}
     check_source_columns("t", 7, BEFORE, WAS, now, drops=True)

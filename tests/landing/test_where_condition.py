@@ -24,7 +24,7 @@ from mirrorfeed.landing.where_condition import Condition
         ("a\n  = 1", ("a",)),
     ],
 )
-def test_a_condition_names_its_columns(text: str, columns: tuple[str, ...]) -> None:
+def test_condition_has_the_names_of_its_columns(text: str, columns: tuple[str, ...]) -> None:
     assert Condition.parse(text).columns == columns
 
 
@@ -65,7 +65,7 @@ def test_invalid_conditions_are_reported_with_the_reason(text: str, reason: str)
     assert str(error.value).startswith(reason)
 
 
-def test_the_sql_can_replace_the_names_of_columns() -> None:
+def test_column_names_in_the_sql_can_be_replaced() -> None:
     condition = Condition.parse("date > DATE '2024-01-01'\n AND  `date` < d")
     assert condition.sql() == "date > DATE '2024-01-01' AND `date` < d"
     assert condition.sql(lambda name: f"<{name}>") == "<date> > DATE '2024-01-01' AND <date> < <d>"

@@ -21,9 +21,7 @@ _VALUES = st.text(st.sampled_from("ab,;|\t\r\n\"'\\/ "), max_size=6)
 
 
 @given(_DIALECTS, st.lists(st.lists(_VALUES, min_size=1, max_size=4), min_size=1, max_size=4), st.integers(1, 5))
-def test_quoted_rows_come_back_as_they_were_written_however_they_are_cut(
-    dialect: Dialect, rows: list[list[str]], size: int
-) -> None:
+def test_quoted_rows_are_read_back_for_any_chunk_size(dialect: Dialect, rows: list[list[str]], size: int) -> None:
     text = "".join(dialect.column.join(_quoted(value, dialect) for value in row) + dialect.row for row in rows)
     cut = [text[at : at + size] for at in range(0, len(text), size)]
     assert list(split(cut, dialect)) == rows
@@ -46,11 +44,11 @@ def _quoted(value: str, dialect: Dialect) -> str:
         ("", []),
     ],
 )
-def test_without_quotes_an_escape_protects_the_separator(text: str, rows: list[list[str]]) -> None:
+def test_escape_protects_the_separator_without_quotes(text: str, rows: list[list[str]]) -> None:
     assert list(split([text], Dialect("\n", "|", "", "\\", "\\N"))) == rows
 
 
-def test_without_quotes_and_escapes_every_value_is_what_stands_there() -> None:
+def test_values_are_literal_without_quotes_and_escapes() -> None:
     dialect = Dialect(quote="", escape="")
     rows = split(['a,b\r\n"x",\\y\r\n'], dialect)
     assert list(rows) == [["a", "b"], ['"x"', "\\y"]]
@@ -61,9 +59,7 @@ def test_without_quotes_and_escapes_every_value_is_what_stands_there() -> None:
     st.lists(st.lists(_VALUES, min_size=1, max_size=4), min_size=1, max_size=4),
     st.integers(1, 5),
 )
-def test_escaped_rows_come_back_as_they_were_written_however_they_are_cut(
-    dialect: Dialect, rows: list[list[str]], size: int
-) -> None:
+def test_escaped_rows_are_read_back_for_any_chunk_size(dialect: Dialect, rows: list[list[str]], size: int) -> None:
     def escaped(value: str) -> str:
         return "".join("/" + each if each in "/|\r\n" else each for each in value)
 
@@ -86,12 +82,12 @@ def test_escaped_rows_come_back_as_they_were_written_however_they_are_cut(
         (',-,"-"', ["", None, "-"]),
     ],
 )
-def test_an_escape_protects_special_characters_also_outside_of_quotes(text: str, row: list[str | None]) -> None:
+def test_escape_protects_special_characters_outside_of_quotes(text: str, row: list[str | None]) -> None:
     assert list(split(["a\r\n", text], Dialect(null="-")))[1:] == [row]
 
 
 @pytest.mark.parametrize("quote", ['"', ""])
-def test_other_line_breaks_than_the_row_separator_can_be_a_part_of_values_and_not_of_the_header(quote: str) -> None:
+def test_other_line_breaks_may_be_in_values_but_not_in_the_header(quote: str) -> None:
     dialect = Dialect(quote=quote)
     assert list(split(["a\r\nx\ny\r\n"], dialect, takes_breaks=True)) == [["a"], ["x\ny"]]
     for text in ("a\nx\ny\n", "a\rx\ry\r"):
@@ -110,7 +106,7 @@ def test_other_line_breaks_than_the_row_separator_can_be_a_part_of_values_and_no
     ],
 )
 @pytest.mark.parametrize("size", [1, 2, 100])
-def test_a_fault_is_found_however_the_text_is_cut(text: str, rule: Rule, row: int, size: int) -> None:
+def test_fault_is_found_for_any_chunk_size(text: str, rule: Rule, row: int, size: int) -> None:
     with pytest.raises(Unsplittable) as refused:
         list(split([text[at : at + size] for at in range(0, len(text), size)], Dialect()))
     assert (refused.value.fault.rule, refused.value.fault.row) == (rule, row)

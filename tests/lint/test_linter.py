@@ -33,12 +33,12 @@ def zone(_clean: MemoryStore) -> MemoryStore:
     return _clean.copy()
 
 
-def test_nothing_is_found_in_a_clean_zone(zone: MemoryStore) -> None:
+def test_clean_zone_has_no_findings(zone: MemoryStore) -> None:
     assert lint(zone).findings == ()
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=str)
-def test_a_defect_is_found_and_nothing_else(defect: Defect, zone: MemoryStore) -> None:
+def test_defect_is_the_only_finding(defect: Defect, zone: MemoryStore) -> None:
     defect.seed(zone)
     assert [(found.code, found.file) for found in lint(zone).findings] == [(defect.code, defect.file)]
 
@@ -76,7 +76,7 @@ def _hadoop(data: bytes) -> bytes:
         (".snappy", _hadoop),
     ],
 )
-def test_text_is_read_through_every_compression(suffix: str, pack: Callable[[bytes], bytes]) -> None:
+def test_text_is_read_in_every_compression(suffix: str, pack: Callable[[bytes], bytes]) -> None:
     store = MemoryStore()
     store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
     store.create(f"t/{data_name(1, 'csv')}{suffix}", pack(_ROWS.encode()))
@@ -85,7 +85,7 @@ def test_text_is_read_through_every_compression(suffix: str, pack: Callable[[byt
 
 
 @pytest.mark.parametrize("size", [1 << 20, (1 << 35) - 1])
-def test_a_snappy_block_that_declares_more_than_it_can_hold_is_a_finding(size: int) -> None:
+def test_snappy_block_with_an_impossible_size_is_a_finding(size: int) -> None:
     declared = bytes((size >> shift & 0x7F) | 0x80 for shift in range(0, 28, 7)) + bytes([size >> 28])
     store = MemoryStore()
     store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
@@ -94,7 +94,7 @@ def test_a_snappy_block_that_declares_more_than_it_can_hold_is_a_finding(size: i
     assert said == ["MF307 The file cannot be read: a Snappy block declares more bytes than it can hold."]
 
 
-def test_a_file_that_the_service_takes_meanwhile_is_passed_over() -> None:
+def test_file_consumed_during_the_check_is_skipped() -> None:
     class Taken(MemoryStore):
         def open_read(self, path: str) -> BinaryIO:
             raise NotThere(address=self.address(path))
@@ -104,7 +104,7 @@ def test_a_file_that_the_service_takes_meanwhile_is_passed_over() -> None:
     assert lint(store).findings == ()
 
 
-def test_links_and_special_files_are_findings(tmp_path: Path) -> None:
+def test_symlinks_and_special_files_are_findings(tmp_path: Path) -> None:
     store = FolderStore(str(tmp_path))
     store.create("t/_mirrorfeed/a/b.begun", b"")
     for name in ("_partnerEvents.json", "t/_metadata.json", "t/_mirrorfeed/log.json"):
@@ -124,7 +124,7 @@ def test_links_and_special_files_are_findings(tmp_path: Path) -> None:
     }
 
 
-def test_a_row_at_fault_is_named_by_its_number() -> None:
+def test_invalid_row_is_named_by_its_number() -> None:
     store = MemoryStore()
     store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
     store.create(f"t/{data_name(1, 'csv')}", b"id,name\r\n" + b"1,a\r\n" * 70_000 + b"2,\xff\r\n")
@@ -163,9 +163,7 @@ _LATE = _strings(*[b"x"] * 70_000, b"\xff")
         ),
     ],
 )
-def test_a_text_that_is_not_valid_utf8_is_named_by_column_and_row(
-    columns: dict[str, pa.Array], said: list[str]
-) -> None:
+def test_invalid_utf8_text_is_named_by_column_and_row(columns: dict[str, pa.Array], said: list[str]) -> None:
     store = MemoryStore()
     store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
     store.create(f"t/{data_name(1)}", _parquet_of(**columns))
@@ -173,7 +171,7 @@ def test_a_text_that_is_not_valid_utf8_is_named_by_column_and_row(
     assert found == [f"MF315 The column {each}, so readers fail." for each in said]
 
 
-def test_a_row_marker_that_is_not_valid_utf8_is_a_finding() -> None:
+def test_invalid_utf8_row_marker_is_a_finding() -> None:
     store = MemoryStore()
     store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
     marker = _strings(b"\xff")

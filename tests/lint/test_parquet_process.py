@@ -65,7 +65,7 @@ def process() -> Iterator[ParquetProcess]:
         ("{}['BOOLEAN']", "MF307 The file cannot be read: 'BOOLEAN'."),
     ],
 )
-def test_a_file_on_which_the_reader_crashes_is_a_finding_and_the_rest_is_checked(
+def test_file_that_crashes_the_reader_is_a_finding_and_the_rest_is_checked(
     harm: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(linter, "ParquetProcess", partial(ParquetProcess, 1.5, _program(harm)))
@@ -80,7 +80,7 @@ def test_a_file_on_which_the_reader_crashes_is_a_finding_and_the_rest_is_checked
     ]
 
 
-def test_a_crash_counts_only_in_a_child_that_has_read_nothing_else() -> None:
+def test_crash_counts_only_in_a_fresh_child_process() -> None:
     harm = "if len(seen) > 1: os.abort()"
     with ParquetProcess(program=_program(harm)) as process:
         first, second = (_read(process, customers((key, HARMFUL.decode(), None))) for key in (1, 2))
@@ -88,7 +88,7 @@ def test_a_crash_counts_only_in_a_child_that_has_read_nothing_else() -> None:
     assert first == second
 
 
-def test_a_large_file_is_read_in_parts(process: ParquetProcess) -> None:
+def test_large_file_is_read_in_parts(process: ParquetProcess) -> None:
     fields = [pa.field("id", pa.string()), pa.field("other", pa.string())]
     rows = [(f"{key:0500}", f"{key:0500}") for key in range(4000)] + [(None, None)]
     data = parquet(fields, *rows, compression="none", use_dictionary=False)
@@ -98,7 +98,7 @@ def test_a_large_file_is_read_in_parts(process: ParquetProcess) -> None:
     assert (found.rows, found.null_keys, found.widest_keys) == (4001, {"id": 1}, {"id": 500})
 
 
-def test_an_error_of_the_store_is_raised_and_the_next_file_is_read(process: ParquetProcess) -> None:
+def test_store_error_is_raised_and_the_next_file_is_read(process: ParquetProcess) -> None:
     class Lost(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
             raise StoreUnavailable(action="read", address="zone/t", reason="no answer")
@@ -108,7 +108,7 @@ def test_an_error_of_the_store_is_raised_and_the_next_file_is_read(process: Parq
     assert isinstance(_read(process, WHOLE), Contents)
 
 
-def test_without_parquet_files_no_process_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_process_is_started_without_parquet_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linter, "ParquetProcess", partial(ParquetProcess, program="raise SystemExit"))
     store = MemoryStore()
     store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
@@ -116,12 +116,12 @@ def test_without_parquet_files_no_process_is_started(monkeypatch: pytest.MonkeyP
     assert all(finding.ok for finding in lint(store).findings)
 
 
-def test_a_reader_that_does_not_start_is_an_error() -> None:
+def test_reader_that_does_not_start_is_an_error() -> None:
     with ParquetProcess(program="raise SystemExit(3)") as process, pytest.raises(ReaderNotStarted, match="exit code 3"):
         _read(process, WHOLE)
 
 
-def test_data_of_columns_does_not_overlap(process: ParquetProcess) -> None:
+def test_overlapping_column_data_is_refused(process: ParquetProcess) -> None:
     """Or a footer of a few bytes for each column could have the whole file read once for each of them."""
     options: dict[str, Any] = {"compression": "none", "use_dictionary": False, "write_statistics": False}
     data = parquet([pa.field("id", pa.int64())], *((key,) for key in range(300)), row_group_size=100, **options)
@@ -153,11 +153,11 @@ def _damage(process: ParquetProcess, seeds: range, counted: Counter[str]) -> Non
     assert [_read(process, file) for file in files] == whole
 
 
-def test_a_damaged_file_is_read_or_refused(process: ParquetProcess, counted: Counter[str]) -> None:
+def test_damaged_file_is_read_or_refused(process: ParquetProcess, counted: Counter[str]) -> None:
     _damage(process, range(600), counted)
 
 
 @pytest.mark.soak
 def test_many_damaged_files_are_read_or_refused(process: ParquetProcess, counted: Counter[str]) -> None:
-    """As `test_a_damaged_file_is_read_or_refused`."""
+    """As `test_damaged_file_is_read_or_refused`."""
     _damage(process, range(600, 20_000), counted)

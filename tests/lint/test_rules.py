@@ -46,13 +46,13 @@ def _rules() -> list[Rule]:
     return list({id(rule): rule for rule in found}.values())
 
 
-def test_a_code_belongs_to_one_rule_and_every_rule_says_what_to_do() -> None:
+def test_codes_are_unique_and_every_rule_has_a_fix() -> None:
     rules = _rules()
     assert len({rule.code for rule in rules}) == len(rules)
     assert all(rule.fix.endswith(".") for rule in rules)
 
 
-def test_advice_has_codes_of_its_own_and_does_not_count() -> None:
+def test_advice_has_separate_codes_and_is_ok() -> None:
     assert all((rule.severity is Severity.ADVICE) == (rule.code[3] == "5") for rule in _rules())
     assert Finding("MF251", Severity.ADVICE, "orders", "", "").ok
     assert not Finding("MF205", Severity.WARNING, "orders", "", "").ok
@@ -91,7 +91,7 @@ def test_advice_has_codes_of_its_own_and_does_not_count() -> None:
         ),
     ],
 )
-def test_numbers_rise_by_one_after_those_that_were_processed(
+def test_file_numbers_increase_by_one_after_processed_files(
     numbers: tuple[int, ...], processed: tuple[int, ...], said: list[str]
 ) -> None:
     done = {data_name(number): "_ProcessedFiles" for number in processed}
@@ -118,11 +118,11 @@ def test_numbers_rise_by_one_after_those_that_were_processed(
         ),
     ],
 )
-def test_a_data_file_is_named_by_20_digits_and_its_extension(name: str, said: str | None) -> None:
+def test_data_file_name_has_20_digits_and_an_extension(name: str, said: str | None) -> None:
     assert _said(_table(_file(1, name=name, inside=None))) == ([said] if said else [])
 
 
-def test_by_timestamp_files_have_any_name_and_are_compared_in_the_order_of_their_times() -> None:
+def test_files_ordered_by_time_have_any_name_and_are_checked_in_order() -> None:
     later = Contents((_ID, Column("name", "int64")), 1)
     files = (_file(1, later, name="a.parquet", modified=_NOON + timedelta(seconds=1)), _file(1, name="b.parquet"))
     metadata = {"keyColumns": ["id"], "fileDetectionStrategy": "LastUpdateTimeFileDetection"}
@@ -163,14 +163,14 @@ def test_by_timestamp_files_have_any_name_and_are_compared_in_the_order_of_their
         ),
     ],
 )
-def test_a_file_goes_on_from_the_files_before(second: Contents, said: list[str]) -> None:
+def test_file_is_compared_with_earlier_files(second: Contents, said: list[str]) -> None:
     found = _said(_table(_file(1), _file(2, second)))
     assert len(found) == len(said)
     for one, expected in zip(found, said, strict=True):
         assert one.replace(f" {data_name(2)}", "").startswith(expected)
 
 
-def test_a_change_is_said_once_where_it_happens() -> None:
+def test_schema_change_is_reported_once_at_its_file() -> None:
     changed = Contents((Column("id", "string"),), 1)
     found = check_table(_table(_file(1), _file(2, changed), _file(3, changed)))
     assert [(one.code, one.file[-9:]) for one in found] == [("MF404", "2.parquet"), ("MF405", "2.parquet")]
@@ -190,7 +190,7 @@ def test_a_column_stays_as_nullable_as_its_first_file_made_it(first: Column | No
     assert [(one.code, one.file) for one in found] == [(code, f"orders/{data_name(3)}")]
 
 
-def test_updates_need_keys() -> None:
+def test_updates_require_keys() -> None:
     expected = [f"MF507 {data_name(1)}: The table has no key columns, and the file has 1 row marked 4."]
     assert _said(_table(_file(1, _UPSERT), metadata={})) == expected
 
@@ -220,7 +220,7 @@ def test_updates_need_keys() -> None:
         ),
     ],
 )
-def test_metadata_sets_what_it_says(metadata: dict[str, Any], settings: Settings) -> None:
+def test_metadata_is_parsed_to_settings(metadata: dict[str, Any], settings: Settings) -> None:
     assert read_metadata(json.dumps(metadata).encode()) == (settings, [])
 
 
@@ -251,28 +251,28 @@ def test_metadata_sets_what_it_says(metadata: dict[str, Any], settings: Settings
         (b"[" * 200_000, "MF203 _metadata.json: It cannot be read: it is not JSON (values are nested"),
     ],
 )
-def test_metadata_that_is_wrong_is_described_by_its_value(metadata: dict[str, Any] | bytes, said: str) -> None:
+def test_invalid_metadata_value_is_described(metadata: dict[str, Any] | bytes, said: str) -> None:
     found = _said(_table(_file(1), metadata=metadata))
     assert len(found) == 1
     assert found[0].startswith(said)
 
 
 @pytest.mark.parametrize("name", ["hex", "rot13", "base64", "idna", "punycode", "unicode_escape", "utf-99", "a\0b"])
-def test_an_encoding_that_is_none_is_a_finding_and_text_is_read_as_utf_8(name: str) -> None:
+def test_unknown_encoding_is_a_finding_and_utf_8_is_used(name: str) -> None:
     settings, found = read_metadata(json.dumps({"FileFormatTypeProperties": {"Encoding": name}}).encode())
     assert settings.dialect.encoding == "utf-8"
     assert "MF214" in [each.finding.code for each in found]
 
 
-def test_a_producer_may_keep_files_of_its_own_under_ignored_names() -> None:
+def test_publisher_files_under_ignored_names_are_allowed() -> None:
     assert _said(_table(_file(1), ignored=("_progress.json", "_SUCCESS", "_delta_log", "_mirrorfeed"))) == []
 
 
-def test_a_log_without_records_has_published_nothing() -> None:
+def test_log_without_records_is_valid() -> None:
     assert _said(_table(_file(1), log=Log("ab"))) == []
 
 
-def test_a_schemas_folder_is_told_by_the_tables_in_it() -> None:
+def test_schema_folder_is_recognized_by_its_tables() -> None:
     table = Folder("sales/orders", ("_metadata.json",))
     found = check_zone(Zone(folders=(Folder("sales", (), (table,)), Folder("events", ("_metadata.json",)))))
     assert [(one.code, one.file) for one in found] == [("MF102", "sales")]
@@ -287,9 +287,7 @@ def test_a_schemas_folder_is_told_by_the_tables_in_it() -> None:
         (501, [("MF109", Severity.ERROR)]),
     ],
 )
-def test_as_many_tables_as_a_database_takes_are_told_before_they_are_met(
-    count: int, told: list[tuple[str, Severity]]
-) -> None:
+def test_table_limit_is_reported_before_it_is_reached(count: int, told: list[tuple[str, Severity]]) -> None:
     tables = tuple(Folder(f"sales.schema/t{n}", ("_metadata.json",)) for n in range(count))
     found = check_zone(Zone(folders=(Folder("sales.schema", (), tables),)))
     assert [(each.code, each.severity) for each in found] == told

@@ -51,12 +51,12 @@ def _imports_in(room: str) -> set[str]:
         ("lint.rules", {"lint", *LOG_FORMAT, "errors", "display"}),
     ],
 )
-def test_a_room_imports_only_what_is_independent_of_the_publisher(room: str, allowed: set[str]) -> None:
+def test_package_imports_only_modules_independent_of_the_publisher(room: str, allowed: set[str]) -> None:
     packages = {name.rpartition(".")[0] for name in allowed} | {"lint", "mirror"}
     assert beyond(_imports_in(room), allowed) - packages == set()
 
 
-def test_the_readers_of_the_replica_import_only_each_other() -> None:
+def test_replica_readers_import_only_each_other() -> None:
     allowed = {*READERS, "errors", "display"}
     for module in READERS:
         file = _file(module)
@@ -80,5 +80,5 @@ def test_rules_import_neither_spark_nor_storage_nor_arrow() -> None:
         "from ..landing import names",
     ],
 )
-def test_an_import_of_the_publisher_is_found(line: str) -> None:
+def test_import_of_the_publisher_is_detected(line: str) -> None:
     assert beyond(imports_of(line), {"lint", "mirror.replica", *LOG_FORMAT, *BELOW}) - {"landing"}

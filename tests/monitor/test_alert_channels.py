@@ -43,7 +43,7 @@ BRISK = RetryLimits(seconds=5, first_pause=0.001, longest_pause=0.002, response_
 # Words
 
 
-def test_a_message_says_what_is_wrong_since_when_and_what_to_do() -> None:
+def test_alert_text_has_problem_start_and_fix() -> None:
     assert text(NEW).splitlines() == [
         "sales.all_orders: GAP",
         "Versions <3> & 4 *are* gone.",
@@ -56,7 +56,7 @@ def test_a_message_says_what_is_wrong_since_when_and_what_to_do() -> None:
     ]
 
 
-def test_teams_gets_a_card_in_which_nothing_is_taken_for_markup() -> None:
+def test_teams_message_is_a_card_without_markup() -> None:
     told = teams(NEW)
     (attachment,) = told["attachments"]
     card = attachment["content"]
@@ -69,7 +69,7 @@ def test_teams_gets_a_card_in_which_nothing_is_taken_for_markup() -> None:
     assert teams(OVER)["attachments"][0]["content"]["body"][0]["inlines"][0]["color"] == "Good"
 
 
-def test_slack_gets_plain_text_and_an_escaped_line_for_notifications() -> None:
+def test_slack_message_is_plain_text_with_an_escaped_notification() -> None:
     told = slack(NEW)
     assert [block["type"] for block in told["blocks"]] == ["header", "section"]
     assert {block["text"]["type"] for block in told["blocks"]} == {"plain_text"}
@@ -78,7 +78,7 @@ def test_slack_gets_plain_text_and_an_escaped_line_for_notifications() -> None:
     assert "Versions &lt;3&gt; &amp; 4" in told["text"]
 
 
-def test_what_is_longer_than_they_take_is_cut() -> None:
+def test_too_long_alerts_are_truncated() -> None:
     trouble = Finding(Severity.WRONG, "MF1000", "OTHER", "t" * 300, "w" * 30_000, "mirrorfeed x")
     long = Message("ops", SentAlert(*trouble.key, NOW), trouble)
     header, section = (block["text"]["text"] for block in slack(long)["blocks"])
@@ -108,7 +108,7 @@ def refusal(url: str, kind: type[MirrorfeedError], retry_limits: RetryLimits = B
 
 @pytest.mark.parametrize(("kind", "form"), [("slack", slack), ("teams", teams)])
 @pytest.mark.parametrize("status", [200, 202])
-def test_a_message_is_posted_once_in_the_form_of_its_kind(
+def test_alert_is_posted_once_in_the_format_of_the_webhook(
     hook: Hook, caplog: pytest.LogCaptureFixture, kind: str, form: Any, status: int
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -119,7 +119,7 @@ def test_a_message_is_posted_once_in_the_form_of_its_kind(
     assert hook.asked == [(f"/services/{HIDDEN}?sig={HIDDEN}", form(NEW))]
 
 
-def test_an_answer_that_asks_for_time_is_given_it(hook: Hook) -> None:
+def test_retry_after_of_a_webhook_is_respected(hook: Hook) -> None:
     hook.answers = [(429, {"Retry-After": "2"}, b"slow down"), (503, {}, b""), (200, {}, b"ok")]
     first, second = sent(hook.url)
     assert 2 <= first < 2.01
@@ -127,7 +127,7 @@ def test_an_answer_that_asks_for_time_is_given_it(hook: Hook) -> None:
     assert len(hook.asked) == 3
 
 
-def test_a_webhook_that_asks_for_too_long_a_pause_is_left_to_the_next_run(hook: Hook) -> None:
+def test_webhook_with_long_retry_after_is_left_to_the_next_run(hook: Hook) -> None:
     hook.answers = [(429, {"Retry-After": "3600"}, b"slow down")]
     assert "The webhook ops is not available (429 slow down)." in refusal(hook.url, ChannelUnavailable)
     assert len(hook.asked) == 1
@@ -142,7 +142,7 @@ def test_a_webhook_that_asks_for_too_long_a_pause_is_left_to_the_next_run(hook: 
         ("a%2Bb%26c", f"{'x' * 290} a+b&c"),
     ],
 )
-def test_an_address_is_also_found_with_its_percent_signs_decoded(hook: Hook, part: str, said: str) -> None:
+def test_percent_decoded_webhook_address_is_redacted_too(hook: Hook, part: str, said: str) -> None:
     hook.answers = [(404, {}, said.encode())]
     assert "(404 (not shown))" in refusal(hook.url.replace("?sig=", f"?sig={part}&x="), WebhookRefused)
 
@@ -150,17 +150,17 @@ def test_an_address_is_also_found_with_its_percent_signs_decoded(hook: Hook, par
 @pytest.mark.parametrize(
     "address", ["https://a..b", "https://[::1", "https://.", "https://a:b", "https://user:word@host", "http://host"]
 )
-def test_an_address_that_is_none_is_refused(address: str) -> None:
+def test_invalid_webhook_address_is_refused(address: str) -> None:
     assert "(its address is not an https address)" in refusal(address, WebhookRefused)
 
 
-def test_a_proxy_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_proxy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "a..b")
     with pytest.raises(BadProxy, match="HTTPS_PROXY is not the address of a proxy"):
         sent("https://host.invalid")
 
 
-def test_an_address_that_does_not_respond_is_reported_without_the_address() -> None:
+def test_unreachable_webhook_is_reported_without_its_address() -> None:
     said = refusal(f"http://127.0.0.1:1/{HIDDEN}", ChannelUnavailable)
     assert said.startswith("The webhook ops is not available (Failed to establish a new connection: [Errno 111]")
 
@@ -174,9 +174,7 @@ def test_an_address_that_does_not_respond_is_reported_without_the_address() -> N
         (403, f"{HIDDEN} is no token".encode(), "403 (not shown)"),
     ],
 )
-def test_a_webhook_that_refuses_is_reported_and_not_tried_again(
-    hook: Hook, status: int, said: bytes, shown: str
-) -> None:
+def test_webhook_refusal_is_reported_and_not_retried(hook: Hook, status: int, said: bytes, shown: str) -> None:
     hook.answers = [(status, {"Location": f"{hook.url}/other"}, said)]
     assert f"The webhook ops does not accept alerts ({shown})." in refusal(hook.url, WebhookRefused)
     assert len(hook.asked) == 1
@@ -185,11 +183,11 @@ def test_a_webhook_that_refuses_is_reported_and_not_tried_again(
 @pytest.mark.parametrize(
     "url", [f"http://example.com/{HIDDEN}", HIDDEN, "", f"ftp://localhost/{HIDDEN}", f"https://[{HIDDEN}"]
 )
-def test_an_address_that_is_not_https_gets_no_message(url: str) -> None:
+def test_webhook_without_https_gets_no_alert(url: str) -> None:
     assert "(its address is not an https address)" in refusal(url, WebhookRefused)
 
 
-def test_an_unreadable_webhook_address_is_reported_with_its_location() -> None:
+def test_unreadable_webhook_address_is_reported_with_its_location() -> None:
     def read(secret: Secret) -> str:
         raise SecretUnreachable(secret=secret, reason="it is not set in this process")
 
@@ -286,7 +284,7 @@ def mail_to(office: Post, message: Message = NEW, password: str = HIDDEN) -> Non
 
 
 @pytest.mark.parametrize("tls_", ["implicit", "starttls"])
-def test_one_mail_goes_to_all_addresses(office: Post, tls_: str) -> None:
+def test_one_mail_is_sent_to_all_recipients(office: Post, tls_: str) -> None:
     office.tls = tls_
     mail_to(office)
     ((to, data),) = office.taken
@@ -309,7 +307,7 @@ def test_one_mail_goes_to_all_addresses(office: Post, tls_: str) -> None:
         ({"RCPT": "550 unknown"}, MailRefused, "(it accepts none of a@example.com, b@example.com)."),
     ],
 )
-def test_a_refusal_of_a_mail_server_is_reported_without_the_password(
+def test_mail_server_refusal_is_reported_without_the_password(
     office: Post, says: dict[str, str], kind: type[MirrorfeedError], words: str
 ) -> None:
     office.says = says
@@ -320,7 +318,7 @@ def test_a_refusal_of_a_mail_server_is_reported_without_the_password(
     assert office.taken == []
 
 
-def test_a_password_that_a_login_cannot_encode_is_reported_without_it(office: Post) -> None:
+def test_password_that_is_not_ascii_is_reported_without_it(office: Post) -> None:
     with pytest.raises(MailRefused, match="user and password must be ASCII characters") as told:
         mail_to(office, password=f"{HIDDEN}é")
     assert HIDDEN not in repr((told.value, told.value.__dict__, told.value.__cause__))
@@ -328,21 +326,21 @@ def test_a_password_that_a_login_cannot_encode_is_reported_without_it(office: Po
     assert office.taken == []
 
 
-def test_a_mail_server_that_speaks_in_clear_alone_gets_no_password(office: Post) -> None:
+def test_mail_server_without_tls_gets_no_password(office: Post) -> None:
     office.tls, office.says = "starttls", {"STARTTLS": "454 not now"}
     with pytest.raises(ChannelUnavailable, match=r"\(454 not now\)"):
         mail_to(office)
     assert "AUTH" not in office.commands
 
 
-def test_a_mail_server_of_a_stranger_gets_no_password(office: Post) -> None:
+def test_mail_server_with_unknown_certificate_gets_no_password(office: Post) -> None:
     office.context = ssl.create_default_context()
     with pytest.raises(ChannelUnavailable, match="SSLCertVerificationError"):
         mail_to(office)
     assert office.commands == []
 
 
-def test_a_mail_server_that_does_not_exist_is_reported(office: Post) -> None:
+def test_unreachable_mail_server_is_reported(office: Post) -> None:
     office.port = 1
     with pytest.raises(ChannelUnavailable, match=r"server localhost:1 is not available \(ConnectionRefusedError"):
         mail_to(office)
@@ -351,7 +349,7 @@ def test_a_mail_server_that_does_not_exist_is_reported(office: Post) -> None:
 # The configuration
 
 
-def test_the_channels_are_those_of_the_configuration(tmp_path: Path) -> None:
+def test_channels_are_created_from_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "mirrorfeed.yml").write_text(
         "landing_zone: ./zone\n"
         "alerts:\n"

@@ -45,16 +45,16 @@ def facts(**changes: Any) -> TableFacts:
     return replace(WELL, **changes)
 
 
-def test_a_table_that_is_well_has_no_problem_and_hides_none() -> None:
+def test_healthy_table_has_no_problem_and_hides_none() -> None:
     assert check(WELL) == Check((), frozenset(), 1800.0)
 
 
-def test_changes_that_wait_for_too_long_are_a_problem_since_they_wait() -> None:
+def test_lag_over_its_limit_is_a_problem_since_the_first_waiting_change() -> None:
     (found,) = check(facts(freshness=LATE, limits=LIMITS)).problems
     assert (found.key, found.since) == (("a", "LAG_PUBLISHED"), NOW - timedelta(minutes=45))
 
 
-def test_a_paused_table_has_no_problem_and_no_end_of_one() -> None:
+def test_paused_table_has_no_problem_and_resolves_none() -> None:
     late = facts(freshness=LATE, limits=LIMITS, errors=(Broken(),))
     found = check(replace(late, paused="until noon"), replace(late, table="b"))
     assert [each.key for each in found.problems] == [("b", "Broken"), ("b", "LAG_PUBLISHED")]
@@ -71,12 +71,12 @@ def test_a_paused_table_has_no_problem_and_no_end_of_one() -> None:
         (facts(source_facts=SourceFacts("on", retention=1.0, longest_wait=1.0)), 0.0),
     ],
 )
-def test_an_alert_is_sent_at_once_unless_the_problem_may_pass(table: TableFacts, delay: float) -> None:
+def test_alert_is_immediate_unless_the_problem_may_pass(table: TableFacts, delay: float) -> None:
     found = check(table)
     assert [found.delay(each) for each in found.problems] == [delay]
 
 
-def test_notes_are_no_problems() -> None:
+def test_notes_are_not_problems() -> None:
     assert check(facts(source_facts=SourceFacts("on", cloned_from="b"))).problems == ()
 
 
@@ -94,7 +94,7 @@ def test_notes_are_no_problems() -> None:
         (WELL, Broken(), {"LAG_PUBLISHED", "LAG_QUERYABLE", "Gap"}),
     ],
 )
-def test_a_problem_that_cannot_be_seen_is_not_over(
+def test_problem_that_cannot_be_checked_is_not_resolved(
     table: TableFacts, database: MirrorfeedError | None, hidden: set[str]
 ) -> None:
     found = check(table, database=DatabaseFacts(error=database))
@@ -102,7 +102,7 @@ def test_a_problem_that_cannot_be_seen_is_not_over(
     assert not found.hides(("b", "Gap")) or database
 
 
-def test_a_paused_database_hides_all_problems() -> None:
+def test_paused_database_hides_all_problems() -> None:
     found = check(WELL, database=DatabaseFacts(status="Paused"))
     assert [each.name for each in found.problems] == ["MIRRORING_PAUSED"]
     assert found.hides(("a", "Gap"))

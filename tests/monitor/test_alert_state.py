@@ -63,7 +63,7 @@ class Life:
         return [f"{each.to} {each.alert.kind}{' over' if each.over else ''}" for each in sent]
 
 
-def test_each_problem_is_sent_once_and_its_end_once() -> None:
+def test_each_problem_and_its_resolution_are_sent_once() -> None:
     life = Life()
     assert life.look(ONE) == ["ops GAP", "team GAP"]
     assert life.look(ONE) == []
@@ -76,12 +76,12 @@ def test_each_problem_is_sent_once_and_its_end_once() -> None:
     assert life.look(ONE) == ["ops GAP", "team GAP"]
 
 
-def test_a_problem_that_lasts_is_sent_once_a_day() -> None:
+def test_lasting_problem_is_sent_once_a_day() -> None:
     life = Life()
     assert [bool(life.look(ONE)) for _ in range(145)] == [True, *[False] * 143, True]
 
 
-def test_a_channel_that_failed_is_notified_later_and_of_the_end_only_if_it_knew() -> None:
+def test_failed_channel_is_notified_later_and_of_known_resolutions_only() -> None:
     life = Life()
     assert life.look(ONE, deaf="team") == ["ops GAP"]
     assert life.look(ONE) == ["team GAP"]
@@ -92,7 +92,7 @@ def test_a_channel_that_failed_is_notified_later_and_of_the_end_only_if_it_knew(
     assert life.alerts == ()
 
 
-def test_a_problem_that_returns_before_its_end_was_sent_is_the_same_problem() -> None:
+def test_problem_returning_before_its_resolution_was_sent_is_the_same() -> None:
     life = Life()
     life.look(ONE, to=["ops"])
     assert life.look(to=["ops"], deaf="ops") == []
@@ -100,7 +100,7 @@ def test_a_problem_that_returns_before_its_end_was_sent_is_the_same_problem() ->
     assert life.look(to=["ops"]) == ["ops GAP over"]
 
 
-def test_a_problem_that_cannot_be_checked_is_neither_over_nor_sent_again() -> None:
+def test_problem_that_cannot_be_checked_is_neither_resolved_nor_resent() -> None:
     life = Life()
     life.look(ONE, TWO)
     assert life.look(TWO, unknown=frozenset({("a", "")})) == []
@@ -108,7 +108,7 @@ def test_a_problem_that_cannot_be_checked_is_neither_over_nor_sent_again() -> No
     assert life.look(ONE, TWO) == []
 
 
-def test_a_problem_that_may_pass_is_sent_once_it_has_lasted_and_not_if_it_passed() -> None:
+def test_passing_problem_is_sent_only_after_it_has_lasted() -> None:
     life, slow = Life(), replace(ONE, passing=True)
 
     def look(*problems: Finding) -> list[str]:
@@ -120,7 +120,7 @@ def test_a_problem_that_may_pass_is_sent_once_it_has_lasted_and_not_if_it_passed
     assert look(ONE) == ["ops GAP", "team GAP"]
 
 
-def test_a_new_channel_is_notified_of_what_is_there_and_a_removed_one_is_forgotten() -> None:
+def test_new_channel_gets_current_problems_and_a_removed_one_is_forgotten() -> None:
     life = Life()
     life.look(ONE, to=["ops"])
     assert life.look(ONE) == ["team GAP"]
@@ -154,7 +154,7 @@ class Desk:
         return next((each.etag for each in self.store.list("_mirrorfeed")), None)
 
 
-def test_nothing_is_written_if_nothing_is_new() -> None:
+def test_state_is_not_written_without_changes() -> None:
     desk = Desk()
     desk.run()
     assert desk.etag is None
@@ -166,7 +166,7 @@ def test_nothing_is_written_if_nothing_is_new() -> None:
     assert desk.sent[2:] == ["ops GAP over", "team GAP over"]
 
 
-def test_of_two_watchers_at_the_same_moment_neither_forgets_what_the_other_sent() -> None:
+def test_two_concurrent_checks_lose_no_sent_alert() -> None:
     desk = Desk()
     desk.run(TWO)
 
@@ -182,7 +182,7 @@ def test_of_two_watchers_at_the_same_moment_neither_forgets_what_the_other_sent(
 
 
 @pytest.mark.parametrize("failure", [ChannelUnavailable(channel="hook", response="503"), ValueError("unexpected")])
-def test_a_channel_that_fails_delays_no_other_and_is_notified_later(failure: Exception) -> None:
+def test_failing_channel_does_not_delay_others_and_is_notified_later(failure: Exception) -> None:
     desk = Desk()
 
     def send(message: Message) -> None:
@@ -197,7 +197,7 @@ def test_a_channel_that_fails_delays_no_other_and_is_notified_later(failure: Exc
     assert desk.sent[2:] == ["ops GAP", "ops LAG_QUERYABLE"]
 
 
-def test_whatever_call_fails_each_message_is_sent_once_or_twice() -> None:
+def test_after_any_failed_call_each_alert_is_sent_once_or_twice() -> None:
     played = 0
     for first in range(12):
         calls = Desk()
@@ -223,7 +223,7 @@ def test_whatever_call_fails_each_message_is_sent_once_or_twice() -> None:
     assert played >= 10
 
 
-def test_a_state_that_cannot_be_written_is_a_warning() -> None:
+def test_unwritable_state_is_a_warning() -> None:
     class ReadOnly(MemoryStore):
         def create(self, path: str, data: bytes) -> str | None:
             raise PlaceUnusable(action="create", address=path, reason="it is read-only")
@@ -258,7 +258,7 @@ def entry(**changes: Any) -> dict[str, Any]:
         {"format": 1, "alerts": [entry(lasting=1e18)]},
     ],
 )
-def test_a_state_that_is_not_believed_is_reported_and_all_alerts_are_sent(content: bytes | dict[str, Any]) -> None:
+def test_damaged_state_is_reported_and_all_alerts_are_sent(content: bytes | dict[str, Any]) -> None:
     desk = Desk()
     desk.store.create(PATH, content if isinstance(content, bytes) else json.dumps(content).encode())
     found = desk.run(ONE)
@@ -272,7 +272,7 @@ def test_a_state_that_is_not_believed_is_reported_and_all_alerts_are_sent(conten
 
 
 @pytest.mark.parametrize("kind", ["fifo", "link"])
-def test_a_special_file_or_a_link_in_its_place_silences_no_alert(tmp_path: Path, kind: str) -> None:
+def test_special_file_or_symlink_as_state_suppresses_no_alert(tmp_path: Path, kind: str) -> None:
     place = tmp_path / PATH
     place.parent.mkdir()
     if kind == "fifo":
@@ -286,7 +286,7 @@ def test_a_special_file_or_a_link_in_its_place_silences_no_alert(tmp_path: Path,
     assert place.is_symlink() == (kind == "link")
 
 
-def test_a_forged_state_silences_an_alert_for_a_day_at_most() -> None:
+def test_forged_state_suppresses_an_alert_for_at_most_a_day() -> None:
     desk = Desk()
     forged = entry(notified=dict.fromkeys(BOTH, NOW.isoformat()))
     desk.store.create(PATH, json.dumps({"format": 1, "alerts": [forged]}).encode())

@@ -18,7 +18,7 @@ NO_SPARK: Any = lambda: None  # noqa: E731
 """A source that cannot be read is one more unknown."""
 
 
-def test_a_landing_zone_without_permission_is_one_problem_and_hides_others(onelake: OneLake, tmp_path: Path) -> None:
+def test_landing_zone_without_permission_is_one_problem_and_hides_others(onelake: OneLake, tmp_path: Path) -> None:
     (tmp_path / "mirrorfeed.yml").write_text(
         onelake.configuration(f"onelake://{WORKSPACE}/{DATABASE}")
         + "alerts: {state_path: ./state, sql_endpoint: refresh}\n"
@@ -45,7 +45,7 @@ def test_a_landing_zone_without_permission_is_one_problem_and_hides_others(onela
     assert not {each.name for each in check.problems} & {rule.name for rule in RULES}
 
 
-def test_the_alerts_sent_are_recorded_in_the_landing_zone_by_default(tmp_path: Path) -> None:
+def test_sent_alerts_are_recorded_in_the_landing_zone_by_default(tmp_path: Path) -> None:
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{source: ./a, target: b}]\n")
     store, file = state_of(load(tmp_path / "mirrorfeed.yml"))
     assert store.address(file) == f"{tmp_path}/zone/_mirrorfeed/alerts.json"

@@ -37,7 +37,7 @@ class Project:
         return self.run("check-alerts", "--mirror", self.mirror, *options, code=code)
 
 
-def test_a_problem_is_sent_once_and_its_end_once_and_the_ledger_has_every_check(
+def test_check_alerts_sends_a_problem_once_and_writes_each_check(
     spark: SparkSession, tmp_path: Path, hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOOK", hook.url)

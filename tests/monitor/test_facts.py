@@ -78,7 +78,7 @@ def published(begun: Zone, tmp_path: Path) -> Patient:
     return Patient(Zone.copied(begun, tmp_path))
 
 
-def test_a_table_from_nothing_to_well(patient: Patient) -> None:
+def test_new_table_goes_from_not_published_to_no_findings(patient: Patient) -> None:
     patient.table.insert(1)
     assert patient.codes() == ["NOT_PUBLISHED"]
     patient.zone.store.create(f"{FOLDER}/_metadata.json", b'{"keyColumns": ["id"]}')
@@ -87,7 +87,7 @@ def test_a_table_from_nothing_to_well(patient: Patient) -> None:
     assert NOTHING in patient.doctor()
 
 
-def test_a_run_that_was_killed_and_what_lies_about_are_mended(published: Patient) -> None:
+def test_doctor_fix_completes_a_killed_run_and_removes_leftovers(published: Patient) -> None:
     patient = published
     patient.table.insert(1)
     patient.zone.store = NoRenames(str(patient.zone.root))
@@ -106,7 +106,7 @@ def test_a_run_that_was_killed_and_what_lies_about_are_mended(published: Patient
     assert patient.zone.mirrors_the_table()
 
 
-def test_a_text_that_is_longer_than_its_column_is_measured_in_a_small_table(patient: Patient) -> None:
+def test_text_longer_than_its_column_is_found_in_a_small_table(patient: Patient) -> None:
     patient.table.sql("INSERT INTO {} VALUES (1, repeat('ä', 4500)), (2, NULL)")
     patient.zone.publish()
     early = datetime(2025, 1, 2, tzinfo=UTC)
@@ -118,7 +118,7 @@ def test_a_text_that_is_longer_than_its_column_is_measured_in_a_small_table(pati
     assert names(facts) == ["TEXT_TOO_LONG"]
 
 
-def test_nested_values_are_as_long_as_their_json(spark: SparkSession, tmp_path: Path) -> None:
+def test_nested_values_are_measured_as_json(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t", "`a.b` int, n struct<x: string>, m map<string, int>")
     assert longest_text(spark, table.source) is None
     table.sql("INSERT INTO {} VALUES (1, named_struct('x', 'yy'), map('k', 7))")
@@ -189,12 +189,12 @@ def _gone(patient: Patient) -> None:
         (_gone, ["NoTableAtPath"]),
     ],
 )
-def test_what_happens_to_a_table(published: Patient, happen: Callable[[Patient], None], codes: list[str]) -> None:
+def test_changes_to_a_table_are_found(published: Patient, happen: Callable[[Patient], None], codes: list[str]) -> None:
     happen(published)
     assert published.codes() == codes
 
 
-def test_a_feed_that_is_off_and_a_clone(patient: Patient, tmp_path: Path) -> None:
+def test_disabled_feed_and_clone_are_found(patient: Patient, tmp_path: Path) -> None:
     patient.table.insert(1)
     clone = DeltaTable.cloned(patient.table, tmp_path / "clone", version=1)
     patient.table.set_feed(False)
@@ -210,7 +210,7 @@ def test_a_feed_that_is_off_and_a_clone(patient: Patient, tmp_path: Path) -> Non
     assert clone.latest == 0
 
 
-def test_the_feed_keeps_less_than_publication_needs(published: Patient) -> None:
+def test_too_short_retention_is_found(published: Patient) -> None:
     def judged_at(facts: TableFacts, *lags: float) -> list[list[str]]:
         """Had publication been so many days behind."""
         assert facts.source_facts
@@ -226,7 +226,7 @@ def test_the_feed_keeps_less_than_publication_needs(published: Patient) -> None:
     assert judged_at(published.facts(), 5, 40) == [[], ["RETENTION_SHORT", "LOG_RETENTION_SHORT"]]
 
 
-def test_what_fabric_says_of_a_table(published: Patient) -> None:
+def test_fabric_problems_of_a_table_are_found(published: Patient) -> None:
     later = datetime.now(UTC) + timedelta(hours=2)
     facts = published.facts(TableState("sales.orders", "Snapshotting"), now=later)
     assert names(facts) == ["STUCK_SNAPSHOTTING"]
@@ -235,7 +235,7 @@ def test_what_fabric_says_of_a_table(published: Patient) -> None:
     assert names(replace(facts, service=throttled)) == ["THROTTLED"]
 
 
-def test_what_fabric_says_of_the_database(tmp_path: Path, onelake: OneLake) -> None:
+def test_fabric_problems_of_the_database_are_found(tmp_path: Path, onelake: OneLake) -> None:
     text = onelake.configuration(f"onelake://{WORKSPACE}/{DATABASE}")
     tables = "tables:\n  - {source: ./t, target: sales.orders, keys: [id]}\n"
     (tmp_path / "mirrorfeed.yml").write_text(text + tables, encoding="utf-8")

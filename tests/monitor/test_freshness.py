@@ -53,7 +53,7 @@ def waits(found: Freshness) -> dict[str, float]:
         pytest.param([record(4, 5, next_=5)], [3, 4], None, None, {"consumed": 5}, id="which wait so long at least"),
     ],
 )
-def test_the_remaining_files_show_what_was_consumed(
+def test_remaining_files_show_the_consumed_version(
     records: list[Record], left: list[int], published: float | None, consumed: float | None, expected: dict[str, float]
 ) -> None:
     found = freshness_of(records, left, ago(12), None)
@@ -67,7 +67,7 @@ def test_the_remaining_files_show_what_was_consumed(
 @pytest.mark.parametrize(
     ("has_consumed", "mirrored", "consumed"), [(False, None, None), (True, None, ago(30)), (False, ago(29), ago(30))]
 )
-def test_a_first_file_is_consumed_only_if_something_shows_it(
+def test_first_file_is_consumed_only_with_evidence(
     has_consumed: bool, mirrored: datetime | None, consumed: datetime | None
 ) -> None:
     found = freshness_of(RECORDS[2:], [1], ago(40), None, has_consumed=has_consumed, mirror=MirrorTimes(mirrored))
@@ -108,14 +108,14 @@ def test_commits_wait_until_their_files_are_renamed(
         pytest.param(MirrorTimes(ago(9), unknown={Step.QUERYABLE: "no"}), {}, id="the endpoint is unknown"),
     ],
 )
-def test_published_changes_wait_for_the_mirror_and_then_for_its_endpoint(
+def test_published_changes_wait_for_the_mirror_and_then_its_endpoint(
     mirror: MirrorTimes, expected: dict[str, float]
 ) -> None:
     assert waits(freshness_of(RECORDS, [4], ago(12), None, mirror=mirror)) == expected
 
 
 @pytest.mark.parametrize("unfinished", [False, True])
-def test_nothing_is_guessed_about_a_table_that_was_never_published(unfinished: bool) -> None:
+def test_freshness_of_an_unpublished_table_is_unknown(unfinished: bool) -> None:
     found = freshness_of(RECORDS[:1] if unfinished else [], [], ago(5), None, unfinished=unfinished)
     known = {Step.PUBLISHED} if unfinished else set()
     assert {step for step in LAG_STEPS if found.lag(step, NOW) is not None} == known
@@ -123,7 +123,7 @@ def test_nothing_is_guessed_about_a_table_that_was_never_published(unfinished: b
     assert found.to_dict()["published"] is None
 
 
-def test_no_more_records_are_read_than_are_needed() -> None:
+def test_only_needed_records_are_read() -> None:
     read: list[int] = []
 
     def records() -> Iterator[Record]:
@@ -135,7 +135,7 @@ def test_no_more_records_are_read_than_are_needed() -> None:
     assert read == [3]
 
 
-def test_the_json_has_every_time_and_what_is_unknown() -> None:
+def test_freshness_json_has_every_time_and_the_unknown_steps() -> None:
     told: dict[str, Any] = freshness_of(RECORDS, [3, 4], None, ago(7)).to_dict()
     assert (told["committed"], told["consumed"], told["queryable"]) == (None, ago(20).isoformat(), None)
     waiting = {"published": ago(7).isoformat(), "consumed": ago(10).isoformat(), "mirrored": None, "queryable": None}
@@ -143,18 +143,18 @@ def test_the_json_has_every_time_and_what_is_unknown() -> None:
     assert set(told["unknown"]) == {"committed", "mirrored", "queryable"}
 
 
-def test_the_text_is_one_line() -> None:
+def test_freshness_text_is_one_line() -> None:
     assert str(freshness_of(RECORDS, [3, 4], ago(12), None)) == (
         "committed 2026-03-14 09:18:00, published 2026-03-14 09:20:00, consumed 2026-03-14 09:10:00 (changes wait),"
         " mirrored unknown, queryable unknown"
     )
 
 
-def test_clocks_that_disagree_make_no_wait_negative() -> None:
+def test_clock_differences_cause_no_negative_lag() -> None:
     assert freshness_of(RECORDS, [4], NOW, NOW + timedelta(seconds=3)).lag(Step.PUBLISHED, NOW) == 0
 
 
-def test_the_ledger_has_times_and_lags() -> None:
+def test_ledger_row_has_times_and_lags() -> None:
     found = freshness_of(RECORDS, [3, 4], ago(12), None, mirror=MirrorTimes(ago(15), unknown={Step.QUERYABLE: "no"}))
     facts = TableFacts("sales.orders", "a.b.c", freshness=found, at=NOW)
     (row,) = ledger_rows(Config(landing_zone="zone", tables=()), [facts, replace(facts, freshness=None)])

@@ -32,7 +32,7 @@ def config(tmp_path: Path) -> Config:
 
 
 @pytest.mark.parametrize("below", ["sales/orders", ""])
-def test_a_mirror_in_a_folder_is_as_new_as_its_newest_commit(config: Config, tmp_path: Path, below: str) -> None:
+def test_mirror_in_a_folder_is_as_fresh_as_its_newest_commit(config: Config, tmp_path: Path, below: str) -> None:
     log = tmp_path / "mirror" / below / "_delta_log"
     commit(log, 3, 20)
     commit(log, 4, 5)
@@ -42,13 +42,13 @@ def test_a_mirror_in_a_folder_is_as_new_as_its_newest_commit(config: Config, tmp
     assert found.unknown == {Step.QUERYABLE: "the SQL endpoint was not read"}
 
 
-def test_a_mirror_without_the_table_is_known_to_lack_it(config: Config, tmp_path: Path) -> None:
+def test_mirror_without_the_table_has_no_unknown_step(config: Config, tmp_path: Path) -> None:
     found = mirror_times_of(config, mirror=str(tmp_path))(config.tables[0])
     assert found.mirrored is None
     assert Step.MIRRORED not in found.unknown
 
 
-def test_where_no_mirror_is_named_nothing_is_guessed(config: Config) -> None:
+def test_mirror_without_a_location_is_unknown(config: Config) -> None:
     found = mirror_times_of(config)(config.tables[0])
     assert found.unknown[Step.MIRRORED] == f"The location of the mirror of {config.landing_zone} is not known"
 
@@ -59,7 +59,7 @@ def in_onelake(onelake: OneLake, tmp_path: Path) -> Config:
     return load(tmp_path / "mirrorfeed.yml")
 
 
-def test_a_mirror_in_onelake_is_read_beside_the_landing_zone(onelake: OneLake, in_onelake: Config) -> None:
+def test_mirror_in_onelake_is_read_next_to_the_landing_zone(onelake: OneLake, in_onelake: Config) -> None:
     look = mirror_times_of(in_onelake)
     assert look(in_onelake.tables[0]).mirrored is None
     onelake.files.put_blob(f"{DATABASE}/Tables/sales/orders/_delta_log/{1:020d}.json", b"{}", if_absent=True)
@@ -69,21 +69,19 @@ def test_a_mirror_in_onelake_is_read_beside_the_landing_zone(onelake: OneLake, i
     assert Step.MIRRORED not in found.unknown
 
 
-def test_fabric_may_know_of_a_later_sync_that_changed_nothing(onelake: OneLake, in_onelake: Config) -> None:
+def test_fabric_sync_time_after_the_newest_commit_is_used(onelake: OneLake, in_onelake: Config) -> None:
     late = datetime(2999, 1, 1, tzinfo=UTC)
     states = [TableState("sales.orders", "Replicating", synced=late), TableState("sales.lines", "Replicating")]
     assert mirror_times_of(in_onelake, states)(in_onelake.tables[0]).mirrored == late
 
 
-def test_a_mirror_that_cannot_be_asked_is_not_known(onelake: OneLake, in_onelake: Config) -> None:
+def test_unreadable_mirror_is_unknown(onelake: OneLake, in_onelake: Config) -> None:
     onelake.server.forbidden = True
     found = mirror_times_of(in_onelake)(in_onelake.tables[0])
     assert "does not allow" in found.unknown[Step.MIRRORED] or "may not" in found.unknown[Step.MIRRORED]
 
 
-def test_what_the_endpoint_says_is_taken_and_what_it_does_not_say_is_not_known(
-    onelake: OneLake, in_onelake: Config
-) -> None:
+def test_endpoint_sync_is_used_and_a_missing_one_is_unknown(onelake: OneLake, in_onelake: Config) -> None:
     onelake.fabric.syncs = [{"tableName": "orders", "status": "Failure", "lastSuccessfulSyncDateTime": NOW.isoformat()}]
     syncs = read_endpoint(in_onelake)
     assert syncs == [TableSync("orders", "Failure", NOW)]
@@ -93,7 +91,7 @@ def test_what_the_endpoint_says_is_taken_and_what_it_does_not_say_is_not_known(
     assert silent.unknown == {Step.QUERYABLE: "the SQL endpoint reports no table that is surely this one"}
 
 
-def test_an_endpoint_that_cannot_be_asked_is_not_known(onelake: OneLake, in_onelake: Config, config: Config) -> None:
+def test_unreadable_endpoint_is_unknown(onelake: OneLake, in_onelake: Config, config: Config) -> None:
     onelake.fabric.endpoint = None
     assert str(read_endpoint(in_onelake)).startswith("Fabric reports no SQL endpoint of the mirrored database")
     assert str(read_endpoint(config)).endswith("is not in a mirrored database of Fabric")

@@ -101,14 +101,14 @@ def section(report: Report, name: str, *fields: str) -> list[tuple[Any, ...]]:
     return [tuple(getattr(row, field) for field in fields) for row in report.sections[name]]
 
 
-def test_totals_count_the_last_24_hours_and_the_tables_that_are_stopped_or_differ(report: Report) -> None:
+def test_totals_cover_24_hours_and_all_stopped_or_different_tables(report: Report) -> None:
     (totals,) = report.sections["totals"]
     assert totals.to_dict() == {
         "tables": 5, "stopped": 2, "different": 1, "publications": 2, "rows": 10, "mib": 1.0, "retries": 2,
     }  # fmt: skip
 
 
-def test_the_state_of_a_table_is_its_newest_whatever_its_age(report: Report) -> None:
+def test_table_state_is_its_newest_row_at_any_age(report: Report) -> None:
     assert section(report, "tables", "table", "state", "error", "published_version", "lag_versions", "ok") == [
         (EVIL, BLOCKED, "Gap", None, 3, False),
         ("sales.again", RECOVERED, None, None, 0, True),
@@ -120,7 +120,7 @@ def test_the_state_of_a_table_is_its_newest_whatever_its_age(report: Report) -> 
     assert (published["sales.old"], published["sales.again"]) == (ago(days=40), None)
 
 
-def test_a_mirror_differs_until_a_comparison_finds_it_equal(report: Report) -> None:
+def test_mirror_is_different_until_a_comparison_finds_it_equal(report: Report) -> None:
     fields = ("table", "mirror", "mirror_version", "last_compared", "last_equal", "comparison")
     assert section(report, "tables", *fields)[2:] == [
         ("sales.compared", VERIFIED, 2, ago(hours=1), ago(hours=1), "equal."),
@@ -129,7 +129,7 @@ def test_a_mirror_differs_until_a_comparison_finds_it_equal(report: Report) -> N
     ]
 
 
-def test_freshness_is_that_of_the_last_check(report: Report) -> None:
+def test_freshness_is_from_the_last_check(report: Report) -> None:
     (row,) = report.sections["freshness"]
     assert not row.ok
     assert [cell.value for cell in row.cells().values()] == [
@@ -146,7 +146,7 @@ def test_publications_within_the_target_are_counted_per_day_of_a_week(report: Re
     ]
 
 
-def test_days_sum_up_publications_and_nothing_else(report: Report) -> None:
+def test_days_sum_only_publications(report: Report) -> None:
     assert [row.to_dict() for row in report.sections["days"]][:2] == [
         {"day": "2026-03-14", "publications": 2, "inserts": 0, "updates": 0, "upserts": 8, "deletes": 2,
          "bytes": 2**20, "stage_seconds": 1.0, "record_seconds": 0.5, "rename_seconds": 0.0, "lag_seconds": 901.0},
@@ -156,7 +156,7 @@ def test_days_sum_up_publications_and_nothing_else(report: Report) -> None:
     assert len(report.sections["days"]) == 3
 
 
-def test_an_archive_is_summed_up_with_the_newest_row_of_every_table(report: Report) -> None:
+def test_archive_sums_the_newest_row_of_every_table(report: Report) -> None:
     fields = ("table", "currency", "active_gib", "archived_gib", "restored_gib", "month_cost", "month_saving")
     assert sorted(section(report, "archive", *fields), key=str) == [
         ("all tables", "EUR", 5.0, 5.0, 1.0, 6.0, 4.0),
@@ -170,7 +170,7 @@ def test_an_archive_is_summed_up_with_the_newest_row_of_every_table(report: Repo
     ]  # fmt: skip
 
 
-def test_failures_are_those_of_30_days_the_newest_first(report: Report) -> None:
+def test_failures_of_30_days_are_listed_newest_first(report: Report) -> None:
     assert section(report, "failures", "table", "outcome", "error") == [
         ("sales.old", FAILED, "StoreUnavailable"), (EVIL, BLOCKED, "Gap"),
         ("sales.old", UNVERIFIED, "MirrorNotReached"),
@@ -232,7 +232,7 @@ class Elements(HTMLParser):
         self.tags.append((tag, dict(attrs)))
 
 
-def test_the_page_runs_no_script_and_loads_nothing(report: Report) -> None:
+def test_page_runs_no_script_and_loads_nothing(report: Report) -> None:
     text = report.page()
     elements = Elements(text).tags
     assert not {"script", "link", "img", "iframe", "object", "embed", "base", "form"} & {tag for tag, _ in elements}
@@ -256,7 +256,7 @@ def test_the_report_is_the_same_without_the_queries_of_the_dashboard_alone(
     assert found.page() == report.page()
 
 
-def test_an_empty_ledger_has_totals_and_no_other_section(spark: SparkSession, tmp_path: Path) -> None:
+def test_empty_ledger_has_totals_and_no_other_section(spark: SparkSession, tmp_path: Path) -> None:
     place = Source(path=str(tmp_path / "ledger"))
     ledger.prepare(spark, place)
     found = read_report(spark, place, NOW)
@@ -267,7 +267,7 @@ def test_an_empty_ledger_has_totals_and_no_other_section(spark: SparkSession, tm
     assert found.page().count("No data yet.") == 5
 
 
-def test_a_report_needs_a_ledger_that_can_be_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_report_requires_a_readable_ledger(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(LedgerUnreadable, match=r"nowhere cannot be read: "):
         read_report(spark, Source(path=str(tmp_path / "nowhere")), NOW)
     none: Any = SimpleNamespace(ledger=None, path="mirrorfeed.yml")
@@ -275,7 +275,7 @@ def test_a_report_needs_a_ledger_that_can_be_read(spark: SparkSession, tmp_path:
         ledger_of(none)
 
 
-def test_the_session_keeps_its_time_zone(spark: SparkSession, place: Source) -> None:
+def test_report_does_not_change_the_session_time_zone(spark: SparkSession, place: Source) -> None:
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "Pacific/Auckland")
     try:
@@ -286,7 +286,7 @@ def test_the_session_keeps_its_time_zone(spark: SparkSession, place: Source) -> 
     assert found.figures["days"][0]["day"] == date(2026, 3, 14)
 
 
-def test_the_dashboard_has_the_queries_of_the_report(report: Report) -> None:
+def test_dashboard_has_the_queries_of_the_report(report: Report) -> None:
     assert {each["name"]: "".join(each["queryLines"]) for each in DASHBOARD["datasets"]} == QUERIES
     for layout in DASHBOARD["pages"][0]["layout"]:
         (query,) = (each["query"] for each in layout["widget"]["queries"])
@@ -297,7 +297,7 @@ def titles(chart: str) -> list[str]:
     return re.findall(r"<title>(.*?)</title>", chart)
 
 
-def test_changes_are_drawn_by_version_and_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_are_charted_by_version_and_operation(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = [VersionChanges(1, 5, 0, 0), VersionChanges(3, 0, 2, 1)]
     monkeypatch.setattr(Changes, "counts", lambda _: Result(tuple(counts)))
     nothing: Any = None
@@ -307,7 +307,7 @@ def test_changes_are_drawn_by_version_and_operation(monkeypatch: pytest.MonkeyPa
     assert titles(changes.chart().html)[0] == "40, inserts: 1 row"  # the newest 60
 
 
-def test_differences_are_drawn_by_column_the_most_first() -> None:
+def test_differences_are_charted_by_column_in_descending_order() -> None:
     columns = ["status", "", "total", "status"]
     found = tuple(Difference(f"id = {n}", column, "1", "2") for n, column in enumerate(columns))
     assert titles(Comparison("a", "DIFFERENT", False, 3, 3, 0, 9, 8, 4, found).chart().html) == [
@@ -319,7 +319,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no headless Chromium on PATH")
-def test_a_browser_shows_the_page_without_an_error(report: Report, tmp_path: Path) -> None:
+def test_browser_shows_the_page_without_an_error(report: Report, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(report.page(), encoding="utf-8")
     options = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile",
                "--enable-logging=stderr")  # fmt: skip

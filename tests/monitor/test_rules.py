@@ -146,7 +146,7 @@ DATABASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_rule_of_tables_finds_its_problem_and_no_other(name: str) -> None:
+def test_table_rule_finds_only_its_own_problem(name: str) -> None:
     there, not_there = CASES[name]
     rules = (*TABLE_RULES, *ALERT_RULES)
     found = [[each.name for each in table_findings(facts, rules)] for facts in there]
@@ -156,13 +156,13 @@ def test_a_rule_of_tables_finds_its_problem_and_no_other(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DATABASES)
-def test_a_rule_of_the_database_finds_its_problem(name: str) -> None:
+def test_database_rule_finds_its_problem(name: str) -> None:
     there, not_there = DATABASES[name]
     assert [[each.name for each in database_findings(facts)] for facts in there] == [[name]] * len(there)
     assert [each for facts in not_there for each in database_findings(facts) if each.name == name] == []
 
 
-def test_every_rule_has_cases_and_a_command_that_exists() -> None:
+def test_every_rule_has_cases_and_an_existing_command() -> None:
     assert {rule.name for rule in (*TABLE_RULES, *ALERT_RULES)} == CASES.keys()
     assert {rule.name for rule in DATABASE_RULES} == DATABASES.keys()
     assert isinstance(main, click.Group)
@@ -183,13 +183,13 @@ def test_every_rule_has_cases_and_a_command_that_exists() -> None:
         (Unexpected(doing="Checking", kind="KeyError", reason="x"), True),
     ],
 )
-def test_an_error_is_a_finding_with_its_own_code_text_and_fix(error: MirrorfeedError, passing: bool) -> None:
+def test_error_is_a_finding_with_its_own_code_text_and_fix(error: MirrorfeedError, passing: bool) -> None:
     for found in (*table_findings(table(errors=(error,))), *database_findings(DatabaseFacts(error=error))):
         assert (found.code, found.name, found.severity) == (error.code, type(error).__name__, Severity.WRONG)
         assert (found.what, found.fix, found.passing) == (error.problem, error.solution, passing)
 
 
-def test_nothing_is_found_in_what_could_not_be_read() -> None:
+def test_unreadable_facts_have_no_other_findings() -> None:
     found = table_findings(table(errors=(Refused(place="OneLake"), Silent())), (*TABLE_RULES, *ALERT_RULES))
     assert [each.name for each in found] == ["Refused", "Silent"]
 
@@ -230,12 +230,12 @@ def test_lost_files_are_found_once() -> None:
         (fabric("Failed", "A {brace}"), "Fabric reports: A {brace}", Severity.WRONG),
     ],
 )
-def test_the_text_of_a_finding(facts: TableFacts, what: str, severity: Severity) -> None:
+def test_finding_has_text_and_severity(facts: TableFacts, what: str, severity: Severity) -> None:
     (found,) = table_findings(facts, (*TABLE_RULES, *ALERT_RULES))
     assert (found.what, found.severity) == (what, severity)
 
 
-def test_a_fix_takes_hostile_names_as_arguments() -> None:
+def test_fix_quotes_hostile_names() -> None:
     names = TableFacts("s.`x;touch PWNED`", "delta.`/lake/$(id)`", "/lake/$(id)", zone="a b")
     facts = replace(names, log_facts=LogFacts(), service=TableState("s.t", "Failed"), read_service=True)
     assert [each.fix for each in table_findings(facts)] == [
@@ -259,7 +259,7 @@ def test_a_fix_takes_hostile_names_as_arguments() -> None:
         (9 * DAY, None, 0.0),
     ],
 )
-def test_when_publication_falls_out_of_what_the_feed_keeps(
+def test_seconds_until_retention_is_exceeded_are_estimated(
     lag: float, before: tuple[float, float] | None, left: float | None
 ) -> None:
     found = seconds_left(7 * DAY, lag, before)

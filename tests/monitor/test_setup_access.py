@@ -28,7 +28,7 @@ def config(folder: Path, *sources: str, zone: str = "./zone", more: str = "") ->
     return load(folder / "mirrorfeed.yml")
 
 
-def test_reading_a_table_needs_its_catalog_and_its_schema_each_once(tmp_path: Path) -> None:
+def test_reading_a_table_needs_catalog_schema_and_table_privileges(tmp_path: Path) -> None:
     assert needed(config(tmp_path, "main.sales.orders", "main.sales.lines")) == (
         Right("CATALOG", ("main",), "USE_CATALOG"),
         Right("SCHEMA", ("main", "sales"), "USE_SCHEMA"),
@@ -49,9 +49,7 @@ def test_reading_a_table_needs_its_catalog_and_its_schema_each_once(tmp_path: Pa
         (ZONE, "", set()),
     ],
 )
-def test_what_else_is_needed_depends_on_where_things_are(
-    tmp_path: Path, zone: str, more: str, expected: set[str]
-) -> None:
+def test_other_privileges_depend_on_the_locations(tmp_path: Path, zone: str, more: str, expected: set[str]) -> None:
     found = needed(config(tmp_path, "./orders", zone=zone, more=more))
     assert {f"{right.privilege} on {right.kind.lower()}" for right in found if "USE" not in right.privilege} == expected
 
@@ -73,7 +71,7 @@ SELECT = Right("TABLE", ORDERS, "SELECT")
         ({"publisher": ["MODIFY"], "someone": ["SELECT"]}, {}, Severity.WRONG),
     ],
 )
-def test_a_right_is_held_by_oneself_a_group_everybody_or_as_the_owner(
+def test_privilege_is_held_directly_by_a_group_by_all_or_by_the_owner(
     held: dict[str, list[str]], owners: dict[str, str], state: Severity
 ) -> None:
     workspace = RecordingGrants("publisher", ["engineers"], {("TABLE", "main.sales.orders"): held}, owners)
@@ -81,21 +79,21 @@ def test_a_right_is_held_by_oneself_a_group_everybody_or_as_the_owner(
     assert (found.name, found.severity) == ("SELECT on table main.sales.orders", state)
 
 
-def test_a_missing_right_comes_with_the_statement_that_grants_it() -> None:
+def test_missing_privilege_has_its_grant_statement() -> None:
     workspace = RecordingGrants("publisher", [], {("CATALOG", "my%23main"): {}})
     _, found = checked(workspace, Right("CATALOG", ("my#main",), "USE_CATALOG"))
     assert found.what == "not granted, except possibly to a nested group"
     assert found.fix == "GRANT USE CATALOG ON CATALOG `my#main` TO `publisher`"
 
 
-def test_one_thing_is_asked_about_once_for_all_its_rights() -> None:
+def test_all_privileges_on_one_object_need_one_request() -> None:
     workspace = RecordingGrants("publisher", [], {("SCHEMA", "main.ours"): {"publisher": ["MODIFY"]}})
     rights = [Right("SCHEMA", ("main", "ours"), privilege) for privilege in ("CREATE_TABLE", "MODIFY")]
     assert [check.severity for check in checked(workspace, *rights)] == [Severity.OK, Severity.WRONG, Severity.OK]
     assert workspace.asked == [("SCHEMA", "main.ours")]
 
 
-def test_what_may_not_be_asked_is_missing_and_says_so_in_one_line() -> None:
+def test_forbidden_request_is_reported_as_missing_in_one_line() -> None:
     _, found = checked(RecordingGrants("publisher", [], {}), SELECT)
     assert (found.severity, found.what) == (
         Severity.WRONG,
@@ -103,7 +101,7 @@ def test_what_may_not_be_asked_is_missing_and_says_so_in_one_line() -> None:
     )
 
 
-def test_a_workspace_that_does_not_let_one_in_is_missing_once() -> None:
+def test_refused_workspace_is_reported_once() -> None:
     class Closed(RecordingGrants):
         def me(self) -> NoReturn:
             raise Unauthenticated("Invalid access token")
@@ -112,7 +110,7 @@ def test_a_workspace_that_does_not_let_one_in_is_missing_once() -> None:
     assert (found.name, found.severity, found.what) == ("workspace", Severity.WRONG, "Invalid access token")
 
 
-def test_a_right_that_no_answer_came_about_is_missing_and_the_next_is_asked_about() -> None:
+def test_privilege_without_a_response_is_missing_and_the_next_is_checked() -> None:
     class Slow(RecordingGrants):
         def do(self, method: str, path: str, **more: Any) -> dict[str, Any]:
             if "/SCHEMA/" in path:
@@ -143,14 +141,12 @@ def principal(authority: str | None = None) -> ServicePrincipal:
     ],
     ids=str,
 )
-def test_onelake_needs_two_hosts_fabric_one_and_a_service_principal_the_one_where_it_logs_in(
-    credential: Credential, expected: list[str]
-) -> None:
+def test_required_hosts_depend_on_landing_zone_and_credential(credential: Credential, expected: list[str]) -> None:
     found = hosts(Config(landing_zone=ZONE, tables=(), credential=credential), {})
     assert [host.address for host in found] == [f"https://{name}" for name in expected]
 
 
-def test_hosts_of_the_configuration_and_the_environment_take_the_place_of_the_public_ones() -> None:
+def test_configured_hosts_replace_the_public_ones() -> None:
     private = Config(
         landing_zone=ZONE,
         tables=(),
@@ -166,11 +162,11 @@ def test_hosts_of_the_configuration_and_the_environment_take_the_place_of_the_pu
     ]
 
 
-def test_a_landing_zone_that_is_a_folder_needs_no_host() -> None:
+def test_landing_zone_in_a_folder_needs_no_host() -> None:
     assert hosts(Config(landing_zone="/Volumes/main/mirrorfeed/landing", tables=())) == ()
 
 
-def test_a_host_that_responds_passes_with_its_purpose(onelake: OneLake) -> None:
+def test_responding_host_passes_with_its_purpose(onelake: OneLake) -> None:
     settings = Config(
         landing_zone=ZONE,
         tables=(),
@@ -192,7 +188,7 @@ def test_a_host_that_responds_passes_with_its_purpose(onelake: OneLake) -> None:
 FIX = "Allow it in the firewall, or in the network policy of serverless compute (files)."
 
 
-def test_a_host_that_lets_connections_wait_is_named(dropping: str) -> None:
+def test_host_that_does_not_respond_is_named(dropping: str) -> None:
     check = check_host(Host(dropping, "files"), seconds=0.2)
     assert (check.name, check.severity) == (f"response of {dropping}", Severity.WRONG)
     assert (check.what, check.fix) == ("no response within 0.2 seconds", FIX)
@@ -206,27 +202,27 @@ def test_a_host_that_lets_connections_wait_is_named(dropping: str) -> None:
         ("https://a..b", "the request failed (Failed to parse: 'a..b', label empty or too long)"),
     ],
 )
-def test_a_host_that_cannot_be_reached_is_named_with_the_reason(address: str, reason: str) -> None:
+def test_unreachable_host_is_named_with_the_reason(address: str, reason: str) -> None:
     check = check_host(Host(address, "files"), seconds=5)
     assert (check.name, check.severity) == (f"response of {address}", Severity.WRONG)
     assert (check.what, check.fix) == (reason, FIX)
 
 
-def test_a_proxy_that_is_no_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_proxy_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://:0")
     check = check_host(Host("https://127.0.0.1:1", "files"), seconds=5)
     assert check.severity is Severity.WRONG
     assert check.what.startswith("The environment variable HTTPS_PROXY is not the address of a proxy.")
 
 
-def test_a_host_behind_an_inspecting_proxy_fails_with_its_own_fix(onelake: OneLake, tmp_path: Path) -> None:
+def test_host_behind_an_inspecting_proxy_has_its_own_fix(onelake: OneLake, tmp_path: Path) -> None:
     check = check_host(Host(onelake.dfs, "files"), seconds=5)
     assert check.severity is Severity.WRONG
     assert check.what.startswith("its certificate is not trusted here (certificate verify failed: ")
     assert check.fix.startswith("Set `ca_bundle` to the certificates")
 
 
-def test_a_host_that_takes_a_connection_and_breaks_it_off_is_named() -> None:
+def test_host_that_closes_the_connection_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         Thread(target=lambda: server.accept()[0].close(), daemon=True).start()
         check = check_host(Host(f"https://127.0.0.1:{server.getsockname()[1]}", "files"), seconds=5)

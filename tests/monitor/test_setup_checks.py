@@ -47,7 +47,7 @@ def nowhere() -> RecordingGrants:
     raise ValueError("no credentials are configured")
 
 
-def test_all_checks_are_in_one_list_and_leave_no_files_behind(spark: SparkSession, tmp_path: Path) -> None:
+def test_all_checks_are_listed_and_leave_no_files(spark: SparkSession, tmp_path: Path) -> None:
     DeltaTable(spark, tmp_path / "on")
     DeltaTable(spark, tmp_path / "silent", feed=False)
     found = list(check_setup(spark, config(tmp_path, "./on", "./silent", "./gone", "main.sales.orders"), nowhere))
@@ -86,7 +86,7 @@ TABLES, CHANGES = "number of tables in one mirrored database", "changes of one d
         (501, failed(TABLES, "501 of 500", SPREAD)),
     ],
 )
-def test_the_limit_of_tables_is_reported_before_it_is_reached(count: int, expected: Finding) -> None:
+def test_table_limit_is_reported_before_it_is_reached(count: int, expected: Finding) -> None:
     assert check_tables(count) == expected
 
 
@@ -99,27 +99,25 @@ def test_the_limit_of_tables_is_reported_before_it_is_reached(count: int, expect
         (10**12 + 1, failed(CHANGES, "931.3 GiB of about 931.3 GiB", SPREAD)),
     ],
 )
-def test_the_limit_of_changes_is_reported_before_it_is_reached(count: int, expected: Finding) -> None:
+def test_change_limit_is_reported_before_it_is_reached(count: int, expected: Finding) -> None:
     assert check_changes(count) == expected
 
 
-def test_a_session_that_cannot_read_all_days_is_reported() -> None:
+def test_session_that_cannot_read_all_days_is_reported() -> None:
     closed: Any = SimpleNamespace(conf=SimpleNamespace(get={ALL_DAYS: "false"}.__getitem__))
     found = check_days(closed)
     assert (found.name, found.severity) == ("days from 1582-10-05 to 1582-10-14 in change feeds", Severity.UNKNOWN)
     assert found.what.startswith("this session does not allow changing spark.sql.datetime.java8API.enabled")
 
 
-def test_a_session_with_a_setting_that_changes_values_and_stays_is_refused() -> None:
+def test_session_with_a_fixed_value_changing_setting_is_refused() -> None:
     closed: Any = SimpleNamespace(conf=SimpleNamespace(get={"spark.sql.readSideCharPadding": "false"}.__getitem__))
     found = check_days(closed)
     assert (found.name, found.severity, found.code) == ("settings of the Spark session", Severity.WRONG, "MF2207")
     assert found.fix == "Set spark.sql.readSideCharPadding to true in the Spark configuration of the compute."
 
 
-def test_a_landing_zone_that_cannot_be_written_is_reported_for_the_driver_and_for_executors(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_unwritable_landing_zone_is_reported_for_driver_and_executors(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "zone").write_text("no folder")
     asked = config(tmp_path, "./gone").model_copy(update={"upload_from": "executors"})
     found = {check.name: check for check in check_setup(spark, asked, nowhere)}
@@ -130,14 +128,14 @@ def test_a_landing_zone_that_cannot_be_written_is_reported_for_the_driver_and_fo
         assert "Traceback" not in check.what
 
 
-def test_a_file_that_only_executors_see_is_reported(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_visible_only_to_executors_is_reported(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setup_checks, "zone_of", lambda _: MemoryStore())  # executors write into copies
     asked = Config(landing_zone="memory:", tables=(), upload_from="executors")
     found = {check.name: check for check in check_setup(spark, asked, nowhere)}
     assert found["landing zone, written by executors"].code == ExecutorsElsewhere.code
 
 
-def test_a_credential_that_gives_no_token_is_missing_with_its_reason(tmp_path: Path) -> None:
+def test_credential_without_a_token_is_reported_with_its_reason(tmp_path: Path) -> None:
     zone = "onelake://0f8fad5b-d9cb-469f-a165-70867728950e/7c9e6679-7425-40de-944b-e07fc1f90ae7"
     (tmp_path / "mirrorfeed.yml").write_text(
         f"landing_zone: {zone}\ncredential: {{service_credential: fabric}}\ntables: [{{source: a, target: b}}]\n"
@@ -147,7 +145,7 @@ def test_a_credential_that_gives_no_token_is_missing_with_its_reason(tmp_path: P
     assert check.what.startswith("Cannot use the service credential fabric of Unity Catalog")
 
 
-def test_the_error_of_a_source_is_reported_and_that_of_the_landing_zone_only_once() -> None:
+def test_source_error_is_reported_and_landing_zone_error_only_once() -> None:
     masked, gone = RowsProtected(table="a", row_filter=None, masked=("card",)), NotThere(address="zone")
     read, log = SourceFacts("on"), LogFacts()
     known = TableFacts("t", "a", "a", source_facts=read, log_facts=log)

@@ -19,12 +19,12 @@ from tests.monitor.test_setup_checks import MADE_ANEW
 ROOT = Path(__file__).parent.parent.parent
 
 
-def test_the_page_with_the_manual_checks_names_the_automatic_ones() -> None:
+def test_page_of_manual_checks_names_the_automatic_ones() -> None:
     page = (ROOT / MANUAL_CHECKS).read_text(encoding="utf-8")
     assert [check for check in CHECKS if check not in page] == []
 
 
-def test_services_are_tried_and_manual_checks_are_referred_to(spark: SparkSession, tmp_path: Path) -> None:
+def test_live_checks_pass_and_refer_to_manual_checks(spark: SparkSession, tmp_path: Path) -> None:
     config = Config(landing_zone=str(tmp_path / "zone"), tables=())
     found = list(check_live(spark, config, {}))
     assert [check.severity for check in found] == [Severity.UNKNOWN, *[Severity.OK] * 5, Severity.UNKNOWN]
@@ -35,7 +35,7 @@ def test_services_are_tried_and_manual_checks_are_referred_to(spark: SparkSessio
 
 
 @pytest.mark.parametrize("check", [creates_once, renames])
-def test_onelakes_simulator_is_as_expected_and_left_clean(onelake: OneLake, check: object) -> None:
+def test_onelake_simulator_passes_the_checks_and_is_left_clean(onelake: OneLake, check: object) -> None:
     store = onelake.store()
     folder = new_folder()
     check(store, folder)  # type: ignore[operator]
@@ -51,11 +51,11 @@ class Careless(MemoryStore):
             self.replace(path, data)
 
 
-def test_a_store_that_lets_two_create_one_name_is_detected() -> None:
+def test_store_that_creates_one_name_twice_is_detected() -> None:
     with pytest.raises(NotAsExpected, match="the second creation was not refused"):
         creates_once(Careless(), "x")
 
 
-def test_a_store_that_renames_to_an_existing_name_is_detected() -> None:
+def test_store_that_renames_to_an_existing_name_is_detected() -> None:
     with pytest.raises(NotAsExpected, match="a rename to an existing name was not refused"):
         renames(MemoryStore(checks_renames=False), "x")

@@ -28,9 +28,7 @@ from tests.publish.conftest import everything, never
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 
 
-def test_status_has_a_row_for_each_table(
-    spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]
-) -> None:
+def test_status_has_a_row_per_table(spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]) -> None:
     tables = {name: DeltaTable(spark, tmp_path / name) for name in ("new", "behind", "done")}
     config = configured("new", "behind", "done", "nowhere")
     publish_tables(RunContext(spark, config, sleep=never), ["behind", "done"])
@@ -54,7 +52,7 @@ def facts(name: str, log: LogFacts | None = None, source: SourceFacts | None = N
     return TableFacts(name, "s", log_facts=log, source_facts=source, at=NOW, **more)
 
 
-def test_many_tables_are_counted_by_their_state() -> None:
+def test_many_tables_are_counted_by_state() -> None:
     three = SourceFacts("on", newest_version=3, lag_seconds=0.0)
     rows = [
         facts("done", LogFacts(published=3), three),
@@ -85,15 +83,13 @@ def test_many_tables_are_counted_by_their_state() -> None:
         ({"freshness": Freshness(mirrored=NOW)}, 1, None),
     ],
 )
-def test_a_remaining_file_counts_as_consumed_only_if_something_shows_it(
-    known: dict[str, Any], files: int, shown: object
-) -> None:
+def test_remaining_file_is_consumed_only_with_evidence(known: dict[str, Any], files: int, shown: object) -> None:
     log = LogFacts(published=3, data_files=files, log_created=NOW, **known.pop("log_facts", {}))
     found = status_of(facts("done", log, SourceFacts("on", newest_version=3), **known))
     assert found.cells()["not consumed"].value == shown
 
 
-def test_each_step_is_shown_by_the_time_since_or_by_what_waits() -> None:
+def test_each_step_shows_its_age_or_waiting_time() -> None:
     ago = [NOW - timedelta(minutes=minutes) for minutes in range(8)]
     freshness = Freshness(ago[2], ago[3], ago[3], None, None, {Step.CONSUMED: ago[7]}, {Step.QUERYABLE: "no"})
     whole = Freshness(ago[2], None, None, ago[1], ago[0], {}, {Step.PUBLISHED: "no"})
@@ -108,7 +104,7 @@ def test_each_step_is_shown_by_the_time_since_or_by_what_waits() -> None:
     ]
 
 
-def test_the_status_of_a_table_that_was_created_again_is_no_negative_lag(
+def test_recreated_table_has_no_negative_lag(
     spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]
 ) -> None:
     name = "made_again"

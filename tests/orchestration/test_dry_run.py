@@ -16,7 +16,7 @@ from tests.delta import DeltaTable
 from tests.publish.conftest import everything, never
 
 
-def test_a_decision_is_told_for_each_table_and_nothing_is_touched(
+def test_dry_run_returns_a_decision_per_table_and_changes_nothing(
     spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]
 ) -> None:
     tables = {name: DeltaTable(spark, tmp_path / name) for name in ("new", "behind", "done")}
@@ -36,7 +36,7 @@ def test_a_decision_is_told_for_each_table_and_nothing_is_touched(
     assert everything(tmp_path) == before
 
 
-def test_a_paused_table_is_left_alone(spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]) -> None:
+def test_dry_run_skips_a_paused_table(spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]) -> None:
     DeltaTable(spark, tmp_path / "new")
     config = configured("new")
     pause = Pause(reason="its source is loaded anew", until="2999-01-31")

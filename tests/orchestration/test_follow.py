@@ -132,26 +132,26 @@ def steady(first: float, last: float, step: float) -> dict[float, Callable[[Worl
     return {first + n * step: insert(n) for n in range(count)}
 
 
-def test_a_commit_after_a_quiet_time_is_published_with_the_next_question() -> None:
+def test_commit_after_a_quiet_period_is_published_at_the_next_poll() -> None:
     world = World({100.0: insert(1)}, ends=140.0)
     world.follow()
     assert world.runs == [(0.0, 0), (102.0, 1)]
 
 
-def test_commits_in_a_row_are_gathered() -> None:
+def test_consecutive_commits_are_batched() -> None:
     world = World(steady(31.0, 90.5, 1.0), ends=130.0)
     world.follow()
     assert [when for when, _ in world.runs] == [0.0, 33.0, 48.0, 63.0, 78.0, 93.0]
     assert world.runs[-1] == (93.0, 60)
 
 
-def test_so_many_rows_are_published_before_their_time() -> None:
+def test_max_rows_triggers_publication_before_max_delay() -> None:
     world = World({10.0: insert(1), 20.0: insert(2), 40.0: insert(3, 4, 5)}, ends=90.0)
     world.follow(max_delay_seconds=3600, max_rows=3)
     assert world.runs == [(0.0, 0), (42.0, 3)]
 
 
-def test_a_table_to_which_nothing_happens_is_asked_for_and_left_alone_but_for_a_look_now_and_then() -> None:
+def test_table_without_commits_is_polled_and_rarely_published() -> None:
     world = World(ends=1500.0)
     world.follow()
     assert world.asked == 500 - 1
@@ -159,7 +159,7 @@ def test_a_table_to_which_nothing_happens_is_asked_for_and_left_alone_but_for_a_
     assert [count for _, count in world.told] == [1]  # of the snapshot alone
 
 
-def test_a_failure_is_tried_again_later_and_told_once() -> None:
+def test_failure_is_retried_later_and_reported_once() -> None:
     world = World({50.0: insert(1)}, ends=200.0)
     world.failures = [SessionLost(), SessionLost(), SessionLost()]
     newest = world.follow()
@@ -168,13 +168,13 @@ def test_a_failure_is_tried_again_later_and_told_once() -> None:
     assert sum(count for _, count in world.told) == 3  # one failure, a snapshot, a range
 
 
-def test_what_takes_a_person_is_tried_again_after_minutes() -> None:
+def test_terminal_failure_is_retried_after_minutes() -> None:
     world = World(ends=700.0, failures=[NothingPublished(table="t")] * 9)
     assert world.follow().tries == 3
     assert [when for when, _ in world.runs] == [0.0, 300.0, 600.0]
 
 
-def test_asked_to_stop_it_ends_between_two_records_with_nothing_left_to_rename() -> None:
+def test_stop_request_ends_between_two_records_without_unfinished_renames() -> None:
     """In the middle of five ranges of two versions."""
     world = World({10.0: lambda world: [insert(n)(world) for n in range(10)]}, ends=60.0)  # type: ignore[func-returns-value,misc]
     world.zone.watcher = lambda verb, path, new: setattr(
@@ -244,21 +244,21 @@ class Fleet:
         return follow(self, self.tables(), max_parallel_tables=max_parallel_tables)
 
 
-def test_a_table_that_takes_long_keeps_no_other_waiting() -> None:
+def test_slow_table_does_not_delay_others() -> None:
     fleet = Fleet({0.0: [a_table("slow"), a_table("fast")]}, ends=1e6, slow="slow")
     results = {each.table: each for each in fleet.follow()}
     assert [name for _, name in fleet.runs] == ["fast", "fast", "fast", "slow"]
     assert results["slow"].published_version == 1  # it was waited for
 
 
-def test_where_more_wait_than_there_are_places_the_more_important_comes_first() -> None:
+def test_table_with_higher_priority_starts_first_if_slots_are_full() -> None:
     tables = [a_table("a"), a_table("soon", freshness_target_minutes=1), a_table("first", priority=1)]
     fleet = Fleet({0.0: tables}, ends=1e6)
     fleet.follow(max_parallel_tables=1)
     assert [name for _, name in fleet.runs] == ["first", "soon", "a"]
 
 
-def test_what_waits_longest_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_longest_waiting_table_starts_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them are always due, and there is one place."""
     fleet = Fleet({0.0: [a_table(name) for name in "abcd"]}, ends=1e6)
     work, ended = fleet.work, list[str]()
@@ -274,7 +274,7 @@ def test_what_waits_longest_comes_first(monkeypatch: pytest.MonkeyPatch) -> None
     assert "".join(ended) == "abcdabcd"
 
 
-def test_tables_that_join_are_published_and_of_those_that_are_gone_nothing_more_is_asked() -> None:
+def test_added_tables_are_published_and_removed_ones_no_longer_polled() -> None:
     fleet = Fleet({0.0: [a_table("old")], 200.0: [a_table("new")]}, ends=320.0, news=0)
     results = fleet.follow()
     (_, (when, _)) = fleet.runs
@@ -283,7 +283,7 @@ def test_tables_that_join_are_published_and_of_those_that_are_gone_nothing_more_
     assert max(moment for moment, name in fleet.asked if name == "old") < when < max(fleet.asked)[0]
 
 
-def test_what_patterns_stand_for_is_asked_again_and_what_is_gone_is_told_once(tmp_path: Path) -> None:
+def test_patterns_are_expanded_again_and_missing_tables_reported_once(tmp_path: Path) -> None:
     def made(name: str) -> None:
         deltalake.write_deltalake(tmp_path / "tables" / name, pa.table({"id": [1]}))
 
@@ -324,9 +324,7 @@ def configured(folder: Path, *lines: str) -> Config:
     return load(str(folder / "mirrorfeed.yml"))
 
 
-def test_through_spark_what_is_committed_is_published_and_the_ledger_is_told_once(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_new_commits_are_published_through_spark_with_one_ledger_row_each(spark: SparkSession, tmp_path: Path) -> None:
     table, config = DeltaTable(spark, tmp_path / "t"), configured(tmp_path, "ledger: ./ledger")
     clock, seen, troubles = World(), list[TableResult](), list[MirrorfeedError]()
     begin: list[Callable[[World], None]] = [lambda _: table.insert(1, 2), lambda _: table.sql("DELETE FROM {}")]
@@ -349,9 +347,7 @@ def test_through_spark_what_is_committed_is_published_and_the_ledger_is_told_onc
     assert len(read_ledger(spark, Source(path=str(tmp_path / "ledger")))) == 3
 
 
-def test_after_a_failure_the_session_is_asked_for_and_the_landing_zone_taken_up_anew(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_failure_renews_the_session_and_reopens_the_landing_zone(spark: SparkSession, tmp_path: Path) -> None:
     DeltaTable(spark, tmp_path / "t").insert(1)
     config = configured(tmp_path)
     (tmp_path / "landing").write_text("in the way", encoding="utf-8")
@@ -378,6 +374,6 @@ def test_after_a_failure_the_session_is_asked_for_and_the_landing_zone_taken_up_
     assert (newest.published_version, newest.error) == (1, None)
 
 
-def test_a_source_that_cannot_be_asked_is_left_to_the_run(tmp_path: Path) -> None:
+def test_unreadable_source_is_left_to_the_run(tmp_path: Path) -> None:
     config = configured(tmp_path)
     assert RunContext(NO_SPARK, config).waiting(config.tables[0], 0) is None

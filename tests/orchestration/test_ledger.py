@@ -65,7 +65,7 @@ def publication(after: int | None, to: int, *files: dict[str, int], renamed: flo
     return Publication(record, NOON - timedelta(minutes=5), 9, seconds, retries=len(files))
 
 
-def test_every_publication_of_a_run_is_a_row_with_its_range_its_rows_and_its_lag() -> None:
+def test_each_publication_has_a_ledger_row_with_range_rows_and_lag() -> None:
     progress = Progress(published=7, latest=9)
     progress.add(publication(None, 4, {"insert": 3}))
     progress.add(publication(4, 7, {"upsert": 2, "delete": 1}, {"upsert": 5}, renamed=None))
@@ -87,7 +87,7 @@ def test_every_publication_of_a_run_is_a_row_with_its_range_its_rows_and_its_lag
         (Unexpected(doing="Publishing", kind="ValueError", reason="odd"), FAILED, "Unexpected"),
     ],
 )
-def test_what_stopped_a_table_is_a_row_of_its_own(error: MirrorfeedError, outcome: str, kind: str) -> None:
+def test_error_that_stops_a_table_has_its_own_ledger_row(error: MirrorfeedError, outcome: str, kind: str) -> None:
     (row,) = ledger.rows(
         [TableResult("sales.orders", Progress(published=4, latest=6), 1.0, tries=3, error=error)], NOON
     )
@@ -96,7 +96,7 @@ def test_what_stopped_a_table_is_a_row_of_its_own(error: MirrorfeedError, outcom
     )
 
 
-def test_a_table_that_was_started_again_is_said_beside_its_publication_and_does_not_count_as_stopped() -> None:
+def test_reloaded_table_has_its_own_ledger_row_and_is_not_stopped() -> None:
     progress = Progress(published=9, latest=9)
     progress.add(publication(None, 9, {"insert": 3}))
     off = FeedOff(table="main.sales.orders", version=4)
@@ -124,11 +124,11 @@ def test_a_table_that_was_started_again_is_said_beside_its_publication_and_does_
     ],
     ids=["equal", "different, without a value of the rows", "not compared"],
 )  # fmt: skip
-def test_a_verification_is_a_row_that_counts(found: Comparison | MirrorfeedError, expected: Row) -> None:
+def test_verification_result_is_a_ledger_row(found: Comparison | MirrorfeedError, expected: Row) -> None:
     assert ledger.verified("sales.a", found, NOON) == expected
 
 
-def test_how_much_is_archived_is_a_row() -> None:
+def test_archived_share_is_a_ledger_row() -> None:
     assert ledger.archived("main.a", Share("main.a", 4, 100, 3, None), NOON) == Row(
         NOON, "main.a", ARCHIVE, archived_share=0.75, archived_files=3, message="3 of 4 files archived."
     )
@@ -160,11 +160,11 @@ def test_how_much_is_archived_is_a_row() -> None:
     assert ledger.archived("main.a", Share("main.a", 4, 9, 3, 5), NOON, Prices.model_validate(prices)).currency is None
 
 
-def test_a_table_with_nothing_new_is_no_row() -> None:
+def test_table_without_new_changes_has_no_ledger_row() -> None:
     assert ledger.rows([TableResult("sales.orders", Progress(published=4, latest=4), 1.0)], NOON) == []
 
 
-def test_the_columns_are_those_of_a_row() -> None:
+def test_ledger_columns_are_the_fields_of_row() -> None:
     assert [name for name, _, _ in ledger.COLUMNS] == [field.name for field in fields(Row)]
 
 
@@ -188,7 +188,7 @@ def fleet(spark: SparkSession, after_a_run: Path, tmp_path: Path) -> RunContext:
     return RunContext(spark, load(shutil.copytree(after_a_run, tmp_path / "fleet") / "mirrorfeed.yml"))
 
 
-def test_a_table_that_is_well_again_and_has_nothing_new_does_not_count_as_stopped_for_ever(
+def test_recovered_table_without_new_changes_is_not_stopped(
     spark: SparkSession, fleet: RunContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, table = fleet.config, tmp_path / "fleet/a"
@@ -209,12 +209,12 @@ def test_a_table_that_is_well_again_and_has_nothing_new_does_not_count_as_stoppe
     assert ledger.known_without_spark(config.ledger, 10) == asked  # and is told so without Spark
 
 
-def test_losing_the_ledger_is_said_with_what_it_means() -> None:
+def test_error_about_an_unwritten_ledger_has_a_reason() -> None:
     error = LedgerNotWritten(ledger="main.mirrorfeed.ledger", reason="no")
     assert error.problem == "The ledger main.mirrorfeed.ledger was not written: no."
 
 
-def test_a_run_adds_its_rows_in_one_commit_and_a_ledger_that_fails_harms_nothing(
+def test_run_appends_ledger_rows_in_one_commit_and_survives_its_failure(
     spark: SparkSession, fleet: RunContext, tmp_path: Path
 ) -> None:
     config, table = fleet.config, DeltaTable.at(spark, tmp_path / "fleet/a")
@@ -241,9 +241,7 @@ def test_a_run_adds_its_rows_in_one_commit_and_a_ledger_that_fails_harms_nothing
     assert len(table.rows()) == 3
 
 
-def test_a_ledger_of_an_older_release_is_read_with_defaults_and_grows_by_what_it_lacks(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_older_ledger_is_read_with_defaults_and_gets_missing_columns(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "ledger", "time timestamp, `table` string, outcome string, inserts bigint")
     table.sql("INSERT INTO {} VALUES (timestamp'2026-03-01T12:00:00Z', 'a', 'published', 3)")
     before = Row(NOON, "a", PUBLISHED, inserts=3)
@@ -254,7 +252,7 @@ def test_a_ledger_of_an_older_release_is_read_with_defaults_and_grows_by_what_it
     assert {name for name, _, _ in ledger.COLUMNS} == set(table.rows()[0])
 
 
-def test_the_ledger_and_its_columns_are_there_before_a_runs_first_row(spark: SparkSession, tmp_path: Path) -> None:
+def test_ledger_and_its_columns_exist_before_the_first_row(spark: SparkSession, tmp_path: Path) -> None:
     DeltaTable(spark, tmp_path / "silent", feed=False)
     old = DeltaTable(spark, tmp_path / "ledger", "time timestamp, `table` string, outcome string")
     file = tmp_path / "mirrorfeed.yml"
@@ -267,7 +265,7 @@ def test_the_ledger_and_its_columns_are_there_before_a_runs_first_row(spark: Spa
     assert (grown.columns, grown.count()) == ([name for name, _, _ in ledger.COLUMNS], 0)
 
 
-def test_a_ledger_of_a_later_release_takes_rows_and_is_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_ledger_of_a_newer_release_is_read_and_appended_to(spark: SparkSession, tmp_path: Path) -> None:
     place, row = Source(path=str(tmp_path / "ledger")), Row(NOON, "a", PUBLISHED)
     ledger.append(spark, place, [row])
     spark.sql(f"ALTER TABLE {place.sql} ADD COLUMN later string FIRST")
@@ -275,9 +273,7 @@ def test_a_ledger_of_a_later_release_takes_rows_and_is_read(spark: SparkSession,
     assert read_ledger(spark, place) == [replace(row, build=this_build())] * 2
 
 
-def test_the_bytes_of_changes_are_those_of_the_tables_since_then_without_snapshots(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_changed_bytes_are_summed_per_table_since_a_time_without_snapshots(spark: SparkSession, tmp_path: Path) -> None:
     place, hour = Source(path=str(tmp_path / "ledger")), timedelta(hours=1)
     changes = Row(NOON, "a", PUBLISHED, from_version=1, to_version=2, bytes=10)
     snapshot = Row(NOON, "a", PUBLISHED, to_version=1, bytes=1000)

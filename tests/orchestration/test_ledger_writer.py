@@ -59,13 +59,13 @@ def told(*spans: tuple[int | None, int]) -> list[PublicationKey]:
         ([(None, 4)], [(4, 7)], 9, False),
     ],
 )
-def test_a_gap_in_what_the_ledger_tells_is_seen(
+def test_gap_in_ledger_rows_is_detected(
     there: list[tuple[int | None, int]], made: list[tuple[int | None, int]], published: int | None, whole: bool
 ) -> None:
     assert is_complete(told(*there), told(*made), published) is whole
 
 
-def test_outcomes_are_told_once_a_minute_and_again_when_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_written_every_minute_and_again_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     now, heard, fails = [0.0], list[Sequence[str]](), [True]
 
     def tell(_: LedgerWriter, outcomes: Sequence[TableResult]) -> MirrorfeedError | None:
@@ -153,7 +153,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
 
 
-def test_a_gap_in_the_ledger_is_closed_as_far_as_the_log_goes_back_and_then_left_alone(world: World) -> None:
+def test_gap_in_the_ledger_is_filled_from_the_log_once(world: World) -> None:
     world.teller().write([world.publish()])
     for _ in range(3):
         world.publish()  # by a run that is killed before it tells
@@ -164,7 +164,7 @@ def test_a_gap_in_the_ledger_is_closed_as_far_as_the_log_goes_back_and_then_left
     assert world.looks == 1  # three records are kept, and of these none is missing any more
 
 
-def test_what_others_publish_meanwhile_is_left_for_them_to_tell(world: World) -> None:
+def test_publications_of_another_run_are_left_to_that_run(world: World) -> None:
     world.teller().write([world.publish()])
     teller = world.teller()
     others = world.publish()
@@ -174,7 +174,7 @@ def test_what_others_publish_meanwhile_is_left_for_them_to_tell(world: World) ->
     assert world.told == [(None, 1), (2, 3), (1, 2)]
 
 
-def test_what_is_told_again_is_in_the_ledger_once(world: World) -> None:
+def test_results_written_twice_are_in_the_ledger_once(world: World) -> None:
     outcomes = [world.publish(), world.publish()]
     world.teller().write(outcomes)
     assert world.looks == 0
@@ -182,7 +182,7 @@ def test_what_is_told_again_is_in_the_ledger_once(world: World) -> None:
     assert world.told == [(None, 1), (1, 2)]
 
 
-def test_a_table_that_is_loaded_again_after_its_folder_was_deleted_is_known(world: World) -> None:
+def test_table_reloaded_after_folder_deletion_is_recognized(world: World) -> None:
     world.teller().write([world.publish()])
     world.zone = MemoryStore()
     teller = world.teller()
@@ -191,7 +191,7 @@ def test_a_table_that_is_loaded_again_after_its_folder_was_deleted_is_known(worl
     assert world.told == [(None, 1), (None, 2)]
 
 
-def test_a_table_that_was_to_end_before_it_was_looked_at_is_not_told_to_be_well(world: World) -> None:
+def test_table_stopped_before_its_check_is_not_recorded_as_recovered(world: World) -> None:
     world.teller().write([world.publish()])
     world.rows.append(Row(NOON, "sales.orders", FAILED))
     stopped = world.publish(stop=lambda: True)
@@ -202,9 +202,7 @@ def test_a_table_that_was_to_end_before_it_was_looked_at_is_not_told_to_be_well(
     assert [row.outcome for row in world.rows] == [PUBLISHED, FAILED, RECOVERED]
 
 
-def test_a_landing_zone_that_cannot_be_asked_stands_in_nobodys_way(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_landing_zone_does_not_block_the_ledger(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.publish()
     outcome = world.publish()
     monkeypatch.setattr(TableLog, "read_view", lambda _: 1 / 0)
@@ -232,7 +230,7 @@ def spans(spark: SparkSession, config: Config) -> dict[str, list[tuple[str, int 
     return found
 
 
-def test_what_a_killed_run_published_is_told_by_the_next_and_nothing_twice(
+def test_next_run_records_publications_of_a_killed_run_once(
     spark: SparkSession, tmp_path: Path, config: Config
 ) -> None:
     """A run without a ledger leaves what one does that is killed before it tells."""

@@ -49,7 +49,7 @@ class World:
 Configured = Callable[..., Config]
 
 
-def test_a_table_that_is_to_be_tried_again_leaves_its_place_to_others(configured: Configured) -> None:
+def test_table_waiting_for_a_retry_frees_its_slot(configured: Configured) -> None:
     def fails_twice(*_: object) -> None:
         world.now += 10
         if world.begun.count("a") < 3:
@@ -70,7 +70,7 @@ def test_a_table_that_is_to_be_tried_again_leaves_its_place_to_others(configured
     assert [each.seconds for each in outcomes] == [30.0, 100.0, 0.0]  # their own, and no waiting
 
 
-def test_a_table_over_its_time_ends_when_it_can_and_keeps_nobody_waiting(configured: Configured) -> None:
+def test_table_over_its_timeout_ends_without_delaying_others(configured: Configured) -> None:
     others = Event()
 
     def never_ends(progress: Progress, stop: Stop) -> None:
@@ -96,7 +96,7 @@ def test_a_table_over_its_time_ends_when_it_can_and_keeps_nobody_waiting(configu
     ]
 
 
-def test_a_table_that_fails_until_its_time_is_over_says_why(configured: Configured) -> None:
+def test_table_failing_until_its_timeout_reports_the_error(configured: Configured) -> None:
     def fails(*_: object) -> None:
         world.now += 40
         raise Busy
@@ -109,7 +109,7 @@ def test_a_table_that_fails_until_its_time_is_over_says_why(configured: Configur
     assert "The service is busy." in outcome.error.problem
 
 
-def test_tables_of_higher_priority_come_first(configured: Configured) -> None:
+def test_tables_with_higher_priority_start_first(configured: Configured) -> None:
     world, config = World(), configured("a", "b", "c", more="max_parallel_tables: 1\n")
     a, b, c = config.tables
     publish_tables(
@@ -122,7 +122,7 @@ def replaced(config: Config, *tables: Any) -> Config:
     return config.model_copy(update={"entries": tables})
 
 
-def test_a_paused_table_is_left_alone_until_its_end_but_by_who_asks_for_it(configured: Configured) -> None:
+def test_paused_table_is_skipped_until_its_end_unless_requested(configured: Configured) -> None:
     config = configured("a", "b", "c")
     (a, b, c), now = config.tables, datetime.now(UTC)
     ends = now + timedelta(hours=1), now - timedelta(seconds=1)
@@ -135,7 +135,7 @@ def test_a_paused_table_is_left_alone_until_its_end_but_by_who_asks_for_it(confi
     assert [each.table for each in publish_tables(asked_for)] == ["a", "b"]
 
 
-def test_a_run_that_is_stopped_begins_no_table_and_does_not_wait_for_another_try(configured: Configured) -> None:
+def test_stopped_run_starts_no_table_and_waits_for_no_retry(configured: Configured) -> None:
     stopped: list[bool] = []
 
     def fails(*_: object) -> None:
@@ -151,5 +151,5 @@ def test_a_run_that_is_stopped_begins_no_table_and_does_not_wait_for_another_try
 @pytest.mark.parametrize(
     ("cores", "gib", "max_parallel_tables"), [(1, 8, 2), (2, 8, 4), (8, 64, 16), (64, 512, 32), (8, 2, 4), (4, 0.5, 2)]
 )
-def test_as_many_tables_at_once_as_the_driver_bears(cores: int, gib: float, max_parallel_tables: int) -> None:
+def test_default_parallelism_depends_on_cores_and_memory(cores: int, gib: float, max_parallel_tables: int) -> None:
     assert bearable_by(cores, gib) == max_parallel_tables

@@ -45,7 +45,7 @@ def published(tmp_path: Path) -> Published:
     return make
 
 
-def test_published_tables_that_the_configuration_does_not_name_are_found(published: Published) -> None:
+def test_published_tables_missing_from_the_configuration_are_found(published: Published) -> None:
     store, config = published("sales.orders", "sales.old", "alone")
     store.create("_partnerEvents.json", b"{}")
     store.create("theirs/00000000000000000001.parquet", b"of another publisher")
@@ -59,12 +59,12 @@ def test_published_tables_that_the_configuration_does_not_name_are_found(publish
     assert [str(target) for target in find_orphans(store, config)] == ["alone", "begun", "described", "sales.old"]
 
 
-def test_a_target_that_differs_only_in_case_is_the_same_table(published: Published) -> None:
+def test_target_that_differs_only_in_case_is_the_same_table(published: Published) -> None:
     store, config = published("Sales.Orders")
     assert find_orphans(store, config) == []
 
 
-def test_a_source_that_a_pattern_finds_no_more_is_told_and_what_is_published_of_it_stays(
+def test_source_no_longer_matched_by_a_pattern_is_reported_but_not_removed(
     published: Published, tmp_path: Path
 ) -> None:
     store, config = published("sales.orders", "sales.old")
@@ -77,7 +77,7 @@ def test_a_source_that_a_pattern_finds_no_more_is_told_and_what_is_published_of_
     assert store.list("sales.schema/old")
 
 
-def test_a_run_with_nothing_new_tells_what_is_left_behind_without_spark(
+def test_up_to_date_run_reports_orphaned_tables_without_spark(
     published: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published("sales.orders", "sales.old")
@@ -97,7 +97,7 @@ def run(config: Config, *arguments: str, answer: str = "") -> tuple[int, str]:
     return ended.exit_code, ended.output
 
 
-def test_a_table_is_dropped_once_it_is_confirmed(published: Published) -> None:
+def test_table_is_dropped_after_confirmation(published: Published) -> None:
     store, config = published("sales.orders", "sales.old")
     code, said = run(config, "sales.old", answer="n\n")
     assert (code, len(store.list("sales.schema"))) == (1, 2)
@@ -134,7 +134,7 @@ class OfComparison(TableFeed):
         ("./ledger", "{root}/hashes_sales_old_5824a2da", "Delete that folder."),
     ],
 )  # fmt: skip
-def test_where_the_hashes_of_a_dropped_table_stay_is_told(
+def test_remaining_hashes_of_a_dropped_table_are_reported(
     published: Published, tmp_path: Path, ledger: str, place: str, remove: str
 ) -> None:
     store, config = published("sales.orders")
@@ -147,7 +147,7 @@ def test_where_the_hashes_of_a_dropped_table_stay_is_told(
     assert said.endswith(f"Its row hashes, some with source rows, stay in {hashes}. To delete them: {remove}\n")
 
 
-def test_a_refused_publication_makes_no_folder_of_others_droppable(published: Published) -> None:
+def test_refused_publication_does_not_make_a_foreign_folder_droppable(published: Published) -> None:
     store, config = published("sales.orders")
     store.create("sales.schema/theirs/00000000000000000001.parquet", b"of another publisher")
     with pytest.raises(FileNumberConflict):
@@ -159,7 +159,7 @@ def test_a_refused_publication_makes_no_folder_of_others_droppable(published: Pu
 
 
 @pytest.mark.parametrize(("table", "code"), [("sales.orders", "MF3401"), ("sales.never", "MF3402")])
-def test_what_is_configured_or_not_ours_is_not_dropped(published: Published, table: str, code: str) -> None:
+def test_configured_and_foreign_tables_are_not_dropped(published: Published, table: str, code: str) -> None:
     store, config = published("sales.orders")
     status, said = run(config, table, "--yes")
     assert (status, said.split(":")[0]) == (1, f"Error {code}")

@@ -27,7 +27,7 @@ from tests.publish.conftest import everything, never
 OFF, ON = (f"ALTER TABLE {{}} SET TBLPROPERTIES ({FEED} = {on})" for on in ("false", "true"))
 
 
-def test_the_failure_of_one_table_never_stops_the_others(
+def test_failure_of_one_table_does_not_stop_the_others(
     spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]
 ) -> None:
     for name in ("a", "c"):
@@ -52,7 +52,7 @@ def test_the_failure_of_one_table_never_stops_the_others(
     assert "b" not in seen  # nothing was begun for it
 
 
-def test_the_workspace_is_opened_once_for_all_tables(spark: SparkSession, tmp_path: Path) -> None:
+def test_workspace_is_opened_once_for_all_tables(spark: SparkSession, tmp_path: Path) -> None:
     names = ("main.sales.a", "main.sales.b", "main.sales.c")
     tables = "".join(f"  - {{source: {name}, target: {name[-1]}}}\n" for name in names)
     (tmp_path / "mirrorfeed.yml").write_text(f"landing_zone: ./zone\nmax_parallel_tables: 1\ntables:\n{tables}")
@@ -67,7 +67,7 @@ def test_the_workspace_is_opened_once_for_all_tables(spark: SparkSession, tmp_pa
     assert len(opened) == 1
 
 
-def test_only_the_tables_that_are_named_are_published(
+def test_only_named_tables_are_published(
     spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]
 ) -> None:
     for name in ("a", "b"):
@@ -77,7 +77,7 @@ def test_only_the_tables_that_are_named_are_published(
     assert [path.name for path in (tmp_path / "zone").iterdir()] == ["b"]
 
 
-def test_what_may_pass_is_tried_again_with_longer_and_longer_pauses(
+def test_transient_failures_are_retried_with_growing_pauses(
     spark: SparkSession, tmp_path: Path, configured: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(store: FolderStore, path: str, _: bytes) -> None:
@@ -98,7 +98,7 @@ def test_what_may_pass_is_tried_again_with_longer_and_longer_pauses(
     assert (outcome.error, outcome.tries, outcome.progress.publications) == (None, 2, 1)
 
 
-def test_an_outcome_counts_the_versions_that_are_not_published_yet() -> None:
+def test_result_counts_unpublished_versions() -> None:
     assert TableResult("t", Progress(published=4, latest=7), 1.0).lag_versions == 3
     assert TableResult("t", Progress(latest=7), 1.0).lag_versions is None
 
@@ -133,7 +133,7 @@ COME_AND_GO = statements("ALTER TABLE {} ADD COLUMN w int", "UPDATE {} SET w = 1
         ("on_dropped_column: reseed", ColumnsDropped, DROP),
     ],
 )
-def test_a_table_that_cannot_go_on_is_reseeded_only_where_the_configuration_says_so(
+def test_stopped_table_is_reloaded_only_if_configured(
     spark: SparkSession,
     tmp_path: Path,
     configured: Callable[..., Config],
@@ -189,9 +189,7 @@ def with_gap(spark: SparkSession, tmp_path: Path, configured: Callable[..., Conf
     return config
 
 
-def test_a_table_that_could_not_be_started_again_is_not_told_as_if_it_was(
-    spark: SparkSession, tmp_path: Path, with_gap: Config
-) -> None:
+def test_failed_reload_is_not_reported_as_reloaded(spark: SparkSession, tmp_path: Path, with_gap: Config) -> None:
     @contextmanager
     def dropping(_table: Table) -> Iterator[None]:
         raise NoRoom
@@ -203,7 +201,7 @@ def test_a_table_that_could_not_be_started_again_is_not_told_as_if_it_was(
     assert everything(tmp_path / "zone") == before
 
 
-def test_starting_again_has_as_many_tries_as_publishing(spark: SparkSession, with_gap: Config) -> None:
+def test_reload_has_as_many_attempts_as_publication(spark: SparkSession, with_gap: Config) -> None:
     asked: list[str] = []
 
     @contextmanager

@@ -61,7 +61,7 @@ def rules(*, kept: bool = False, again: bool = False, most_tries: int = 4) -> Re
         ([GAP, BROKEN], rules(again=True), RetryState(0, 2, reload=GAP, error=BROKEN)),
     ],
 )
-def test_what_comes_next_follows_from_what_the_tries_came_to(
+def test_next_retry_state_depends_on_errors_of_attempts(
     came: list[MirrorfeedError | None], decided_by: RetryPolicy, then: RetryState
 ) -> None:
     course = RetryState(decided_by.attempts)
@@ -85,12 +85,12 @@ FOLLOWED = RetryPolicy(lambda _: True, lambda error: isinstance(error, Gap), mat
         (0, TableTimeout(table="t", minutes=1, published=1, latest=2, cause=None), 2.0),
     ],
 )
-def test_a_followed_table_is_tried_until_it_succeeds(failures: int, error: MirrorfeedError, pause: float) -> None:
+def test_followed_table_is_retried_until_it_succeeds(failures: int, error: MirrorfeedError, pause: float) -> None:
     state = after(RetryState(math.inf, failures, 7.0), error, FOLLOWED)
     assert state == RetryState(math.inf, failures + 1, pause, error=error)
 
 
-def test_a_followed_table_can_be_started_again_more_than_once() -> None:
+def test_followed_table_can_be_reloaded_more_than_once() -> None:
     first, ways = RetryState(math.inf), []
     for error in (GAP, OTHER_GAP, BROKEN, GAP, OTHER_GAP):
         first = after(first, error, FOLLOWED)
@@ -100,7 +100,7 @@ def test_a_followed_table_can_be_started_again_more_than_once() -> None:
     assert after(first, None, FOLLOWED).left == 0
 
 
-def test_the_history_is_asked_across_the_first_gap_alone() -> None:
+def test_only_the_first_gap_is_looked_up_in_the_history() -> None:
     asked: list[Gap] = []
 
     def is_kept(gap: Gap) -> bool:
@@ -113,7 +113,7 @@ def test_the_history_is_asked_across_the_first_gap_alone() -> None:
     assert asked == [GAP]
 
 
-def test_a_table_is_reseeded_once_its_folder_is_deleted() -> None:
+def test_table_is_reloaded_after_its_folder_is_deleted() -> None:
     course = RetryState(4, reload=GAP)
     assert (course.clears, course.reloaded) == (True, None)
     cleared = RetryState(4, reload=GAP, cleared=True)
@@ -132,7 +132,7 @@ def test_a_table_is_reseeded_once_its_folder_is_deleted() -> None:
         ({}, GAP, False),
     ],
 )
-def test_the_configuration_says_which_trouble_starts_a_table_again(
+def test_configuration_decides_which_errors_cause_a_reload(
     option: dict[str, str], error: MirrorfeedError, expected: bool
 ) -> None:
     table = Table.model_validate({"source": "main.a", "target": "a", **option})

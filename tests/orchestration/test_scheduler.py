@@ -27,7 +27,9 @@ A, B, C = QueuedTable("a"), QueuedTable("b"), QueuedTable("c")
         ([QueuedTable("a", again=10), B], 1, ["a"]),
     ],
 )
-def test_who_begins(waiting: Sequence[QueuedTable], max_parallel_tables: int, begin: Sequence[str]) -> None:
+def test_scheduler_starts_queued_tables(
+    waiting: Sequence[QueuedTable], max_parallel_tables: int, begin: Sequence[str]
+) -> None:
     assert [turn.name for turn in Scheduler(max_parallel_tables, list(waiting)).begin(10)] == begin
 
 
@@ -35,7 +37,7 @@ def names(turns: Sequence[QueuedTable]) -> list[str]:
     return [turn.name for turn in turns]
 
 
-def test_what_waits_for_its_next_try_leaves_its_place_to_others() -> None:
+def test_table_waiting_for_a_retry_leaves_its_slot_to_others() -> None:
     turns = Scheduler(1, [A, B])
     assert names(turns.begin(0)) == ["a"]
     assert names(turns.begin(1)) == []
@@ -47,7 +49,7 @@ def test_what_waits_for_its_next_try_leaves_its_place_to_others() -> None:
     assert names(turns.begin(4)) == ["a"]
 
 
-def test_what_is_over_its_limit_keeps_nobody_waiting() -> None:
+def test_table_over_its_timeout_does_not_block_others() -> None:
     turns = Scheduler(1, [QueuedTable("a", limit=10), B, C])
     assert names(turns.begin(5)) == ["a"]
     assert (turns.until(6), names(turns.begin(14.9))) == (9, [])
@@ -82,12 +84,12 @@ ROWS, BYTES = FollowLimits(max_delay_seconds=None, max_rows=50), FollowLimits(ma
         (BYTES, PendingCommits(3, 0, 1), 60.0, True),
     ],
 )
-def test_a_table_is_due(
+def test_followed_table_is_due(
     policy: FollowLimits, waiting: PendingCommits | None, since_publication: float | None, expected: bool
 ) -> None:
     assert is_due(policy, waiting, since_publication, since_publication or 0.1) is expected
 
 
 @pytest.mark.parametrize(("seconds", "poll"), [(15.0, 3.0), (5.0, 1.0), (0.0, 0.2), (3600.0, 3.0), (None, 3.0)])
-def test_questions_are_asked_often_enough_for_the_policy(seconds: float | None, poll: float) -> None:
+def test_poll_interval_fits_the_follow_limits(seconds: float | None, poll: float) -> None:
     assert FollowLimits(max_delay_seconds=seconds, max_rows=1).poll == poll

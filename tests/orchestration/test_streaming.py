@@ -13,7 +13,7 @@ from mirrorfeed.publish.errors import ForeignFile
 from tests.delta import DeltaTable, Zone
 
 
-def test_a_stream_publishes_in_its_batches_and_a_failure_fails_the_batch(spark: SparkSession, tmp_path: Path) -> None:
+def test_stream_publishes_in_its_batches_and_fails_with_them(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     zone = Zone(tmp_path / "landing", table)
     tables = "tables:\n  - {source: ./t, target: sales.orders, keys: [id]}\n"

@@ -49,7 +49,7 @@ from tests.told import told
         ),
     ],
 )
-def test_what_is_published_once_more_and_what_is_left_to_a_rebuild(
+def test_repair_plan_depends_on_differing_keys(
     wrong: DifferingKeys, by_time: bool, max_keys: int | None, keys: int, doubled: bool, left: str
 ) -> None:
     decision = decide("s.t", wrong, by_time=by_time, max_keys=max_keys)
@@ -59,7 +59,7 @@ def test_what_is_published_once_more_and_what_is_left_to_a_rebuild(
     assert left in str(decision.left)
 
 
-def test_more_than_the_limit_is_left_alone_as_a_whole() -> None:
+def test_repair_above_the_key_limit_is_refused() -> None:
     refused = decide("s.t", DifferingKeys(4), max_keys=3)
     assert isinstance(refused, TooManyToRepair)
     assert (refused.table, refused.keys, refused.at_most) == ("s.t", 4, 3)
@@ -140,9 +140,7 @@ FULL = "default_row_marker: upsert\nchanges: full\n"
         pytest.param(FULL, id="upserts without a marker", marks=pytest.mark.soak),
     ],
 )
-def test_whatever_went_wrong_in_a_mirror_is_right_after_a_repair(
-    spark: SparkSession, tmp_path: Path, options: str
-) -> None:
+def test_repair_corrects_every_kind_of_difference(spark: SparkSession, tmp_path: Path, options: str) -> None:
     shop = Shop(DeltaTable(spark, tmp_path / "source", NESTED), tmp_path, "region, at", options)
     shop.table.sql(ROWS)
     assert "s.t is not published yet" in shop.repair(code=1)
@@ -183,9 +181,7 @@ def published(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     return shop
 
 
-def test_rows_of_a_condition_are_published_once_more_with_and_without_the_mirror(
-    published: Shop, tmp_path: Path
-) -> None:
+def test_repair_with_a_condition_works_with_and_without_the_mirror(published: Shop, tmp_path: Path) -> None:
     shop = Shop.copied(published, tmp_path)
     shop.spoil("UPDATE {} SET v = 'wrong' WHERE id <= 2", "INSERT INTO {} VALUES (-1, 'only here')")
 
@@ -214,9 +210,7 @@ def test_rows_of_a_condition_are_published_once_more_with_and_without_the_mirror
         assert f"Error MF2002: There is no Delta table at {shop.table.path}" in refused
 
 
-def test_a_verification_repairs_up_to_the_limit_and_tells_the_difference_all_the_same(
-    published: Shop, tmp_path: Path
-) -> None:
+def test_verify_repairs_up_to_the_limit_and_still_fails(published: Shop, tmp_path: Path) -> None:
     shop = Shop.copied(published, tmp_path, "auto_repair_max_keys: 2\n")
     shop.spoil("UPDATE {} SET v = 'wrong' WHERE id <= 3")
     said = shop.verify(code=1)
@@ -231,7 +225,7 @@ def test_a_verification_repairs_up_to_the_limit_and_tells_the_difference_all_the
     assert canonical(shop.mirrored) == canonical(shop.table.rows())
 
 
-def test_what_only_a_rebuild_mends_is_said(spark: SparkSession, published: Shop, tmp_path: Path) -> None:
+def test_differences_that_need_a_rebuild_are_reported(spark: SparkSession, published: Shop, tmp_path: Path) -> None:
     shop = Shop.copied(published, tmp_path / "keyed")
     shop.spoil("INSERT INTO {} VALUES (NULL, 'lost'), (5, 'too many')")
     said = shop.repair(code=1)
@@ -249,7 +243,7 @@ def test_what_only_a_rebuild_mends_is_said(spark: SparkSession, published: Shop,
     assert "s.t cannot be repaired row by row: it has no keys" in bare.repair(code=1)
 
 
-def test_a_row_that_stands_twice_in_the_source_is_not_published(spark: SparkSession, tmp_path: Path) -> None:
+def test_key_with_two_source_rows_is_not_repaired(spark: SparkSession, tmp_path: Path) -> None:
     shop = Shop(DeltaTable(spark, tmp_path / "source"), tmp_path, "id", "validate_keys: none\n")
     shop.table.insert(1, 1, 2)
     shop.run("publish")

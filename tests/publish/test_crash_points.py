@@ -26,16 +26,14 @@ every_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scena
 
 
 @every_scenario
-def test_the_run_after_any_single_fault_completes_the_mirror(scenario: Scenario, counted: Counter[str]) -> None:
+def test_next_run_after_any_single_fault_completes_the_mirror(scenario: Scenario, counted: Counter[str]) -> None:
     played = _play_every_fault(Scene(scenario), _LATE_FEW, both=False)
     assert played > 50
     counted["crash points, one fault in a run"] += played
 
 
 @every_scenario
-def test_the_run_after_a_fault_in_the_recovering_run_completes_the_mirror(
-    scenario: Scenario, counted: Counter[str]
-) -> None:
+def test_next_run_after_a_fault_during_recovery_completes_the_mirror(scenario: Scenario, counted: Counter[str]) -> None:
     played = _play_pairs(Scene(scenario), [Mode.KILLED_AFTER, Mode.AGAIN], ((7, None),), at_most=2)
     assert played > 2
     counted["crash points, a second fault in the run that recovers"] += played
@@ -43,7 +41,7 @@ def test_the_run_after_a_fault_in_the_recovering_run_completes_the_mirror(
 
 @pytest.mark.parametrize("scenario", [each for each in SCENARIOS if not each.spoiled], ids=lambda each: each.name)
 @pytest.mark.parametrize("mode", [Mode.KILLED_AFTER, Mode.LOST])
-def test_the_replica_agrees_with_the_mirror_after_a_fault(
+def test_replica_equals_the_mirror_after_a_fault(
     scenario: Scenario, mode: Mode, tmp_path: Path, counted: Counter[str]
 ) -> None:
     scene = Scene(scenario)
@@ -63,13 +61,11 @@ def test_the_replica_agrees_with_the_mirror_after_a_fault(
 
 @pytest.mark.soak
 @every_scenario
-def test_the_run_after_any_single_fault_completes_the_mirror_however_late(
-    scenario: Scenario, counted: Counter[str]
-) -> None:
+def test_next_run_after_any_single_late_fault_completes_the_mirror(scenario: Scenario, counted: Counter[str]) -> None:
     counted["crash points, one fault in a run"] += _play_every_fault(Scene(scenario), _LATE_MANY, both=True)
 
 
-def test_metadata_with_keys_that_comes_late_does_no_harm() -> None:
+def test_late_metadata_with_keys_does_no_harm() -> None:
     scene = Scene(next(scenario for scenario in SCENARIOS if scenario.name == "keys come later"))
     replacement = scene.play()[0].index("replace")
 
@@ -78,9 +74,7 @@ def test_metadata_with_keys_that_comes_late_does_no_harm() -> None:
 
 
 @pytest.mark.parametrize("name", ["first snapshot", "several files"])
-def test_the_id_of_a_log_that_comes_after_its_folder_was_deleted_loses_nothing(
-    name: str, counted: Counter[str]
-) -> None:
+def test_log_id_created_after_folder_deletion_loses_nothing(name: str, counted: Counter[str]) -> None:
     """The creation of `log.json` takes effect late."""
     scenario = next(scenario for scenario in SCENARIOS if scenario.name == name)
     scene = Scene(replace(scenario, published_before=False))
@@ -96,7 +90,7 @@ def test_the_id_of_a_log_that_comes_after_its_folder_was_deleted_loses_nothing(
 
 @pytest.mark.soak
 @every_scenario
-def test_the_run_after_any_two_faults_completes_the_mirror(scenario: Scenario, counted: Counter[str]) -> None:
+def test_next_run_after_any_two_faults_completes_the_mirror(scenario: Scenario, counted: Counter[str]) -> None:
     modes = [Mode.KILLED_AFTER, Mode.LOST, Mode.LATE, Mode.KILLED_LATE, Mode.AGAIN, Mode.DELETED]
     played = _play_pairs(Scene(scenario), modes, ((1, 4, 9, 20, None),), at_most=None)
     counted["crash points, a second fault in the run that recovers"] += played

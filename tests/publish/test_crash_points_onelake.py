@@ -117,7 +117,7 @@ def _brisk_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
     "keeps_etags", [pytest.param(False, id="new etags"), pytest.param(True, id="kept etags", marks=pytest.mark.soak)]
 )
 @pytest.mark.parametrize("scenario", _named("first snapshot", "several files"), ids=lambda each: each.name)
-def test_the_run_after_a_call_that_failed_completes_the_mirror(
+def test_next_run_after_a_failed_call_completes_the_mirror(
     onelake: OneLake, scenario: Scenario, keeps_etags: bool, counted: Counter[str]
 ) -> None:
     _play(Stage(onelake, scenario, keeps_etags=keeps_etags), counted, slice(26 * keeps_etags, None, 53))
@@ -132,7 +132,7 @@ def test_the_run_after_a_call_that_failed_completes_the_mirror(
     ],
 )
 @pytest.mark.parametrize("scenario", _named("first snapshot", "several files"), ids=lambda each: each.name)
-def test_a_call_that_the_network_delivers_twice_changes_nothing(
+def test_call_that_the_network_delivers_twice_changes_nothing(
     onelake: OneLake, scenario: Scenario, late: int | None, counted: Counter[str]
 ) -> None:
     stage = Stage(onelake, scenario, keeps_etags=False)
@@ -148,7 +148,7 @@ def test_a_call_that_the_network_delivers_twice_changes_nothing(
 @pytest.mark.soak
 @pytest.mark.parametrize("keeps_etags", [False, True], ids=["new etags", "kept etags"])
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
-def test_the_run_after_any_call_that_failed_completes_the_mirror(
+def test_next_run_after_any_failed_call_completes_the_mirror(
     onelake: OneLake, scenario: Scenario, keeps_etags: bool, counted: Counter[str]
 ) -> None:
     _play(Stage(onelake, scenario, keeps_etags=keeps_etags), counted, slice(None))

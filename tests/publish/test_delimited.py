@@ -93,7 +93,7 @@ SEPARATORS = list(itertools.product(("\r\n", "\n", "\r"), (",", ";", "|", "\t"))
 @pytest.mark.parametrize("quote", ['"', "'", ""])
 @pytest.mark.parametrize("escape", ["\\", "/", '"', ""])
 @pytest.mark.parametrize("declared", [True, False], ids=["declared", "not declared"])
-def test_texts_come_back_as_they_were_with_every_option(
+def test_texts_are_read_back_unchanged_with_every_option(
     separators: tuple[str, str], quote: str, escape: str, declared: bool
 ) -> None:
     row, column = separators
@@ -118,7 +118,7 @@ def _has_a_form(text: str | None, form: Delimited) -> bool:
 
 
 @pytest.mark.parametrize("null", ["", "N/A", "null", "0"])
-def test_null_is_told_from_an_empty_text_and_from_a_text_that_looks_like_it(null: str) -> None:
+def test_null_differs_from_empty_text_and_from_its_own_representation(null: str) -> None:
     form = Delimited(null=null)
     rows = [(0, "", null), (1, None, None), (2, null, "")]
 
@@ -149,7 +149,7 @@ AS_STRING: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("escape", ["\\", "/"])
 @pytest.mark.parametrize("type_", TYPES)
-def test_each_type_with_a_declared_form_comes_back_equal(type_: str, escape: str) -> None:
+def test_declared_types_are_read_back_equal(type_: str, escape: str) -> None:
     form, columns = Delimited(escape=escape), (Column("id", "long"), Column("v", type_))
     rows = [(n, value) for n, value in enumerate([*TYPES[type_], None])]
 
@@ -165,7 +165,7 @@ def test_each_type_with_a_declared_form_comes_back_equal(type_: str, escape: str
 
 
 @pytest.mark.parametrize("type_", AS_STRING)
-def test_a_type_without_a_declared_form_is_a_text_without_loss_where_that_was_chosen(type_: str) -> None:
+def test_undeclared_types_are_written_as_lossless_text_if_configured(type_: str) -> None:
     form = Delimited(undeclared_types="string")
     columns = (Column("id", "long"), Column("v", type_))
 
@@ -175,7 +175,7 @@ def test_a_type_without_a_declared_form_is_a_text_without_loss_where_that_was_ch
 
 
 @pytest.mark.parametrize("encoding", ["UTF-8", "utf-16", "utf-16le", "utf-32", "gb18030"])
-def test_encodings_that_have_every_character(encoding: str) -> None:
+def test_encodings_with_all_characters_are_supported(encoding: str) -> None:
     form = Delimited(encoding=encoding)
     rows = [(n, text, None) for n, text in enumerate(TEXTS)]
 
@@ -191,9 +191,7 @@ def test_encodings_that_have_every_character(encoding: str) -> None:
         ("shift_jis", "東京 ソ", "Ł"),
     ],
 )
-def test_a_character_that_the_encoding_lacks_is_told_with_the_key_and_the_column(
-    encoding: str, text: str, lacking: str
-) -> None:
+def test_unencodable_character_is_reported_with_key_and_column(encoding: str, text: str, lacking: str) -> None:
     form = Delimited(encoding=encoding)
     rows: list[tuple[Any, ...]] = [(n, text, None) for n in range(7)]
     assert values(read_back(written(form, COLUMNS, rows), form, COLUMNS).rows) == rows
@@ -212,7 +210,7 @@ def test_a_character_that_the_encoding_lacks_is_told_with_the_key_and_the_column
         (Delimited(escape=""), 'say "hi"', 6),
     ],
 )
-def test_a_text_that_has_no_form_is_told_with_the_key_and_the_column(form: Delimited, text: str, problem: int) -> None:
+def test_unrepresentable_text_is_reported_with_key_and_column(form: Delimited, text: str, problem: int) -> None:
     columns = COLUMNS[:2]
     with pytest.raises(Refused) as refused:
         written(form, columns, [(1, "x"), (2, text)])
@@ -229,7 +227,7 @@ def test_a_text_that_has_no_form_is_told_with_the_key_and_the_column(form: Delim
         *[(type_, 253402300800_000000, "10000-01-01 00:00:00.000000") for type_ in ("timestamp", "timestamp_ntz")],
     ],
 )
-def test_a_year_that_text_has_no_form_for_is_told_with_the_key_and_the_column(
+def test_unrepresentable_year_is_reported_with_key_and_column(
     type_: str, value: int, shown: str, declared: bool
 ) -> None:
     form, columns = Delimited(schema_definition=declared), (Column("id", "long"), Column("v", type_))
@@ -238,13 +236,13 @@ def test_a_year_that_text_has_no_form_for_is_told_with_the_key_and_the_column(
     assert refused.value.args == (7, f"id = 2, column 'v': {shown!r}")
 
 
-def test_a_key_of_a_year_that_python_does_not_know_is_told_all_the_same() -> None:
+def test_key_with_a_year_unknown_to_python_is_reported() -> None:
     with pytest.raises(Refused) as refused:
         written(Delimited(), (Column("id", "date"),), [(2932897,)])
     assert refused.value.args == (7, "id = 10000-01-01, column 'id': '10000-01-01'")
 
 
-def test_a_whole_number_that_looks_like_null_without_quotes_is_told() -> None:
+def test_unquoted_integer_equal_to_the_null_text_is_reported() -> None:
     with pytest.raises(Refused) as refused:
         written(Delimited(quote="", null="0"), COLUMNS[:1], [(0,)])
     assert refused.value.args == (5, "id = 0, column 'id': '0'")
@@ -252,7 +250,7 @@ def test_a_whole_number_that_looks_like_null_without_quotes_is_told() -> None:
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd"])
 @pytest.mark.parametrize("encoding", ["UTF-8", "utf-16"])
-def test_every_compression_is_read_back_also_where_a_file_has_many_groups(compression: str, encoding: str) -> None:
+def test_every_compression_is_read_back_also_with_many_batches(compression: str, encoding: str) -> None:
     form = Delimited(encoding=encoding)
     rows = [(n, f"text {n} " * 20, None) for n in range(2000)]
 
@@ -275,7 +273,7 @@ def test_every_compression_is_read_back_also_where_a_file_has_many_groups(compre
     ],
     ids=["csv", "tsv", "psv"],
 )
-def test_a_table_published_as_text_is_mirrored_and_lints_clean(tmp_path: Path, output: Output, changes: str) -> None:
+def test_table_published_as_text_is_mirrored_and_lints_clean(tmp_path: Path, output: Output, changes: str) -> None:
     store = FolderStore(str(tmp_path / "zone"))
     table = orders((1, 'a "quote", and\r\na break'), (2, ""), (3, "N/A"))
     chosen = plan(output=output, changes=changes, compression="gzip", target_file_size=100)
@@ -292,7 +290,7 @@ def test_a_table_published_as_text_is_mirrored_and_lints_clean(tmp_path: Path, o
     )
 
 
-def test_rows_of_other_years_are_refused_with_what_to_do() -> None:
+def test_rows_with_unrepresentable_years_are_refused_with_a_fix() -> None:
     table = Table({"id": "long", "due": "date"}, ("id",))
     table.insert({"id": 1, "due": 2932897})
     with pytest.raises(RowsRefused) as refused:
@@ -302,7 +300,7 @@ def test_rows_of_other_years_are_refused_with_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("escape", ["\\", '"'])
-def test_names_that_are_escaped_in_the_header_lint_clean(tmp_path: Path, escape: str) -> None:
+def test_escaped_header_names_lint_clean(tmp_path: Path, escape: str) -> None:
     store, output = FolderStore(str(tmp_path)), Output(Delimited(quote="", escape=escape, null="N/A"))
     table = Table({"id,no": "long", f"a {escape}b{escape},": "string"}, ("id,no",))
     table.insert({"id,no": 1, f"a {escape}b{escape},": "x,y"})
@@ -316,7 +314,7 @@ def mirrored(path: Path) -> list[tuple[str, Any]]:
     return sorted((str(row["id"]), row["status"]) for row in DeltaTable(path).to_pyarrow_table().to_pylist())
 
 
-def test_the_column_added_to_a_declared_schema_is_refused_in_words_and_flows_without_one() -> None:
+def test_new_column_is_refused_only_with_a_declared_schema() -> None:
     for declared in (True, False):
         store, table = MemoryStore(), two_orders()
         chosen = plan(output=Output(Delimited(schema_definition=declared)))
@@ -334,7 +332,7 @@ def test_the_column_added_to_a_declared_schema_is_refused_in_words_and_flows_wit
         )
 
 
-def test_the_form_of_a_published_table_does_not_change() -> None:
+def test_file_format_of_a_published_table_cannot_change() -> None:
     store, table = MemoryStore(), two_orders()
     publish(TableFeed(table), store, plan())
     table.insert({"id": 9, "status": "new"})
@@ -343,14 +341,14 @@ def test_the_form_of_a_published_table_does_not_change() -> None:
     assert publish(TableFeed(table), store, plan()).publications == 1
 
 
-def test_a_column_may_be_named_as_the_text_for_null() -> None:
+def test_column_name_may_equal_the_null_text() -> None:
     store = MemoryStore()
     form = Delimited(quote="", null="-")
     publish(TableFeed(Table({"id": "long", "-": "long"}, ("id",))), store, plan(output=Output(form)))
     assert store.read(f"{FOLDER}/00000000000000000001.csv") == b"id,-\r\n"
 
 
-def test_rows_without_a_form_are_refused_with_what_to_do_and_nothing_is_published() -> None:
+def test_unencodable_rows_are_refused_with_a_fix_and_not_published() -> None:
     store, table = MemoryStore(), orders((1, "Łódź"))
     with pytest.raises(RowsRefused) as refused:
         publish(TableFeed(table), store, plan(output=Output(Delimited(encoding="ascii"))))
@@ -400,7 +398,7 @@ def test_rows_without_a_form_are_refused_with_what_to_do_and_nothing_is_publishe
         ),
     ],
 )
-def test_a_table_that_text_cannot_hold_is_refused_before_anything_is_written(
+def test_unsupported_table_is_refused_before_anything_is_written(
     columns: dict[str, str], keys: tuple[str, ...], form: Delimited, error: type[MirrorfeedError], column: str
 ) -> None:
     store = MemoryStore()
@@ -424,11 +422,11 @@ def test_a_table_that_text_cannot_hold_is_refused_before_anything_is_written(
         ),
     ],
 )
-def test_options_that_contradict_each_other(form: Delimited, field: str, reason: str) -> None:
+def test_contradicting_format_options_are_refused(form: Delimited, field: str, reason: str) -> None:
     assert form.fault() == (field, reason)
 
 
-def test_the_default_options_and_those_of_the_sample_are_good() -> None:
+def test_default_and_sample_format_options_are_valid() -> None:
     assert [form.fault() for form in (Delimited(), Delimited("tsv", "\n", "\t", "'", "", "N/A", "utf-16"))] == [
         None
     ] * 2

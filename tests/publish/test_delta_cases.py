@@ -52,7 +52,7 @@ def _rows(spelled: str) -> Any:
         pytest.param(True, id="with deletion vectors", marks=pytest.mark.slow),
     ],
 )
-def test_with_all_changes_as_upserts_the_mirror_passes_through_every_version_in_order(
+def test_full_changes_take_the_mirror_through_every_version_in_order(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vectors: bool
 ) -> None:
     """It takes long, for many kinds of commits are published in one range, each with its state. Those with vectors are
@@ -102,7 +102,7 @@ def _states(rows: Sequence[dict[str, Any]], changes: Sequence[dict[str, Any]]) -
         yield canonical(there.values())
 
 
-def test_a_clone_of_an_old_version_is_a_source_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
+def test_clone_of_an_old_version_is_an_independent_source(spark: SparkSession, tmp_path: Path) -> None:
     original = DeltaTable(spark, tmp_path / "original")
     original.insert(1, 2)
     original.sql("DELETE FROM {} WHERE id = 1")
@@ -119,7 +119,7 @@ def test_a_clone_of_an_old_version_is_a_source_of_its_own(spark: SparkSession, t
     assert zone.mirrors_the_table()
 
 
-def test_a_clone_that_fills_an_emptied_table_flows_on(spark: SparkSession, tmp_path: Path) -> None:
+def test_clone_into_an_emptied_table_is_published(spark: SparkSession, tmp_path: Path) -> None:
     table, other = DeltaTable(spark, tmp_path / "t"), DeltaTable(spark, tmp_path / "other")
     table.insert(1, 2)
     other.insert(2, 7)
@@ -133,9 +133,7 @@ def test_a_clone_that_fills_an_emptied_table_flows_on(spark: SparkSession, tmp_p
     assert zone.mirrors_the_table()
 
 
-def test_a_deep_clone_that_is_refreshed_flows_on_as_the_files_that_it_exchanged(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_refreshed_deep_clone_is_published_as_file_changes(spark: SparkSession, tmp_path: Path) -> None:
     """Delta outside Databricks makes no deep clones: the commit is written as the protocol has it."""
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1, 2)
@@ -160,7 +158,7 @@ def test_a_deep_clone_that_is_refreshed_flows_on_as_the_files_that_it_exchanged(
     assert zone.mirrors_the_table()
 
 
-def test_a_log_with_compacted_commits_is_read_as_one_without(spark: SparkSession, tmp_path: Path) -> None:
+def test_log_with_compacted_commits_is_read_correctly(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1)
     zone = Zone(tmp_path / "zone", table)
@@ -216,9 +214,7 @@ def theirs(table: DeltaTable, bound: str, seconds: int) -> tuple[str, set[int]]:
 
 
 @pytest.mark.parametrize("bound", ["start", "end"])
-def test_a_time_leads_to_the_version_that_it_leads_delta_to_though_the_clock_went_back(
-    backwards: DeltaTable, bound: str
-) -> None:
+def test_timestamps_resolve_to_the_same_versions_as_in_delta(backwards: DeltaTable, bound: str) -> None:
     known = history.commits(backwards.spark, backwards.source)
     for seconds in (0, 100, 150, 200, 201, 300):
         moment, versions = theirs(backwards, bound, seconds)
@@ -229,15 +225,13 @@ def test_a_time_leads_to_the_version_that_it_leads_delta_to_though_the_clock_wen
 
 
 @pytest.mark.parametrize("bound", ["start", "end"])
-def test_the_rows_from_a_time_on_or_up_to_it_are_those_that_delta_gives(backwards: DeltaTable, bound: str) -> None:
+def test_changes_by_timestamp_are_the_same_as_in_delta(backwards: DeltaTable, bound: str) -> None:
     moment, versions = theirs(backwards, bound, 150)
     ours = changes_between(backwards.spark, backwards.source, *((moment,) if bound == "start" else (0, moment)))
     assert {row["_commit_version"] for row in ours.rows.collect()} == versions
 
 
-def test_commits_with_times_of_their_own_are_found_by_them_and_not_by_those_of_their_files(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_in_commit_timestamps_are_used_instead_of_file_times(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1)
     table.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.enableInCommitTimestamps = true)")

@@ -57,7 +57,7 @@ def table(spark: SparkSession, tmp_path: Path) -> SparkTable:
         pytest.param(SPARK, {"named": BAD}, "id = 3, k = 'k', column 'nested'", marks=LONG, id="Spark, value of a map"),
     ],
 )
-def test_it_is_refused_by_key_and_column_wherever_it_is(
+def test_invalid_text_is_refused_with_key_and_column(
     table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, values: dict[str, str], named: str
 ) -> None:
     monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", most)
@@ -88,7 +88,7 @@ def test_it_is_refused_by_key_and_column_wherever_it_is(
         pytest.param(SPARK, {"keys": ()}, id="Spark, no keys", marks=LONG),
     ],
 )
-def test_it_is_refused_in_every_form(
+def test_invalid_text_is_refused_in_every_file_format(
     table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, options: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", most)
@@ -102,7 +102,7 @@ def test_it_is_refused_in_every_form(
 
 @LONG
 @pytest.mark.parametrize("most", [SMALL, SPARK])
-def test_it_is_refused_where_sources_are_compared(
+def test_invalid_text_is_refused_in_compared_sources(
     spark: SparkSession, table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", most)

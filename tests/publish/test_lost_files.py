@@ -71,7 +71,7 @@ def lost(store: Store) -> FilesLost | LastFileMissing | None:
 
 class TestPublish:
     @pytest.mark.parametrize("gone", [(3,), (3, 4)])
-    def test_nothing_more_is_published_until_the_files_are_restored(self, gone: tuple[int, ...]) -> None:
+    def test_nothing_is_published_until_lost_files_are_restored(self, gone: tuple[int, ...]) -> None:
         store = MemoryStore()
         table = published(store)
         kept = {number: store.read(path(number)) for number in gone}
@@ -89,14 +89,14 @@ class TestPublish:
         publish(TableFeed(table), store, PLAN)
         assert look(store).numbers == [1, 2, 3, 4, 5]
 
-    def test_a_repair_is_refused_because_its_file_would_wait_as_well(self) -> None:
+    def test_repair_is_refused_because_its_file_would_wait_too(self) -> None:
         store = MemoryStore()
         table = published(store)
         remove(store, 3)
         with pytest.raises(FilesLost):
             publish(TableFeed(table), store, PLAN, repair_keys=[((1,), False)])
 
-    def test_a_rebuild_helps(self) -> None:
+    def test_rebuild_resolves_lost_files(self) -> None:
         store = MemoryStore()
         table = published(store)
         remove(store, 3, 4)
@@ -104,7 +104,7 @@ class TestPublish:
         publish(TableFeed(table), store, PLAN)
         assert (look(store).numbers, lost(store)) == ([1], None)
 
-    def test_if_no_file_is_left_a_warning_says_that_it_is_not_known_what_was_consumed(self) -> None:
+    def test_unknown_consumption_is_a_warning_if_no_file_is_left(self) -> None:
         store = MemoryStore()
         table = published(store)
         remove(store, 1, 2, 3, 4)
@@ -116,7 +116,7 @@ class TestPublish:
         assert look(store).numbers == [5]
         assert publish_more(store, table, 10).last_gone is None
 
-    def test_files_that_fabric_consumes_are_not_lost(self) -> None:
+    def test_consumed_files_are_not_lost(self) -> None:
         store = MemoryStore()
         mirror = Mirror(store, FOLDER)
         table = published(store)
@@ -134,7 +134,7 @@ class TestListings:
     """A listing is not a snapshot: files are renamed and consumed while it is read."""
 
     @pytest.mark.parametrize("most", [1, 2, 3, 4])
-    def test_fabric_may_consume_files_at_any_moment_of_a_look(self, most: int) -> None:
+    def test_files_consumed_during_a_read_are_not_lost(self, most: int) -> None:
         def found_while_consuming(at: int) -> FilesLost | LastFileMissing | None:
             """Fabric consumes so many files before each call, from this call on."""
             zone = MemoryStore()
@@ -147,7 +147,7 @@ class TestListings:
 
         assert [found_while_consuming(at) for at in range(20)] == [None] * 20
 
-    def test_a_publication_between_two_pages_is_not_taken_for_a_loss(self) -> None:
+    def test_publication_between_two_listing_pages_is_not_a_loss(self) -> None:
         """The listing passes the name of file 3 before another publisher renames it, and sees file 4."""
         store = MemoryStore()
         table = published(store, times=2)
@@ -172,7 +172,7 @@ class TestListings:
         assert lost(Late()) is None
         assert TableLog(store, FOLDER).lost(view) is None
 
-    def test_a_folder_in_which_nothing_is_missing_costs_no_request(self) -> None:
+    def test_complete_folder_needs_no_extra_request(self) -> None:
         store = FaultyStore(MemoryStore(), [])
         published(store)
         log = TableLog(store, FOLDER)
@@ -182,7 +182,7 @@ class TestListings:
         assert (log.lost(view), len(store.verbs) - before) == (None, 0)
 
 
-def test_files_that_fabric_reads_by_time_are_lost_only_if_a_later_publication_is_missing() -> None:
+def test_lost_files_ordered_by_time_need_a_missing_later_publication() -> None:
     store, how = MemoryStore(), plan(target_file_size=1, output=Output(by_time=True))
     table = two_orders()
     publish(TableFeed(table, rows_per_batch=1), store, how)
@@ -200,7 +200,7 @@ def test_files_that_fabric_reads_by_time_are_lost_only_if_a_later_publication_is
 
 
 class TestLog:
-    def test_a_lost_file_is_not_called_consumed(self) -> None:
+    def test_lost_file_is_not_reported_as_consumed(self) -> None:
         store = MemoryStore()
         published(store)
         remove(store, 3, 4)
@@ -226,7 +226,7 @@ class TestLint:
             ),
         ],
     )
-    def test_a_lost_file_is_found_by_our_log(self, gone: tuple[int, ...], found: list[str]) -> None:
+    def test_lint_finds_lost_file_by_the_log(self, gone: tuple[int, ...], found: list[str]) -> None:
         store = MemoryStore()
         published(store)
         remove(store, *gone)
@@ -234,14 +234,14 @@ class TestLint:
         assert [f"{each.code} {each.what}" for each in of_table] == found
         assert {each.file for each in of_table} <= {path(gone[0]), FOLDER}
 
-    def test_a_file_that_is_set_aside_is_not_lost(self) -> None:
+    def test_file_moved_to_processed_files_is_not_lost(self) -> None:
         store = MemoryStore()
         published(store)
         store.rename(path(3), f"{FOLDER}/_ProcessedFiles/{data_name(3)}")
         assert "MF313" not in [each.code for each in lint(store).findings]
 
 
-def test_many_lost_files_are_named_in_few_words() -> None:
+def test_many_lost_files_are_summarized() -> None:
     assert "1, 2, 3 and 97 more" in FilesLost(address="zone", numbers=range(1, 101)).problem
 
 
@@ -272,26 +272,26 @@ class TestCommands:
         assert found.exit_code == code, found.output
         return found.output
 
-    def test_nothing_is_said_of_a_folder_in_which_nothing_is_missing(self, file: str, tmp_path: Path) -> None:
+    def test_nothing_is_reported_for_a_complete_folder(self, file: str, tmp_path: Path) -> None:
         assert "1 up to date" in self.ran("status", "--config", file, code=0)
         assert "MF3216" not in self.ran("log", "sales.t0", "--config", file, code=0)
 
-    def test_a_table_that_lost_files_is_not_up_to_date(self, file: str, tmp_path: Path) -> None:
+    def test_table_with_lost_files_is_not_up_to_date(self, file: str, tmp_path: Path) -> None:
         self.gone(tmp_path, 3)
         said = self.ran("status", "--config", file, code=1)
         assert "1 failing" in said
         assert "sales.t0: MF3216: Published files of" in said
 
-    def test_a_table_without_its_last_file_is_not_up_to_date_either(self, file: str, tmp_path: Path) -> None:
+    def test_table_without_its_last_file_is_not_up_to_date(self, file: str, tmp_path: Path) -> None:
         self.gone(tmp_path, 1, 2, 3)
         assert "sales.t0: MF3217: " in self.ran("status", "--config", file, code=1)
 
-    def test_lost_files_are_waiting_for_fabric(self, file: str, tmp_path: Path) -> None:
+    def test_lost_files_count_as_waiting_for_fabric(self, file: str, tmp_path: Path) -> None:
         self.gone(tmp_path, 1, 3)
         (row,) = json.loads(self.ran("status", "--json", "--config", file, code=1))["rows"]
         assert row["freshness"]["waiting_since"]["consumed"] is not None
 
-    def test_the_log_does_not_call_a_lost_file_consumed(self, file: str, tmp_path: Path) -> None:
+    def test_log_command_does_not_report_a_lost_file_as_consumed(self, file: str, tmp_path: Path) -> None:
         self.gone(tmp_path, 3)
         said = self.ran("log", "sales.t0", "--config", file, code=1)
         assert "consumed and removed" not in said
@@ -300,13 +300,13 @@ class TestCommands:
         assert newest["error"]["code"] == "MF3216"
         assert [place["consumed"] for place in newest["places"]] == [False, False]
 
-    def test_lint_finds_a_lost_file(self, file: str, tmp_path: Path) -> None:
+    def test_lint_command_finds_a_lost_file(self, file: str, tmp_path: Path) -> None:
         self.gone(tmp_path, 2)
         said = self.ran("lint", str(tmp_path / "zone"), "--config", file, code=1)
         assert "MF313" in said
         assert "MF302" not in said
 
-    def test_a_run_with_nothing_new_leaves_a_table_with_lost_files_to_spark(self, file: str, tmp_path: Path) -> None:
+    def test_up_to_date_check_leaves_a_table_with_lost_files_to_spark(self, file: str, tmp_path: Path) -> None:
         (table,) = loader.load(file).tables
         idle = UpToDateCheck(loader.load(file))
         assert idle.outcome(table) is not None

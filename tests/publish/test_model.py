@@ -45,7 +45,7 @@ def test_no_order_of_steps_loses_a_file(rules: Rules, most: int | None, counted:
     ],
     ids=str,
 )
-def test_without_any_one_rule_a_few_steps_lose_a_file(rules: Rules, what: str) -> None:
+def test_removing_any_rule_makes_a_few_steps_lose_a_file(rules: Rules, what: str) -> None:
     with pytest.raises(Loss, match=what):
         explore(rules)
 
@@ -63,7 +63,7 @@ def test_without_any_one_rule_a_few_steps_lose_a_file(rules: Rules, what: str) -
     ],
     ids=str,
 )
-def test_no_order_of_steps_at_all_loses_a_file(rules: Rules, counted: Counter[str]) -> None:
+def test_no_order_of_all_steps_loses_a_file(rules: Rules, counted: Counter[str]) -> None:
     counted["states of the model"] += explore(rules)
 
 
@@ -82,7 +82,5 @@ def test_no_order_of_millions_of_steps_loses_a_file(counted: Counter[str]) -> No
     ],
     ids=str,
 )
-def test_no_order_of_a_million_steps_with_a_request_that_arrives_twice_loses_a_file(
-    rules: Rules, counted: Counter[str]
-) -> None:
+def test_no_order_of_steps_with_a_duplicate_request_loses_a_file(rules: Rules, counted: Counter[str]) -> None:
     counted["states of the model"] += explore(rules, 1_000_000)

@@ -35,7 +35,7 @@ class Catalog:
         ("/tables/orders", None, (), []),
     ],
 )
-def test_keys_left_out_are_asked_of_unity_catalog(
+def test_missing_keys_are_read_from_unity_catalog(
     source: str, keys: list[str] | None, expected: tuple[str, ...], asked: list[str]
 ) -> None:
     catalog = Catalog()
@@ -45,7 +45,7 @@ def test_keys_left_out_are_asked_of_unity_catalog(
     assert catalog.asked == asked
 
 
-def test_keys_are_named_as_the_target_has_them_and_those_of_unity_catalog_cannot_be_left_out() -> None:
+def test_unity_catalog_keys_use_target_names_and_cannot_be_excluded() -> None:
     def keys(**selection: Any) -> tuple[str, ...]:
         table = Table.model_validate({"source": "main.sales.orders", "target": "sales.orders", **selection})
         return with_keys(table, Catalog).target_keys

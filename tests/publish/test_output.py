@@ -71,9 +71,7 @@ def mirrored(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("upserts", [False, True], ids=["inserts by default", "upserts by default"])
 @pytest.mark.parametrize("seed", range(3))
-def test_files_found_by_time_are_applied_in_their_order_however_ties_fall(
-    tmp_path: Path, seed: int, upserts: bool
-) -> None:
+def test_files_with_equal_times_are_applied_in_their_order(tmp_path: Path, seed: int, upserts: bool) -> None:
     store = Ticking(seed, writes_per_second=7)
     replica = Replica(AnyOrder(store), str(tmp_path))
     table = orders(*((id_, "new") for id_ in range(6)))
@@ -108,7 +106,7 @@ def _texts(row: dict[str, Any]) -> dict[str, Any]:
     return {name: str(value) for name, value in row.items()}
 
 
-def test_files_of_the_same_time_as_those_before_are_not_published() -> None:
+def test_files_with_the_time_of_earlier_files_are_not_published() -> None:
     store, table = MemoryStore(), two_orders()
     chosen = plan(output=Output(by_time=True))
     publish(TableFeed(table), store, chosen)
@@ -130,7 +128,7 @@ class Correcting(TableFeed):
 
 
 @pytest.mark.parametrize("later", [0, 1])
-def test_corrections_need_a_later_time_than_the_files_before_them(later: int) -> None:
+def test_corrections_need_a_later_time_than_earlier_files(later: int) -> None:
     store, table = MemoryStore(), two_orders()
     chosen = plan(output=Output(by_time=True))
     publish(TableFeed(table), store, chosen)
@@ -149,7 +147,7 @@ def test_corrections_need_a_later_time_than_the_files_before_them(later: int) ->
             publish(feed, store, chosen)
 
 
-def test_a_column_with_nearly_the_name_of_the_marker_is_published_and_judged_as_a_column() -> None:
+def test_column_named_almost_like_the_marker_is_an_ordinary_column() -> None:
     store, table = MemoryStore(), Table({"id": "long", "__rowmarker": "long", "RowMarker": "string"}, ("id",))
     table.insert({"id": 1, "__rowmarker": 7, "RowMarker": "x"})
     publish(TableFeed(table), store, plan())
@@ -159,7 +157,7 @@ def test_a_column_with_nearly_the_name_of_the_marker_is_published_and_judged_as_
     assert lint(store).findings == ()
 
 
-def test_where_upserts_are_the_default_files_of_upserts_alone_leave_the_marker_out() -> None:
+def test_upsert_only_files_omit_the_marker_when_upsert_is_default() -> None:
     store, table = MemoryStore(), two_orders()
     chosen = plan(output=Output(Delimited(), upserts_by_default=True), compression="none")
     publish(TableFeed(table), store, chosen)
@@ -174,14 +172,14 @@ def test_where_upserts_are_the_default_files_of_upserts_alone_leave_the_marker_o
     assert lint(store).findings == ()
 
 
-def test_upserts_by_default_need_keys() -> None:
+def test_upserts_by_default_require_keys() -> None:
     with pytest.raises(UpsertsWithoutKeys) as refused:
         publish(TableFeed(orders(keys=())), MemoryStore(), plan(keys=(), output=Output(upserts_by_default=True)))
     assert isinstance(refused.value, Terminal)
     assert vars(refused.value) == {"table": "main.sales.orders"}
 
 
-def test_the_suffix_of_compressed_text_is_one_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_suffix_of_compressed_text_is_one_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_format, "SUFFIX_OF_COMPRESSED_TEXT", {"gzip": ".gz"})
     store, table = MemoryStore(), two_orders()
     chosen = plan(output=Output(Delimited()), compression="gzip")
@@ -212,7 +210,7 @@ def swap(table: Table) -> None:
         (swap, [(1, 1), (1, 1), (2, 1)]),
     ],
 )
-def test_exact_markers_say_what_each_commit_did_and_never_insert_onto_a_key(
+def test_exact_row_markers_match_commits_and_never_insert_existing_keys(
     change: Callable[[Table], None], expected: list[tuple[int, int]]
 ) -> None:
     store, table = MemoryStore(), two_orders()

@@ -34,7 +34,7 @@ def rebuild(take: Take, store: Store) -> Progress:
 
 @pytest.mark.parametrize("scenario", [each for each in SCENARIOS if each.name in REBUILT], ids=lambda each: each.name)
 @pytest.mark.parametrize("next_run", ["rebuild", "publish"])
-def test_after_a_fault_in_any_call_the_next_run_completes_the_mirror(
+def test_next_run_after_any_fault_completes_the_mirror(
     scenario: Scenario, next_run: str, counted: Counter[str]
 ) -> None:
     scene = Scene(scenario)
@@ -71,7 +71,7 @@ def _play(scene: Scene, fault: Fault | None, next_run: str) -> list[str]:
     return calls
 
 
-def test_a_table_is_published_anew_from_number_one_with_a_log_of_its_own() -> None:
+def test_rebuilt_table_starts_at_file_one_with_a_new_log() -> None:
     take = Scene(next(each for each in SCENARIOS if each.name == "several files")).open()
     publish(take.feed, take.zone, take.plan)
     take.mirror.take()
@@ -86,7 +86,7 @@ def test_a_table_is_published_anew_from_number_one_with_a_log_of_its_own() -> No
     take.ends_equal()
 
 
-def test_a_table_that_was_never_published_is_simply_published() -> None:
+def test_unpublished_table_is_published_by_rebuild() -> None:
     take = Scene(next(each for each in SCENARIOS if each.name == "first snapshot")).open()
     rebuild(take, take.zone)
     take.ends_equal()
@@ -102,7 +102,7 @@ def test_a_table_that_was_never_published_is_simply_published() -> None:
     ],
     ids=["log that names no log", "foreign number", "foreign file", "other keys"],
 )
-def test_a_folder_that_stops_publication_is_mended_by_a_rebuild(harm: Callable[[MemoryStore], object]) -> None:
+def test_rebuild_repairs_a_folder_that_stops_publication(harm: Callable[[MemoryStore], object]) -> None:
     zone, feed = MemoryStore(), TableFeed(two_orders())
     publish(feed, zone, plan())
     one_commit(feed.table)
@@ -122,7 +122,7 @@ class Unready(TableFeed):
         raise FeedOff(table="main.sales.orders", version=3)
 
 
-def test_nothing_is_deleted_if_no_snapshot_could_follow() -> None:
+def test_rebuild_deletes_nothing_if_no_snapshot_can_follow() -> None:
     zone, table = MemoryStore(), two_orders()
     publish(TableFeed(table), zone, plan())
     before = zone.list(FOLDER)
@@ -144,7 +144,7 @@ class BeingRead(MemoryStore):
 
 
 @pytest.mark.parametrize("refusals", [3, 1000])
-def test_a_folder_that_the_service_is_reading_is_tried_again_for_two_minutes(refusals: int) -> None:
+def test_deletion_of_a_folder_in_use_is_retried_for_two_minutes(refusals: int) -> None:
     zone, table, pauses = BeingRead(), Table({"id": "long"}, ("id",)), list[float]()
     publish(TableFeed(table), zone, plan())
     zone.refusals = refusals

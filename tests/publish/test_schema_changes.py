@@ -188,7 +188,7 @@ FLOWING = {
 """With the columns and the rows of the table after each."""
 
 
-def test_changes_that_flow_on_one_after_another(table: Changing) -> None:
+def test_compatible_schema_changes_are_published_one_after_another(table: Changing) -> None:
     """It takes long, for each is published by itself; Delta alone makes such commits, and column mapping most."""
     columns = "id int, v string, w int NOT NULL, n int NOT NULL, s struct<a: int>"
     table.begin(columns, "(1, 'a', 1, 1, struct(1)), (2, 'b', 2, 2, NULL)", mapping="none")
@@ -212,7 +212,7 @@ def test_changes_that_flow_on_one_after_another(table: Changing) -> None:
     ],
 )  # fmt: skip
 @AGAIN
-def test_changes_of_nested_columns_under_column_mapping_that_flow_on(table: Changing, statements: list[str]) -> None:
+def test_compatible_nested_changes_under_column_mapping_are_published(table: Changing, statements: list[str]) -> None:
     table.begin(NESTED, NESTED_ROWS)
     table.run(*statements)
     table.publish()
@@ -243,7 +243,7 @@ def test_changes_of_nested_columns_under_column_mapping_that_flow_on(table: Chan
                      id="a field is dropped", marks=AGAIN),
     ],
 )  # fmt: skip
-def test_changes_that_stop_the_table(
+def test_incompatible_schema_changes_stop_the_table(
     table: Changing, columns: str, rows: str, statements: list[str], words: str
 ) -> None:
     table.begin(columns, rows)
@@ -263,9 +263,7 @@ def test_changes_that_stop_the_table(
         pytest.param(("INSERT INTO {} VALUES (4, 'd', 4)",), id="before the newest", marks=AGAIN),
     ],
 )
-def test_the_rows_that_differ_are_published_where_column_mapping_is_switched_off(
-    table: Changing, more: tuple[str, ...]
-) -> None:
+def test_disabling_column_mapping_publishes_the_row_differences(table: Changing, more: tuple[str, ...]) -> None:
     table.begin(PLAIN, PLAIN_ROWS)
     off = "ALTER TABLE {} SET TBLPROPERTIES (delta.columnMapping.mode = 'none')"
     table.run("INSERT INTO {} VALUES (3, 'c', 3)", "DELETE FROM {} WHERE id = 1", off, *more)
@@ -318,7 +316,7 @@ def by_fields_of_a_struct(table: Changing) -> None:
         (by_fields_of_a_struct, "in version 4 with the newest columns: .* version 4, 's' has different nested fields"),
     ],
 )
-def test_a_column_that_came_and_went_before_it_was_published_stops_the_table_until_it_is_rebuilt(
+def test_column_added_and_dropped_before_publication_stops_the_table(
     table: Changing, come_and_go: Callable[[Changing], None], words: str
 ) -> None:
     table.begin("id int, v string, w int", PLAIN_ROWS, mapping="none")
@@ -336,7 +334,7 @@ def test_a_column_that_came_and_went_before_it_was_published_stops_the_table_unt
 
 
 @pytest.mark.soak  # without column mapping above
-def test_columns_that_came_or_went_and_are_restored_stop_the_table_under_column_mapping_where_they_are(
+def test_restored_columns_stop_a_table_with_column_mapping(
     table: Changing,
 ) -> None:
     table.begin(PLAIN, PLAIN_ROWS)
@@ -355,7 +353,7 @@ def test_clustering_may_change(table: Changing) -> None:
     assert table.verified() == "equal at version 4, 3 rows"
 
 
-def test_partition_columns_that_change_stop_the_table_until_it_is_rebuilt(table: Changing) -> None:
+def test_changed_partition_columns_stop_the_table_until_rebuild(table: Changing) -> None:
     table.begin(PLAIN, PLAIN_ROWS, mapping="none", more="PARTITIONED BY (w)")
     table.run("INSERT INTO {} VALUES (3, 'c', 3)")
     table.publish()
@@ -370,7 +368,7 @@ def test_partition_columns_that_change_stop_the_table_until_it_is_rebuilt(table:
     assert (table.published(), table.is_mirrored()) == (6, True)
 
 
-def test_a_table_that_is_partitioned_anew_while_it_is_read_is_not_published_as_it_was_read(tmp_path: Path) -> None:
+def test_repartitioning_during_a_read_is_detected(tmp_path: Path) -> None:
     """What comes of that is in `test_table`. The changes of before would come with NULL in the new columns."""
     rows, source = pa.table({"id": [1], "v": ["a"], "w": [1]}), Source(path=str(tmp_path / "t"))
     write_deltalake(tmp_path / "t", rows, partition_by=["w"])
@@ -381,7 +379,7 @@ def test_a_table_that_is_partitioned_anew_while_it_is_read_is_not_published_as_i
     assert not feed.is_as(facts)
 
 
-def test_an_overwrite_that_changes_a_type_or_leaves_a_column_out_stops_the_table(table: Changing) -> None:
+def test_overwrite_with_changed_type_or_missing_column_stops_the_table(table: Changing) -> None:
     table.begin(PLAIN, PLAIN_ROWS, mapping="none")
     table.overwrite("id", "v", "cast(w AS string) AS w")
     with pytest.raises(IncompatibleSchema, match=r"at version 2 .*: 'w' was integer and is string"):
@@ -425,7 +423,7 @@ def by_another_type(table: Changing) -> None:
         ),
     ],
 )
-def test_changes_before_the_one_that_stops_the_table_are_published_where_delta_can_still_read_them(
+def test_changes_before_an_incompatible_one_are_published_if_readable(
     table: Changing,
     mapping: str,
     change: Callable[[Changing], None],

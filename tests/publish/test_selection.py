@@ -71,7 +71,7 @@ class Shop:
         return found
 
 
-def test_files_have_their_size_also_where_few_columns_are_selected(spark: SparkSession, tmp_path: Path) -> None:
+def test_target_file_size_is_respected_with_few_selected_columns(spark: SparkSession, tmp_path: Path) -> None:
     """Of a source that is too large for the driver to write them."""
     table = DeltaTable(spark, tmp_path / "source", "id int, v string")
     rows = {"id": pa.array(range(30_000), pa.int32()), "v": [os.urandom(200).hex() for _ in range(30_000)]}
@@ -90,7 +90,7 @@ def test_files_have_their_size_also_where_few_columns_are_selected(spark: SparkS
         pytest.param("changes: full\nformat: delimited\n", id="full, as text", marks=pytest.mark.soak),
     ],
 )
-def test_what_is_selected_is_published_followed_verified_and_mended(
+def test_selection_is_published_followed_verified_and_repaired(
     spark: SparkSession, tmp_path: Path, options: str
 ) -> None:
     shop, table = Shop(spark, tmp_path), DeltaTable(spark, tmp_path / "source", COLUMNS)
@@ -129,7 +129,7 @@ def test_what_is_selected_is_published_followed_verified_and_mended(
     assert "equal at version 4, 3 rows" in shop.verified()
 
 
-def test_another_part_needs_a_new_snapshot_and_one_column_less_does_not(spark: SparkSession, tmp_path: Path) -> None:
+def test_changed_selection_needs_a_snapshot_but_a_dropped_column_does_not(spark: SparkSession, tmp_path: Path) -> None:
     shop, table = Shop(spark, tmp_path), DeltaTable(spark, tmp_path / "source", COLUMNS)
     table.sql("INSERT INTO {} VALUES (1, 'EU', 'a', 1, 'x'), (2, 'US', 'b', 2, 'x')")
     shop.configure(PART)
@@ -192,7 +192,7 @@ def part(original: DeltaTable, folder: Path, key: str = "id", **selection: Any) 
         "one is taken",
     ],
 )
-def test_changes_of_the_source_that_no_row_tells_stop_the_table(
+def test_hidden_incompatible_source_changes_stop_the_table(
     mapped: DeltaTable, tmp_path: Path, statements: list[str], error: type[Exception], words: str
 ) -> None:
     renamed = {"id": "w2"} if "W2" in statements[0] else {}
@@ -205,7 +205,7 @@ def test_changes_of_the_source_that_no_row_tells_stop_the_table(
     assert zone.record["to_version_inclusive"] == 1
 
 
-def test_columns_that_the_source_gets_later_flow_on_or_stay_out(mapped: DeltaTable, tmp_path: Path) -> None:
+def test_later_source_columns_are_published_or_excluded(mapped: DeltaTable, tmp_path: Path) -> None:
     zone = part(mapped, tmp_path, exclude_columns=("w",))
     zone.publish()
     zone.table.sql("ALTER TABLE {} ADD COLUMNS (x int, y int)")
@@ -221,7 +221,7 @@ def test_columns_that_the_source_gets_later_flow_on_or_stay_out(mapped: DeltaTab
     assert later.last == [{"id": 3, "v": "c", "x": 3, "__rowMarker__": 4}]
 
 
-def test_what_does_not_fit_is_refused_before_anything_is_staged(spark: SparkSession, tmp_path: Path) -> None:
+def test_invalid_selection_is_refused_before_anything_is_staged(spark: SparkSession, tmp_path: Path) -> None:
     cases: tuple[tuple[dict[str, Any], type[Exception], str], ...] = (
         ({"columns": ("id", "nope")}, BadSelection, "`columns` names 'nope', which is not a column of the table"),
         ({"where": "v + 1"}, BadCondition, "is not a boolean"),
@@ -240,7 +240,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_staged(spark: SparkSess
         assert zone.everything() == {}
 
 
-def test_a_table_without_keys_takes_inserts_of_what_is_selected(spark: SparkSession, tmp_path: Path) -> None:
+def test_table_without_keys_accepts_inserts_of_selected_rows(spark: SparkSession, tmp_path: Path) -> None:
     zone = Zone(tmp_path / "zone", DeltaTable(spark, tmp_path / "t"), (), selection=Selection(where="id > 2"))
     zone.table.insert(1, 2, 3)
     zone.publish()
@@ -251,7 +251,7 @@ def test_a_table_without_keys_takes_inserts_of_what_is_selected(spark: SparkSess
 
 
 @pytest.mark.soak  # as in `publish/sources/test_history_source`
-def test_what_is_selected_is_read_from_the_history_where_the_feed_is_gone(spark: SparkSession, tmp_path: Path) -> None:
+def test_selection_is_read_from_history_if_the_feed_is_gone(spark: SparkSession, tmp_path: Path) -> None:
     shop, table = Shop(spark, tmp_path), DeltaTable(spark, tmp_path / "source", "order_id int, v string")
     shop.configure("    where: v <> 'out'\n    rename: {order_id: order}\n", "history: ./histories\n")
     table.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'b'), (3, 'out')")

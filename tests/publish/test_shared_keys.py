@@ -37,7 +37,7 @@ def all_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param(False, ("exact", "by time"), id="in one range, other forms", marks=pytest.mark.soak),
     ],
 )
-def test_the_newer_row_is_left_after_the_older_one_was_deleted(
+def test_newer_row_remains_after_the_older_one_is_deleted(
     spark: SparkSession, tmp_path: Path, between: bool, ways: tuple[str, str]
 ) -> None:
     table = DeltaTable(spark, tmp_path / "t")
@@ -56,11 +56,9 @@ def test_the_newer_row_is_left_after_the_older_one_was_deleted(
 
 
 @pytest.mark.usefixtures("all_rows_are_many")
-@pytest.mark.soak  # duplicates go in `test_duplicates_that_are_left_of_several_are_refused` as well
+@pytest.mark.soak  # duplicates go in `test_remaining_duplicates_are_refused` as well
 @pytest.mark.parametrize("way", ["exact", "by time"])
-def test_a_whole_table_is_deduplicated_after_it_was_published_with_duplicates(
-    spark: SparkSession, tmp_path: Path, way: str
-) -> None:
+def test_table_is_deduplicated_after_duplicates_were_published(spark: SparkSession, tmp_path: Path, way: str) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(*range(10))
     zone = Zone(tmp_path / "zone", table, **WAYS[way])
@@ -73,7 +71,7 @@ def test_a_whole_table_is_deduplicated_after_it_was_published_with_duplicates(
 
 
 @pytest.mark.parametrize("first", ["the new row", "the old row"])
-def test_a_row_of_a_dimension_is_closed_in_a_commit_of_its_own(spark: SparkSession, tmp_path: Path, first: str) -> None:
+def test_dimension_row_is_closed_in_its_own_commit(spark: SparkSession, tmp_path: Path, first: str) -> None:
     table = DeltaTable(spark, tmp_path / "t", "id int, v string, is_current boolean")
     table.sql("INSERT INTO {} VALUES (1, 'a', true), (2, 'b', true)")
     zone = Zone(tmp_path / "zone", table, selection=Selection(where="is_current"))
@@ -85,7 +83,7 @@ def test_a_row_of_a_dimension_is_closed_in_a_commit_of_its_own(spark: SparkSessi
     assert {row["id"]: row["v"] for row in zone.mirrored} == {1: "a2", 2: "b"}
 
 
-def test_duplicates_that_are_left_of_several_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_remaining_duplicates_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1)
     zone = Zone(tmp_path / "zone", table)
@@ -126,7 +124,7 @@ def test_keys_of_every_type_are_looked_up(spark: SparkSession, tmp_path: Path) -
     assert [row["v"] for row in zone.mirrored] == ["new", "new"]
 
 
-def test_nothing_is_looked_up_where_the_table_guarantees_its_keys(spark: SparkSession, tmp_path: Path) -> None:
+def test_no_lookup_if_the_table_guarantees_its_keys(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1, 2)
     zones = {way: Zone(tmp_path / way, table, validate_keys=way) for way in ("source", "range", "none")}
@@ -138,7 +136,7 @@ def test_nothing_is_looked_up_where_the_table_guarantees_its_keys(spark: SparkSe
     assert all(zone.mirrors_the_table() for zone in zones.values())
 
 
-def test_ranges_without_a_deleted_key_look_nothing_up(spark: SparkSession, tmp_path: Path) -> None:
+def test_ranges_without_a_deleted_key_need_no_lookup(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1, 2)
     zone = Zone(tmp_path / "zone", table)
@@ -147,9 +145,7 @@ def test_ranges_without_a_deleted_key_look_nothing_up(spark: SparkSession, tmp_p
     assert "look_up" not in zone.publish().made[0].seconds
 
 
-def test_keys_are_looked_up_in_the_newest_version_if_files_of_the_ranges_end_are_gone(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_keys_are_looked_up_in_the_newest_version_if_files_are_gone(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'b'), (9, 'z')")
     zone = Zone(tmp_path / "zone", table, max_versions_per_publication=1)

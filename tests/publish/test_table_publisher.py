@@ -62,7 +62,7 @@ def another() -> Table:
     return table
 
 
-def test_a_first_publication_that_meets_an_exchanged_source_begins_again_with_the_new_one() -> None:
+def test_first_publication_restarts_if_the_source_is_replaced() -> None:
     store, other = MemoryStore(), another()
     progress = publish(Exchanged(two_orders(), other), store, plan())
     mirror = Mirror(store, FOLDER)
@@ -71,7 +71,7 @@ def test_a_first_publication_that_meets_an_exchanged_source_begins_again_with_th
     assert sorted(row["id"] for row in mirror.rows) == [2, 3, 7]
 
 
-def test_changes_of_a_table_that_took_the_source_s_name_are_not_published() -> None:
+def test_changes_of_a_replaced_source_are_not_published() -> None:
     store, table = MemoryStore(), two_orders()
     publish(TableFeed(table), store, plan())
     files = [entry.name for entry in store.list(FOLDER)]
@@ -82,7 +82,7 @@ def test_changes_of_a_table_that_took_the_source_s_name_are_not_published() -> N
 
 
 @pytest.mark.parametrize(("ids", "reason"), [((1, 1, 2), "a key is not unique"), ((None, 2), "a key is NULL")])
-def test_keys_that_come_later_have_to_fit_the_rows_that_are_there(ids: tuple[Any, ...], reason: str) -> None:
+def test_later_keys_must_be_valid_for_existing_rows(ids: tuple[Any, ...], reason: str) -> None:
     store, table = MemoryStore(), Table({"id": "long", "status": "string"}, ())
     table.insert(*({"id": id_, "status": "new"} for id_ in ids))
     publish(TableFeed(table), store, plan(keys=()))
@@ -95,7 +95,7 @@ def test_keys_that_come_later_have_to_fit_the_rows_that_are_there(ids: tuple[Any
     assert store.read(f"{FOLDER}/_metadata.json") == b'{"keyColumns": ["id"]}'
 
 
-def test_a_publication_tells_how_often_calls_were_repeated_for_its_own_files() -> None:
+def test_publication_counts_retries_of_its_own_files() -> None:
     store, table = MemoryStore(), two_orders()
     (first,) = publish(Repeating(table), store, plan()).made
     one_commit(table)

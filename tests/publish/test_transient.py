@@ -21,7 +21,7 @@ class NoStaging(FolderStore):
         raise StoreUnavailable(action="write", address=self.address(path), reason="the service is busy")
 
 
-def test_what_the_landing_zone_did_not_take_is_repeated_with_growing_pauses(
+def test_transient_store_errors_are_retried_with_growing_pauses(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = DeltaTable(spark, tmp_path / "orders")

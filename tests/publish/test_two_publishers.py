@@ -87,9 +87,7 @@ def test_all_schedules_with_two_switches_end_equal(scenario: _Scenario, others: 
 
 
 @pytest.mark.parametrize("each", [2, pytest.param(1, marks=pytest.mark.soak)])
-def test_what_one_records_while_the_other_lists_is_finished_before_anything_follows(
-    each: int, counted: Counter[str]
-) -> None:
+def test_record_added_during_a_listing_is_finished_first(each: int, counted: Counter[str]) -> None:
     """A listing of many leftovers may show a record and none of its files, which were staged before it."""
     scenario = _Scenario("ranges", two_orders, three_commits, plan(max_versions_per_publication=1), leftovers=5)
     scene = Scene(scenario)
@@ -102,7 +100,7 @@ def test_what_one_records_while_the_other_lists_is_finished_before_anything_foll
         counted["schedules of two publishers, one of which lists"] += 1
 
 
-def test_a_log_whose_creation_is_on_its_way_when_its_folder_is_deleted_loses_nothing(counted: Counter[str]) -> None:
+def test_log_creation_during_folder_deletion_loses_nothing(counted: Counter[str]) -> None:
     """If one id could come into being twice, the second publisher would go on with the log of the first, whose record
     counts although its files are gone."""
     scene = Scene(_by_name("first snapshot"))

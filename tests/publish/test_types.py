@@ -24,7 +24,7 @@ from mirrorfeed.source.identifier import Source
 from tests.delta import SPARK_4_0, DeltaTable
 
 
-def test_every_value_is_the_same_in_the_mirror(
+def test_every_value_is_equal_in_the_mirror(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In files that are written here, for the rows are few, and in Spark's."""
@@ -59,7 +59,7 @@ def compared(journey: Journey) -> Comparison:
     return compare(journey.spark, Source(path=str(journey.source)), newest_version(journey.source), mirror, ("id",))
 
 
-def test_columns_that_delta_fills_are_columns_like_others(spark: SparkSession, tmp_path: Path) -> None:
+def test_identity_default_and_generated_columns_are_published(spark: SparkSession, tmp_path: Path) -> None:
     from delta.tables import DeltaTable as Maker
     from delta.tables import IdentityGenerator
 
@@ -84,15 +84,13 @@ REFUSED += ["geometry(4326)", "geography(4326)"]
 
 
 @pytest.mark.parametrize("type_", REFUSED)
-def test_types_that_open_source_delta_does_not_know_do_not_come_into_its_tables(
-    spark: SparkSession, tmp_path: Path, type_: str
-) -> None:
+def test_types_unknown_to_open_source_delta_cannot_be_created(spark: SparkSession, tmp_path: Path, type_: str) -> None:
     with pytest.raises(PySparkException):
         spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` (v {type_}) USING delta")
 
 
 @pytest.mark.skipif(SPARK_4_0, reason="Spark 4.0 has no geometry and no geography")
-def test_places_are_their_well_known_bytes_and_base64_inside_of_others(spark: SparkSession) -> None:
+def test_geo_types_become_wkb_and_base64_when_nested(spark: SparkSession) -> None:
     point = "X'0101000000000000000000F03F0000000000000040'"
     places = f"st_geomfromwkb({point}, 3857) AS flat, st_geogfromwkb({point}) AS round"
     frame = spark.sql(f"SELECT 1 AS id, {places} UNION ALL SELECT 2, NULL, NULL").selectExpr(

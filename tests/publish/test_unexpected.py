@@ -21,11 +21,11 @@ COMMITS = [
     ("range_", "operations"),
     [(Range(0, 4), "2 WRITE, MERGE, RESTORE"), (Range(3, 5), "RESTORE, UPDATE"), (Range(1, 2), "MERGE")],
 )
-def test_the_operations_of_a_range_are_listed_in_order(range_: Range, operations: str) -> None:
+def test_operations_of_a_range_are_listed_in_order(range_: Range, operations: str) -> None:
     assert operations_in(range_, COMMITS) == operations
 
 
-def test_an_unexpected_error_has_its_versions_operations_and_a_fix() -> None:
+def test_unexpected_error_has_versions_operations_and_a_fix() -> None:
     with pytest.raises(Unexpected) as caught, named_errors("main.sales.orders", Range(0, 4), COMMITS):
         raise ZeroDivisionError("[ODD] no one knows it")
     assert caught.value.problem == (
@@ -37,7 +37,7 @@ def test_an_unexpected_error_has_its_versions_operations_and_a_fix() -> None:
     )
 
 
-def test_an_unexpected_error_of_a_snapshot_has_its_version() -> None:
+def test_unexpected_error_of_a_snapshot_has_its_version() -> None:
     with pytest.raises(Unexpected) as caught, named_errors("main.sales.orders", 7, COMMITS):
         raise ZeroDivisionError("odd")
     assert caught.value.problem == "Publishing version 7 of main.sales.orders failed with ZeroDivisionError: odd"
@@ -49,7 +49,7 @@ def test_known_errors_are_not_changed() -> None:
         raise NotThere(address="zone/a")
 
 
-def test_a_value_that_a_condition_cannot_process_is_an_error_of_the_condition() -> None:
+def test_value_error_of_a_condition_is_reported_as_bad_condition() -> None:
     met = "An error in o1.x.\n: [CAST_INVALID_INPUT] The value 'b' is malformed. Correct it. SQLSTATE: 22018\n\tat java"
     with (
         pytest.raises(BadCondition) as caught,

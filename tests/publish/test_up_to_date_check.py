@@ -92,7 +92,7 @@ TABLES = ["sales.t0", "sales.t1", "sales.t2"]
 TOLD = [row for table in TABLES for row in published(table, None, 1)]
 
 
-def test_tables_with_nothing_new_are_told_without_spark_where_the_ledger_lacks_nothing(tmp_path: Path) -> None:
+def test_up_to_date_tables_are_reported_without_spark(tmp_path: Path) -> None:
     tell(tmp_path, *TOLD)
     outcomes = all_up_to_date(of_all(tmp_path))
     assert outcomes is not None
@@ -117,21 +117,19 @@ def test_tables_with_nothing_new_are_told_without_spark_where_the_ledger_lacks_n
         ([*TOLD, *published("sales.gone", None, 4)], True),
     ],
 )
-def test_spark_is_asked_where_the_ledger_is_to_be_told_something(
-    tmp_path: Path, rows: Sequence[Row], *, at_rest: bool
-) -> None:
+def test_spark_is_needed_if_the_ledger_needs_a_row(tmp_path: Path, rows: Sequence[Row], *, at_rest: bool) -> None:
     tell(tmp_path, *rows)
     assert (all_up_to_date(of_all(tmp_path)) is not None) is at_rest
 
 
-def test_spark_makes_a_ledger_that_is_missing_or_is_of_an_older_release(tmp_path: Path) -> None:
+def test_spark_creates_a_missing_or_outdated_ledger(tmp_path: Path) -> None:
     config = of_all(tmp_path)
     assert all_up_to_date(config) is None
     tell(tmp_path, *TOLD, without=["build"])
     assert all_up_to_date(config) is None
 
 
-def test_one_table_with_something_new_is_a_matter_for_spark(tmp_path: Path) -> None:
+def test_one_table_with_new_commits_needs_spark(tmp_path: Path) -> None:
     tell(tmp_path, *TOLD)
     assert all_up_to_date(of_all(tmp_path, behind=1)) is None
 
@@ -141,7 +139,7 @@ def ran(*arguments: str) -> Any:
     return result.exit_code, json.loads(result.stdout)
 
 
-def test_watching_tables_with_nothing_new_starts_no_spark(tmp_path: Path) -> None:
+def test_check_alerts_for_up_to_date_tables_does_not_start_spark(tmp_path: Path) -> None:
     file = str(fleet(tmp_path, 2))
     code, told = ran("check-alerts", "--config", file)
     assert (code, told["rows"]) == (0, [])
@@ -151,7 +149,7 @@ def test_watching_tables_with_nothing_new_starts_no_spark(tmp_path: Path) -> Non
     assert (code, told["error"]["what"]) == (1, "Spark was started.")
 
 
-def test_a_text_that_is_too_long_is_found_without_spark(tmp_path: Path) -> None:
+def test_too_long_text_is_found_without_spark(tmp_path: Path) -> None:
     file = str(fleet(tmp_path, 1, longest=17 * 2**20))
     code, told = ran("check-alerts", "--config", file)
     (trouble,) = told["rows"]
@@ -159,14 +157,14 @@ def test_a_text_that_is_too_long_is_found_without_spark(tmp_path: Path) -> None:
     assert "'v' has a text of 17,825,792 bytes" in trouble["what"]
 
 
-def test_a_file_that_the_log_does_not_know_is_a_matter_for_spark(tmp_path: Path) -> None:
+def test_unknown_file_in_the_landing_zone_needs_spark(tmp_path: Path) -> None:
     config = of_all(tmp_path)
     tell(tmp_path, *TOLD)
     zone_of(config).create(f"{config.tables[0].target.folder}/notes.txt", b"whose?")
     assert all_up_to_date(config) is None
 
 
-def test_a_paused_table_is_left_alone_and_shown_with_its_reason_and_its_end(tmp_path: Path) -> None:
+def test_paused_table_is_skipped_and_shown_with_reason_and_end(tmp_path: Path) -> None:
     file = fleet(tmp_path, 2, behind=1)
     written = yaml.safe_load(file.read_text())
     written["tables"][1]["paused"] = {"reason": "its source is loaded anew", "until": "2999-01-31 18:00"}
@@ -187,7 +185,7 @@ def test_a_paused_table_is_left_alone_and_shown_with_its_reason_and_its_end(tmp_
     assert str(second.pause_at(NOW)) == told
 
 
-def test_where_all_tables_are_paused_the_ledger_is_told_nothing(tmp_path: Path) -> None:
+def test_nothing_is_written_to_the_ledger_if_all_tables_are_paused(tmp_path: Path) -> None:
     file = fleet(tmp_path, 2, more="ledger: ./ledger\n")
     written = yaml.safe_load(file.read_text())
     for table in written["tables"]:
@@ -197,7 +195,7 @@ def test_where_all_tables_are_paused_the_ledger_is_told_nothing(tmp_path: Path) 
     assert (code, published["rows"]) == (0, [])
 
 
-def test_the_log_says_of_a_file_that_fabric_took_that_it_was_consumed(tmp_path: Path) -> None:
+def test_log_command_reports_a_file_consumed_by_fabric(tmp_path: Path) -> None:
     file = str(fleet(tmp_path, 1))
     folder = tmp_path / "zone" / "sales.schema" / "t0"
     (data,) = folder.glob("*.parquet")

@@ -16,7 +16,7 @@ from mirrorfeed.runtime.addresses import BadProxy, HttpsAddress, check_proxy, is
         ("https://[::1]:443", "[::1]", 443),
     ],
 )
-def test_an_address_is_read(text: str, host: str, port: int | None) -> None:
+def test_address_is_parsed_to_host_and_port(text: str, host: str, port: int | None) -> None:
     assert HttpsAddress.parse(text) == HttpsAddress(host, port)
     assert str(HttpsAddress.parse(text)) == text.lower().rstrip("/")
 
@@ -31,7 +31,7 @@ def test_an_address_is_read(text: str, host: str, port: int | None) -> None:
         *("https://host\\@other", "https://%61", "https://a:80:80"),
     ],
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not an https address"):
         HttpsAddress.parse(text)
 
@@ -64,9 +64,7 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         ("aexample.com", ("*.example.com",), False),
     ],
 )
-def test_only_hosts_of_microsoft_and_those_that_are_listed_are_trusted(
-    host: str, listed: tuple[str, ...], trusted: bool
-) -> None:
+def test_only_microsoft_and_listed_hosts_are_trusted(host: str, listed: tuple[str, ...], trusted: bool) -> None:
     assert HttpsAddress(host).is_trusted(listed) is trusted
 
 
@@ -74,7 +72,7 @@ def test_only_hosts_of_microsoft_and_those_that_are_listed_are_trusted(
     ("text", "fits"),
     [("a", True), ("*.example.com", True), ("*", False), ("*.com", False), ("*.com.", False), ("a.*.com", False)],
 )
-def test_a_pattern_is_a_host_or_a_suffix(text: str, fits: bool) -> None:
+def test_host_pattern_is_a_host_or_a_suffix(text: str, fits: bool) -> None:
     assert is_host_pattern(text) is fits
 
 
@@ -86,7 +84,7 @@ def test_a_pattern_is_a_host_or_a_suffix(text: str, fits: bool) -> None:
     ],
 )
 @pytest.mark.parametrize("variable", ["HTTPS_PROXY", "ALL_PROXY"])
-def test_a_proxy_that_is_no_address_is_refused_and_not_repeated(
+def test_invalid_proxy_is_refused_without_showing_it(
     monkeypatch: pytest.MonkeyPatch, variable: str, proxy: str
 ) -> None:
     monkeypatch.setenv(variable, proxy)
@@ -101,6 +99,6 @@ def test_a_proxy_that_is_no_address_is_refused_and_not_repeated(
 @pytest.mark.parametrize(
     "proxy", ["", "host", "host:8080", "http://user:word@host:8080/", "https://[::1]:1", "socks5h://a"]
 )
-def test_a_proxy_is_taken(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+def test_valid_proxy_is_accepted(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
     monkeypatch.setenv("HTTPS_PROXY", proxy)
     check_proxy()

@@ -73,18 +73,18 @@ def no_workspace() -> Any:
 # Reading secrets
 
 
-def test_a_secret_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_SECRET", VALUE)
     assert read_secret(Secret(env="SOME_SECRET"), no_workspace) == VALUE
 
 
-def test_a_secret_is_read_from_a_scope() -> None:
+def test_secret_is_read_from_a_scope() -> None:
     workspace = Workspace({("kv", "mirror"): VALUE})
     assert read_secret(Secret(scope="kv", key="mirror"), lambda: workspace) == VALUE
     assert workspace.asked == [("kv", "mirror")]
 
 
-def test_the_environment_comes_first_and_the_scope_is_for_processes_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_takes_precedence_over_the_scope(monkeypatch: pytest.MonkeyPatch) -> None:
     workspace, both = Workspace({("kv", "mirror"): VALUE}), Secret("SOME_SECRET", "kv", "mirror")
     assert read_secret(both, lambda: workspace) == VALUE
     monkeypatch.setenv("SOME_SECRET", "other")
@@ -92,7 +92,7 @@ def test_the_environment_comes_first_and_the_scope_is_for_processes_without_it(m
 
 
 @pytest.mark.parametrize("value", [None, ""])
-def test_a_variable_that_is_not_set_is_told(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
+def test_unset_variable_is_reported(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
     monkeypatch.delenv("SOME_SECRET", raising=False)
     if value is not None:
         monkeypatch.setenv("SOME_SECRET", value)
@@ -104,7 +104,7 @@ def test_a_variable_that_is_not_set_is_told(monkeypatch: pytest.MonkeyPatch, val
     assert "On serverless compute use `secret: {scope, key}`" in refused.value.solution
 
 
-def test_a_variable_that_is_not_named_as_they_usually_are_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusual_variable_name_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """A password may be spelled like a name of a variable."""
     place = Secret(env="abcdefghijklmnop")
     with pytest.raises(SecretUnreachable, match="from the environment variable that `env` names: it is not set"):
@@ -113,7 +113,7 @@ def test_a_variable_that_is_not_named_as_they_usually_are_is_not_repeated(monkey
     assert read_secret(place) == VALUE
 
 
-def test_a_scope_that_cannot_be_read_is_told_without_what_others_say() -> None:
+def test_unreadable_scope_is_reported_without_third_party_text() -> None:
     with pytest.raises(SecretUnreachable) as refused:
         read_secret(Secret(scope="kv", key="mirror"), no_workspace)
     assert refused.value.problem == (
@@ -123,7 +123,7 @@ def test_a_scope_that_cannot_be_read_is_told_without_what_others_say() -> None:
     assert refused.value.solution.endswith('set it in `spark_env_vars` of the cluster to "{{secrets/kv/mirror}}".')
 
 
-def test_a_secret_that_is_not_there_is_told() -> None:
+def test_missing_secret_is_reported() -> None:
     workspace = Workspace({("kv", "mirror"): NotFound("no such secret")})
     with pytest.raises(
         SecretUnreachable, match=r"from the environment variable X or the secret kv/mirror .* NotFound\."
@@ -134,7 +134,7 @@ def test_a_secret_that_is_not_there_is_told() -> None:
 # Service credentials
 
 
-def test_a_service_credential_is_for_databricks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_credential_requires_databricks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION", raising=False)
     with pytest.raises(ServiceCredentialUnreachable) as refused:
         service_credential("onelake")
@@ -143,7 +143,7 @@ def test_a_service_credential_is_for_databricks_alone(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("in_task", [False, True])
-def test_a_service_credential_is_asked_of_the_runtime(monkeypatch: pytest.MonkeyPatch, in_task: bool) -> None:
+def test_service_credential_is_requested_from_the_runtime(monkeypatch: pytest.MonkeyPatch, in_task: bool) -> None:
     driver, task = (
         SimpleNamespace(getServiceCredentialsProvider=lambda name, at=at: SimpleNamespace(get_token=(at, name)))
         for at in "dt"
@@ -157,7 +157,7 @@ def test_a_service_credential_is_asked_of_the_runtime(monkeypatch: pytest.Monkey
     assert service_credential("onelake").get_token == ("t" if in_task else "d", "onelake")
 
 
-def test_a_service_credential_of_another_cloud_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_credential_of_another_cloud_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     session = SimpleNamespace(region_name="eu-west-1")  # what the runtime returns for one of AWS
     credentials = SimpleNamespace(getServiceCredentialsProvider=lambda name: session)
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
@@ -167,7 +167,7 @@ def test_a_service_credential_of_another_cloud_is_refused(monkeypatch: pytest.Mo
         service_credential("onelake")
 
 
-def test_a_service_credential_that_the_runtime_refuses_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_credential_refused_by_the_runtime_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "13.3")
     monkeypatch.setitem(sys.modules, "databricks.sdk.runtime", SimpleNamespace(dbutils=SimpleNamespace()))
     with pytest.raises(ServiceCredentialUnreachable, match=r"AttributeError: .*credentials.*\. Use an Azure"):
@@ -192,7 +192,7 @@ def test_a_service_credential_that_the_runtime_refuses_is_told(monkeypatch: pyte
         ),
     ],
 )
-def test_a_secret_that_is_refused_is_told(onelake: OneLake, change: Any, words: str) -> None:
+def test_refused_secret_is_reported(onelake: OneLake, change: Any, words: str) -> None:
     change(onelake)
     with pytest.raises(CredentialRefused) as refused:
         onelake.store().list("")
@@ -201,7 +201,7 @@ def test_a_secret_that_is_refused_is_told(onelake: OneLake, change: Any, words: 
     assert onelake.verbs() == []
 
 
-def test_an_application_that_the_tenant_does_not_know_is_told(onelake: OneLake) -> None:
+def test_application_unknown_to_the_tenant_is_reported(onelake: OneLake) -> None:
     store = onelake.store(credential=onelake.principal(client_id=TENANT))
     with pytest.raises(
         CredentialRefused,
@@ -210,7 +210,7 @@ def test_an_application_that_the_tenant_does_not_know_is_told(onelake: OneLake) 
         store.list("")
 
 
-def test_a_refusal_without_a_code_that_is_known_is_told_with_what_was_said() -> None:
+def test_unknown_refusal_is_reported_with_its_text() -> None:
     refused = _refusal(Default(), "DefaultAzureCredential failed to retrieve a token.\nThat is it.")
     assert refused.reason.startswith("DefaultAzureCredential failed to retrieve a token")
     assert refused.solution.startswith("Check `credential` in the configuration.")
@@ -226,7 +226,7 @@ Visit https://aka.ms/azsdk/python/identity/environmentcredential/troubleshoot to
 To mitigate this issue, please refer to the troubleshooting guidelines here at https://aka.ms/x."""
 
 
-def test_the_default_chain_is_told_with_what_each_link_said() -> None:
+def test_default_chain_error_lists_each_credential() -> None:
     refused = _refusal(Default(), ATTEMPTED)
     assert refused.problem == (
         "Cannot get a token for the default Azure credential chain: EnvironmentCredential: Environment variables are"
@@ -236,7 +236,7 @@ def test_the_default_chain_is_told_with_what_each_link_said() -> None:
     assert refused.solution.startswith("Check `credential` in the configuration.")
 
 
-def test_the_chain_that_is_installed_tells_so_and_repeats_no_secret(
+def test_installed_chain_error_lists_credentials_without_secrets(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class FirstCredential:
@@ -264,7 +264,7 @@ def test_the_chain_that_is_installed_tells_so_and_repeats_no_secret(
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_the_chain_trusts_the_certificates_that_are_named(
+def test_default_chain_trusts_the_configured_certificates(
     onelake: OneLake, monkeypatch: pytest.MonkeyPatch, *, named: bool
 ) -> None:
     made = list[Any]()
@@ -288,7 +288,7 @@ def _in_html(secret: str) -> str:
 @pytest.mark.parametrize("secret", ["q8Q~a+b/c&d=é", "xY7~8Q~.NeverShown_0123"])
 @pytest.mark.parametrize("repeated", [_as_sent, _in_a_form, _in_html])
 @pytest.mark.parametrize("error", ["invalid_client", "temporarily_unavailable"])
-def test_a_login_service_that_repeats_the_secret_is_told_without_its_words(
+def test_login_response_that_repeats_the_secret_is_redacted(
     onelake: OneLake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: str,
     repeated: Callable[[str], str], secret: str,
 ) -> None:  # fmt: skip
@@ -303,7 +303,7 @@ def test_a_login_service_that_repeats_the_secret_is_told_without_its_words(
 
 
 @pytest.mark.parametrize("repeated", [_as_sent, _in_a_form, _in_html, lambda token: token[::-1]])
-def test_a_storage_answer_that_repeats_the_token_is_shown_without_it(
+def test_storage_response_that_repeats_the_token_is_redacted(
     onelake: OneLake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
     repeated: Callable[[str], str],
 ) -> None:  # fmt: skip
@@ -320,12 +320,12 @@ def test_a_storage_answer_that_repeats_the_token_is_shown_without_it(
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
 @pytest.mark.parametrize("verb", ["token", "discovery"])
-def test_a_login_that_fails_once_is_repeated(onelake: OneLake, verb: str, how: How) -> None:
+def test_failed_login_is_retried(onelake: OneLake, verb: str, how: How) -> None:
     onelake.server.faults.add(Fault(verb, how))
     assert onelake.store().list("") == []
 
 
-def test_a_login_service_that_is_not_well_is_not_a_refusal(onelake: OneLake) -> None:
+def test_failing_login_service_is_not_a_refusal(onelake: OneLake) -> None:
     onelake.server.faults.add(Fault("token", How.ANSWER, 1000))
     with pytest.raises(StoreUnavailable, match=r"cannot log in: .*the login service answers with status 503"):
         onelake.store(retry_limits=IMPATIENT).list("")
@@ -334,7 +334,7 @@ def test_a_login_service_that_is_not_well_is_not_a_refusal(onelake: OneLake) -> 
 @pytest.mark.parametrize("moved", [False, True])
 @pytest.mark.parametrize("status", [204, 302, 307, 308])
 @pytest.mark.parametrize("verb", ["token", "discovery"])
-def test_a_login_service_that_answers_without_a_token_is_named_with_its_status(
+def test_login_response_without_a_token_is_reported_with_its_status(
     onelake: OneLake, caplog: pytest.LogCaptureFixture, verb: str, status: int, moved: bool
 ) -> None:
     onelake.server.faults.add(Fault(verb, How.ANSWER, 1000, status=status, moved=moved))
@@ -344,23 +344,21 @@ def test_a_login_service_that_answers_without_a_token_is_named_with_its_status(
     assert [call.verb for call in onelake.calls].count("token") == (verb == "token")
 
 
-def test_a_proxy_that_is_no_address_is_refused_before_anybody_is_asked(
-    onelake: OneLake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_proxy_is_refused_before_any_request(onelake: OneLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "a..b")
     with pytest.raises(BadProxy):
         onelake.store().list("")
     assert onelake.calls == []
 
 
-def test_a_login_that_nobody_answers_is_not_a_refusal(onelake: OneLake) -> None:
+def test_unreachable_login_service_is_not_a_refusal(onelake: OneLake) -> None:
     store = onelake.store(credential=onelake.principal(authority="https://localhost:1"))
     with pytest.raises(StoreUnavailable, match=rf"the service principal {CLIENT} of tenant {TENANT} cannot log in: "):
         store.list("")
 
 
 @pytest.mark.parametrize("content", ["no certificate", None])
-def test_certificates_that_cannot_be_read_are_told_before_anybody_is_asked(
+def test_unreadable_certificates_are_reported_before_any_request(
     onelake: OneLake, tmp_path: Path, content: str | None
 ) -> None:
     file = tmp_path / "ca.pem"
@@ -373,7 +371,7 @@ def test_certificates_that_cannot_be_read_are_told_before_anybody_is_asked(
     assert onelake.calls == []
 
 
-def test_tokens_are_renewed_in_the_middle_of_an_upload(onelake: OneLake) -> None:
+def test_tokens_are_renewed_during_an_upload(onelake: OneLake) -> None:
     onelake.authority.calls_per_token = 2
     store = onelake.store(part_bytes=1000)
     with store.open_write("t/_x") as sink:
@@ -387,7 +385,7 @@ def test_tokens_are_renewed_in_the_middle_of_an_upload(onelake: OneLake) -> None
 # What leaves the process
 
 
-def test_no_secret_and_no_token_is_in_what_leaves_the_process(
+def test_no_secret_or_token_leaves_the_process(
     onelake: OneLake, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -431,7 +429,7 @@ def _errors(store: Any) -> list[Any]:
         (ServicePrincipal("t", "c", Secret(env="X")), "the service principal c of tenant t"),
     ],
 )
-def test_a_credential_is_a_value_that_names_itself(credential: Any, shown: str) -> None:
+def test_credential_is_a_value_with_a_readable_name(credential: Any, shown: str) -> None:
     assert str(credential) == shown
     assert pickle.loads(pickle.dumps(credential)) == credential
     assert hash(credential) == hash(pickle.loads(pickle.dumps(credential)))
@@ -445,6 +443,6 @@ def test_a_credential_is_a_value_that_names_itself(credential: Any, shown: str) 
         ServiceCredentialUnreachable(name="n", reason="why"),
     ],
 )
-def test_errors_of_credentials_are_for_people_and_survive_travelling(error: Terminal) -> None:
+def test_credential_errors_are_terminal_and_picklable(error: Terminal) -> None:
     assert isinstance(error, Terminal)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)

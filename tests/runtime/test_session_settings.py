@@ -70,7 +70,7 @@ def session(all_days: str | None, *, free: bool = True, others: Mapping[str, str
 
 
 @pytest.mark.parametrize("all_days", ["false", "true"])
-def test_all_is_taken_back_when_the_last_of_those_who_read_is_done(all_days: str) -> None:
+def test_settings_are_restored_when_the_last_reader_is_done(all_days: str) -> None:
     spark = session(all_days)
     before = dict(spark.conf.values)
     first, second = faithful(spark), faithful(spark)
@@ -95,7 +95,7 @@ def test_all_is_taken_back_when_the_last_of_those_who_read_is_done(all_days: str
     assert spark.conf.values == before
 
 
-def test_each_session_gets_back_what_it_had_also_after_a_failure() -> None:
+def test_each_session_is_restored_also_after_a_failure() -> None:
     one, other = session("false"), session("false")
     before = dict(one.conf.values)
     with suppress(ZeroDivisionError), faithful(one), faithful(other):
@@ -114,7 +114,7 @@ def test_each_session_gets_back_what_it_had_also_after_a_failure() -> None:
         (SimpleNamespace(), False),
     ],
 )
-def test_a_session_may_not_let_them_be_set(spark: Any, found: bool) -> None:
+def test_session_may_not_allow_changing_settings(spark: Any, found: bool) -> None:
     assert all_days_are_read(spark) is found
 
 
@@ -129,7 +129,7 @@ def test_a_session_may_not_let_them_be_set(spark: Any, found: bool) -> None:
         ("spark.sql.adaptive.enabled", "false", False),
     ],
 )
-def test_a_setting_that_changes_values_and_cannot_be_set_stops_the_table(name: str, value: str, refused: bool) -> None:
+def test_fixed_setting_that_changes_values_stops_the_table(name: str, value: str, refused: bool) -> None:
     spark = session("false", free=False, others={name: value})
     with pytest.raises(SettingFixed, match=f"{name} = {value}") if refused else nullcontext(), faithful(spark):
         pass
@@ -161,7 +161,7 @@ def old_habits(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("most", [0, pytest.param(staging.SMALL_BATCH_ROWS, marks=pytest.mark.soak)])
-def test_old_dates_and_times_are_published_as_they_are_whatever_the_session_makes_of_them(
+def test_old_dates_and_times_are_published_exactly_in_any_session(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """In files that are written here, for the rows are few, and in Spark's."""
@@ -180,7 +180,7 @@ def test_old_dates_and_times_are_published_as_they_are_whatever_the_session_make
 
 
 @pytest.mark.parametrize("most", [staging.SMALL_BATCH_ROWS, pytest.param(0, marks=pytest.mark.soak)])
-def test_dates_of_other_writers_and_padded_texts_are_published_as_they_are_in_one_file(
+def test_dates_of_other_writers_and_padded_texts_are_published_exactly(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", most)
@@ -209,9 +209,7 @@ def test_dates_of_other_writers_and_padded_texts_are_published_as_they_are_in_on
         pytest.param("a range", "gone", marks=pytest.mark.soak),
     ],
 )
-def test_files_that_cannot_be_read_are_not_passed_over_whatever_the_session_says(
-    spark: SparkSession, tmp_path: Path, what: str, fault: str
-) -> None:
+def test_unreadable_files_are_never_skipped(spark: SparkSession, tmp_path: Path, what: str, fault: str) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1)
     zone = Zone(tmp_path / "zone", table)
@@ -230,7 +228,7 @@ def test_files_that_cannot_be_read_are_not_passed_over_whatever_the_session_says
     assert len(zone.files) == published
 
 
-def test_the_days_are_right_wherever_the_feed_is_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_dates_are_correct_in_publication_preview_and_history(spark: SparkSession, tmp_path: Path) -> None:
     before = spark.conf.get(ALL_DAYS)
     table = DeltaTable(spark, tmp_path / "t", "day date, at timestamp, m map<date, timestamp>")
     zone = Zone(tmp_path / "zone", table, ("day",))

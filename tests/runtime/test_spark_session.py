@@ -37,13 +37,13 @@ REMOTE = {"SPARK_REMOTE": "sc://localhost"}
         ({"DATABRICKS_RUNTIME_VERSION": "", "SPARK_REMOTE": ""}, False, False, Kind.LOCAL),
     ],
 )
-def test_the_runtime_comes_first_then_connect_then_this_machine(
+def test_session_is_runtime_then_connect_then_local(
     environment: dict[str, str], connect_installed: bool, connect_configured: bool, kind: Kind
 ) -> None:
     assert choose(environment, connect_installed, connect_configured) is kind
 
 
-def test_databricks_connect_without_compute_is_refused_for_there_is_no_spark_beside_it() -> None:
+def test_databricks_connect_without_compute_is_refused() -> None:
     with pytest.raises(ConnectNotConfigured, match=r"no compute is configured.*DATABRICKS_CLUSTER_ID"):
         choose({}, connect_installed=True, connect_configured=False)
 
@@ -56,7 +56,7 @@ def test_databricks_connect_without_compute_is_refused_for_there_is_no_spark_bes
         ("6g", {"MIRRORFEED_DRIVER_MEMORY": "5g"}, "6g"),
     ],
 )
-def test_the_drivers_memory_is_the_callers_then_the_environments_then_two_gigabytes(
+def test_driver_memory_is_argument_then_environment_then_two_gigabytes(
     memory: str | None, environment: dict[str, str], expected: str
 ) -> None:
     assert local_options(memory, environment)["spark.driver.memory"] == expected
@@ -69,26 +69,26 @@ def executable(path: Path, text: str) -> Path:
     return path
 
 
-def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
+def test_java_home_takes_precedence_over_the_path(tmp_path: Path) -> None:
     at_home = executable(tmp_path / "home/bin/java", "")
     on_path = executable(tmp_path / "bin/java", "")
     assert java_command({"PATH": str(on_path.parent), "JAVA_HOME": str(tmp_path / "home")}) == str(at_home)
     assert java_command({"PATH": str(on_path.parent)}) == str(on_path)
 
 
-def test_no_java_is_said_with_what_to_install() -> None:
+def test_missing_java_is_reported_with_install_instructions() -> None:
     with pytest.raises(JavaMissing, match=r"there is none on PATH\. Install JDK 17 or 21"):
         java_command({"PATH": ""})
 
 
-def test_a_java_home_without_java_is_named_even_if_the_path_has_one(tmp_path: Path) -> None:
+def test_java_home_without_java_is_reported_even_with_java_on_path(tmp_path: Path) -> None:
     on_path = executable(tmp_path / "bin/java", "")
     with pytest.raises(JavaMissing, match=r"JAVA_HOME is /nowhere, which has no bin/java\. Install JDK"):
         java_command({"PATH": str(on_path.parent), "JAVA_HOME": "/nowhere"})
 
 
 @pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.1", "21-ea"])
-def test_java_17_and_21_are_taken(tmp_path: Path, version: str) -> None:
+def test_java_17_and_21_are_accepted(tmp_path: Path, version: str) -> None:
     check_java(str(executable(tmp_path / "java", f"""echo 'openjdk version "{version}" 2025-04-15' >&2""")))
 
 
@@ -104,12 +104,12 @@ def test_java_17_and_21_are_taken(tmp_path: Path, version: str) -> None:
         ("Unable to locate a Java Runtime", r"java does not report its Java version\. Install JDK 17 or 21"),
     ],
 )
-def test_another_java_is_refused_with_its_release(tmp_path: Path, says: str, words: str) -> None:
+def test_unsupported_java_is_refused_with_its_release(tmp_path: Path, says: str, words: str) -> None:
     with pytest.raises(JavaUnfit, match=words):
         check_java(str(executable(tmp_path / "java", f"echo '{says}' >&2")))
 
 
-def test_jars_are_kept_after_a_start_and_not_before(tmp_path: Path) -> None:
+def test_jars_are_cached_only_after_a_start(tmp_path: Path) -> None:
     jars = [tmp_path / "jars" / name for name in ("a.jar", "b.jar")]
     jars[0].parent.mkdir()
     for jar in jars:
@@ -119,7 +119,7 @@ def test_jars_are_kept_after_a_start_and_not_before(tmp_path: Path) -> None:
     assert kept_jars(tmp_path) == jars
 
 
-def test_jars_are_resolved_again_when_one_is_gone(tmp_path: Path) -> None:
+def test_jars_are_resolved_again_if_one_is_missing(tmp_path: Path) -> None:
     jar = tmp_path / "jars/a.jar"
     jar.parent.mkdir()
     jar.touch()
@@ -128,7 +128,7 @@ def test_jars_are_resolved_again_when_one_is_gone(tmp_path: Path) -> None:
     assert kept_jars(tmp_path) == []
 
 
-def test_a_cache_that_cannot_be_written_is_told_with_the_way_to_another(tmp_path: Path) -> None:
+def test_unwritable_cache_is_reported_with_a_fix(tmp_path: Path) -> None:
     assert cache_folder({"MIRRORFEED_CACHE": str(tmp_path / "new")}, ["4.4", "4.2"]) == tmp_path / "new/ivy-4.4-4.2"
     (tmp_path / "file").touch()
     with pytest.raises(CacheUnusable) as told:
@@ -136,7 +136,7 @@ def test_a_cache_that_cannot_be_written_is_told_with_the_way_to_another(tmp_path
     assert vars(told.value) == {"folder": f"{tmp_path}/file", "reason": "Not a directory"}
 
 
-def test_a_missing_spark_is_said_with_what_to_install() -> None:
+def test_missing_spark_is_reported_with_install_instructions() -> None:
     assert "pip install pyspark==" in str(SparkMissing())
 
 
@@ -144,25 +144,25 @@ def test_a_missing_spark_is_said_with_what_to_install() -> None:
     ("resolving", "next_step"),
     [(True, "check that Maven Central can be reached"), (False, "See /c/spark.log for the rest.")],
 )
-def test_a_spark_that_does_not_start_is_said_with_its_words_and_its_log(resolving: bool, next_step: str) -> None:
+def test_failed_spark_start_is_reported_with_its_message_and_log(resolving: bool, next_step: str) -> None:
     error = SparkDidNotStart(log="/c/spark.log", last_words="no space left", resolving=resolving)
     assert "did not start on this machine: no space left." in str(error)
     assert next_step in str(error)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
-def test_a_session_that_is_active_is_taken_as_it_is(spark: SparkSession) -> None:
+def test_active_session_is_used_unchanged(spark: SparkSession) -> None:
     assert get_session(options={"spark.sql.shuffle.partitions": "77"}) is spark
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
 
 
-def test_the_local_session_reads_and_writes_delta(spark: SparkSession, tmp_path: Path) -> None:
+def test_local_session_reads_and_writes_delta(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(3).write.format("delta").save(str(tmp_path / "t"))
     assert spark.read.format("delta").load(str(tmp_path / "t")).count() == 3
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files of a process are listed on Linux only")
-def test_the_jvm_prints_to_the_log_of_its_start_and_not_to_standard_output(spark: SparkSession) -> None:
+def test_jvm_output_goes_to_the_log_not_to_standard_output(spark: SparkSession) -> None:
     java = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
     assert [Path(f"/proc/{java}/fd/{number}").readlink().name.split()[0] for number in (1, 2)] == ["spark.log"] * 2
 
@@ -189,12 +189,12 @@ class _Remote(_Answering):
 
 
 @pytest.mark.parametrize("kind", [_Answering, _Remote])
-def test_a_session_that_answers_is_kept(kind: type[_Answering]) -> None:
+def test_responding_session_is_reused(kind: type[_Answering]) -> None:
     session: Any = kind(True)
     assert renewed(session) is session
 
 
-def test_a_remote_session_that_expired_is_taken_up_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_remote_session_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     expired: Any = _Remote(False)
     new = _Remote(True)
     monkeypatch.setattr("mirrorfeed.runtime.spark_session.get_session", lambda: new)
@@ -203,7 +203,9 @@ def test_a_remote_session_that_expired_is_taken_up_anew(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("kind", [_Answering, _Remote])
-def test_where_there_is_no_other_session_it_is_said(kind: type[_Answering], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_session_without_a_replacement_is_reported(
+    kind: type[_Answering], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("mirrorfeed.runtime.spark_session.get_session", lambda: kind(False))
     lost: Any = kind(False)
     with pytest.raises(SessionLost, match=r"The Spark session ended: .* Run the same command again"):

@@ -45,7 +45,7 @@ def committed(project: Path) -> Path:
     return project
 
 
-def test_a_committed_project_has_the_version_of_its_commit(committed: Path) -> None:
+def test_committed_project_has_the_version_of_its_commit(committed: Path) -> None:
     first = of_sources(committed)
     assert re.fullmatch(COMMITTED, first)
     (committed / "mirrorfeed.yml").write_text("tables: []\n", encoding="utf-8")  # nothing that is built
@@ -57,7 +57,7 @@ def test_a_committed_project_has_the_version_of_its_commit(committed: Path) -> N
     assert of_sources(committed) != first
 
 
-def test_a_commit_that_is_tagged_as_the_release_has_its_version_alone_as_long_as_nothing_is_changed(
+def test_tagged_commit_without_changes_has_the_release_version(
     committed: Path,
 ) -> None:
     git(committed, "tag", "v0.0.1")
@@ -90,7 +90,7 @@ def configure(project: Path) -> None:
 
 
 @pytest.mark.parametrize("touch", [change, stage, add, drop, configure], ids=lambda touch: touch.__name__)
-def test_what_is_not_committed_makes_a_version_of_its_own(committed: Path, touch: Callable[[Path], None]) -> None:
+def test_uncommitted_changes_have_their_own_version(committed: Path, touch: Callable[[Path], None]) -> None:
     clean = of_sources(committed)
     touch(committed)
     changed = of_sources(committed)
@@ -102,7 +102,7 @@ def test_what_is_not_committed_makes_a_version_of_its_own(committed: Path, touch
     assert of_sources(committed) not in (clean, changed)
 
 
-def test_without_a_repository_the_content_alone_decides(project: Path) -> None:
+def test_version_without_a_repository_depends_on_the_content(project: Path) -> None:
     first = of_sources(project)
     assert re.fullmatch(WITHOUT_GIT, first)
     assert of_sources(project) == first
@@ -111,7 +111,7 @@ def test_without_a_repository_the_content_alone_decides(project: Path) -> None:
 
 
 @pytest.mark.parametrize("ignored", ["", "/inside/\n"], ids=["untracked", "ignored"])
-def test_a_repository_that_does_not_know_the_project_does_not_name_its_version(
+def test_repository_that_does_not_track_the_project_is_ignored(
     project: Path, tmp_path_factory: pytest.TempPathFactory, ignored: str
 ) -> None:
     outer = tmp_path_factory.mktemp("outer")
@@ -123,18 +123,18 @@ def test_a_repository_that_does_not_know_the_project_does_not_name_its_version(
     assert re.fullmatch(WITHOUT_GIT, of_sources(outer / "inside"))
 
 
-def test_a_machine_without_git_builds_too(committed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_version_without_git_depends_on_the_content(committed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert re.fullmatch(WITHOUT_GIT, of_sources(committed))
 
 
-def test_the_command_says_which_build_it_is() -> None:
+def test_version_option_prints_the_build() -> None:
     answer = CliRunner().invoke(main, ["--version"])
     assert answer.output == f"mirrorfeed {this_build()}\n"
     assert this_build() == of_sources(module.project())  # the sources are run as they stand
 
 
-def test_a_wheel_has_the_version_of_its_sources(tmp_path: Path) -> None:
+def test_wheel_has_the_version_of_its_sources(tmp_path: Path) -> None:
     built = [uv(), "build", "--quiet", "--wheel", "--out-dir", tmp_path, "--python", sys.executable, module.project()]
     subprocess.run(built, check=True, env=os.environ)
     (wheel,) = tmp_path.glob("*.whl")

@@ -78,15 +78,13 @@ def the_real_client_fits(client: WorkspaceClient) -> Workspace:
         (TableInfo(), ()),
     ],
 )
-def test_the_key_is_that_of_the_primary_key_constraint_if_there_is_one(
-    table: TableInfo, columns: tuple[str, ...]
-) -> None:
+def test_primary_key_constraint_gives_the_keys(table: TableInfo, columns: tuple[str, ...]) -> None:
     workspace = RecordingWorkspace({"main.sales.orders": table})
     assert key_of(workspace, ORDERS) == columns
     assert workspace.tables.asked == ["main.sales.orders"]
 
 
-def test_the_response_of_unity_catalog_is_parsed() -> None:
+def test_response_of_unity_catalog_is_parsed() -> None:
     answer = {
         "name": "orders",
         "table_constraints": [
@@ -109,7 +107,7 @@ def test_the_response_of_unity_catalog_is_parsed() -> None:
         "spark_catalog.sales.orders",
     ],
 )
-def test_a_source_outside_of_unity_catalog_has_no_key_and_no_request_is_sent(text: str) -> None:
+def test_source_outside_of_unity_catalog_has_no_key_and_needs_no_request(text: str) -> None:
     workspace = RecordingWorkspace({})
     assert not is_in_unity_catalog(Source.parse(text))
     assert with_keys(Table(source=Source.parse(text), target=Target.parse("orders")), lambda: workspace).keys == ()
@@ -125,7 +123,7 @@ def test_a_source_outside_of_unity_catalog_has_no_key_and_no_request_is_sent(tex
         ("main.sales.`a.b`", "main.sales.a.b"),
     ],
 )
-def test_a_name_cannot_lead_the_request_to_another_address(text: str, asked: str) -> None:
+def test_table_name_cannot_redirect_the_request(text: str, asked: str) -> None:
     workspace = RecordingWorkspace({asked: TableInfo(table_constraints=[key("id")])})
     assert key_of(workspace, Source.parse(text)) == ("id",)
     assert workspace.tables.asked == [asked]
@@ -145,7 +143,7 @@ def test_a_name_cannot_lead_the_request_to_another_address(text: str, asked: str
         (ConnectionResetError("Connection reset by peer"), CatalogUnavailable, Transient),
     ],
 )
-def test_a_refused_request_is_terminal_and_a_failed_one_transient(
+def test_refused_request_is_terminal_and_a_failed_one_transient(
     answer: Exception, kind: type[MirrorfeedError], root: type[MirrorfeedError]
 ) -> None:
     with pytest.raises(kind) as caught:
@@ -175,7 +173,7 @@ PLAIN = ColumnInfo(name="id")
     ],
 )
 @pytest.mark.parametrize("keys", [None, ("id",)])
-def test_a_table_with_a_row_filter_or_a_mask_is_refused_by_name(
+def test_table_with_row_filter_or_column_mask_is_refused_by_name(
     table: TableInfo, words: str, keys: tuple[str, ...] | None
 ) -> None:
     orders = Table(source=ORDERS, target=Target.parse("orders"), keys=keys)
@@ -190,7 +188,7 @@ def test_tables_without_row_filters_and_masks_are_accepted(table: TableInfo) -> 
 
 
 @pytest.mark.parametrize("answer", [sdk.PermissionDenied("no"), sdk.InternalError("Oops")])
-def test_configured_keys_need_no_response_of_the_catalog(answer: Exception) -> None:
+def test_configured_keys_need_no_catalog_response(answer: Exception) -> None:
     orders = Table(source=ORDERS, target=Target.parse("orders"), keys=("id",))
     assert with_keys(orders, lambda: RecordingWorkspace({"main.sales.orders": answer})).keys == ("id",)
 
@@ -233,7 +231,7 @@ def asked(pattern: str, workspace: Callable[[], Any], *, columns: bool = False) 
     return list_tables(Pattern.parse(pattern), columns, no_spark, workspace)
 
 
-def test_unity_catalog_lists_the_tables_of_a_schema_and_those_without_a_feed() -> None:
+def test_unity_catalog_lists_tables_of_a_schema_with_and_without_a_feed() -> None:
     catalog = Catalog(
         {
             "sales": [

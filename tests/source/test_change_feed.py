@@ -42,14 +42,14 @@ ROW_TRACKING = {"delta.enableRowTracking": "true"}
         (True, ROW_TRACKING, FeedKind.RECORDED),
     ],
 )
-def test_without_row_tracking_support_only_recorded_changes_count(
+def test_feed_needs_recorded_changes_without_row_tracking_support(
     spark: SparkSession, tmp_path: Path, feed: bool, properties: dict[str, str], found: FeedKind
 ) -> None:
     table = DeltaTable(spark, tmp_path / "t", feed=feed, properties=properties)
     assert feed_kind(spark, table.source, read_table_info(spark, table.source)) is found
 
 
-def test_a_table_whose_changes_the_engine_computes_needs_no_change(
+def test_table_with_computed_changes_needs_no_action(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What an engine answers that does so: reading changes of the newest version is no error."""
@@ -71,13 +71,13 @@ def test_a_table_whose_changes_the_engine_computes_needs_no_change(
     assert "computed" in said["status"]
 
 
-def test_the_feed_is_known_for_every_version(spark: SparkSession, table: DeltaTable) -> None:
+def test_feed_state_is_known_for_every_version(spark: SparkSession, table: DeltaTable) -> None:
     on = [version for version in range(9) if is_feed_on(spark, table.source, version)]
     assert on == [0, 1, 4, 5, 6, 7, 8]
 
 
 @pytest.mark.parametrize(("after", "off"), [(0, 2), (1, 2), (4, None), (8, None)])
-def test_the_first_version_without_the_feed_is_found(
+def test_first_version_without_the_feed_is_found(
     spark: SparkSession, table: DeltaTable, after: int, off: int | None
 ) -> None:
     found = read_facts(spark, table.source, after, limit=100)
@@ -86,7 +86,7 @@ def test_the_first_version_without_the_feed_is_found(
     assert found.latest == 8
 
 
-def test_a_table_that_was_never_published_is_judged_by_its_newest_version(
+def test_unpublished_table_is_checked_at_its_newest_version(
     spark: SparkSession, table: DeltaTable, tmp_path: Path
 ) -> None:
     found = read_facts(spark, table.source, None, limit=100)
@@ -95,7 +95,7 @@ def test_a_table_that_was_never_published_is_judged_by_its_newest_version(
     assert read_facts(spark, off.source, None, limit=100).feed_off_at == 0
 
 
-def test_the_history_is_not_read_if_nothing_is_new(
+def test_history_is_not_read_without_new_versions(
     spark: SparkSession, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def asked(*_: object) -> None:
@@ -112,7 +112,7 @@ def test_the_history_is_not_read_if_nothing_is_new(
         monkeypatch.setattr(versions, "open_local_table", lambda _: None)
 
 
-def test_the_history_is_read_if_the_engine_does_not_report_the_newest_version(
+def test_history_is_read_if_the_engine_does_not_report_the_newest_version(
     spark: SparkSession, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(versions, "open_local_table", lambda _: None)
@@ -121,7 +121,7 @@ def test_the_history_is_read_if_the_engine_does_not_report_the_newest_version(
     assert (found.latest, found.commits) == (8, ())
 
 
-def test_added_columns_break_no_range(spark: SparkSession, table: DeltaTable) -> None:
+def test_added_columns_do_not_split_a_range(spark: SparkSession, table: DeltaTable) -> None:
     assert read_facts(spark, table.source, 4, limit=100).breaks == ()
 
 
@@ -133,9 +133,7 @@ def test_added_columns_break_no_range(spark: SparkSession, table: DeltaTable) ->
         ("ALTER TABLE {} ALTER COLUMN id DROP NOT NULL", "CHANGE COLUMN"),
     ],
 )
-def test_other_changes_of_columns_break_a_range(
-    spark: SparkSession, tmp_path: Path, statement: str, follows: str
-) -> None:
+def test_other_column_changes_split_a_range(spark: SparkSession, tmp_path: Path, statement: str, follows: str) -> None:
     mapped = {"delta.columnMapping.mode": "name"}
     table = DeltaTable(spark, tmp_path / "t", "id int NOT NULL, v string", properties=mapped)
     table.insert(1)
@@ -153,7 +151,7 @@ def test_schemas_and_the_feed_are_checked_up_to_the_limit(spark: SparkSession, t
 @pytest.mark.parametrize(
     ("after", "there", "damaged_at"), [(2, [3, 5, 6, 7, 8], None), (3, [5, 6, 7, 8], None), (4, [5, 6, 7, 8], 5)]
 )
-def test_a_missing_version_is_no_error(
+def test_missing_version_is_not_an_error(
     spark: SparkSession, holed: DeltaTable, after: int, there: list[int], damaged_at: int | None
 ) -> None:
     found = read_facts(spark, holed.source, after, limit=100)
@@ -161,7 +159,7 @@ def test_a_missing_version_is_no_error(
     assert found.damaged_at == damaged_at
 
 
-def test_an_unreadable_log_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+def test_unreadable_log_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     for i in range(3):
         table.insert(i)
@@ -181,7 +179,7 @@ def test_an_unreadable_log_is_an_error(spark: SparkSession, tmp_path: Path) -> N
     ],
     ids=["from the first on", "switched on later", "off in between", "off"],
 )
-def test_the_feed_begins_after_the_last_version_without_it(
+def test_feed_starts_after_the_last_version_without_it(
     operations: list[str], on: list[int], expected: int | None
 ) -> None:
     known = [Commit(n, datetime(2026, 1, 1, tzinfo=UTC), operation) for n, operation in enumerate(operations)]
@@ -197,7 +195,7 @@ def test_the_feed_begins_after_the_last_version_without_it(
     assert find_feed_start(holed, lambda _: True) == 6
 
 
-def test_a_feed_that_was_just_turned_on_is_empty(spark: SparkSession, tmp_path: Path) -> None:
+def test_newly_enabled_feed_is_empty(spark: SparkSession, tmp_path: Path) -> None:
     quiet = DeltaTable(spark, tmp_path / "quiet", feed=False)
     quiet.insert(1)
     assert first_version_with_feed(spark, quiet.source) is None
@@ -206,7 +204,7 @@ def test_a_feed_that_was_just_turned_on_is_empty(spark: SparkSession, tmp_path: 
     assert changes_between(spark, quiet.source, 2).rows.isEmpty()
 
 
-def test_an_existing_table_is_altered_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_feed_is_enabled_once_on_an_existing_table(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t", feed=False)
     assert enable_feed(spark, table.source) is EnableResult.NOW
     assert read_table_info(spark, table.source).records_changes
@@ -214,7 +212,7 @@ def test_an_existing_table_is_altered_once(spark: SparkSession, tmp_path: Path) 
     assert table.latest == 1
 
 
-def test_the_default_holds_for_all_new_tables(spark: SparkSession, tmp_path: Path) -> None:
+def test_default_feed_setting_applies_to_new_tables(spark: SparkSession, tmp_path: Path) -> None:
     setting, value = DEFAULT_LINE.split()
     spark.conf.set(setting, value)
     try:
@@ -233,7 +231,7 @@ def test_reserved_column_names_are_refused_by_name(spark: SparkSession, tmp_path
     assert table.latest == 0
 
 
-def test_a_view_is_refused(spark: SparkSession) -> None:
+def test_feed_of_a_view_cannot_be_enabled(spark: SparkSession) -> None:
     spark.sql("CREATE OR REPLACE TEMPORARY VIEW one AS SELECT 1 AS id")
     with pytest.raises(NotDelta, match="one is a view, not a Delta table, so it has no change data feed"):
         enable_feed(spark, Source(("one",)))

@@ -41,12 +41,12 @@ HISTORY = [Commit(version, at(hour), "WRITE") for version, hour in ((3, 6), (4, 
         ("2026-03-01T10:30:00+02:00", datetime(2026, 3, 1, 8, 30, tzinfo=UTC)),
     ],
 )
-def test_a_bound_is_a_version_or_a_time(text: str | int, bound: Bound) -> None:
+def test_bound_is_a_version_or_a_time(text: str | int, bound: Bound) -> None:
     assert parse_bound(text, in_utc) == bound
 
 
 @pytest.mark.parametrize("text", ["", "-1", "now", "2026-13-01", "2026-03-01T08:30", "2026-03-01 08:30", "٣"])
-def test_other_texts_are_rejected(text: str) -> None:
+def test_invalid_bounds_are_rejected(text: str) -> None:
     with pytest.raises(BadBound, match=r"is neither a version nor a time"):
         parse_bound(text, in_utc)
 
@@ -101,7 +101,7 @@ def test_times_are_compared_by_millisecond() -> None:
         resolve("t", at(6) + MILLISECONDS, at(6), known, "error")
 
 
-def test_a_start_after_the_end_is_rejected() -> None:
+def test_start_after_the_end_is_rejected() -> None:
     with pytest.raises(BoundsCrossed, match=r"The start 5 is after the end 4\."):
         resolve("t", 5, 4, HISTORY, "empty")
     with pytest.raises(BoundsCrossed, match=r"The start 5 is after the end 2026-03-01 08:00:00 UTC\."):
@@ -127,13 +127,13 @@ def test_rows_are_counted_by_change_type(spark: SparkSession, table: DeltaTable)
     assert found.counts() == {"insert": 2, "update_postimage": 1, "update_preimage": 1}
 
 
-def test_rows_have_the_columns_of_the_ends_version(spark: SparkSession, table: DeltaTable) -> None:
+def test_rows_have_the_columns_of_the_last_version(spark: SparkSession, table: DeltaTable) -> None:
     feed = ["_change_type", "_commit_version", "_commit_timestamp"]
     assert changes_between(spark, table.source, 2, 3).rows.columns == ["id", "v", *feed]
     assert changes_between(spark, table.source, 2, 4).rows.columns == ["id", "v", "w", *feed]
 
 
-def test_a_column_that_is_gone_from_the_newest_version_cannot_be_shown(spark: SparkSession, tmp_path: Path) -> None:
+def test_column_missing_in_the_newest_version_cannot_be_shown(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.sql("ALTER TABLE {} ADD COLUMNS (w int)")
     table.sql("INSERT INTO {} VALUES (1, 'a', 1)")
@@ -146,12 +146,12 @@ def test_a_column_that_is_gone_from_the_newest_version_cannot_be_shown(spark: Sp
     assert changes_between(spark, table.source, 3).counts() == {"delete": 1}
 
 
-def test_a_start_before_the_feed_is_an_error(spark: SparkSession, table: DeltaTable) -> None:
+def test_start_before_the_feed_is_an_error(spark: SparkSession, table: DeltaTable) -> None:
     with pytest.raises(RangeUnreadable, match=r"at version 1 the change data feed is off\. Start at a later version"):
         changes_between(spark, table.source, 1)
 
 
-def test_past_the_end_there_are_no_rows_or_there_is_an_error(spark: SparkSession, table: DeltaTable) -> None:
+def test_start_past_the_end_returns_no_rows_or_fails(spark: SparkSession, table: DeltaTable) -> None:
     empty = changes_between(spark, table.source, 99, past_end="empty")
     assert (empty.counts(), empty.range.versions) == ({}, 0)
     assert changes_between(spark, table.source, 5, 99, past_end="empty").counts().keys() == {
@@ -162,7 +162,7 @@ def test_past_the_end_there_are_no_rows_or_there_is_an_error(spark: SparkSession
         changes_between(spark, table.source, 5, 99)
 
 
-def test_the_same_range_as_spark_gives_for_times(spark: SparkSession, table: DeltaTable) -> None:
+def test_timestamps_give_the_same_range_as_spark(spark: SparkSession, table: DeltaTable) -> None:
     times = spark.sql(f"DESCRIBE HISTORY {table.source.sql}").orderBy("version").select("timestamp").collect()
     start, end = (times[version][0].strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] for version in (3, 5))
     reader = spark.read.option("readChangeFeed", "true").option("startingTimestamp", start)
@@ -173,7 +173,7 @@ def test_the_same_range_as_spark_gives_for_times(spark: SparkSession, table: Del
 
 
 @pytest.mark.parametrize("zone", ["+02:00", "GMT-3", "PST", "Europe/Stockholm"])
-def test_times_are_in_the_sessions_zone(spark: SparkSession, table: DeltaTable, zone: str) -> None:
+def test_times_are_in_the_session_time_zone(spark: SparkSession, table: DeltaTable, zone: str) -> None:
     before = spark.conf.get("spark.sql.session.timeZone") or "UTC"
     times = spark.sql(f"DESCRIBE HISTORY {table.source.sql}").where("version = 3")
     spark.conf.set("spark.sql.session.timeZone", zone)
@@ -185,7 +185,7 @@ def test_times_are_in_the_sessions_zone(spark: SparkSession, table: DeltaTable, 
         spark.conf.set("spark.sql.session.timeZone", before)
 
 
-def test_the_first_rows_keep_all_digits(spark: SparkSession) -> None:
+def test_first_rows_preserve_all_digits(spark: SparkSession) -> None:
     rows = spark.sql("SELECT 7L AS _commit_version, 12345678901234567.89BD AS `a.b`, 0.5D AS f, NULL AS n")
     assert Changes("t", Range(6, 7), rows).first(5) == [
         {"_commit_version": 7, "a.b": "12345678901234567.89", "f": 0.5, "n": None}

@@ -67,7 +67,7 @@ def test_commits_with_metadata_are_found(spark: SparkSession, written: Source) -
 
 
 @pytest.mark.parametrize("after", [0, 12])
-def test_with_many_writes_only_those_that_changed_metadata_are_checked_by_delta(
+def test_delta_checks_only_metadata_changes_among_many_writes(
     spark: SparkSession, written: Source, asked: list[int], monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     monkeypatch.setattr(change_feed, "_MAX_DOUBTFUL", 8)
@@ -81,7 +81,7 @@ def test_with_many_writes_only_those_that_changed_metadata_are_checked_by_delta(
     assert (found.breaks, found.feed_off_at) == ((15,), 20)
 
 
-def test_an_incomplete_log_gives_no_answer(spark: SparkSession, tmp_path: Path) -> None:
+def test_incomplete_log_returns_none(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "a"
     for _ in range(3):
         write_deltalake(str(place), pa.table({"id": [1]}), mode="append")
@@ -93,7 +93,7 @@ def test_an_incomplete_log_gives_no_answer(spark: SparkSession, tmp_path: Path) 
     assert find_metadata_changes(spark, str(place), [0, 1, 2]) is None
 
 
-def test_a_path_that_spark_takes_for_a_pattern_is_not_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_path_with_spark_pattern_characters_is_not_read(spark: SparkSession, tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "a"), pa.table({"id": [1]}))
     assert find_metadata_changes(spark, str(tmp_path / "[ab]"), [0]) is None
 

@@ -34,7 +34,9 @@ AGAIN = pytest.mark.soak
 
 
 @pytest.mark.parametrize("seed", [1, 4, *(pytest.param(seed, marks=AGAIN) for seed in (0, 2, 3))])
-def test_another_reader_of_both_ends_gives_the_same_net_result(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+def test_net_result_equals_the_difference_read_by_another_reader(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
     rng = random.Random(seed)
     table = SparkTable(spark, tmp_path / "t")
     table.insert(*range(8))

@@ -33,7 +33,7 @@ PART = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"], exclud
         ("", "``"),
     ],
 )
-def test_an_identifier_is_quoted_whatever_it_holds(identifier: str, sql: str) -> None:
+def test_identifier_with_special_characters_is_quoted(identifier: str, sql: str) -> None:
     assert quote(identifier) == sql
 
 
@@ -52,7 +52,7 @@ def test_an_identifier_is_quoted_whatever_it_holds(identifier: str, sql: str) ->
         ("läger.bestände", ("läger", "bestände"), "`läger`.`bestände`"),
     ],
 )
-def test_a_name_is_split_into_raw_parts_and_reaches_sql_quoted(text: str, parts: tuple[str, ...], sql: str) -> None:
+def test_name_is_split_into_raw_parts_and_reaches_sql_quoted(text: str, parts: tuple[str, ...], sql: str) -> None:
     source = Source.parse(text)
     assert (source.parts, source.path, source.sql) == (parts, None, sql)
 
@@ -71,7 +71,7 @@ def test_a_name_is_split_into_raw_parts_and_reaches_sql_quoted(text: str, parts:
         ),
     ],
 )
-def test_a_text_with_a_slash_is_a_path_and_reaches_sql_quoted(path: str, sql: str) -> None:
+def test_text_with_a_slash_is_a_path_and_reaches_sql_quoted(path: str, sql: str) -> None:
     source = Source.parse(path)
     assert (source.parts, source.path, source.sql, str(source)) == ((), path, sql, path)
 
@@ -96,13 +96,13 @@ def test_a_text_with_a_slash_is_a_path_and_reaches_sql_quoted(path: str, sql: st
         ("delta.`/data/orders`", "has '/' inside backticks"),
     ],
 )
-def test_an_invalid_source_is_rejected_with_the_reason(text: str, reason: str) -> None:
+def test_invalid_source_is_rejected_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(BadSource) as caught:
         Source.parse(text)
     assert caught.value.reason.startswith(reason)
 
 
-def test_the_error_shows_the_source_as_it_was_written() -> None:
+def test_error_shows_the_original_source_text() -> None:
     with pytest.raises(BadSource) as caught:
         Source.parse("a.b.c.d")
     assert isinstance(caught.value, Terminal)
@@ -112,7 +112,7 @@ def test_the_error_shows_the_source_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize("arguments", [((), None), (("a",), "/b"), ((), "")])
-def test_a_source_built_from_parts_is_checked_too(arguments: tuple[tuple[str, ...], str | None]) -> None:
+def test_source_built_from_parts_is_checked_too(arguments: tuple[tuple[str, ...], str | None]) -> None:
     with pytest.raises(BadSource):
         Source(*arguments)
 
@@ -127,18 +127,18 @@ def test_a_source_built_from_parts_is_checked_too(arguments: tuple[tuple[str, ..
         ("/data/orders", "/data/orders", True),
     ],
 )
-def test_names_are_compared_without_case_and_paths_with_it(one: str, other: str, same: bool) -> None:
+def test_names_are_case_insensitive_and_paths_case_sensitive(one: str, other: str, same: bool) -> None:
     assert (Source.parse(one).fold() == Source.parse(other).fold()) is same
 
 
 @given(st.lists(PART, min_size=1, max_size=3))
-def test_the_shown_text_of_any_name_is_read_as_the_same_name(parts: list[str]) -> None:
+def test_printed_name_is_parsed_to_the_same_name(parts: list[str]) -> None:
     source = Source(tuple(parts))
     assert Source.parse(str(source)) == source
 
 
 @given(st.text())
-def test_no_name_ends_its_own_quotes(identifier: str) -> None:
+def test_name_cannot_end_its_own_quotes(identifier: str) -> None:
     quoted = quote(identifier)
     assert quoted[0] == quoted[-1] == "`"
     assert "`" not in quoted[1:-1].replace("``", "")
@@ -166,9 +166,7 @@ def test_no_name_ends_its_own_quotes(identifier: str) -> None:
         ("/lake/Fact_*", "/lake/fact_orders", False),
     ],
 )
-def test_a_pattern_matches_names_without_regard_to_case_and_paths_with_it(
-    pattern: str, source: str, matches: bool
-) -> None:
+def test_pattern_matches_names_case_insensitively_and_paths_exactly(pattern: str, source: str, matches: bool) -> None:
     assert Pattern.parse(pattern).matches(Source.parse(source)) is matches
 
 
@@ -186,7 +184,7 @@ def test_a_pattern_matches_names_without_regard_to_case_and_paths_with_it(
         ("/a*/b/c/*", "'/a*/b/c/*' has '*' in a folder other than the last two"),
     ],
 )
-def test_an_invalid_pattern_is_rejected(text: str, words: str) -> None:
+def test_invalid_pattern_is_rejected(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(words)}"):
         Pattern.parse(text)
 

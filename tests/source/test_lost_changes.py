@@ -72,7 +72,7 @@ def recreate(table: DeltaTable) -> None:
         (overwrite_with_another_type, IncompatibleSchema, "'id' was integer and is long"),
     ],
 )
-def test_changes_that_are_lost_are_a_finding_and_nothing_is_published(
+def test_lost_changes_are_reported_and_nothing_is_published(
     published: Zone, loss: Callable[[DeltaTable], None], finding: type[Terminal], words: str
 ) -> None:
     loss(published.table)
@@ -84,9 +84,7 @@ def test_changes_that_are_lost_are_a_finding_and_nothing_is_published(
     assert {name: after.get(name) for name in before} == before
 
 
-def test_what_comes_before_a_missing_version_is_published_and_the_hole_is_a_finding(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_versions_before_a_missing_one_are_published_and_the_gap_reported(spark: SparkSession, tmp_path: Path) -> None:
     """Spark itself reads past the hole, between two checkpoints, and says nothing."""
     table = DeltaTable(spark, tmp_path / "orders")
     for number in range(1, 4):
@@ -120,7 +118,7 @@ def test_expired_versions_are_a_gap_until_the_retention_is_increased(published: 
     assert published.mirrors_the_table()
 
 
-def test_a_restore_to_before_the_feed_was_on_is_a_gap(spark: SparkSession, tmp_path: Path) -> None:
+def test_restore_to_before_the_feed_was_enabled_is_a_gap(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "orders", feed=False)
     table.set_feed(True)
     table.insert(1)
@@ -131,14 +129,14 @@ def test_a_restore_to_before_the_feed_was_on_is_a_gap(spark: SparkSession, tmp_p
         zone.publish()
 
 
-def test_without_the_feed_no_snapshot_is_taken(spark: SparkSession, tmp_path: Path) -> None:
+def test_no_snapshot_is_taken_without_the_feed(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "orders", feed=False)
     table.insert(1)
     with pytest.raises(FeedOff, match=r"off at version 1\. Run `mirrorfeed enable-cdf`"):
         Zone(tmp_path / "zone", table).publish()
 
 
-def test_after_the_snapshot_the_next_version_may_not_exist_yet(published: Zone) -> None:
+def test_nothing_new_directly_after_the_snapshot(published: Zone) -> None:
     assert str(published.publish().decision) == "nothing new, version 1 is published"
     published.table.insert(4)
     published.publish()
@@ -172,7 +170,7 @@ def test_changes_of_every_kind_reach_the_mirror(
     assert zone.mirrors_the_table()
 
 
-def test_a_replaced_table_is_another_table(published: Zone) -> None:
+def test_replaced_table_is_a_different_table(published: Zone) -> None:
     """Versions go on, and so does the feed; the id does not."""
     published.table.sql(
         "CREATE OR REPLACE TABLE {} USING DELTA TBLPROPERTIES (delta.enableChangeDataFeed = true)"
@@ -184,7 +182,7 @@ def test_a_replaced_table_is_another_table(published: Zone) -> None:
         published.publish()
 
 
-def test_a_snapshot_checks_its_keys_unless_told_not_to(spark: SparkSession, tmp_path: Path) -> None:
+def test_snapshot_checks_keys_unless_disabled(spark: SparkSession, tmp_path: Path) -> None:
     """What it says of each fault, and what a range says, is in `publish/test_source`."""
     table = DeltaTable(spark, tmp_path / "orders")
     table.sql("INSERT INTO {} VALUES (NULL, 'x'), (1, 'x'), (1, 'y')")
@@ -195,7 +193,7 @@ def test_a_snapshot_checks_its_keys_unless_told_not_to(spark: SparkSession, tmp_
     assert sum(part.num_rows for part in zone.files) == 3
 
 
-def test_a_table_without_keys_takes_inserts_only(spark: SparkSession, tmp_path: Path) -> None:
+def test_table_without_keys_accepts_only_inserts(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "orders")
     zone = Zone(tmp_path / "zone", table, keys=())
     zone.publish()
@@ -208,9 +206,7 @@ def test_a_table_without_keys_takes_inserts_only(spark: SparkSession, tmp_path: 
         zone.publish()
 
 
-def test_keys_that_are_given_later_are_checked_in_the_rows_that_are_published(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_keys_added_later_are_checked_in_published_rows(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "orders")
     table.insert(1, 1, 2)
     Zone(tmp_path / "zone", table, keys=()).publish()

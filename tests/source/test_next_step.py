@@ -48,17 +48,17 @@ def decided(published: Published | None, what: Facts, limit: int = 500) -> objec
 
 
 @pytest.mark.parametrize("latest", [0, 7])
-def test_a_table_that_was_never_published_gets_a_snapshot_of_its_newest_version(latest: int) -> None:
+def test_unpublished_table_gets_a_snapshot_of_its_newest_version(latest: int) -> None:
     assert decided(None, facts(latest=latest)) == TakeSnapshot(latest)
 
 
-def test_no_snapshot_is_taken_where_no_changes_could_follow() -> None:
+def test_no_snapshot_if_no_changes_can_follow() -> None:
     finding = decided(None, facts(latest=7, feed_off_at=7))
     assert isinstance(finding, FeedOff)
     assert (finding.table, finding.version) == ("sales.orders", 7)
 
 
-def test_a_table_whose_newest_version_is_published_has_nothing_new() -> None:
+def test_table_with_published_newest_version_has_nothing_new() -> None:
     assert decided(Published("id-1", 4), facts(latest=4)) == NothingNew(4)
 
 
@@ -101,19 +101,19 @@ def test_new_versions_are_published_in_ranges(
         (facts(6, feed_off_at=6, damaged_at=6), 5, "the log has no commit"),
     ],
 )
-def test_changes_that_cannot_be_read_are_a_gap(what: Facts, version: int, reason: str) -> None:
+def test_unreadable_changes_are_a_gap(what: Facts, version: int, reason: str) -> None:
     finding = decided(Published("id-1", 4), what)
     assert isinstance(finding, Gap)
     assert (finding.published, finding.version, finding.reason) == (4, version, reason)
 
 
-def test_a_gap_of_expired_versions_suggests_a_longer_retention() -> None:
+def test_gap_of_expired_versions_suggests_a_longer_retention() -> None:
     finding = decided(Published("id-1", 4), facts(5, 6, expired_at=5))
     assert isinstance(finding, Gap)
     assert finding.solution.startswith("If VACUUM has not run since, set delta.deletedFileRetentionDuration")
 
 
-def test_a_gap_somewhere_in_a_range_names_the_range() -> None:
+def test_gap_within_a_range_names_the_range() -> None:
     gap = Gap(table="sales.orders", published=4, where=Range(4, 7), reason="a file is missing")
     assert gap.version == 5
     assert gap.problem == (
@@ -122,14 +122,14 @@ def test_a_gap_somewhere_in_a_range_names_the_range() -> None:
 
 
 @pytest.mark.parametrize("latest", [0, 4, 9])
-def test_a_table_with_another_id_is_never_continued(latest: int) -> None:
+def test_table_with_another_id_is_never_continued(latest: int) -> None:
     versions = tuple(range(5, latest + 1))
     finding = decided(Published("id-1", 4), facts(*versions, latest=latest, table_id="id-2"))
     assert isinstance(finding, SourceRecreated)
     assert (finding.published_id, finding.found_id, finding.published) == ("id-1", "id-2", 4)
 
 
-def test_a_restored_table_is_never_continued() -> None:
+def test_restored_table_is_never_continued() -> None:
     finding = decided(Published("id-1", 4), facts(latest=3))
     assert isinstance(finding, SourceRecreated)
     assert finding.problem == (
@@ -140,15 +140,13 @@ def test_a_restored_table_is_never_continued() -> None:
 @pytest.mark.parametrize(
     ("before", "goes_on"), [(None, True), (("day", "country"), True), (("day",), False), ((), False)]
 )
-def test_changes_are_not_read_across_a_change_of_the_partition_columns(
-    before: tuple[str, ...] | None, goes_on: bool
-) -> None:
+def test_changed_partition_columns_end_a_range(before: tuple[str, ...] | None, goes_on: bool) -> None:
     what = replace(facts(5, 6), partitions=("country", "day"))
     assert (decided(Published("id-1", 4, before), what) == [(4, 6)]) is goes_on
     assert decided(Published("id-1", 6, before), what) == NothingNew(6)
 
 
-def test_partition_columns_that_changed_are_named() -> None:
+def test_changed_partition_columns_are_named() -> None:
     error = PartitionsChanged(table="sales.orders", published=4, before=(), now=("country", "day"))
     assert error.problem.startswith(
         "The partition columns of sales.orders changed after version 4 from none to 'country', 'day'."
@@ -167,13 +165,13 @@ def test_partition_columns_that_changed_are_named() -> None:
         (-1, 0, [], 0),
     ],
 )
-def test_the_first_missing_version(after: int, to: int, versions: list[int], expected: int | None) -> None:
+def test_first_missing_version_is_found(after: int, to: int, versions: list[int], expected: int | None) -> None:
     assert first_missing(after, to, versions) == expected
 
 
 @pytest.mark.parametrize("breaks", [(), (3,), (1, 2, 10), (4, 9), (0, 99)])
 @pytest.mark.parametrize("limit", [1, 3, 100])
-def test_parts_follow_one_another_without_overlap_or_hole(breaks: tuple[int, ...], limit: int) -> None:
+def test_ranges_are_contiguous_without_overlap(breaks: tuple[int, ...], limit: int) -> None:
     parts = split(0, 10, breaks, limit)
     assert [
         version for part in parts for version in range(part.from_version_exclusive + 1, part.to_version_inclusive + 1)
@@ -207,7 +205,7 @@ def test_decisions_have_a_readable_text(decision: object, words: str) -> None:
     ],
     ids=lambda finding: type(finding).__name__,
 )
-def test_findings_survive_pickling(finding: Finding) -> None:
+def test_findings_can_be_pickled(finding: Finding) -> None:
     again = pickle.loads(pickle.dumps(finding))
     assert type(again) is type(finding)
     assert str(again) == str(finding)

@@ -40,7 +40,7 @@ def read(table: DeltaTable, after: int, to: int) -> set[tuple[int, str, str, int
     return {(row["id"], row["v"], row["_change_type"], row["_commit_version"]) for row in found}
 
 
-def test_a_range_excludes_its_start_and_includes_its_end(
+def test_range_excludes_its_start_and_includes_its_end(
     table: DeltaTable,
 ) -> None:
     assert read(table, 1, 2) == {(1, "v1", "update_preimage", 2), (1, "new", "update_postimage", 2)}
@@ -48,7 +48,7 @@ def test_a_range_excludes_its_start_and_includes_its_end(
     assert len(read(table, -1, 3)) == 5
 
 
-def test_a_snapshot_is_of_its_version_whatever_comes_later(table: DeltaTable) -> None:
+def test_snapshot_has_rows_of_its_version(table: DeltaTable) -> None:
     assert [row["id"] for row in snapshot(table.spark, table.source, 0).collect()] == []
     assert sorted(row["v"] for row in snapshot(table.spark, table.source, 2).collect()) == ["new", "v2"]
 
@@ -68,7 +68,7 @@ def test_many_versions_of_deletion_vectors_are_read_by_few_tasks(
     assert sorted(found.collect()) == sorted(plain.collect())
 
 
-def test_a_range_never_grows(spark: SparkSession, tmp_path: Path) -> None:
+def test_range_does_not_grow_with_later_commits(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1)
     rows = changes(spark, table.source, Range(0, 1))
@@ -89,7 +89,7 @@ def bare(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Delta
 
 @every_way
 @pytest.mark.parametrize("range_", [Range(0, 1), Range(1, 2)], ids=["rows", "feed"])
-def test_files_of_a_range_that_are_gone_are_a_gap(
+def test_missing_files_of_a_range_are_a_gap(
     bare: DeltaTable, way: Callable[[DataFrame], object], range_: Range
 ) -> None:
     with pytest.raises(Gap) as caught, read_errors("sales.orders", range_):
@@ -99,7 +99,7 @@ def test_files_of_a_range_that_are_gone_are_a_gap(
 
 
 @every_way
-def test_files_of_a_snapshot_that_are_gone_are_no_gap_yet(bare: DeltaTable, way: Callable[[DataFrame], object]) -> None:
+def test_missing_files_of_a_snapshot_are_no_gap_yet(bare: DeltaTable, way: Callable[[DataFrame], object]) -> None:
     with pytest.raises(SnapshotGone) as caught, read_errors("sales.orders", 2):
         way(snapshot(bare.spark, bare.source, 2))
     assert (caught.value.version, caught.value.uris) == (2, ())
@@ -116,7 +116,7 @@ def truncated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @every_way
-def test_a_damaged_file_is_named(truncated: DeltaTable, way: Callable[[DataFrame], object]) -> None:
+def test_damaged_file_is_named(truncated: DeltaTable, way: Callable[[DataFrame], object]) -> None:
     (file,) = truncated.path.glob("*.parquet")
     for what, rows in {
         1: snapshot(truncated.spark, truncated.source, 1),
@@ -140,7 +140,7 @@ def holed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Delt
 
 
 @every_way
-def test_a_log_with_a_hole_is_a_gap(holed: DeltaTable, way: Callable[[DataFrame], object]) -> None:
+def test_log_with_a_missing_commit_is_a_gap(holed: DeltaTable, way: Callable[[DataFrame], object]) -> None:
     with (
         pytest.raises(Gap, match="after version 2 cannot be read: in version 3 the log has a hole"),
         read_errors("sales.orders", Range(2, 3)),
@@ -158,9 +158,7 @@ def switched_off(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @every_way
-def test_a_feed_that_is_off_is_a_gap_at_its_version(
-    switched_off: DeltaTable, way: Callable[[DataFrame], object]
-) -> None:
+def test_disabled_feed_is_a_gap_at_its_version(switched_off: DeltaTable, way: Callable[[DataFrame], object]) -> None:
     with pytest.raises(Gap) as caught, read_errors("sales.orders", Range(0, 2)):
         way(changes(switched_off.spark, switched_off.source, Range(0, 2)))
     assert caught.value.problem == (
@@ -185,22 +183,20 @@ def changed(mapped: DeltaTable, tmp_path_factory: pytest.TempPathFactory, reques
 
 
 @every_way
-def test_a_range_across_a_changed_column_is_refused(changed: DeltaTable, way: Callable[[DataFrame], object]) -> None:
+def test_range_across_a_changed_column_is_refused(changed: DeltaTable, way: Callable[[DataFrame], object]) -> None:
     with pytest.raises(FeedUnreadable) as caught, read_errors("sales.orders", Range(0, 2)):
         way(changes(changed.spark, changed.source, Range(0, 2)))
     assert (caught.value.version, caught.value.read_version) == ("1", "2")
 
 
-def test_the_parts_of_a_range_across_a_changed_column_are_read(changed: DeltaTable) -> None:
+def test_ranges_before_and_after_a_changed_column_are_read(changed: DeltaTable) -> None:
     before = changes(changed.spark, changed.source, Range(0, 1))
     assert before.columns[:2] == ["id", "v"]  # those of the range's end
     assert before.first()["v"] == "v1"
     assert changes(changed.spark, changed.source, Range(1, 2)).isEmpty()
 
 
-def test_without_column_mapping_columns_that_were_overwritten_make_older_changes_unreadable(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_overwritten_columns_without_mapping_make_older_changes_unreadable(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1)
     new = spark.sql("SELECT 1 AS id, 2.5D AS v").write.format("delta").mode("overwrite")
@@ -213,7 +209,7 @@ def test_without_column_mapping_columns_that_were_overwritten_make_older_changes
 
 
 @pytest.mark.parametrize("kind", ["plain", "mapped"])
-def test_an_added_column_is_null_in_changes_before_it(
+def test_added_column_is_null_in_changes_before_it(
     spark: SparkSession, mapped: DeltaTable, tmp_path: Path, kind: str
 ) -> None:
     if kind == "mapped":
@@ -263,7 +259,7 @@ def test_other_errors_are_not_translated(table: DeltaTable) -> None:
     "error",
     [SnapshotGone(table="t", version=4), FeedUnreadable(table="t", range=Range(1, 2), version="1", read_version=None)],
 )
-def test_errors_survive_pickling(error: Exception) -> None:
+def test_errors_can_be_pickled(error: Exception) -> None:
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 

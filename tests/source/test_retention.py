@@ -19,7 +19,7 @@ DAY = 86_400.0
         ("interval 1 blue moon", None),
     ],
 )
-def test_a_retention_is_read_as_delta_spells_it(spelled: str | None, seconds: float | None) -> None:
+def test_retention_is_parsed_in_delta_notation(spelled: str | None, seconds: float | None) -> None:
     assert retention_seconds({} if spelled is None else {FILES: spelled}, FILES) == seconds
 
 
@@ -33,14 +33,14 @@ def test_a_retention_is_read_as_delta_spells_it(spelled: str | None, seconds: fl
         ({FILES: "interval a while", LOG: "interval a while"}, 900 * DAY, None),
     ],
 )
-def test_a_retention_too_short_for_the_wait_is_reported(
+def test_retention_too_short_for_the_wait_is_reported(
     properties: dict[str, str], waited: float, named: str | None
 ) -> None:
     found = check_retention("a.b.c", properties, waited)
     assert (found and found.name) == named
 
 
-def test_the_warning_has_both_durations() -> None:
+def test_warning_has_both_durations() -> None:
     found = check_retention("a.b.c", {}, 5 * DAY)
     assert found is not None
     assert "keeps changes for 7.0 d (delta.deletedFileRetentionDuration)" in found.problem
@@ -48,7 +48,7 @@ def test_the_warning_has_both_durations() -> None:
 
 
 @pytest.mark.parametrize(("text", "days"), [("60 days", 60), (" 1 day ", 1), ("90  DAYS", 90), ("36500 days", 36_500)])
-def test_an_interval_is_a_number_of_days(text: str, days: int) -> None:
+def test_interval_is_a_number_of_days(text: str, days: int) -> None:
     assert parse_days(text) == days
 
 
@@ -66,7 +66,7 @@ def test_an_interval_is_a_number_of_days(text: str, days: int) -> None:
         ("36501 days", "is longer than 36500 days"),
     ],
 )
-def test_any_other_interval_is_rejected(text: str, reason: str) -> None:
+def test_invalid_intervals_are_rejected(text: str, reason: str) -> None:
     with pytest.raises(BadInterval) as caught:
         parse_days(text)
     assert (caught.value.text, caught.value.reason) == (text, reason)

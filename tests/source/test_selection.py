@@ -86,7 +86,7 @@ def translated(spark: SparkSession) -> dict[str, dict[str, list[tuple[Any, ...]]
 
 @pytest.mark.parametrize("translate", ["net", "full"])
 @pytest.mark.parametrize("case", CASES)
-def test_each_image_is_selected_by_itself(
+def test_update_images_are_selected_independently(
     translated: dict[str, dict[str, list[tuple[Any, ...]]]], case: str, translate: str
 ) -> None:
     _, in_range, by_version = CASES[case]
@@ -119,7 +119,7 @@ VALUES = """SELECT * FROM VALUES
 ALL = {"id": "bigint", "text": "string(4)", "small": "string", "price": "string", "flag": "string", "day": "string"}
 
 
-def test_values_are_cast_alike_in_every_session_and_by_both(session: SparkSession) -> None:
+def test_values_are_cast_equally_in_every_session_and_in_verification(session: SparkSession) -> None:
     rows = session.sql(VALUES)
     selection = Selection(
         exclude_columns=("at",), rename={"text": "id", "id": "text"}, cast={**ALL, "short": "decimal(7,2)"}
@@ -154,7 +154,7 @@ def test_values_are_cast_alike_in_every_session_and_by_both(session: SparkSessio
         ("at - at IS NULL AND id > 1 OR coalesce(small, 1) <=> 1", [4, 5]),
     ],
 )
-def test_a_condition_selects_the_same_rows_in_every_session_and_by_both(
+def test_condition_selects_same_rows_in_every_session_and_verification(
     session: SparkSession, where: str, ids: list[int]
 ) -> None:
     rows, selection = session.sql(VALUES), Selection(where=where)
@@ -162,7 +162,7 @@ def test_a_condition_selects_the_same_rows_in_every_session_and_by_both(
     assert sorted(row["id"] for row in expected(rows, selection).select("id").collect()) == ids
 
 
-def test_texts_are_selected_as_they_are_written_whatever_their_collation(spark: SparkSession) -> None:
+def test_conditions_ignore_collations(spark: SparkSession) -> None:
     rows = spark.sql("SELECT id, collate(t, 'UTF8_LCASE') AS t FROM VALUES (1, 'a'), (2, 'A') AS v(id, t)")
     selection = Selection(where="t = 'a'")
     assert [row["id"] for row in apply_selection("t", without_collations(rows), selection).collect()] == [1]
@@ -188,14 +188,14 @@ def test_negative_zero_equals_zero_in_conditions(spark: SparkSession, tmp_path: 
         ("at > flag", "incompatible types"),
     ],
 )
-def test_an_invalid_condition_is_rejected(spark: SparkSession, where: str, reason: str) -> None:
+def test_invalid_condition_is_rejected(spark: SparkSession, where: str, reason: str) -> None:
     with pytest.raises(BadCondition) as told:
         apply_selection("main.sales.orders", spark.sql(VALUES), Selection(where=where))
     assert f"The condition {where!r} is not valid for the rows of main.sales.orders: " in str(told.value)
     assert reason in str(told.value)
 
 
-def test_without_a_selection_rows_are_as_they_are(spark: SparkSession) -> None:
+def test_rows_without_a_selection_are_unchanged(spark: SparkSession) -> None:
     rows = spark.sql(VALUES)
     assert apply_selection("t", rows, None, FEED_COLUMNS) is rows
     assert expected(rows, None) is rows

@@ -22,7 +22,7 @@ from tests.delta import DeltaTable
 MAPPED = "delta.columnMapping.mode"
 
 
-def test_a_local_table_has_the_same_info_with_and_without_spark(
+def test_local_table_has_the_same_info_with_and_without_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tables = (
@@ -64,7 +64,7 @@ def engine(**answers: Any) -> Any:
 ICEBERG = Source.parse("main.sales.orders")
 
 
-def test_iceberg_comes_through_the_same_interface() -> None:
+def test_iceberg_tables_are_described_by_the_same_info() -> None:
     found = read_table_info(
         engine(format="iceberg", properties=None, partitionColumns=None, numFiles=None, sizeInBytes=None), ICEBERG
     )
@@ -74,12 +74,12 @@ def test_iceberg_comes_through_the_same_interface() -> None:
 
 
 @pytest.mark.parametrize("format_", ["parquet", "CSV", None])
-def test_other_formats_have_no_changes(format_: str | None) -> None:
+def test_other_formats_have_no_change_feed(format_: str | None) -> None:
     with pytest.raises(NotDelta, match=r"orders is a table in the format (parquet|csv|unknown), not a Delta table"):
         read_table_info(engine(format=format_), ICEBERG)
 
 
-def test_a_table_without_an_id_is_rejected() -> None:
+def test_table_without_an_id_is_rejected() -> None:
     with pytest.raises(NoIdentity) as refused:
         read_table_info(engine(format="iceberg", id=None), ICEBERG)
     assert (refused.value.table, refused.value.format) == ("main.sales.orders", "iceberg")
@@ -94,7 +94,7 @@ def test_a_table_without_an_id_is_rejected() -> None:
         (["timeMachine", "appendOnly", "clocks-preview"], ("clocks-preview", "timeMachine")),
     ],
 )
-def test_features_are_known_by_name_and_so_are_their_previews(features: list[str], found: tuple[str, ...]) -> None:
+def test_features_are_known_by_name_and_preview_name(features: list[str], found: tuple[str, ...]) -> None:
     assert unknown_features(features) == found
 
 
@@ -104,7 +104,7 @@ def test_unknown_features_are_rejected_by_name() -> None:
     assert refused.value.names == ("timeMachine",)
 
 
-def test_an_id_tells_a_table_from_another_at_its_place(spark: SparkSession) -> None:
+def test_table_id_differs_from_that_of_a_replaced_table(spark: SparkSession) -> None:
     source = Source.parse("recreated")
     ids = []
     for statement in ("CREATE TABLE", "CREATE OR REPLACE TABLE", "CREATE TABLE"):
@@ -115,7 +115,7 @@ def test_an_id_tells_a_table_from_another_at_its_place(spark: SparkSession) -> N
     assert len(set(ids)) == 3
 
 
-def test_restoring_and_optimizing_keep_the_id(spark: SparkSession, tmp_path: Path) -> None:
+def test_restore_and_optimize_preserve_the_table_id(spark: SparkSession, tmp_path: Path) -> None:
     """What Spark itself restores and optimizes is published as the same table in `test_delta_cases`."""
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1)
@@ -125,7 +125,7 @@ def test_restoring_and_optimizing_keep_the_id(spark: SparkSession, tmp_path: Pat
     assert read_table_info(spark, table.source).table_id == before
 
 
-def test_a_missing_table_is_reported(spark: SparkSession) -> None:
+def test_missing_table_is_reported(spark: SparkSession) -> None:
     for name in ("nowhere", "no_schema.nowhere", "no_catalog.no_schema.nowhere"):
         with pytest.raises(SourceMissing) as caught:
             read_table_info(spark, Source.parse(name))
@@ -134,7 +134,7 @@ def test_a_missing_table_is_reported(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("kind", ["nothing", "an empty folder", "Parquet files", "a log without commits", "a file"])
 @pytest.mark.parametrize("look", [read_table_info, commits], ids=["detail", "commits"])
-def test_a_path_without_a_delta_table_is_reported(spark: SparkSession, tmp_path: Path, kind: str, look: Any) -> None:
+def test_path_without_a_delta_table_is_reported(spark: SparkSession, tmp_path: Path, kind: str, look: Any) -> None:
     path = tmp_path / "orders"
     match kind:
         case "an empty folder":
@@ -173,7 +173,7 @@ def test_views_and_tables_of_other_formats_are_refused(spark: SparkSession, tabl
 @pytest.mark.parametrize(
     "folder", ["with space", "dotted.name", "tick`ed", "quo'te\"d", "Łódź-注文", "a%20b", "semi;colon--"]
 )
-def test_paths_of_any_spelling_lead_to_their_table(spark: SparkSession, tmp_path: Path, folder: str) -> None:
+def test_paths_with_special_characters_are_resolved(spark: SparkSession, tmp_path: Path, folder: str) -> None:
     table = DeltaTable(spark, tmp_path / folder)
     table.insert(1)
     assert [commit.version for commit in commits(spark, table.source)] == [0, 1]
@@ -182,7 +182,7 @@ def test_paths_of_any_spelling_lead_to_their_table(spark: SparkSession, tmp_path
 
 
 @pytest.mark.parametrize("name", ["a.b", "it's; DROP TABLE x --", "two words", "ti`ck", "Łódź", "x` y"])
-def test_a_name_of_any_spelling_is_looked_up_as_it_is(spark: SparkSession, name: str) -> None:
+def test_names_with_special_characters_are_looked_up(spark: SparkSession, name: str) -> None:
     """Spark's own catalog has no such names; others may."""
     for source in (Source((name,)), Source(("default", name)), Source((name, name)), Source((name, name, name))):
         with pytest.raises(SourceMissing) as caught:

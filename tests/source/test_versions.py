@@ -18,7 +18,7 @@ from mirrorfeed.source.versions import commits, only_adds_columns, pending_commi
 from tests.delta import DeltaTable
 
 
-def test_commits_ascend_and_know_their_operation_and_time(spark: SparkSession, table: DeltaTable) -> None:
+def test_commits_are_ascending_with_operation_and_time(spark: SparkSession, table: DeltaTable) -> None:
     found = commits(spark, table.source)
     assert [(commit.version, commit.operation) for commit in found] == [
         (0, "CREATE TABLE"),
@@ -48,7 +48,7 @@ def oslo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("oslo")
-def test_commits_keep_their_times_where_clocks_go_back(
+def test_commits_have_their_own_times_if_clocks_go_back(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = DeltaTable(spark, tmp_path / "t")
@@ -77,7 +77,7 @@ def test_in_commit_timestamps_take_precedence(
     assert told == commits(spark, table.source)
 
 
-def test_a_local_table_has_the_same_commits_with_and_without_spark(
+def test_local_table_has_the_same_commits_with_and_without_spark(
     spark: SparkSession, table: DeltaTable, holed: DeltaTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that Spark makes are held against it in `test_delta_cases`."""
@@ -103,18 +103,18 @@ def test_a_local_table_has_the_same_commits_with_and_without_spark(
         (datetime(2025, 7, 1), False),
     ],
 )
-def test_the_hour_that_clocks_show_twice_is_recognized(local: datetime, twice: bool) -> None:
+def test_repeated_hour_of_a_clock_change_is_recognized(local: datetime, twice: bool) -> None:
     assert versions.is_ambiguous(local) is twice
 
 
 @pytest.mark.parametrize(("after", "expected"), [(0, [1, 2, 3, 4, 5, 6, 7, 8]), (6, [7, 8]), (8, [8]), (99, [8])])
-def test_commits_after_a_version_hold_at_least_the_newest(
+def test_commits_after_a_version_include_at_least_the_newest(
     spark: SparkSession, table: DeltaTable, after: int, expected: list[int]
 ) -> None:
     assert [commit.version for commit in commits(spark, table.source, after)] == expected
 
 
-def test_commits_after_a_version_far_back_are_all_there(spark: SparkSession, tmp_path: Path) -> None:
+def test_commits_after_an_old_version_are_complete(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     for i in range(17):
         table.insert(i)

@@ -61,12 +61,12 @@ def write(store: Store, path: str, *parts: bytes) -> None:
             sink.write(part)
 
 
-def test_a_folder_that_is_not_there_has_no_children(store: Store) -> None:
+def test_missing_folder_has_no_children(store: Store) -> None:
     assert store.list("") == []
     assert store.list("a/b") == []
 
 
-def test_a_listing_has_the_direct_children_sorted_by_name(store: Store) -> None:
+def test_listing_returns_direct_children_sorted_by_name(store: Store) -> None:
     for path in ("a/z", "a/b/c", "a/B", "a/10", "a/9", "x"):
         store.create(path, b"123")
 
@@ -80,7 +80,7 @@ def test_a_listing_has_the_direct_children_sorted_by_name(store: Store) -> None:
     ]
 
 
-def test_a_creation_tells_the_etag_that_listings_show(store: Store) -> None:
+def test_create_returns_the_etag_shown_in_listings(store: Store) -> None:
     etag = store.create("a/b", b"123")
     if isinstance(store, VolumeStore):  # its API returns none
         assert etag is None
@@ -91,14 +91,14 @@ def test_a_creation_tells_the_etag_that_listings_show(store: Store) -> None:
     assert store.create("a/b", b"123") != etag
 
 
-def test_times_in_a_listing_have_their_zone(store: Store) -> None:
+def test_times_in_a_listing_have_a_time_zone(store: Store) -> None:
     store.create("a/b", b"")
 
     assert all(entry.modified.tzinfo is not None for entry in (*store.list(""), *store.list("a")))
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00\xff" * 1000])
-def test_what_is_created_can_be_read(store: Store, content: bytes) -> None:
+def test_created_file_can_be_read(store: Store, content: bytes) -> None:
     store.create("a/b", content)
 
     assert store.read("a/b") == content
@@ -107,7 +107,7 @@ def test_what_is_created_can_be_read(store: Store, content: bytes) -> None:
         assert source.read() == content[2:]
 
 
-def test_nothing_is_created_over_what_is_there(store: Store) -> None:
+def test_create_does_not_overwrite_an_existing_file(store: Store) -> None:
     store.create("a/b", b"first")
 
     with pytest.raises(AlreadyThere, match=r"a/b already exists"):
@@ -116,14 +116,14 @@ def test_nothing_is_created_over_what_is_there(store: Store) -> None:
     assert names(store, "a") == ["b"]
 
 
-def test_what_is_replaced_has_the_new_content(store: Store) -> None:
+def test_replaced_file_has_the_new_content(store: Store) -> None:
     store.replace("a/b", b"first")
     store.replace("a/b", b"second")
     assert store.read("a/b") == b"second"
     assert [entry.name for entry in store.list("a")] == ["b"]
 
 
-def test_with_an_etag_only_the_file_that_has_it_is_replaced(store: Store) -> None:
+def test_replace_with_an_etag_replaces_only_that_file(store: Store) -> None:
     store.create("a/b", b"first")
     (before,) = store.list("a")
     store.replace("a/b", b"second", before.etag)
@@ -137,20 +137,20 @@ def test_with_an_etag_only_the_file_that_has_it_is_replaced(store: Store) -> Non
     assert store.list("a") == []
 
 
-def test_nothing_is_created_where_a_folder_is(store: Store) -> None:
+def test_create_is_refused_where_a_folder_exists(store: Store) -> None:
     store.create("a/b", b"")
 
     with pytest.raises(AlreadyThere):
         store.create("a", b"")
 
 
-def test_what_is_written_is_whole_once_it_is_closed(store: Store) -> None:
+def test_written_file_is_complete_after_close(store: Store) -> None:
     write(store, "a/b", b"one ", b"", b"two")
 
     assert store.read("a/b") == b"one two"
 
 
-def test_a_file_is_begun_under_a_new_name_alone(store: Store) -> None:
+def test_open_write_is_refused_for_an_existing_name(store: Store) -> None:
     write(store, "a/b", b"one")
 
     with pytest.raises(AlreadyThere):
@@ -159,7 +159,7 @@ def test_a_file_is_begun_under_a_new_name_alone(store: Store) -> None:
 
 
 @pytest.mark.parametrize("path", ["nothing", "a/nothing", "no/such/folder"])
-def test_what_is_not_there_cannot_be_read(store: Store, path: str) -> None:
+def test_missing_file_cannot_be_read(store: Store, path: str) -> None:
     store.create("a/b", b"")
 
     with pytest.raises(NotThere, match=rf"{path} does not exist\."):
@@ -168,7 +168,7 @@ def test_what_is_not_there_cannot_be_read(store: Store, path: str) -> None:
         store.open_read(path)
 
 
-def test_a_file_that_is_created_once_is_whole_and_takes_nobodys_name(store: Store) -> None:
+def test_create_once_writes_the_whole_file_and_never_overwrites(store: Store) -> None:
     store.create_once("t/x", b"content")
 
     with pytest.raises(AlreadyThere):
@@ -176,7 +176,7 @@ def test_a_file_that_is_created_once_is_whole_and_takes_nobodys_name(store: Stor
     assert store.read("t/x") == b"content"
 
 
-def test_a_renamed_file_is_at_its_new_name_alone(store: Store) -> None:
+def test_renamed_file_exists_only_at_its_new_name(store: Store) -> None:
     write(store, "t/_log/x", b"content")
 
     store.rename("t/_log/x", "t/new/y")
@@ -185,7 +185,7 @@ def test_a_renamed_file_is_at_its_new_name_alone(store: Store) -> None:
     assert names(store, "t/_log") == []
 
 
-def test_a_rename_needs_a_source(store: Store) -> None:
+def test_rename_requires_an_existing_source(store: Store) -> None:
     store.create("a", b"")
 
     with pytest.raises(NotThere):
@@ -197,7 +197,7 @@ def test_a_rename_needs_a_source(store: Store) -> None:
     assert names(store, "") == ["a"]
 
 
-def test_a_rename_never_takes_a_name_that_is_taken(store: Store) -> None:
+def test_rename_does_not_overwrite_an_existing_file(store: Store) -> None:
     store.create("a", b"a")
     store.create("b", b"b")
 
@@ -206,7 +206,7 @@ def test_a_rename_never_takes_a_name_that_is_taken(store: Store) -> None:
     assert (store.read("a"), store.read("b")) == (b"a", b"b")
 
 
-def test_removing_twice_is_as_good_as_once(store: Store) -> None:
+def test_remove_is_idempotent(store: Store) -> None:
     store.create("a/b", b"")
     store.create("a/c", b"")
 
@@ -216,7 +216,7 @@ def test_removing_twice_is_as_good_as_once(store: Store) -> None:
     assert names(store, "a") == ["c"]
 
 
-def test_a_folder_goes_with_all_that_is_in_it(store: Store) -> None:
+def test_remove_folder_removes_all_contents(store: Store) -> None:
     for path in ("a/b/c/d", "a/b/e", "a/bc"):
         store.create(path, b"")
 
@@ -227,7 +227,7 @@ def test_a_folder_goes_with_all_that_is_in_it(store: Store) -> None:
     assert store.list("a/b/c") == []
 
 
-def test_the_etag_tells_a_file_from_another_that_took_its_name(store: Store) -> None:
+def test_etag_changes_when_a_file_is_recreated(store: Store) -> None:
     store.create("a/b", b"same")
     (before,) = store.list("a")
     assert store.list("a") == [before]
@@ -237,7 +237,7 @@ def test_the_etag_tells_a_file_from_another_that_took_its_name(store: Store) -> 
     assert store.list("a")[0].etag != before.etag
 
 
-def test_the_etag_tells_a_folder_from_another_that_took_its_name(store: Store) -> None:
+def test_etag_changes_when_a_folder_is_recreated(store: Store) -> None:
     store.create("a/b/c", b"")
     (before,) = store.list("a")
     store.create("a/b/d", b"")
@@ -251,7 +251,7 @@ def test_the_etag_tells_a_folder_from_another_that_took_its_name(store: Store) -
 
 
 @pytest.mark.parametrize("path", ["/a", "a/", "a//b", "..", "a/../../b", "./a", "a\\b", "a\x00b"])
-def test_paths_that_lead_elsewhere_are_refused(store: Store, path: str) -> None:
+def test_paths_outside_the_root_are_refused(store: Store, path: str) -> None:
     calls = [
         lambda: store.list(path),
         lambda: store.read(path),
@@ -267,11 +267,11 @@ def test_paths_that_lead_elsewhere_are_refused(store: Store, path: str) -> None:
             call()
 
 
-def test_an_address_names_the_file_for_people(store: Store) -> None:
+def test_address_ends_with_the_file_path(store: Store) -> None:
     assert store.address("a/b").endswith("/a/b")
 
 
-def test_names_of_any_language_and_with_spaces_are_names(store: Store) -> None:
+def test_names_with_spaces_and_any_script_are_supported(store: Store) -> None:
     store.create("große Tabelle.schema/注文/100% #1", b"x")
 
     assert names(store, "große Tabelle.schema/注文") == ["100% #1"]
@@ -280,20 +280,20 @@ def test_names_of_any_language_and_with_spaces_are_names(store: Store) -> None:
 # What only a folder can show.
 
 
-def test_a_folder_store_travels_to_other_processes(tmp_path: Path) -> None:
+def test_folder_store_can_be_pickled(tmp_path: Path) -> None:
     store = FolderStore(str(tmp_path))
     store.create("a", b"content")
 
     assert pickle.loads(pickle.dumps(store)).read("a") == b"content"
 
 
-def test_what_a_killed_creation_left_is_in_no_listing(tmp_path: Path) -> None:
+def test_file_of_a_killed_creation_is_not_listed(tmp_path: Path) -> None:
     (tmp_path / ".unfinished-0123").write_bytes(b"half")
 
     assert FolderStore(str(tmp_path)).list("") == []
 
 
-def test_a_killed_deletion_leaves_no_part_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_folder_deletion_leaves_no_partial_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = FolderStore(str(tmp_path))
     for name in ("a/b", "a/c/d"):
         store.create(name, b"")
@@ -307,7 +307,7 @@ def test_a_killed_deletion_leaves_no_part_of_its_folder(tmp_path: Path, monkeypa
     assert (store.list(""), store.list("a"), store.list("a/c")) == ([], [], [])
 
 
-def test_a_creation_leaves_nothing_but_its_file(tmp_path: Path) -> None:
+def test_create_leaves_no_temporary_file(tmp_path: Path) -> None:
     store = FolderStore(str(tmp_path))
     store.create("a", b"")
     with pytest.raises(AlreadyThere):
@@ -316,7 +316,7 @@ def test_a_creation_leaves_nothing_but_its_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_a_file_where_a_folder_should_be_makes_the_place_unusable(tmp_path: Path) -> None:
+def test_file_in_place_of_a_folder_is_reported_as_unusable(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"")
     store = FolderStore(str(tmp_path))
 
@@ -328,9 +328,7 @@ def test_a_file_where_a_folder_should_be_makes_the_place_unusable(tmp_path: Path
 
 
 @pytest.mark.parametrize("error", [errno.EACCES, errno.EPERM, errno.EROFS])
-def test_a_place_without_the_right_to_write_is_not_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
-) -> None:
+def test_missing_write_permission_is_not_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(error, os.strerror(error))
 
@@ -342,7 +340,7 @@ def test_a_place_without_the_right_to_write_is_not_tried_again(
 
 
 @pytest.mark.parametrize("size", [1, 2**20], ids=["when it is closed", "while it is written"])
-def test_a_full_disk_is_a_fault_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+def test_full_disk_is_a_store_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr(Path, "open", lambda *_: io.BufferedWriter(io.FileIO("/dev/full", "wb")))
     with (
         pytest.raises(StoreUnavailable, match=rf"^Cannot write {tmp_path}/a: No space left on device\."),
@@ -351,7 +349,7 @@ def test_a_full_disk_is_a_fault_of_the_store(tmp_path: Path, monkeypatch: pytest
         sink.write(bytes(size))
 
 
-def test_a_folder_that_is_removed_while_a_file_is_opened_in_it_is_a_fault_that_passes(
+def test_folder_removed_while_a_file_is_opened_is_a_transient_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Path, "mkdir", lambda *_, **__: None)  # as if it was removed right after
@@ -360,7 +358,7 @@ def test_a_folder_that_is_removed_while_a_file_is_opened_in_it_is_a_fault_that_p
 
 
 @pytest.mark.parametrize("change", ["create", "replace", "remove_folder"])
-def test_leftovers_of_the_killed_go_with_a_change_once_they_are_older_than_any_run(
+def test_old_leftovers_of_killed_runs_are_removed_by_the_next_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     ours, folder = (f".unfinished-{uuid.uuid4().hex}" for _ in range(2))
@@ -383,7 +381,7 @@ def test_leftovers_of_the_killed_go_with_a_change_once_they_are_older_than_any_r
         (tmp_path / "t").rmdir()
 
 
-def test_leftovers_that_cannot_be_removed_are_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unremovable_leftovers_do_not_block_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / f".unfinished-{uuid.uuid4().hex}" / "below").mkdir(parents=True)
     now = time.time()
     monkeypatch.setattr("time.time", lambda: now + 1e7)
@@ -409,7 +407,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_what_is_written_and_renamed_outlives_a_power_cut(tmp_path: Path, synced: list[str]) -> None:
+def test_written_and_renamed_files_are_synced_to_disk(tmp_path: Path, synced: list[str]) -> None:
     store = FolderStore(str(tmp_path / "zone"))
     write(store, "t/log/x", b"content")
     assert synced == [tmp_path.name, "zone", "t", "x"]  # the folders that got a folder, and the content
@@ -425,7 +423,7 @@ def test_what_is_written_and_renamed_outlives_a_power_cut(tmp_path: Path, synced
 
 
 @pytest.mark.parametrize(("error", "told"), [(errno.EINVAL, False), (errno.ENOTSUP, False), (errno.EIO, True)])
-def test_a_folder_that_cannot_be_synced_is_told_where_that_is_a_fault(
+def test_folder_sync_error_is_raised_only_if_it_is_a_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, told: bool
 ) -> None:
     store, sync = FolderStore(str(tmp_path)), os.fsync
@@ -446,7 +444,7 @@ def test_a_folder_that_cannot_be_synced_is_told_where_that_is_a_fault(
 
 
 @pytest.mark.parametrize("error", [errno.EPERM, errno.ENOSYS])
-def test_a_file_system_without_fsync_holds_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
+def test_file_system_without_fsync_is_supported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
     """As is reported of Databricks volumes."""
 
     def fsync(_handle: int) -> None:
@@ -473,7 +471,7 @@ WRITES: dict[str, Callable[[Store, str], object]] = {
 
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("path", ["link", "link/below"])
-def test_nothing_is_written_through_a_symbolic_link(tmp_path: Path, write: str, path: str) -> None:
+def test_nothing_is_written_through_a_symlink(tmp_path: Path, write: str, path: str) -> None:
     elsewhere, zone = tmp_path / "elsewhere", tmp_path / "zone"
     (elsewhere / "below").mkdir(parents=True)
     zone.mkdir()
@@ -488,7 +486,7 @@ def test_nothing_is_written_through_a_symbolic_link(tmp_path: Path, write: str, 
     assert list((elsewhere / "below").iterdir()) == []
 
 
-def test_what_stands_behind_a_symbolic_link_is_not_removed(tmp_path: Path) -> None:
+def test_target_of_a_symlink_is_not_removed(tmp_path: Path) -> None:
     elsewhere, zone = tmp_path / "elsewhere", tmp_path / "zone"
     elsewhere.mkdir()
     zone.mkdir()
@@ -504,7 +502,7 @@ def test_what_stands_behind_a_symbolic_link_is_not_removed(tmp_path: Path) -> No
     assert names(store, "") == ["link", "to a file"]
 
 
-def test_a_landing_zone_may_be_reached_through_a_symbolic_link(tmp_path: Path) -> None:
+def test_landing_zone_may_be_reached_through_a_symlink(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "zone").symlink_to(tmp_path / "real")
     store = FolderStore(str(tmp_path / "zone"))
@@ -513,7 +511,7 @@ def test_a_landing_zone_may_be_reached_through_a_symbolic_link(tmp_path: Path) -
     assert names(store, "a") == ["b"]
 
 
-def test_symbolic_links_are_shown_where_they_stand(tmp_path: Path) -> None:
+def test_symlinks_are_listed_without_being_followed(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "to a folder").symlink_to("folder")
     (tmp_path / "to itself").symlink_to("to itself")
@@ -527,7 +525,7 @@ def test_symbolic_links_are_shown_where_they_stand(tmp_path: Path) -> None:
     ]
 
 
-def test_a_loop_of_links_and_a_name_that_is_too_long_are_told_in_words(tmp_path: Path) -> None:
+def test_symlink_loop_and_too_long_name_have_readable_errors(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     store = FolderStore(str(tmp_path))
 
@@ -538,7 +536,7 @@ def test_a_loop_of_links_and_a_name_that_is_too_long_are_told_in_words(tmp_path:
         store.create("x" * 300, b"")
 
 
-def test_only_folders_are_asked_when_they_were_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_creation_times_are_read_only_for_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr("mirrorfeed.storage.folder._birth", lambda path: asked.append(path) or 0)
     store = FolderStore(str(tmp_path))
@@ -568,7 +566,7 @@ def test_special_files_are_refused_without_waiting(tmp_path: Path) -> None:
                 read(name)
 
 
-def test_a_fifo_is_named_with_the_way_out(tmp_path: Path) -> None:
+def test_fifo_is_reported_with_a_fix(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "log.json")
     with pytest.raises(UnreadableFile) as refused:
         FolderStore(str(tmp_path)).read("log.json")
@@ -576,7 +574,7 @@ def test_a_fifo_is_named_with_the_way_out(tmp_path: Path) -> None:
     assert "Find out who did, and delete it." in refused.value.solution
 
 
-def test_a_file_above_the_limit_is_not_read(tmp_path: Path) -> None:
+def test_file_above_the_size_limit_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "log.json").open("wb") as file:
         file.truncate(READ_LIMIT)
     assert len(FolderStore(str(tmp_path)).read("log.json")) == READ_LIMIT
@@ -587,7 +585,7 @@ def test_a_file_above_the_limit_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("read", ["list", "read", "open_read"])
-def test_nothing_is_read_through_a_symbolic_link(tmp_path: Path, read: str) -> None:
+def test_nothing_is_read_through_a_symlink(tmp_path: Path, read: str) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/file").write_bytes(b"another's")
     (tmp_path / "zone").mkdir()
@@ -596,7 +594,7 @@ def test_nothing_is_read_through_a_symbolic_link(tmp_path: Path, read: str) -> N
         getattr(FolderStore(str(tmp_path / "zone")), read)("link" if read == "list" else "link/file")
 
 
-def test_a_listing_removes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listing_removes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / f".unfinished-{uuid.uuid4().hex}").write_bytes(b"half")
     now = time.time()
     monkeypatch.setattr("time.time", lambda: now + 1e7)
@@ -604,13 +602,13 @@ def test_a_listing_removes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_the_root_is_not_removed(tmp_path: Path) -> None:
+def test_root_folder_cannot_be_removed(tmp_path: Path) -> None:
     with pytest.raises(PathOutside):
         FolderStore(str(tmp_path)).remove_folder("")
     assert tmp_path.exists()
 
 
-def test_a_file_is_not_removed_as_a_folder(tmp_path: Path) -> None:
+def test_remove_folder_does_not_remove_a_file(tmp_path: Path) -> None:
     (tmp_path / "orders").write_bytes(b"another's")
     with pytest.raises(PlaceUnusable, match="Not a directory"):
         FolderStore(str(tmp_path)).remove_folder("orders")

@@ -108,7 +108,7 @@ LOST, UNREACHED = ServiceResponseError("lost"), ServiceRequestError("unreached")
         ([Reply(429, text=b'{"error":{"message":"This Fabric capacity is currently paused."}}')], 429, []),
     ],
 )
-def test_a_call_is_repeated_until_its_deadline(
+def test_call_is_retried_until_its_deadline(
     answers: list[Reply | Exception], status: object, pauses: list[float]
 ) -> None:
     run = Run(answers, RETRY_LIMITS)
@@ -120,7 +120,7 @@ def test_a_call_is_repeated_until_its_deadline(
 
 
 @pytest.mark.parametrize("answer", [BUSY, LOST, UNREACHED, Reply(429, {"Retry-After": "1"})], ids=str)
-def test_a_call_that_may_take_effect_but_once_is_sent_once(answer: Reply | Exception) -> None:
+def test_call_that_must_not_repeat_is_sent_once(answer: Reply | Exception) -> None:
     run = Run([answer, DONE], RETRY_LIMITS, retry_total=0)
 
     assert run.status == (answer.status_code if isinstance(answer, Reply) else type(answer))
@@ -140,15 +140,15 @@ def test_a_call_that_may_take_effect_but_once_is_sent_once(answer: Reply | Excep
         ("", None),
     ],
 )
-def test_the_service_says_when_to_come_back(text: str, seconds: float | None) -> None:
+def test_retry_after_header_is_parsed_to_seconds(text: str, seconds: float | None) -> None:
     assert retry_after_seconds({"Retry-After": text}, datetime(2026, 11, 21, 12, tzinfo=UTC)) == seconds
 
 
-def test_a_service_that_does_not_say_it_is_not_quoted() -> None:
+def test_missing_retry_after_header_returns_none() -> None:
     assert retry_after_seconds({}, datetime(2026, 11, 21, tzinfo=UTC)) is None
 
 
-def test_a_download_that_breaks_off_is_raised_and_not_printed(caplog: pytest.LogCaptureFixture) -> None:
+def test_interrupted_download_raises_and_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     class Short(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)

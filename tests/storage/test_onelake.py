@@ -62,14 +62,14 @@ def fail(onelake: OneLake, verb: str, how: How, times: int = 1, **facts: object)
 # The calls
 
 
-def test_a_creation_is_one_call_that_asks_for_absence(onelake: OneLake) -> None:
+def test_create_is_one_conditional_call(onelake: OneLake) -> None:
     onelake.store().create("a/b", b"content")
 
     assert onelake.verbs() == ["list", "put blob"]
     assert onelake.calls[-1].headers["if-none-match"] == "*"
 
 
-def test_a_replacement_is_one_call_without_a_condition(onelake: OneLake) -> None:
+def test_replace_is_one_unconditional_call(onelake: OneLake) -> None:
     store = onelake.store()
     store.create("a/b", b"old")
     store.replace("a/b", b"new")
@@ -80,14 +80,14 @@ def test_a_replacement_is_one_call_without_a_condition(onelake: OneLake) -> None
     assert (store.read("a/b"), store.read("a/c")) == (b"new", b"made")
 
 
-def test_a_creation_stays_one_call_at_any_size(onelake: OneLake) -> None:
+def test_create_is_one_call_at_any_size(onelake: OneLake) -> None:
     data = bytes(70 * 2**20)
     onelake.store().create("a", data)
 
     assert [(call.verb, call.size) for call in onelake.calls[-1:]] == [("put blob", len(data))]
 
 
-def test_a_file_is_sent_in_parts_and_made_whole_at_the_end(onelake: OneLake) -> None:
+def test_file_is_uploaded_in_parts_and_flushed_on_close(onelake: OneLake) -> None:
     store = onelake.store(part_bytes=1000)
     sink = store.open_write("t/_x")
     for size in (300, 900, 1800, 0, 1, 999):
@@ -106,7 +106,7 @@ def test_a_file_is_sent_in_parts_and_made_whole_at_the_end(onelake: OneLake) -> 
     assert len(store.read("t/_x")) == 4000
 
 
-def test_a_rename_looks_and_then_asks_for_absence(onelake: OneLake) -> None:
+def test_rename_checks_the_name_and_sends_a_condition(onelake: OneLake) -> None:
     store = onelake.store()
     write(store, "t/_x", WHOLE)
     done = len(onelake.verbs())
@@ -118,7 +118,7 @@ def test_a_rename_looks_and_then_asks_for_absence(onelake: OneLake) -> None:
 
 
 @pytest.mark.parametrize("name", ["100% #1", "a%20b", "50%41", "großes Jahr", "a+b", "a?sv=2020-01-01", "x&y=z"])
-def test_a_rename_keeps_names_that_look_like_something_else(onelake: OneLake, name: str) -> None:
+def test_rename_preserves_names_with_special_characters(onelake: OneLake, name: str) -> None:
     store = onelake.store()
     write(store, f"{name}/_x", WHOLE)
     store.rename(f"{name}/_x", f"{name}/{name}")
@@ -127,7 +127,7 @@ def test_a_rename_keeps_names_that_look_like_something_else(onelake: OneLake, na
     assert store.read(f"{name}/{name}") == WHOLE
 
 
-def test_a_server_that_ignores_the_condition_on_a_rename_overwrites_nothing(
+def test_server_that_ignores_the_rename_condition_overwrites_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with OneLake(tmp_path, checks_renames=False) as onelake:
@@ -141,7 +141,7 @@ def test_a_server_that_ignores_the_condition_on_a_rename_overwrites_nothing(
         assert (store.read("t/1"), store.read("t/_x")) == (b"foreign", WHOLE)
 
 
-def test_a_folder_is_never_made_anew(onelake: OneLake) -> None:
+def test_existing_folder_is_never_recreated(onelake: OneLake) -> None:
     store = onelake.store()
     store.create("t/a", b"")
     (before,) = store.list("")
@@ -154,7 +154,7 @@ def test_a_folder_is_never_made_anew(onelake: OneLake) -> None:
     assert [call.headers.get("if-none-match") for call in onelake.calls if call.verb == "create folder"] == ["*"]
 
 
-def test_a_listing_goes_on_until_its_end(onelake: OneLake) -> None:
+def test_listing_reads_all_pages(onelake: OneLake) -> None:
     store, expected = onelake.store(), [f"{n:02}" for n in range(11)]
     for name in reversed(expected):
         store.create(f"t/{name}", b"")
@@ -165,7 +165,7 @@ def test_a_listing_goes_on_until_its_end(onelake: OneLake) -> None:
     assert onelake.verbs()[done:] == ["list"] * 4
 
 
-def test_a_folder_whose_deletion_takes_more_than_one_call_is_deleted(onelake: OneLake) -> None:
+def test_folder_deletion_continues_over_several_calls(onelake: OneLake) -> None:
     store = onelake.store()
     store.create("t/a/b", b"")
     onelake.server.delete_pages = 2
@@ -175,7 +175,7 @@ def test_a_folder_whose_deletion_takes_more_than_one_call_is_deleted(onelake: On
     assert store.list("") == []
 
 
-def test_a_folder_that_the_service_is_reading_is_not_deleted_yet(onelake: OneLake) -> None:
+def test_folder_in_use_is_not_deleted(onelake: OneLake) -> None:
     store = onelake.store()
     store.create("t/a", b"")
     onelake.files.being_read.add(f"{DATABASE}/Files/LandingZone/t")
@@ -188,7 +188,7 @@ def test_a_folder_that_the_service_is_reading_is_not_deleted_yet(onelake: OneLak
 
 
 @pytest.mark.parametrize("verb", ["create", "replace", "open_write", "remove", "remove_folder"])
-def test_the_landing_zone_itself_is_not_ours_to_change(onelake: OneLake, verb: str) -> None:
+def test_landing_zone_root_cannot_be_changed(onelake: OneLake, verb: str) -> None:
     store = onelake.store()
     arguments = ("", b"") if verb in ("create", "replace") else ("",)
     with pytest.raises(PathOutside):
@@ -196,7 +196,7 @@ def test_the_landing_zone_itself_is_not_ours_to_change(onelake: OneLake, verb: s
     assert onelake.verbs() == []
 
 
-def test_a_reader_asks_for_the_ranges_that_it_needs(onelake: OneLake) -> None:
+def test_reader_downloads_only_the_ranges_it_needs(onelake: OneLake) -> None:
     store, table = onelake.store(), pa.table({"id": range(1000), "name": ["x" * 50] * 1000})
     with store.open_write("t/_x") as sink:
         pq.write_table(table, sink, row_group_size=100)
@@ -209,7 +209,7 @@ def test_a_reader_asks_for_the_ranges_that_it_needs(onelake: OneLake) -> None:
         assert source.read() == b""
 
 
-def test_a_file_above_the_limit_is_not_downloaded(onelake: OneLake) -> None:
+def test_file_above_the_size_limit_is_not_downloaded(onelake: OneLake) -> None:
     store = onelake.store()
     store.create("large", bytes(READ_LIMIT + 2**20))
     with pytest.raises(UnreadableFile, match=r"large: it is larger than 32 MiB\."):
@@ -217,7 +217,7 @@ def test_a_file_above_the_limit_is_not_downloaded(onelake: OneLake) -> None:
     assert onelake.verbs()[2:] == ["read"]
 
 
-def test_a_reader_does_not_mix_two_files_of_one_name(onelake: OneLake) -> None:
+def test_reader_does_not_mix_two_files_of_one_name(onelake: OneLake) -> None:
     store = onelake.store()
     store.create("a", bytes(3 * 2**20))
     with store.open_read("a") as source:
@@ -234,7 +234,7 @@ def test_a_reader_does_not_mix_two_files_of_one_name(onelake: OneLake) -> None:
 
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE])
-def test_a_creation_that_fails_once_is_repeated(onelake: OneLake, how: How) -> None:
+def test_failed_create_is_retried(onelake: OneLake, how: How) -> None:
     store = onelake.store()
     fail(onelake, "put blob", how)
     store.create("a", WHOLE)
@@ -242,7 +242,7 @@ def test_a_creation_that_fails_once_is_repeated(onelake: OneLake, how: How) -> N
     assert store.read("a") == WHOLE
 
 
-def test_a_creation_whose_answer_was_lost_comes_back_as_refused_and_is_complete(onelake: OneLake) -> None:
+def test_create_with_lost_response_raises_but_is_complete(onelake: OneLake) -> None:
     store = onelake.store()
     fail(onelake, "put blob", How.DROP_AFTER)
     with pytest.raises(AlreadyThere):
@@ -251,7 +251,7 @@ def test_a_creation_whose_answer_was_lost_comes_back_as_refused_and_is_complete(
     assert store.read("a") == WHOLE
 
 
-def test_a_creation_whose_answers_are_all_lost_is_not_known_to_have_failed(onelake: OneLake) -> None:
+def test_create_with_all_responses_lost_raises_unavailable(onelake: OneLake) -> None:
     store = onelake.store(retry_limits=RetryLimits(seconds=0.02, first_pause=0.01))
     store.list("")
     fail(onelake, "put blob", How.DROP_AFTER, MANY)
@@ -261,7 +261,7 @@ def test_a_creation_whose_answers_are_all_lost_is_not_known_to_have_failed(onela
     assert store.read("a") == WHOLE
 
 
-def test_a_creation_that_never_arrives_leaves_nothing(onelake: OneLake) -> None:
+def test_create_that_never_arrives_leaves_nothing(onelake: OneLake) -> None:
     store = onelake.store(retry_limits=RetryLimits(seconds=0.02, first_pause=0.01))
     store.list("")
     fail(onelake, "put blob", How.DROP_BEFORE, MANY)
@@ -271,7 +271,7 @@ def test_a_creation_that_never_arrives_leaves_nothing(onelake: OneLake) -> None:
     assert store.list("") == []
 
 
-def test_an_answer_that_is_too_late_changes_nothing_after_the_repetition(onelake: OneLake) -> None:
+def test_late_response_changes_nothing_after_the_retry(onelake: OneLake) -> None:
     retry_limits = RetryLimits(seconds=5, first_pause=0.001, longest_pause=0.001, response_seconds=0.1)
     store = onelake.store(retry_limits=retry_limits)
     slow = fail(onelake, "put blob", How.SLOW)
@@ -284,7 +284,7 @@ def test_an_answer_that_is_too_late_changes_nothing_after_the_repetition(onelake
 
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
-def test_the_creation_of_a_file_is_sent_once_whatever_becomes_of_it(onelake: OneLake, how: How) -> None:
+def test_creation_of_an_empty_file_is_sent_once_despite_faults(onelake: OneLake, how: How) -> None:
     store, before = onelake.store(), retry_counter().value
     store.list("")
     fail(onelake, "create", how, retry_after="7")
@@ -297,7 +297,7 @@ def test_the_creation_of_a_file_is_sent_once_whatever_becomes_of_it(onelake: One
 
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
-def test_a_file_that_is_created_whole_is_sent_once_whatever_becomes_of_it(onelake: OneLake, how: How) -> None:
+def test_create_once_is_sent_once_despite_faults(onelake: OneLake, how: How) -> None:
     store, before = onelake.store(), retry_counter().value
     store.list("")
     fail(onelake, "put blob", how, retry_after="7")
@@ -310,7 +310,7 @@ def test_a_file_that_is_created_whole_is_sent_once_whatever_becomes_of_it(onelak
 
 
 @pytest.mark.parametrize("verb", ["create", "put blob"])
-def test_a_creation_that_is_sent_elsewhere_is_not_sent_again(onelake: OneLake, verb: str) -> None:
+def test_redirected_creation_is_not_retried(onelake: OneLake, verb: str) -> None:
     store = onelake.store()
     store.list("")
     fail(onelake, verb, How.ANSWER, status=307, moved=True)
@@ -320,7 +320,7 @@ def test_a_creation_that_is_sent_elsewhere_is_not_sent_again(onelake: OneLake, v
 
 
 @pytest.mark.parametrize("verb", ["create", "put blob"])
-def test_a_creation_that_was_not_let_in_is_sent_again_with_a_login_of_now(onelake: OneLake, verb: str) -> None:
+def test_unauthorized_creation_is_retried_with_a_new_token(onelake: OneLake, verb: str) -> None:
     store = onelake.store()
     store.list("")
     fail(onelake, verb, How.ANSWER, status=401, code="InvalidAuthenticationInfo")
@@ -338,7 +338,7 @@ def begin(store: Any, verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["create", "put blob", "rename"])
-def test_a_name_that_is_refused_as_taken_and_is_not_there_is_told_so(onelake: OneLake, verb: str) -> None:
+def test_conflict_for_a_missing_name_is_reported(onelake: OneLake, verb: str) -> None:
     store = onelake.store()
     store.create("t/a", WHOLE)
     fail(onelake, verb, How.ANSWER, status=412, code="ConditionNotMet", message="The condition is not met.")
@@ -354,7 +354,7 @@ def test_a_name_that_is_refused_as_taken_and_is_not_there_is_told_so(onelake: On
         store.rename("t/a", "t/a") if verb == "rename" else store.create("t/a", WHOLE)
 
 
-def test_a_file_that_is_created_whole_takes_nobodys_name(onelake: OneLake) -> None:
+def test_create_once_does_not_overwrite_an_existing_file(onelake: OneLake) -> None:
     store = onelake.store()
     store.create("t/_x", b"first")
     with pytest.raises(AlreadyThere):
@@ -362,7 +362,7 @@ def test_a_file_that_is_created_whole_takes_nobodys_name(onelake: OneLake) -> No
     assert store.read("t/_x") == b"first"
 
 
-def test_a_file_whose_folder_goes_while_it_is_written_is_to_be_written_anew(onelake: OneLake) -> None:
+def test_file_deleted_while_it_is_written_must_be_rewritten(onelake: OneLake) -> None:
     store = onelake.store(part_bytes=1000)
     sink = store.open_write("t/_x")
     store.remove_folder("t")
@@ -371,9 +371,7 @@ def test_a_file_whose_folder_goes_while_it_is_written_is_to_be_written_anew(onel
 
 
 @pytest.mark.parametrize("part_bytes", [100, 10_000])
-def test_a_creation_that_takes_effect_late_leaves_nothing_under_a_name_that_was_staged(
-    onelake: OneLake, part_bytes: int
-) -> None:
+def test_late_creation_leaves_nothing_under_the_staged_name(onelake: OneLake, part_bytes: int) -> None:
     retry_limits = RetryLimits(seconds=9, first_pause=0.001, longest_pause=0.001, response_seconds=0.4)
     store = onelake.store(retry_limits=retry_limits, part_bytes=part_bytes)
     job = StagingJob(store, "t/_log", 1, "ab", (Column("id", "long"),), ("id",), False)
@@ -393,7 +391,7 @@ def test_a_creation_that_takes_effect_late_leaves_nothing_under_a_name_that_was_
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
 @pytest.mark.parametrize("verb", ["append", "flush"])
-def test_a_file_is_whole_though_a_call_of_its_upload_failed(onelake: OneLake, verb: str, how: How) -> None:
+def test_file_is_complete_after_a_failed_upload_call(onelake: OneLake, verb: str, how: How) -> None:
     store = onelake.store(part_bytes=1000)
     fail(onelake, verb, how)
     write(store, "t/_x", WHOLE)
@@ -402,7 +400,7 @@ def test_a_file_is_whole_though_a_call_of_its_upload_failed(onelake: OneLake, ve
 
 
 @pytest.mark.parametrize("verb", ["append", "flush"])
-def test_after_a_failure_closing_is_quiet_and_the_file_is_not_whole(onelake: OneLake, verb: str) -> None:
+def test_close_after_a_failure_is_silent_and_the_file_is_incomplete(onelake: OneLake, verb: str) -> None:
     store = onelake.store(part_bytes=1000)
     sink = store.open_write("t/_x")
     fail(onelake, verb, How.ANSWER, MANY, status=409, code="NotNow", message="no")
@@ -415,7 +413,7 @@ def test_after_a_failure_closing_is_quiet_and_the_file_is_not_whole(onelake: One
     assert store.read("t/_x") == b""
 
 
-def test_a_file_that_its_writer_gave_up_is_not_made_whole(onelake: OneLake) -> None:
+def test_abandoned_file_is_not_completed(onelake: OneLake) -> None:
     store = onelake.store(part_bytes=1000)
 
     def write_and_fail() -> None:
@@ -438,7 +436,7 @@ def test_two_writers_of_one_name_do_not_mix_their_files(onelake: OneLake) -> Non
     assert store.read("t/_x") == WHOLE
 
 
-def test_a_look_that_is_refused_is_not_taken_for_a_name_that_is_taken(onelake: OneLake) -> None:
+def test_refused_check_is_not_taken_for_an_existing_name(onelake: OneLake) -> None:
     store = onelake.store()
     write(store, "t/_x", WHOLE)
     fail(onelake, "properties", How.ANSWER, status=409, code="NotNow")
@@ -448,7 +446,7 @@ def test_a_look_that_is_refused_is_not_taken_for_a_name_that_is_taken(onelake: O
     assert names(store, "t") == ["_x"]
 
 
-def test_a_rename_whose_answer_was_lost_comes_back_as_refused_and_is_done(onelake: OneLake) -> None:
+def test_rename_with_lost_response_raises_but_is_done(onelake: OneLake) -> None:
     store = onelake.store()
     write(store, "t/_x", WHOLE)
     fail(onelake, "rename", How.DROP_AFTER)
@@ -460,9 +458,7 @@ def test_a_rename_whose_answer_was_lost_comes_back_as_refused_and_is_done(onelak
 
 @pytest.mark.parametrize("verb", ["delete", "list", "read"])
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
-def test_calls_that_may_be_repeated_without_harm_are_as_if_nothing_had_been(
-    onelake: OneLake, verb: str, how: How
-) -> None:
+def test_idempotent_calls_succeed_despite_faults(onelake: OneLake, verb: str, how: How) -> None:
     store = onelake.store()
     store.create("a", WHOLE)
     fail(onelake, verb, how)
@@ -474,9 +470,7 @@ def test_calls_that_may_be_repeated_without_harm_are_as_if_nothing_had_been(
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2, 0.5, 0.9])
-def test_an_answer_that_ends_in_its_middle_says_nothing(
-    onelake: OneLake, monkeypatch: pytest.MonkeyPatch, share: float
-) -> None:
+def test_truncated_response_is_ignored(onelake: OneLake, monkeypatch: pytest.MonkeyPatch, share: float) -> None:
     monkeypatch.setattr("azure.storage.blob._download.time", SimpleNamespace(sleep=lambda _: None))
     store = onelake.store(part_bytes=1000)
     store.create("t/a", WHOLE)
@@ -501,7 +495,7 @@ def test_an_answer_that_ends_in_its_middle_says_nothing(
     assert onelake.verbs().count("create") == 2
 
 
-def test_throttled_calls_are_repeated_and_counted(onelake: OneLake) -> None:
+def test_throttled_calls_are_retried_and_counted(onelake: OneLake) -> None:
     store, before = onelake.store(), retry_counter().value
     fail(onelake, "put blob", How.ANSWER, 2, status=429, code="TooManyRequests", retry_after="0")
     store.create("a", WHOLE)
@@ -510,7 +504,7 @@ def test_throttled_calls_are_repeated_and_counted(onelake: OneLake) -> None:
     assert retry_counter().value - before == 2
 
 
-def test_a_service_that_asks_for_more_time_than_there_is_is_not_waited_for(onelake: OneLake) -> None:
+def test_wait_longer_than_the_retry_limit_is_not_attempted(onelake: OneLake) -> None:
     store = onelake.store()
     fail(onelake, "list", How.ANSWER, MANY, status=429, code="TooManyRequests", message="busy", retry_after="3600")
     with pytest.raises(Throttled) as unavailable:
@@ -525,13 +519,13 @@ def test_a_service_that_asks_for_more_time_than_there_is_is_not_waited_for(onela
     }
 
 
-def test_an_endpoint_where_nobody_answers_is_told(onelake: OneLake) -> None:
+def test_unreachable_endpoint_is_reported(onelake: OneLake) -> None:
     store = onelake.store(endpoint="https://localhost:1")
     with pytest.raises(StoreUnavailable, match=r"^Cannot list https://localhost:1/.*Connection refused"):
         store.list("")
 
 
-def test_a_host_that_drops_packets_is_told_after_a_few_tries(onelake: OneLake, dropping: str) -> None:
+def test_host_that_drops_packets_is_reported_after_a_few_attempts(onelake: OneLake, dropping: str) -> None:
     retry_limits, before = RetryLimits(connect_seconds=0.02, connections=3, first_pause=0.001), retry_counter().value
     store = onelake.store(endpoint=dropping, retry_limits=retry_limits)
     with pytest.raises(StoreUnavailable, match=rf"^Cannot list {dropping}/[^<]*: Connection to \w+ timed out"):
@@ -539,7 +533,7 @@ def test_a_host_that_drops_packets_is_told_after_a_few_tries(onelake: OneLake, d
     assert retry_counter().value - before == 2
 
 
-def test_a_server_with_a_certificate_of_a_stranger_is_refused(onelake: OneLake) -> None:
+def test_server_with_an_unknown_certificate_is_refused(onelake: OneLake) -> None:
     store = onelake.store(ca_bundle=None)
     with pytest.raises(StoreUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
         store.list("")
@@ -568,7 +562,7 @@ CALLS: dict[str, Callable[[Store], object]] = {
         ({"item": LAKEHOUSE}, NotAnOpenMirror),
     ],
 )
-def test_a_place_that_is_not_an_open_mirror_is_told_by_every_verb(
+def test_every_verb_reports_a_missing_workspace_database_or_mirror(
     onelake: OneLake, call: str, place: dict[str, str], kind: type[Exception]
 ) -> None:
     before = dict(onelake.files.nodes)
@@ -577,7 +571,7 @@ def test_a_place_that_is_not_an_open_mirror_is_told_by_every_verb(
     assert onelake.files.nodes == before
 
 
-def test_an_item_of_another_kind_is_told_in_words(onelake: OneLake) -> None:
+def test_item_of_another_type_is_reported(onelake: OneLake) -> None:
     store = onelake.store(item=LAKEHOUSE)
     with pytest.raises(NotAnOpenMirror) as refused:
         store.list("t")
@@ -585,21 +579,21 @@ def test_an_item_of_another_kind_is_told_in_words(onelake: OneLake) -> None:
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_an_identity_without_a_role_is_told_by_every_verb(onelake: OneLake, call: str) -> None:
+def test_every_verb_reports_a_missing_role(onelake: OneLake, call: str) -> None:
     onelake.server.forbidden = True
     with pytest.raises(NoPermission, match=r"403.*\. Give it the role Contributor"):
         CALLS[call](onelake.store())
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_token_for_another_audience_is_told_by_every_verb(onelake: OneLake, call: str) -> None:
+def test_every_verb_reports_a_token_for_another_audience(onelake: OneLake, call: str) -> None:
     onelake.authority.audience = "https://api.fabric.microsoft.com"
     with pytest.raises(TokenRefused, match=r"401.*Check that `credential` names an identity of the tenant"):
         CALLS[call](onelake.store())
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_paused_capacity_is_told_at_once_by_every_verb(onelake: OneLake, call: str) -> None:
+def test_every_verb_reports_a_paused_capacity_at_once(onelake: OneLake, call: str) -> None:
     said = "This Fabric capacity is currently paused."
     for verb in ("list", "read", "properties"):
         fail(onelake, verb, How.ANSWER, MANY, status=429, code="CapacityNotActive", message=said, retry_after="1")
@@ -611,7 +605,7 @@ def test_a_paused_capacity_is_told_at_once_by_every_verb(onelake: OneLake, call:
 # Processes
 
 
-def test_a_store_travels_without_its_connections(onelake: OneLake) -> None:
+def test_store_is_pickled_without_its_connections(onelake: OneLake) -> None:
     store = onelake.store()
     store.create("a", WHOLE)
     travelled = pickle.loads(pickle.dumps(store))
@@ -621,7 +615,7 @@ def test_a_store_travels_without_its_connections(onelake: OneLake) -> None:
     assert [call.verb for call in onelake.calls].count("token") == 1
 
 
-def test_a_forked_process_opens_its_own_connections(onelake: OneLake) -> None:
+def test_forked_process_opens_its_own_connections(onelake: OneLake) -> None:
     store = onelake.store()
     store.create("a", WHOLE)
     child = os.fork()
@@ -648,9 +642,7 @@ for _ in range(3):  # as a worker gets one task after another
 """
 
 
-def test_tasks_upload_without_the_package_with_one_login_a_process_and_count_what_they_repeat(
-    onelake: OneLake, tmp_path: Path
-) -> None:
+def test_tasks_upload_without_the_package_with_one_login_per_process(onelake: OneLake, tmp_path: Path) -> None:
     cloudpickle.register_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]
     pq.write_table(pa.table({"id": pa.array([1, 2], pa.int64())}), tmp_path / "made.parquet")
     onelake.store().list("")
@@ -682,7 +674,7 @@ print(tracemalloc.get_traced_memory()[1])
 """
 
 
-def test_a_file_of_any_size_is_uploaded_in_bounded_memory(onelake: OneLake) -> None:
+def test_file_of_any_size_is_uploaded_in_bounded_memory(onelake: OneLake) -> None:
     store = onelake.store_elsewhere()
     ended = subprocess.run([sys.executable, "-c", UPLOAD], input=pickle.dumps(store), capture_output=True, check=True)
 
@@ -700,13 +692,13 @@ def test_a_file_of_any_size_is_uploaded_in_bounded_memory(onelake: OneLake) -> N
         "mirrorfeed.mirror.fabric.database",
     ],
 )
-def test_azure_is_imported_by_those_alone_who_go_there(module: str) -> None:
+def test_azure_is_imported_only_when_needed(module: str) -> None:
     program = f"import sys, {module}; print([name for name in sys.modules if name.startswith('azure')])"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert ended.stdout.decode().strip() == "[]"
 
 
-def test_a_configuration_leads_to_its_place(onelake: OneLake, tmp_path: Path) -> None:
+def test_configuration_selects_the_store(onelake: OneLake, tmp_path: Path) -> None:
     folder = Config(landing_zone=str(tmp_path), tables=())
     place = Config(
         landing_zone=f"onelake://{WORKSPACE}/{DATABASE}",
@@ -724,7 +716,7 @@ def test_a_configuration_leads_to_its_place(onelake: OneLake, tmp_path: Path) ->
     )
 
 
-def test_a_place_without_a_database_is_told() -> None:
+def test_onelake_address_without_a_database_is_refused() -> None:
     with pytest.raises(DatabaseNotNamed) as told:
         zone_of(Config(landing_zone=f"onelake://{WORKSPACE}", tables=()))
     assert told.value.landing_zone == f"onelake://{WORKSPACE}"

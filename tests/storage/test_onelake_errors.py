@@ -71,7 +71,7 @@ from mirrorfeed.storage.onelake_errors import Response, error_of
         ("list", 0, "", StoreUnavailable),
     ],
 )
-def test_an_answer_means(action: str, status: int, code: str, kind: type[MirrorfeedError]) -> None:
+def test_response_is_mapped_to_an_error(action: str, status: int, code: str, kind: type[MirrorfeedError]) -> None:
     new_address = "at/new" if action in ("create", "rename") else None
     error = error_of(action, "at/x", Response(status, code, "said"), new_address)
 
@@ -90,7 +90,7 @@ def test_an_answer_means(action: str, status: int, code: str, kind: type[Mirrorf
         ("The operation was paused.", False),
     ],
 )
-def test_a_paused_capacity_is_not_a_busy_one(message: str, paused: bool) -> None:
+def test_paused_capacity_differs_from_a_busy_one(message: str, paused: bool) -> None:
     error = error_of("list", "at/x", Response(429, "", message))
 
     assert isinstance(error, CapacityPaused) is paused
@@ -112,7 +112,7 @@ def test_a_paused_capacity_is_not_a_busy_one(message: str, paused: bool) -> None
         ),
     ],
 )
-def test_an_error_quotes_the_response_and_says_what_to_do(
+def test_error_quotes_the_response_and_has_a_fix(
     answer: Response, kind: type[MirrorfeedError], response: str | None
 ) -> None:
     error = error_of("list", "at/x", answer)
@@ -122,7 +122,7 @@ def test_an_error_quotes_the_response_and_says_what_to_do(
     assert error.solution
 
 
-def test_a_throttled_request_names_the_time_to_wait() -> None:
+def test_throttling_error_has_the_time_to_wait() -> None:
     error = error_of("list", "at/x", Response(429, "TooManyRequests", "", "300", 300))
     assert isinstance(error, Throttled)
     assert vars(error)["reason"] == "429 TooManyRequests; it asks to wait 300 s"
@@ -139,5 +139,5 @@ def test_a_throttled_request_names_the_time_to_wait() -> None:
         ("The name is already used.", False),
     ],
 )
-def test_a_removal_is_to_be_tried_later_where_words_say_that_the_thing_is_read(message: str, read: bool) -> None:
+def test_removal_error_is_transient_if_the_message_says_in_use(message: str, read: bool) -> None:
     assert isinstance(error_of("remove", "at/x", Response(409, "Odd", message)), StillRead) is read

@@ -53,7 +53,7 @@ def begin(store: Refusing) -> tuple[str, Time]:
         ([BUSY], "t/2", [60.5]),
     ],
 )
-def test_every_try_has_a_name_of_its_own(answers: list[Exception], path: str, shortest: list[float]) -> None:
+def test_every_attempt_uses_a_new_name(answers: list[Exception], path: str, shortest: list[float]) -> None:
     store, before = Refusing(list(answers)), retry_counter().value
 
     found, time = begin(store)
@@ -67,7 +67,7 @@ def test_every_try_has_a_name_of_its_own(answers: list[Exception], path: str, sh
 
 
 @pytest.mark.parametrize(("answer", "reason"), [(LOST, "no answer"), (TAKEN, "the name was already taken")])
-def test_after_the_patience_of_the_store_its_error_is_told_as_one_that_passes(answer: Exception, reason: str) -> None:
+def test_last_error_is_raised_as_transient_after_the_retry_limit(answer: Exception, reason: str) -> None:
     store = Refusing([answer] * 1000)
     with pytest.raises(StoreUnavailable, match=rf"^Cannot write at/x: {reason}\."):
         begin(store)
@@ -75,7 +75,7 @@ def test_after_the_patience_of_the_store_its_error_is_told_as_one_that_passes(an
     assert 10 < len(store.asked) < 40
 
 
-def test_a_service_that_asks_for_more_time_than_there_is_is_not_waited_for() -> None:
+def test_wait_longer_than_the_retry_limit_is_not_attempted() -> None:
     store = Refusing([BUSY], replace(RETRY_LIMITS, seconds=30))
     with pytest.raises(StoreUnavailable):
         begin(store)
@@ -83,7 +83,7 @@ def test_a_service_that_asks_for_more_time_than_there_is_is_not_waited_for() -> 
     assert store.asked == ["t/1"]
 
 
-def test_what_does_not_pass_is_told_at_once() -> None:
+def test_permanent_error_is_raised_at_once() -> None:
     store = Refusing([NotThere(address="at/x")])
     with pytest.raises(NotThere):
         begin(store)
@@ -91,7 +91,7 @@ def test_what_does_not_pass_is_told_at_once() -> None:
     assert store.asked == ["t/1"]
 
 
-def test_a_store_without_patience_tells_at_once() -> None:
+def test_store_without_retry_limits_raises_at_once() -> None:
     calls: list[str] = []
 
     class Hasty(MemoryStore):
@@ -104,7 +104,7 @@ def test_a_store_without_patience_tells_at_once() -> None:
     assert calls == ["t/1"]
 
 
-def test_a_file_is_created_empty_and_filled_then() -> None:
+def test_new_file_is_created_empty_and_then_filled() -> None:
     names, time, store = count(1), Time(), Refusing([LOST, TAKEN])
     with NewFile(store, lambda: f"t/{next(names)}", time.clock, time.sleep) as file:
         file.write(b"12345")

@@ -43,7 +43,7 @@ def put(s3: Any, kind: str, *keys: str) -> list[str]:
     return [ROOT + key for key in keys]
 
 
-def test_files_are_looked_at_by_listing_what_their_names_have_in_common(s3: Any) -> None:
+def test_files_are_listed_by_their_common_prefix(s3: Any) -> None:
     archived, deep = put(s3, "GLACIER", *KEYS), put(s3, "DEEP_ARCHIVE", "t/deep")
     others = [*put(s3, "STANDARD", "t/new"), *put(s3, "STANDARD_IA", "t/ia"), *put(s3, "GLACIER_IR", "t/instant")]
     found = S3Tiers(BUCKET).read_tiers([*archived, *deep, *others, ROOT + "t/gone"])
@@ -52,7 +52,7 @@ def test_files_are_looked_at_by_listing_what_their_names_have_in_common(s3: Any)
     assert S3Tiers(BUCKET).read_tiers([]) == {}
 
 
-def test_a_restore_lays_copies_for_the_days_asked_and_the_files_stay_where_they_are(s3: Any) -> None:
+def test_restore_creates_copies_for_the_requested_days(s3: Any) -> None:
     asked = put(s3, "GLACIER", *KEYS)
     tiers = S3Tiers(BUCKET)
     assert tiers.restores_copies
@@ -70,7 +70,7 @@ def copy_of(s3: Any) -> tuple[str, int]:
     return head["StorageClass"], round((parsedate_to_datetime(until) - datetime.now(UTC)).total_seconds() / 86_400)
 
 
-def test_what_is_asked_of_a_listing_and_what_it_answers_fit_the_service_s_own_model(s3: Any) -> None:
+def test_listing_request_and_response_match_the_aws_service_model(s3: Any) -> None:
     until = datetime(2026, 11, 9, tzinfo=UTC)
     asked = {"Bucket": BUCKET, "Prefix": "t/", "OptionalObjectAttributes": ["RestoreStatus"]}
     entries = [
@@ -89,7 +89,7 @@ def test_what_is_asked_of_a_listing_and_what_it_answers_fit_the_service_s_own_mo
     ]
 
 
-def test_a_bucket_takes_the_rules_that_are_written_for_a_table_and_exports_them_so_that_they_fit(s3: Any) -> None:
+def test_bucket_accepts_and_exports_the_rules_of_a_table(s3: Any) -> None:
     rules = rules_at("s3://lake/sales/orders", ("day",), False)
     assert rules is not None
     logs = {"ID": "logs", "Filter": {"Prefix": "logs/"}, "Status": "Enabled", "Expiration": {"Days": 30}}
@@ -118,7 +118,7 @@ def test_a_bucket_takes_the_rules_that_are_written_for_a_table_and_exports_them_
         ({"Size": 1}, Facts(Tier.HOT, 1)),
     ],
 )
-def test_the_entry_of_a_listing_tells_whether_a_copy_is_there(entry: dict[str, Any], expected: Facts) -> None:
+def test_listing_entry_shows_whether_a_restored_copy_exists(entry: dict[str, Any], expected: Facts) -> None:
     assert facts_of(entry) == expected
 
 
@@ -145,14 +145,14 @@ class Refusing:
         ("NoSuchKey", 404, {f"{ROOT}t/1": "404 NoSuchKey: Why"}),
     ],
 )
-def test_what_is_not_taken_is_named_with_the_reason(
+def test_refused_files_are_returned_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, code: str, status: int, expected: dict[str, str]
 ) -> None:
     monkeypatch.setattr(S3Tiers, "_client", Refusing(code, status))
     assert S3Tiers(BUCKET).restore([f"{ROOT}t/1"], Priority.HIGH) == expected
 
 
-def test_a_request_names_days_and_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restore_request_has_days_and_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[dict[str, Any]] = []
 
     class Taking:
@@ -168,7 +168,7 @@ def test_a_request_names_days_and_speed(monkeypatch: pytest.MonkeyPatch) -> None
     ]
 
 
-def test_a_bucket_that_cannot_be_read_is_an_error_that_says_so(s3: Any) -> None:
+def test_unreadable_bucket_is_reported(s3: Any) -> None:
     with pytest.raises(TiersUnavailable) as caught:
         S3Tiers("elsewhere").read_tiers(["s3://elsewhere/t/1"])
     assert str(caught.value).startswith(
@@ -177,7 +177,7 @@ def test_a_bucket_that_cannot_be_read_is_an_error_that_says_so(s3: Any) -> None:
     )
 
 
-def test_a_service_that_cannot_be_reached_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_service_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     class Away:
         def get_paginator(self, _: str) -> Any:
             raise EndpointConnectionError(endpoint_url="https://s3")
@@ -187,14 +187,14 @@ def test_a_service_that_cannot_be_reached_is_an_error_that_says_so(monkeypatch: 
         S3Tiers(BUCKET).read_tiers([f"{ROOT}t/1"])
 
 
-def test_files_of_another_bucket_are_refused_and_other_spellings_of_the_scheme_are_not(s3: Any) -> None:
+def test_files_of_another_bucket_are_refused_but_other_schemes_accepted(s3: Any) -> None:
     put(s3, "STANDARD", "t/1")
     assert S3Tiers(BUCKET).read_tiers(["s3a://lake/t/1"]) == {"s3a://lake/t/1": Tier.HOT}
     with pytest.raises(OtherPlace):
         S3Tiers(BUCKET).read_tiers(["s3://other/t/1"])
 
 
-def test_without_boto3_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_boto3_is_reported_with_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = builtins.__import__
 
     def without(name: str, *rest: Any, **more: Any) -> Any:
@@ -208,7 +208,7 @@ def test_without_boto3_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch)
     assert vars(caught.value) == {"bucket": "never-opened"}
 
 
-def test_the_address_of_a_table_chooses_its_store() -> None:
+def test_location_of_a_table_selects_its_tiers() -> None:
     assert tiers_at("s3a://lake/t") == S3Tiers("lake")
     assert isinstance(tiers_at("abfss://c@acct.dfs.core.windows.net/t"), AzureTiers)
     assert tiers_at("file:/tmp/t") is None

@@ -37,7 +37,7 @@ def file(onelake: OneLake, path: str) -> DataLakeFileClient:
     return DataLakeFileClient(onelake.dfs, WORKSPACE, f"{ROOT}/{path}", **options(onelake))
 
 
-def test_every_call_names_the_version_that_is_pinned_and_goes_to_its_endpoint(onelake: OneLake) -> None:
+def test_every_call_has_the_pinned_api_version_and_right_endpoint(onelake: OneLake) -> None:
     store = onelake.store()
     store.create("t/a", b"x")
     write(store, "t/_x", b"x")
@@ -65,7 +65,7 @@ def test_every_call_names_the_version_that_is_pinned_and_goes_to_its_endpoint(on
 
 
 @pytest.mark.parametrize("verb", ["list", "create"])
-def test_a_version_that_the_service_does_not_know_is_told_with_its_header(
+def test_unknown_api_version_is_refused_with_its_header(
     onelake: OneLake, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     def with_unknown_version(*facts: Any) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def test_a_version_that_the_service_does_not_know_is_told_with_its_header(
         store.list("t") if verb == "list" else store.create("t/a", b"")
 
 
-def test_headers_and_parameters_that_are_not_documented_are_refused_by_name(onelake: OneLake) -> None:
+def test_undocumented_headers_and_parameters_are_refused_by_name(onelake: OneLake) -> None:
     with pytest.raises(HttpResponseError) as header:
         file(onelake, "t/x").create_file(headers={"x-ms-odd": "1"})
     with pytest.raises(HttpResponseError) as parameter:
@@ -94,12 +94,12 @@ def test_headers_and_parameters_that_are_not_documented_are_refused_by_name(onel
     )
 
 
-def test_calls_of_one_endpoint_are_none_of_the_other(onelake: OneLake) -> None:
+def test_blob_calls_are_refused_at_the_dfs_endpoint(onelake: OneLake) -> None:
     with pytest.raises(HttpResponseError, match=r"put blob is not a call of onelake\.dfs\.localhost"):
         blob(onelake, "t/x", onelake.dfs).upload_blob(b"")
 
 
-def test_a_file_is_not_written_through_both_endpoints(onelake: OneLake) -> None:
+def test_file_cannot_be_written_through_both_endpoints(onelake: OneLake) -> None:
     store = onelake.store()
     write(store, "t/dfs", b"x")
     store.create("t/blob", b"x")
@@ -113,7 +113,7 @@ def test_a_file_is_not_written_through_both_endpoints(onelake: OneLake) -> None:
     assert (store.read("t/dfs"), store.read("t/blob")) == (b"whole", b"x")
 
 
-def test_a_token_is_good_for_the_question_that_it_continues(onelake: OneLake) -> None:
+def test_continuation_token_is_valid_only_for_its_listing(onelake: OneLake) -> None:
     store = onelake.store()
     for name in ("t/1", "t/2", "u/1"):
         store.create(name, b"")
@@ -129,7 +129,7 @@ def test_a_token_is_good_for_the_question_that_it_continues(onelake: OneLake) ->
 
 
 @pytest.mark.parametrize("keeps", [False, True])
-def test_a_file_that_is_renamed_keeps_its_etag_in_one_service_and_not_in_another(onelake: OneLake, keeps: bool) -> None:
+def test_renamed_file_keeps_its_etag_depending_on_the_service(onelake: OneLake, keeps: bool) -> None:
     onelake.files.keeps_etags = keeps
     store = onelake.store()
     write(store, "t/_x", b"x")
@@ -141,9 +141,7 @@ def test_a_file_that_is_renamed_keeps_its_etag_in_one_service_and_not_in_another
 
 @pytest.mark.parametrize("late", [2, None], ids=["soon", "last"])
 @pytest.mark.parametrize("verb", ["append", "flush", "rename", "delete"])
-def test_a_call_that_takes_effect_after_its_repetition_changes_nothing_any_more(
-    onelake: OneLake, verb: str, late: int | None
-) -> None:
+def test_call_delivered_after_its_retry_changes_nothing(onelake: OneLake, verb: str, late: int | None) -> None:
     store = onelake.store(part_bytes=4)
     onelake.server.faults.add(Fault(verb, How.LATE, late=late))
     write(store, "t/_x", b"whole content")
@@ -157,7 +155,7 @@ def test_a_call_that_takes_effect_after_its_repetition_changes_nothing_any_more(
     assert onelake.verbs().count(verb) == {"append": 5, "flush": 2, "rename": 2, "delete": 2}[verb]
 
 
-def test_a_creation_that_is_late_leaves_an_empty_file_under_a_name_that_is_given_up(onelake: OneLake) -> None:
+def test_late_creation_leaves_an_empty_file_under_an_abandoned_name(onelake: OneLake) -> None:
     store = onelake.store()
     onelake.server.faults.add(Fault("create", How.LATE))
     with pytest.raises(StoreUnavailable):

@@ -23,7 +23,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("size", [100 * 2**20 + 1, 300 * 2**20, 2**30], ids=["100 MiB", "300 MiB", "1 GiB"])
-def test_a_large_file_comes_back_as_it_was_written(store: Store, size: int) -> None:
+def test_large_file_is_read_back_unchanged(store: Store, size: int) -> None:
     written, read = hashlib.sha256(), hashlib.sha256()
     with store.open_write("t/_x") as sink:
         for number in range(-(-size // 2**20)):
@@ -41,7 +41,7 @@ def test_a_large_file_comes_back_as_it_was_written(store: Store, size: int) -> N
 
 
 @pytest.mark.soak
-def test_a_listing_of_many_files_in_onelake_has_all_of_them_once(onelake: OneLake) -> None:
+def test_large_listing_in_onelake_is_complete_without_duplicates(onelake: OneLake) -> None:
     expected = [f"{number:020d}.parquet" for number in range(MANY)]
     for name in reversed(expected):
         onelake.files.put_blob(f"{DATABASE}/Files/LandingZone/t/{name}", b"x", if_absent=True)
@@ -51,7 +51,7 @@ def test_a_listing_of_many_files_in_onelake_has_all_of_them_once(onelake: OneLak
 
 
 @pytest.mark.soak
-def test_a_listing_of_many_files_in_a_folder_has_all_of_them_once(tmp_path: Path) -> None:
+def test_large_listing_in_a_folder_is_complete_without_duplicates(tmp_path: Path) -> None:
     expected = [f"{number:020d}.parquet" for number in range(MANY)]
     for name in reversed(expected):
         (tmp_path / name).write_bytes(b"x")

@@ -42,7 +42,7 @@ def archived(onelake: OneLake, names: list[str] = NAMES) -> dict[str, Blob]:
         ("abfss://c@acct.dfs.core.chinacloudapi.cn/t", ("https://acct.blob.core.chinacloudapi.cn", "c")),
     ],
 )
-def test_the_address_of_a_table_tells_account_and_container(location: str, expected: tuple[str, str]) -> None:
+def test_location_of_a_table_gives_account_and_container(location: str, expected: tuple[str, str]) -> None:
     found = AzureTiers.at(location)
     assert found is not None
     assert (found.account, found.container, found.credential) == (*expected, Default())
@@ -58,7 +58,7 @@ def test_the_address_of_a_table_tells_account_and_container(location: str, expec
         "abfss://c@example.com?x.dfs.core.windows.net/t",
     ],
 )
-def test_a_table_elsewhere_has_no_tiers_and_no_host_there_gets_a_token(location: str) -> None:
+def test_location_outside_azure_has_no_tiers_and_gets_no_token(location: str) -> None:
     assert AzureTiers.at(location) is None
 
 
@@ -74,14 +74,14 @@ def test_a_table_elsewhere_has_no_tiers_and_no_host_there_gets_a_token(location:
         (None, None, Tier.HOT),
     ],
 )
-def test_the_properties_of_a_blob_tell_its_tier(tier: Any, status: str | None, expected: Tier) -> None:
+def test_blob_properties_give_the_tier(tier: Any, status: str | None, expected: Tier) -> None:
     blob = BlobProperties()
     blob.blob_tier, blob.archive_status = tier, status
     assert tier_of(blob) is expected
     assert expected.is_readable == (expected in (Tier.HOT, Tier.COOL, Tier.COLD))
 
 
-def test_files_are_looked_at_by_listing_what_their_names_have_in_common(onelake: OneLake) -> None:
+def test_files_are_listed_by_their_common_prefix(onelake: OneLake) -> None:
     blobs = archived(onelake)
     blobs |= {f"t/day=2/part-{i}": Blob() for i in range(5)} | {"other/x": Blob()}
     blobs["t/day=2/part-4"] = Blob("Archive", "High")
@@ -93,7 +93,7 @@ def test_files_are_looked_at_by_listing_what_their_names_have_in_common(onelake:
     assert tiers_of(onelake).read_tiers([]) == {}
 
 
-def test_archived_files_are_asked_back_and_arrive_later(onelake: OneLake) -> None:
+def test_archived_files_are_requested_and_restored_later(onelake: OneLake) -> None:
     archived(onelake)
     tiers = tiers_of(onelake)
     assert tiers.restore(uris(), Priority.HIGH) == {}
@@ -105,7 +105,7 @@ def test_archived_files_are_asked_back_and_arrive_later(onelake: OneLake) -> Non
     assert tiers.restore(uris(), Priority.STANDARD) == {}
 
 
-def test_archived_files_are_brought_to_the_tier_that_is_asked_for(onelake: OneLake) -> None:
+def test_archived_files_are_restored_to_the_requested_tier(onelake: OneLake) -> None:
     blobs = archived(onelake)
     tiers = tiers_of(onelake)
     assert tiers.restore(uris(), Priority.STANDARD, Tier.COOL) == {}
@@ -114,14 +114,14 @@ def test_archived_files_are_brought_to_the_tier_that_is_asked_for(onelake: OneLa
     assert set(tiers.read_tiers(uris()).values()) == {Tier.COOL}
 
 
-def test_the_storage_tells_sizes_and_since_when_files_are_in_their_tier(onelake: OneLake) -> None:
+def test_facts_have_sizes_and_time_of_the_last_tier_change(onelake: OneLake) -> None:
     archived(onelake)[NAMES[0]].since = "Tue, 06 Oct 2026 10:00:00 GMT"
     found = tiers_of(onelake).facts(uris())
     assert found[uris()[0]] == Facts(Tier.ARCHIVE, 1, datetime(2026, 10, 6, 10, tzinfo=UTC))
     assert found[uris()[1]] == Facts(Tier.ARCHIVE, 1)
 
 
-def test_no_batch_holds_more_than_256_files(onelake: OneLake) -> None:
+def test_batches_have_at_most_256_files(onelake: OneLake) -> None:
     names = [f"t/part-{i:04d}" for i in range(600)]
     archived(onelake, names)
     assert tiers_of(onelake).restore(uris(names), Priority.STANDARD) == {}
@@ -129,7 +129,7 @@ def test_no_batch_holds_more_than_256_files(onelake: OneLake) -> None:
     assert all(blob.status for blob in onelake.server.blobs.blobs.values())
 
 
-def test_files_that_are_not_taken_are_named_with_the_reason(onelake: OneLake) -> None:
+def test_refused_files_are_returned_with_the_reason(onelake: OneLake) -> None:
     archived(onelake)
     onelake.server.blobs.refuse = {NAMES[1]: (503, "ServerBusy")}
     tiers, asked = tiers_of(onelake), [*uris(), ROOT + "t/gone"]
@@ -137,7 +137,7 @@ def test_files_that_are_not_taken_are_named_with_the_reason(onelake: OneLake) ->
     assert tiers.read_tiers(asked)[asked[0]] is Tier.PENDING
 
 
-def test_a_busy_service_is_asked_again(onelake: OneLake) -> None:
+def test_busy_service_is_retried(onelake: OneLake) -> None:
     archived(onelake)
     for verb in ("list blobs", "set tiers"):
         onelake.server.faults.add(Fault(verb, How.ANSWER, 2, status=503, code="ServerBusy"))
@@ -146,7 +146,7 @@ def test_a_busy_service_is_asked_again(onelake: OneLake) -> None:
     assert set(tiers.read_tiers(uris()).values()) == {Tier.PENDING}
 
 
-def test_a_service_that_does_not_answer_is_an_error_that_says_so(onelake: OneLake) -> None:
+def test_refused_listing_is_reported_as_unavailable(onelake: OneLake) -> None:
     onelake.server.faults.add(Fault("list blobs", How.ANSWER, 99, status=403, code="AuthorizationPermissionMismatch"))
     with pytest.raises(TiersUnavailable) as caught:
         tiers_of(onelake).read_tiers(uris())

@@ -91,7 +91,7 @@ def test_workspace_without_login_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         VolumeStore("/Volumes/main/sales/landing", refuse).list("")
 
 
-def test_listing_completes_a_rename_that_was_killed_after_the_copy(api: FilesApi, store: VolumeStore) -> None:
+def test_listing_completes_a_rename_killed_after_the_copy(api: FilesApi, store: VolumeStore) -> None:
     store.create("t/_log/staged", b"rows")
     api.refuse = lambda method, _path: (400, "KILLED") if method == "DELETE" else None
     with pytest.raises(VolumeUnusable):
@@ -105,7 +105,7 @@ def test_listing_completes_a_rename_that_was_killed_after_the_copy(api: FilesApi
     assert store.read("t/1") == b"rows"
 
 
-def test_rename_that_was_killed_before_the_copy_can_be_repeated(api: FilesApi, store: VolumeStore) -> None:
+def test_rename_killed_before_the_copy_can_be_retried(api: FilesApi, store: VolumeStore) -> None:
     store.create("t/staged", b"rows")
     api.refuse = lambda method, path: (400, "KILLED") if (method, path) == ("PUT", f"{api.volume}/t/1") else None
     with pytest.raises(VolumeUnusable):
@@ -118,7 +118,7 @@ def test_rename_that_was_killed_before_the_copy_can_be_repeated(api: FilesApi, s
 
 
 @pytest.mark.parametrize("other", [b"rows", b"other"])
-def test_rename_keeps_an_existing_file(store: VolumeStore, other: bytes) -> None:
+def test_rename_does_not_replace_an_existing_file(store: VolumeStore, other: bytes) -> None:
     store.create("t/1", other)
     store.create("t/staged", b"rows")
 
@@ -132,7 +132,7 @@ def _publish(api: FilesApi, table: Table) -> None:
 
 
 @pytest.mark.parametrize("step", [pytest.param(5, id="some"), pytest.param(1, id="all", marks=pytest.mark.soak)])
-def test_next_run_completes_a_publication_that_was_killed(
+def test_next_run_completes_a_killed_publication(
     api: FilesApi, tmp_path: Path, step: int, counted: Counter[str]
 ) -> None:
     table = two_orders()

@@ -42,11 +42,11 @@ def policy(
         ("s3://bucket/t", None),
     ],
 )
-def test_an_azure_address_contains_container_and_folder(location: str, folder: str | None) -> None:
+def test_azure_location_contains_container_and_folder(location: str, folder: str | None) -> None:
     assert folder_of(location) == folder
 
 
-def test_a_rule_names_all_files_of_a_table_but_its_log() -> None:
+def test_rule_covers_all_files_of_a_table_except_its_log() -> None:
     assert EXPECTED == [
         "lake/sales/orders/day=",
         "lake/sales/orders/deletion_vector_",
@@ -56,7 +56,7 @@ def test_a_rule_names_all_files_of_a_table_but_its_log() -> None:
 
 
 @pytest.mark.parametrize("wrap", [lambda p: p, lambda p: {"policy": p}, lambda p: {"properties": {"policy": p}}])
-def test_the_rule_that_is_printed_passes_its_check_in_every_form_of_export(wrap: Any) -> None:
+def test_printed_rule_passes_its_check_in_every_export_format(wrap: Any) -> None:
     assert RULES.check(wrap(policy()), 60) == []
 
 
@@ -74,11 +74,11 @@ def exported(archive: dict[str, Any], enabled: bool | None = True) -> dict[str, 
 
 
 @pytest.mark.parametrize("enabled", [True, None])
-def test_a_right_policy_passes_as_the_command_line_exports_it(enabled: bool | None) -> None:
+def test_correct_policy_passes_as_exported_by_the_azure_cli(enabled: bool | None) -> None:
     assert RULES.check(exported({"daysAfterCreationGreaterThan": 60.0}, enabled), 60) == []
 
 
-def test_a_right_policy_passes_as_powershell_exports_it() -> None:
+def test_correct_policy_passes_as_exported_by_powershell() -> None:
     def capitals(value: Any) -> Any:
         if isinstance(value, dict):
             return {name[0].upper() + name[1:]: capitals(each) for name, each in value.items()}
@@ -88,7 +88,7 @@ def test_a_right_policy_passes_as_powershell_exports_it() -> None:
     assert RULES.check(found, 60) == []
 
 
-def test_days_that_differ_are_shown_as_whole_numbers() -> None:
+def test_different_days_are_shown_as_whole_numbers() -> None:
     (found,) = RULES.check(exported({"daysAfterCreationGreaterThan": 30.0}), 60)
     assert str(found) == "ours: says 30 days, and the table's property 60: they must be equal"
 
@@ -101,25 +101,25 @@ def test_days_that_differ_are_shown_as_whole_numbers() -> None:
         {"name": "x", "definition": {"actions": {"baseBlob": None, "snapshot": {"delete": {}}}}},
     ],
 )
-def test_a_rule_that_does_nothing_to_the_table_is_passed_over(rule: dict[str, Any]) -> None:
+def test_rule_that_does_not_affect_the_table_is_ignored(rule: dict[str, Any]) -> None:
     rules = [rule, *policy()["rules"]]
     assert RULES.check({"rules": rules}, 60) == []
 
 
-def test_a_rule_for_another_kind_of_blobs_archives_no_file_of_the_table() -> None:
+def test_rule_for_another_blob_type_archives_no_file_of_the_table() -> None:
     given = policy()
     given["rules"][0]["definition"]["filters"]["blobTypes"] = ["appendBlob"]
     assert RULES.check(given, 60) == [Finding("", f"no rule archives {', '.join(EXPECTED)}")]
 
 
 @pytest.mark.parametrize("part", [{"definition": []}, {"definition": {"filters": ["x"]}}, {"definition": "x"}])
-def test_a_rule_of_another_form_is_refused_by_its_name(part: dict[str, Any]) -> None:
+def test_rule_in_an_unknown_format_is_refused_by_name(part: dict[str, Any]) -> None:
     with pytest.raises(NoRules) as caught:
         RULES.check({"rules": [{"name": "odd", **part}]}, 60)
     assert caught.value.reason.startswith("its rule 'odd' has")
 
 
-def test_a_rule_by_modification_time_is_said_to_be_none_that_the_log_knows() -> None:
+def test_rule_by_modification_time_is_flagged() -> None:
     (found,) = RULES.check(exported({"daysAfterModificationGreaterThan": 60.0}), 60)
     assert (found.rule, found.problem.partition(",")[0]) == (
         "ours",
@@ -158,23 +158,23 @@ def test_a_rule_by_modification_time_is_said_to_be_none_that_the_log_knows() -> 
         (policy(blobIndexMatch=[{"name": "tier", "op": "==", "value": "old"}]), "selects files by tag"),
     ],
 )
-def test_a_rule_that_does_not_fit_is_flagged(given: dict[str, Any], problem: str) -> None:
+def test_rule_that_does_not_fit_is_flagged(given: dict[str, Any], problem: str) -> None:
     found = RULES.check(given, 60)
     assert [finding.rule for finding in found if problem in finding.problem] == ["mirrorfeed60days1"]
 
 
 @pytest.mark.parametrize("given", [policy(enabled=False), policy(prefix=["other/"]), {"rules": []}])
-def test_a_table_that_no_rule_reaches_is_flagged(given: dict[str, Any]) -> None:
+def test_table_without_a_matching_rule_is_flagged(given: dict[str, Any]) -> None:
     assert RULES.check(given, 60) == [Finding("", f"no rule archives {', '.join(EXPECTED)}")]
 
 
-def test_files_that_a_rule_leaves_out_are_flagged() -> None:
+def test_files_not_covered_by_a_rule_are_flagged() -> None:
     (finding,) = RULES.check(policy(prefix=["lake/sales/orders/day="]), 60)
     assert str(finding) == "no rule archives lake/sales/orders/deletion_vector_, lake/sales/orders/_change_data/"
 
 
 @pytest.mark.parametrize("given", [{}, [], "rules", {"rules": {}}, {"rules": ["x"]}])
-def test_what_is_no_policy_is_refused(given: Any) -> None:
+def test_invalid_policy_is_refused(given: Any) -> None:
     with pytest.raises(NoRules) as caught:
         RULES.check(given, 60)
     assert caught.value.reason == "it has no list `rules`"

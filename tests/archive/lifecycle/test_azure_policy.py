@@ -38,18 +38,18 @@ def enabled_prefixes(found: Any) -> dict[str, tuple[bool, list[str]]]:
     return {rule["name"]: (rule["enabled"], rule["definition"]["filters"]["prefixMatch"]) for rule in found["rules"]}
 
 
-def test_a_table_alone_gets_a_policy_that_fits_it() -> None:
+def test_single_table_gets_a_valid_policy() -> None:
     found = put(ORDERS)
     assert enabled_prefixes(found) == {"mirrorfeed60days1": (True, sorted(ORDERS.listed))}
     assert ORDERS.check(found, 60) == []
 
 
-def test_rules_of_others_are_kept_word_for_word() -> None:
+def test_foreign_rules_are_not_changed() -> None:
     exported = {"policy": {"rules": [{**OTHER, "definition": {**OTHER["definition"]}}]}}  # type: ignore[dict-item]
     assert put(ORDERS, into=exported)["rules"][0] == OTHER
 
 
-def test_tables_of_one_interval_share_rules_and_of_another_do_not() -> None:
+def test_tables_share_rules_only_with_the_same_interval() -> None:
     both = put(LINES, into=put(ORDERS))
     assert enabled_prefixes(both) == {"mirrorfeed60days1": (True, sorted([*ORDERS.listed, *LINES.listed]))}
     third = put(LINES, 90, into=both)
@@ -60,12 +60,12 @@ def test_tables_of_one_interval_share_rules_and_of_another_do_not() -> None:
     assert ORDERS.check(third, 60) == LINES.check(third, 90) == []
 
 
-def test_merging_again_changes_nothing() -> None:
+def test_merging_twice_changes_nothing() -> None:
     once = put(ORDERS, into={"rules": [OTHER]})
     assert put(ORDERS, into=once) == once
 
 
-def test_thirty_plain_tables_take_nine_rules_and_a_mapped_one_takes_seven() -> None:
+def test_thirty_plain_tables_need_nine_rules_and_a_mapped_one_seven() -> None:
     found: Any = None
     for number in range(30):
         found = rules(f"lake/t{number}/").policy(60, exported=found)
@@ -74,7 +74,7 @@ def test_thirty_plain_tables_take_nine_rules_and_a_mapped_one_takes_seven() -> N
     assert RANDOM.check(put(RANDOM), 60) == []
 
 
-def test_a_paused_table_keeps_its_rules_which_do_nothing_and_leaves_others_alone() -> None:
+def test_paused_table_has_disabled_rules_and_others_are_unchanged() -> None:
     found = put(ORDERS, wanted=Wanted.PAUSED, into=put(LINES, into=put(ORDERS)))
     assert enabled_prefixes(found) == {
         "mirrorfeed60dayspaused1": (False, sorted(ORDERS.listed)),
@@ -84,12 +84,12 @@ def test_a_paused_table_keeps_its_rules_which_do_nothing_and_leaves_others_alone
     assert put(ORDERS, into=found) == put(LINES, into=put(ORDERS))
 
 
-def test_a_table_is_taken_out_whole() -> None:
+def test_table_is_removed_completely() -> None:
     assert put(ORDERS, wanted=Wanted.GONE, into=put(LINES, into=put(ORDERS))) == put(LINES)
     assert put(ORDERS, wanted=Wanted.GONE, into={"rules": [OTHER]}) == {"rules": [OTHER]}
 
 
-def test_a_rule_that_others_wrote_for_the_table_alone_is_kept_unless_it_is_to_be_taken_over() -> None:
+def test_foreign_rule_for_the_table_remains_unless_taken_over() -> None:
     by_hand = put(ORDERS, 30)
     by_hand["rules"][0]["name"] = "legalhold"
     exported = {"rules": [OTHER, *by_hand["rules"]]}
@@ -114,7 +114,7 @@ def test_a_rule_that_others_wrote_for_the_table_alone_is_kept_unless_it_is_to_be
         lambda rule: rule["definition"]["filters"].pop("prefixMatch"),
     ],
 )
-def test_a_rule_that_does_more_than_ours_is_never_taken_for_one_even_under_our_name(change: Any) -> None:
+def test_rule_with_additional_actions_is_foreign_even_under_our_name(change: Any) -> None:
     theirs = put(ORDERS)
     change(theirs["rules"][0])
     found = put(ORDERS, into=theirs)
@@ -122,7 +122,7 @@ def test_a_rule_that_does_more_than_ours_is_never_taken_for_one_even_under_our_n
     assert [rule["name"] for rule in found["rules"]] == ["mirrorfeed60days1", "mirrorfeed60days2"]
 
 
-def test_what_others_do_to_the_table_is_found_in_the_merged_policy() -> None:
+def test_foreign_actions_on_the_table_are_found_in_the_merged_policy() -> None:
     theirs = {
         "rules": [{**OTHER, "definition": {"actions": {"baseBlob": {"delete": {"daysAfterCreationGreaterThan": 9}}}}}]
     }
@@ -132,7 +132,7 @@ def test_what_others_do_to_the_table_is_found_in_the_merged_policy() -> None:
     ]
 
 
-def test_more_rules_than_an_account_takes_are_refused_with_their_numbers() -> None:
+def test_too_many_rules_for_an_account_are_refused_with_their_number() -> None:
     others = {"rules": [{**OTHER, "name": f"other{number}"} for number in range(95)]}
     assert len(put(ORDERS, into=others)["rules"]) == 96
     with pytest.raises(TooManyRules) as caught:

@@ -11,14 +11,14 @@ from mirrorfeed.archive.lifecycle.base import read_policy
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_a_policy_is_read_in_the_encodings_of_each_shell(tmp_path: Path, encoding: str) -> None:
+def test_policy_is_read_in_the_encodings_of_each_shell(tmp_path: Path, encoding: str) -> None:
     file = tmp_path / "policy.json"
     file.write_text('{"name": "é"}', encoding=encoding)
     assert read_policy(str(file)) == {"name": "é"}
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe\x00", b"[" * 200_000, b"9" * 5000])
-def test_a_file_that_is_no_json_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_file_that_is_not_json_is_refused(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "policy.json"
     file.write_bytes(content)
     with pytest.raises(NoJson):

@@ -35,11 +35,11 @@ def rule(**change: Any) -> dict[str, Any]:
         ("abfss://c@a.dfs.core.windows.net/t", None),
     ],
 )
-def test_an_s3_address_contains_the_folder(location: str, folder: str | None) -> None:
+def test_s3_location_contains_the_folder(location: str, folder: str | None) -> None:
     assert folder_of(location) == folder
 
 
-def test_a_table_gets_a_rule_for_each_prefix_which_fits_it_and_others_are_kept() -> None:
+def test_table_gets_a_valid_rule_per_prefix_and_others_are_unchanged() -> None:
     found = put(into={"Rules": [OTHER], "TransitionDefaultMinimumObjectSize": "all_storage_classes_128K"})
     assert found["Rules"][0] == OTHER
     assert found["Rules"][1] == {
@@ -56,12 +56,12 @@ def test_a_table_gets_a_rule_for_each_prefix_which_fits_it_and_others_are_kept()
     assert put(into=paused) == found
 
 
-def test_rules_of_other_tables_of_ours_keep_their_names() -> None:
+def test_rules_of_our_other_tables_have_the_same_names() -> None:
     other = S3Rules("sales/lines/", ["sales/lines/part-"]).policy(60)
     assert [each["ID"] for each in put(into=other)["Rules"]] == [f"mirrorfeed60days{n}" for n in (1, 2, 3, 4)]
 
 
-def test_a_rule_that_others_wrote_for_the_table_alone_is_kept_unless_it_is_to_be_taken_over() -> None:
+def test_foreign_rule_for_the_table_remains_unless_taken_over() -> None:
     held = rule(ID="legal-hold", Transitions=[{"Days": 30, "StorageClass": "DEEP_ARCHIVE"}])
     exported = {"Rules": [OTHER, held, rule(ID=None)]}
     assert RULES.of_others(exported) == ["legal-hold", "a rule without a name"]
@@ -74,7 +74,7 @@ def test_a_rule_that_others_wrote_for_the_table_alone_is_kept_unless_it_is_to_be
     assert gone == {"Rules": [OTHER]}
 
 
-def test_files_go_on_into_the_class_that_somebody_chose() -> None:
+def test_storage_class_chosen_by_the_user_is_preserved() -> None:
     deep = put()
     for each in deep["Rules"]:
         each["Transitions"][0]["StorageClass"] = "DEEP_ARCHIVE"
@@ -83,7 +83,7 @@ def test_files_go_on_into_the_class_that_somebody_chose() -> None:
     assert RULES.check(found, 90) == []
 
 
-def test_rules_of_the_older_form_are_written_in_that_of_ours() -> None:
+def test_rules_with_a_base_level_prefix_are_converted_to_filters() -> None:
     """S3 refuses both in one configuration: "Base level prefix cannot be used in Lifecycle V2"."""
     older = {"ID": "old", "Prefix": "logs/", "Status": "Enabled", "Expiration": {"Days": 30}}
     everything = {**older, "ID": "all", "Prefix": "", "Filter": None}
@@ -94,7 +94,7 @@ def test_rules_of_the_older_form_are_written_in_that_of_ours() -> None:
     assert found[2] == OTHER
 
 
-def test_more_rules_than_a_bucket_takes_are_refused_with_their_numbers() -> None:
+def test_too_many_rules_for_a_bucket_are_refused_with_their_number() -> None:
     with pytest.raises(TooManyRules) as caught:
         put(into={"Rules": [{**OTHER, "ID": f"r{n}"} for n in range(998)]})
     assert (caught.value.limit, caught.value.needed) == (1000, 1001)
@@ -118,7 +118,7 @@ def test_more_rules_than_a_bucket_takes_are_refused_with_their_numbers() -> None
         (rule(Transitions=[{"Days": 0, "StorageClass": "INTELLIGENT_TIERING"}]), "moves files to Intelligent-Tiering"),
     ],
 )
-def test_a_rule_that_does_not_fit_is_flagged(given: dict[str, Any], problem: str) -> None:
+def test_rule_that_does_not_fit_is_flagged(given: dict[str, Any], problem: str) -> None:
     assert [each.rule for each in RULES.check({"Rules": [given]}, 60) if problem in each.problem] == ["r"]
 
 
@@ -131,31 +131,31 @@ def test_a_rule_that_does_not_fit_is_flagged(given: dict[str, Any], problem: str
         rule(Transitions=None, Expiration={"ExpiredObjectDeleteMarker": True}),
     ],
 )
-def test_what_archives_nothing_that_must_be_restored_covers_nothing(given: dict[str, Any]) -> None:
+def test_rule_without_an_archive_transition_covers_nothing(given: dict[str, Any]) -> None:
     assert RULES.check({"Rules": [given]}, 60) == [Finding("", f"no rule archives {', '.join(EXPECTED)}")]
 
 
-def test_files_may_go_on_to_a_deeper_archive_and_small_ones_may_stay() -> None:
+def test_deeper_archive_and_minimum_size_are_allowed() -> None:
     moves = [{"Days": 60, "StorageClass": "GLACIER"}, {"Days": 180, "StorageClass": "DEEP_ARCHIVE"}]
     reach = {"And": {"Prefix": "sales/orders/day=", "ObjectSizeGreaterThan": 131072}}
     assert S3Rules(FOLDER, EXPECTED[:1]).check({"Rules": [rule(Filter=reach, Transitions=moves)]}, 60) == []
 
 
 @pytest.mark.parametrize("given", [{}, [], {"rules": []}, {"Rules": ["x"]}, {"Rules": [{"Filter": "x"}]}])
-def test_what_is_no_configuration_is_refused(given: Any) -> None:
+def test_invalid_lifecycle_configuration_is_refused(given: Any) -> None:
     with pytest.raises(NoBucketRules) as caught:
         RULES.check(given, 60)
     assert "no valid list `Rules`" in str(caught.value)
 
 
-def test_small_files_go_on_moving_as_the_bucket_says() -> None:
+def test_minimum_object_size_of_the_bucket_is_preserved() -> None:
     for said, option in (("varies_by_storage_class", True), ("all_storage_classes_128K", False)):
         exported = {"Rules": [OTHER], "TransitionDefaultMinimumObjectSize": said}
         text = RULES.apply(RULES.policy(60, exported=exported), exported)
         assert ("--transition-default-minimum-object-size varies_by_storage_class`" in text) is option
 
 
-def test_the_address_of_a_table_chooses_the_cloud() -> None:
+def test_location_of_a_table_selects_the_cloud() -> None:
     azure = rules_at("abfss://lake@a.dfs.core.windows.net/t", (), False)
     bucket = rules_at("s3://lake/t", (), False)
     assert isinstance(azure, AzureRules)

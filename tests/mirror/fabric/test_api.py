@@ -21,7 +21,7 @@ def feed(tmp_path: Path, onelake: OneLake) -> Feed:
     return mirrorfeed.load(file)
 
 
-def test_the_definition_is_compared_and_changed_where_it_differs(feed: Feed, onelake: OneLake) -> None:
+def test_definition_is_compared_and_changed_if_it_differs(feed: Feed, onelake: OneLake) -> None:
     (planned,) = feed.fabric_plan()
     assert (planned.field, planned.there, planned.wanted, planned.changes) == ("retention_days", None, 30, True)
     assert "retentionInDays" not in onelake.fabric.databases[DATABASE].target
@@ -31,7 +31,7 @@ def test_the_definition_is_compared_and_changed_where_it_differs(feed: Feed, one
     assert repr(feed.fabric_apply()) == "There was nothing to change."
 
 
-def test_what_fabric_says_of_the_database_and_its_tables_is_a_row_each(feed: Feed, onelake: OneLake) -> None:
+def test_fabric_status_has_a_row_per_table(feed: Feed, onelake: OneLake) -> None:
     onelake.fabric.databases[DATABASE].tables = {
         ("sales", "orders"): {"status": "Failed", "error": "broken"},
         ("sales", "lines"): {"status": "Failed"},
@@ -46,14 +46,14 @@ def test_what_fabric_says_of_the_database_and_its_tables_is_a_row_each(feed: Fee
     }
 
 
-def test_the_endpoint_takes_up_what_is_new(feed: Feed, onelake: OneLake) -> None:
+def test_fabric_refresh_returns_the_sync_of_each_table(feed: Feed, onelake: OneLake) -> None:
     onelake.fabric.syncs = SAID
     found = feed.fabric_refresh()
     assert [(row.table, row.synced, row.error) for row in found] == [(e.table, e.synced, e.error) for e in READ]
     assert [row.ok for row in found] == [True, True, False]
 
 
-def test_what_is_paused_is_resumed_and_what_is_stopped_is_not(feed: Feed, onelake: OneLake) -> None:
+def test_paused_database_is_resumed_but_a_stopped_one_is_not(feed: Feed, onelake: OneLake) -> None:
     onelake.fabric.databases[DATABASE].status, onelake.fabric.starting = "Paused", ["Running"]
     assert [row.status for row in feed.fabric_resume()] == ["Running"]
     onelake.fabric.databases[DATABASE].status = "Stopped"
@@ -61,7 +61,7 @@ def test_what_is_paused_is_resumed_and_what_is_stopped_is_not(feed: Feed, onelak
         feed.fabric_resume()
 
 
-def test_a_folder_has_nothing_to_do_with_fabric(tmp_path: Path) -> None:
+def test_folder_landing_zone_has_no_fabric_status(tmp_path: Path) -> None:
     file = tmp_path / "mirrorfeed.yml"
     file.write_text("landing_zone: ./zone\ntables: [{source: ./a, target: a, keys: [id]}]\n", encoding="utf-8")
     with pytest.raises(NotInFabric):

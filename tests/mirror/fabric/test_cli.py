@@ -40,7 +40,7 @@ def project(tmp_path: Path, onelake: OneLake) -> Project:
     return Project(tmp_path, onelake)
 
 
-def test_a_database_is_made_in_the_workspace_and_its_line_is_ready_to_paste(project: Project) -> None:
+def test_create_makes_a_database_and_prints_its_landing_zone(project: Project) -> None:
     project.configure(f"onelake://{WORKSPACE}")
     needed = project.run("fabric", "status", code=1)
     assert "is not in a mirrored database of Fabric. Set `landing_zone: onelake://<workspace id>/<mirrored" in needed
@@ -75,7 +75,7 @@ def test_mirroring_starts_once_every_table_has_a_file(project: Project) -> None:
     assert [each["status"] for each in found.rows] == ["Replicating"] * 2
 
 
-def test_mirroring_starts_without_files_if_it_must_and_is_stopped(project: Project) -> None:
+def test_mirroring_starts_without_files_by_force_and_stops(project: Project) -> None:
     project.onelake.fabric.databases[DATABASE].status = "Running"
     assert told("fabric", "start", "--force", "--config", str(project.file)).value == {
         "ok": True,
@@ -87,12 +87,12 @@ def test_mirroring_starts_without_files_if_it_must_and_is_stopped(project: Proje
 
 
 @pytest.mark.parametrize("command", ["start", "stop", "status"])
-def test_a_folder_has_nothing_to_do_with_fabric(project: Project, command: str) -> None:
+def test_folder_landing_zone_has_no_fabric_commands(project: Project, command: str) -> None:
     project.file.write_text(f"landing_zone: ./landing\n{TABLES}")
     assert "/landing is not in a mirrored database of Fabric." in project.run("fabric", command, code=1)
 
 
-def test_a_database_of_another_kind_has_no_landing_zone_to_start_with(project: Project) -> None:
+def test_database_of_another_type_has_no_landing_zone(project: Project) -> None:
     project.configure(f"onelake://{WORKSPACE}/{SQL_MIRROR}")
     project.onelake.files.add_item(SQL_MIRROR, lands=False)
     refused = project.run("fabric", "start", code=1)
@@ -118,7 +118,7 @@ def test_wrong_ids_secrets_and_capacities_are_reported_with_a_fix(project: Proje
 
 
 @pytest.mark.parametrize("arguments", [("rebuild", "sales.orders", "--yes"), ("status", "--fabric")])
-def test_what_prevents_a_call_of_fabric_is_reported_first(
+def test_fabric_call_problem_is_reported_before_any_change(
     project: Project, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.publish("sales.schema/orders")

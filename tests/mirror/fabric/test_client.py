@@ -77,7 +77,7 @@ def check(name: str, body: bytes) -> None:
 
 @pytest.mark.parametrize("name", RESPONSES)
 @given(data=st.data())
-def test_a_damaged_response_is_one_error(name: str, data: st.DataObject) -> None:
+def test_damaged_response_is_one_error(name: str, data: st.DataObject) -> None:
     check(name, data.draw(damaged([json.dumps(RESPONSES[name]).encode()])))
 
 
@@ -99,7 +99,7 @@ def test_many_damaged_responses_are_one_error(name: str, data: st.DataObject) ->
         ({"data": [], "continuationToken": "again"}, "it returns the same page twice"),
     ],
 )
-def test_a_response_of_another_form_is_one_error(body: dict[str, Any], reason: str) -> None:
+def test_response_with_wrong_types_is_one_error(body: dict[str, Any], reason: str) -> None:
     with pytest.raises(ResponseInvalid) as refused:
         ask("tables", json.dumps(body).encode())
     assert reason in refused.value.problem

@@ -46,7 +46,7 @@ def nothing(_: str) -> None: ...
 # Making
 
 
-def test_a_database_is_made_once(onelake: OneLake, api: FabricClient, asked: Asked) -> None:
+def test_database_is_created_once(onelake: OneLake, api: FabricClient, asked: Asked) -> None:
     made, now = create(api, WORKSPACE, "orders")
     assert now
     assert asked() == ["list", "create", "list"]
@@ -57,7 +57,7 @@ def test_a_database_is_made_once(onelake: OneLake, api: FabricClient, asked: Ask
     assert asked()[3:] == ["list", "getDefinition"]
 
 
-def test_a_name_is_looked_for_on_every_page(onelake: OneLake, api: FabricClient, asked: Asked) -> None:
+def test_database_name_is_searched_on_every_page(onelake: OneLake, api: FabricClient, asked: Asked) -> None:
     for number in range(5):
         onelake.fabric.databases[f"id {number}"] = Database(f"orders {number}")
     onelake.fabric.page_size = 2
@@ -66,7 +66,7 @@ def test_a_name_is_looked_for_on_every_page(onelake: OneLake, api: FabricClient,
     assert asked() == ["list"] * 4 + ["getDefinition"]
 
 
-def test_a_making_that_takes_long_is_waited_for_by_its_id(
+def test_slow_creation_is_polled_by_its_operation_id(
     onelake: OneLake, api: FabricClient, asked: Asked, time: Time
 ) -> None:
     onelake.fabric.slow_looks = 3
@@ -76,7 +76,7 @@ def test_a_making_that_takes_long_is_waited_for_by_its_id(
     assert time.pauses == [20, 20, 20]
 
 
-def test_a_creation_that_fails_after_it_was_accepted_is_reported(onelake: OneLake, api: FabricClient) -> None:
+def test_creation_that_fails_after_acceptance_is_reported(onelake: OneLake, api: FabricClient) -> None:
     onelake.fabric.fails_with = "No more items fit"
     with pytest.raises(OperationFailed) as failed:
         create(api, WORKSPACE, "orders")
@@ -84,7 +84,7 @@ def test_a_creation_that_fails_after_it_was_accepted_is_reported(onelake: OneLak
 
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
-def test_a_making_whose_answer_fails_once_makes_one(onelake: OneLake, api: FabricClient, how: How) -> None:
+def test_creation_with_one_failed_response_creates_one_database(onelake: OneLake, api: FabricClient, how: How) -> None:
     fail(onelake, "create", how)
     made, _ = create(api, WORKSPACE, "orders")
 
@@ -92,20 +92,20 @@ def test_a_making_whose_answer_fails_once_makes_one(onelake: OneLake, api: Fabri
     assert onelake.fabric.databases[made].name == "orders"
 
 
-def test_a_database_that_mirrors_something_else_is_not_taken(api: FabricClient) -> None:
+def test_database_that_mirrors_another_source_is_refused(api: FabricClient) -> None:
     with pytest.raises(OtherMirror) as refused:
         create(api, WORKSPACE, "crm")
     assert (refused.value.name, refused.value.kind) == ("crm", "AzureSqlDatabase")
     assert refused.value.item == str(FabricItem(WORKSPACE, SQL_MIRROR))
 
 
-def test_a_name_taken_by_an_unlisted_item_is_reported(onelake: OneLake, api: FabricClient) -> None:
+def test_name_used_by_an_unlisted_item_is_reported(onelake: OneLake, api: FabricClient) -> None:
     fail(onelake, "create", How.ANSWER, MANY, status=409, code="ItemDisplayNameAlreadyInUse", message="In use.")
     with pytest.raises(NameTaken):
         create(api, WORKSPACE, "orders")
 
 
-def test_a_database_that_is_not_listed_yet_is_reported(onelake: OneLake, api: FabricClient) -> None:
+def test_database_that_is_not_listed_yet_is_reported(onelake: OneLake, api: FabricClient) -> None:
     onelake.fabric.lists_new = False
     with pytest.raises(NotListed) as error:
         create(api, WORKSPACE, "orders")
@@ -125,7 +125,7 @@ def test_a_database_that_is_not_listed_yet_is_reported(onelake: OneLake, api: Fa
         ("Paused", [], ["Paused", "Starting", "Running"]),
     ],
 )
-def test_it_is_started_once_it_can_be_and_waited_for(
+def test_mirroring_is_started_when_possible_and_awaited(
     onelake: OneLake, database: MirroredDatabase, asked: Asked, status: str, to_come: list[str], seen: list[str]
 ) -> None:
     onelake.fabric.databases[DATABASE].status, onelake.fabric.databases[DATABASE].next = status, to_come
@@ -136,7 +136,7 @@ def test_it_is_started_once_it_can_be_and_waited_for(
     assert asked().count("startMirroring") == 1
 
 
-def test_what_runs_is_not_started_again(onelake: OneLake, database: MirroredDatabase, asked: Asked) -> None:
+def test_running_mirroring_is_not_started_again(onelake: OneLake, database: MirroredDatabase, asked: Asked) -> None:
     onelake.fabric.databases[DATABASE].status = "Running"
     database.start(nothing, 60)
 
@@ -144,7 +144,7 @@ def test_what_runs_is_not_started_again(onelake: OneLake, database: MirroredData
 
 
 @pytest.mark.parametrize(("status", "stops"), [("Running", 1), ("Stopped", 0), ("Initialized", 0)])
-def test_it_is_stopped_if_it_runs(
+def test_mirroring_is_stopped_only_if_running(
     onelake: OneLake, database: MirroredDatabase, asked: Asked, status: str, stops: int
 ) -> None:
     onelake.fabric.databases[DATABASE].status = status
@@ -154,7 +154,7 @@ def test_it_is_stopped_if_it_runs(
     assert database.status() in ("Stopped", "Initialized")
 
 
-def test_a_start_without_effect_is_reported_after_the_wait(
+def test_start_without_effect_is_reported_after_the_wait(
     onelake: OneLake, database: MirroredDatabase, time: Time
 ) -> None:
     onelake.fabric.databases[DATABASE].next = ["Starting"] * 100
@@ -168,7 +168,7 @@ def test_a_start_without_effect_is_reported_after_the_wait(
 # Tables
 
 
-def test_the_status_of_tables_comes_page_after_page_with_errors(
+def test_table_states_are_read_from_all_pages_with_errors(
     onelake: OneLake, database: MirroredDatabase, asked: Asked
 ) -> None:
     error = {"errorCode": "SchemaChange", "message": "Column v changed its type."}
@@ -202,11 +202,11 @@ def test_the_status_of_tables_comes_page_after_page_with_errors(
         ("sales", "lines", "sales.orders", False),
     ],
 )
-def test_a_table_is_known_by_its_target(schema: str, table: str, target: str, same: bool) -> None:
+def test_table_is_identified_by_its_target(schema: str, table: str, target: str, same: bool) -> None:
     assert TableState(f"{schema}.{table}", "Replicating").is_of(Target.parse(target)) is same
 
 
-def test_a_table_is_waited_for_until_it_is_dropped(onelake: OneLake, database: MirroredDatabase) -> None:
+def test_dropping_a_table_is_awaited(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.databases[DATABASE].status = "Running"
     onelake.fabric.databases[DATABASE].tables = {("sales", "orders"): {"status": "Replicating"}}
     onelake.fabric.drop_looks = 3
@@ -217,9 +217,7 @@ def test_a_table_is_waited_for_until_it_is_dropped(onelake: OneLake, database: M
     assert database.tables() == []
 
 
-def test_a_database_that_does_not_run_drops_nothing_and_is_not_waited_for(
-    onelake: OneLake, database: MirroredDatabase
-) -> None:
+def test_stopped_database_drops_nothing_and_is_not_awaited(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.databases[DATABASE].status = "Stopped"
     onelake.fabric.databases[DATABASE].tables = {("sales", "orders"): {"status": "Stopped"}}
     database.wait_until_dropped(Target("sales", "orders"), nothing, 60)
@@ -227,7 +225,7 @@ def test_a_database_that_does_not_run_drops_nothing_and_is_not_waited_for(
     assert len(database.tables()) == 1
 
 
-def test_a_table_that_is_not_dropped_is_reported_after_the_wait(onelake: OneLake, database: MirroredDatabase) -> None:
+def test_table_that_is_not_dropped_is_reported_after_the_wait(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.databases[DATABASE].status = "Running"
     onelake.fabric.databases[DATABASE].tables = {("sales", "orders"): {"status": "Replicating"}}
     onelake.fabric.drop_looks = MANY
@@ -242,21 +240,21 @@ def test_a_table_that_is_not_dropped_is_reported_after_the_wait(onelake: OneLake
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER, How.CUT])
 @pytest.mark.parametrize("verb", ["getMirroringStatus", "getTablesMirroringStatus", "startMirroring"])
-def test_a_call_that_fails_once_is_repeated(onelake: OneLake, database: MirroredDatabase, verb: str, how: How) -> None:
+def test_failed_call_is_retried(onelake: OneLake, database: MirroredDatabase, verb: str, how: How) -> None:
     fail(onelake, verb, how)
     database.start(nothing, 60)
 
     assert database.tables() == []
 
 
-def test_the_service_says_when_to_come_back(onelake: OneLake, database: MirroredDatabase, time: Time) -> None:
+def test_retry_after_header_is_respected(onelake: OneLake, database: MirroredDatabase, time: Time) -> None:
     fail(onelake, "getMirroringStatus", How.ANSWER, 2, status=429, code="RequestBlocked", retry_after="12")
     assert database.status() == "Initialized"
 
     assert [int(pause) for pause in time.pauses] == [12, 12]
 
 
-def test_a_service_that_asks_for_more_time_than_there_is_is_not_waited_for(
+def test_wait_longer_than_the_retry_limit_is_not_attempted(
     onelake: OneLake, database: MirroredDatabase, time: Time
 ) -> None:
     fail(onelake, "getMirroringStatus", How.ANSWER, MANY, status=429, code="RequestBlocked", retry_after="3600")
@@ -266,9 +264,7 @@ def test_a_service_that_asks_for_more_time_than_there_is_is_not_waited_for(
     assert time.pauses == []
 
 
-def test_a_host_that_drops_packets_is_reported_after_a_few_attempts(
-    api: FabricClient, time: Time, dropping: str
-) -> None:
+def test_host_that_drops_packets_is_reported_after_a_few_attempts(api: FabricClient, time: Time, dropping: str) -> None:
     api.endpoint, api.retry_limits = (
         dropping,
         RetryLimits(connect_seconds=0.02, connections=3, first_pause=1, longest_pause=1),
@@ -278,7 +274,7 @@ def test_a_host_that_drops_packets_is_reported_after_a_few_attempts(
     assert len(time.pauses) == 2
 
 
-def test_an_address_without_a_server_is_reported_soon(onelake: OneLake, api: FabricClient, time: Time) -> None:
+def test_address_without_a_server_is_reported_soon(onelake: OneLake, api: FabricClient, time: Time) -> None:
     api.endpoint = "https://localhost:1"
     with pytest.raises(FabricUnavailable, match=r": [^<]*Connection refused"):
         MirroredDatabase(api, FabricItem(WORKSPACE, DATABASE)).status()
@@ -286,7 +282,7 @@ def test_an_address_without_a_server_is_reported_soon(onelake: OneLake, api: Fab
     assert len(time.pauses) == 3
 
 
-def test_a_server_with_a_certificate_of_a_stranger_gets_no_token(onelake: OneLake, api: FabricClient) -> None:
+def test_server_with_an_unknown_certificate_gets_no_token(onelake: OneLake, api: FabricClient) -> None:
     api.ca_bundle = None
     with pytest.raises(FabricUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
         MirroredDatabase(api, FabricItem(WORKSPACE, DATABASE)).status()
@@ -312,25 +308,25 @@ def test_ids_without_a_mirrored_database_are_reported(
         MirroredDatabase(api, item).status()
 
 
-def test_a_missing_workspace_is_reported_before_anything_is_created(api: FabricClient, asked: Asked) -> None:
+def test_missing_workspace_is_reported_before_anything_is_created(api: FabricClient, asked: Asked) -> None:
     with pytest.raises(WorkspaceMissing):
         create(api, OTHER, "orders")
     assert asked() == ["list"]
 
 
-def test_an_identity_without_a_role_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
+def test_identity_without_a_role_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.server.forbidden = True
     with pytest.raises(NoPermission):
         database.status()
 
 
-def test_a_token_for_another_audience_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
+def test_token_for_another_audience_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.authority.audience = "https://storage.azure.com"
     with pytest.raises(TokenRefused, match=r"the audience https://storage\.azure\.com is not https://api\.fabric"):
         database.status()
 
 
-def test_an_expired_secret_is_reported(onelake: OneLake, database: MirroredDatabase, time: Time) -> None:
+def test_expired_secret_is_reported(onelake: OneLake, database: MirroredDatabase, time: Time) -> None:
     onelake.authority.expired = True
     with pytest.raises(CredentialRefused, match=r"has expired \(AADSTS7000222\)\. Create a new secret"):
         database.status()
@@ -338,7 +334,7 @@ def test_an_expired_secret_is_reported(onelake: OneLake, database: MirroredDatab
 
 
 @pytest.mark.parametrize("dead", ["authority", "proxy"])
-def test_a_login_that_nobody_answers_is_tried_as_often_as_any_server_that_never_did(
+def test_unreachable_login_is_retried_like_any_unreachable_server(
     onelake: OneLake, time: Time, monkeypatch: pytest.MonkeyPatch, dead: str
 ) -> None:
     if dead == "proxy":
@@ -351,7 +347,7 @@ def test_a_login_that_nobody_answers_is_tried_as_often_as_any_server_that_never_
     assert len(time.pauses) == 3
 
 
-def test_a_failing_login_service_is_retried_and_then_reported(
+def test_failing_login_service_is_retried_and_then_reported(
     onelake: OneLake, database: MirroredDatabase, time: Time
 ) -> None:
     onelake.server.faults.add(Fault("token", How.ANSWER, MANY))
@@ -360,7 +356,7 @@ def test_a_failing_login_service_is_retried_and_then_reported(
     assert 50 < time.now <= 60
 
 
-def test_a_paused_capacity_is_reported_at_once(onelake: OneLake, database: MirroredDatabase, time: Time) -> None:
+def test_paused_capacity_is_reported_at_once(onelake: OneLake, database: MirroredDatabase, time: Time) -> None:
     said = "The capacity is currently paused."
     fail(onelake, "getMirroringStatus", How.ANSWER, MANY, status=429, code="X", message=said, retry_after="1")
     with pytest.raises(CapacityPaused, match="Resume the capacity in the Azure portal"):
@@ -368,7 +364,7 @@ def test_a_paused_capacity_is_reported_at_once(onelake: OneLake, database: Mirro
     assert time.pauses == []
 
 
-def test_a_secret_is_in_no_error(onelake: OneLake, database: MirroredDatabase) -> None:
+def test_no_error_contains_a_secret(onelake: OneLake, database: MirroredDatabase) -> None:
     database.status()
     fail(onelake, "getMirroringStatus", How.DROP_BEFORE, MANY)
     with pytest.raises(FabricUnavailable) as caught:

@@ -49,20 +49,20 @@ def content(**target: Any) -> dict[str, Any]:
         ({"defaultSchema": "dbo"}, {"default_schema": "s"}, [Setting("default_schema", "dbo", "s", False, FIXED)]),
     ],
 )  # fmt: skip
-def test_what_differs_is_what_is_said_and_is_there_otherwise(
+def test_differences_between_definition_and_configuration_are_found(
     there: dict[str, Any], wanted: dict[str, Any], found: list[Setting]
 ) -> None:
     assert differences(content(**there), FabricOptions(**wanted)) == found
 
 
-def test_a_change_leaves_all_else_as_it_is_known_here_or_not() -> None:
+def test_change_preserves_all_other_settings() -> None:
     there = content(defaultSchema="dbo", format="Delta", retentionInDays=7, kept="x")
     found = differences(there, FabricOptions(retention_days=3, default_schema="s"))
     assert changed(there, found) == content(defaultSchema="dbo", format="Delta", retentionInDays=3, kept="x")
     assert there == content(defaultSchema="dbo", format="Delta", retentionInDays=7, kept="x")
 
 
-def test_a_database_is_made_as_the_configuration_says_so_that_nothing_differs() -> None:
+def test_new_definition_has_no_differences_from_the_configuration() -> None:
     options = FabricOptions(retention_days=30, change_data_feed=True, default_schema="sales")
     assert differences(new_definition(options), options) == []
     assert new_definition(FabricOptions())["properties"]["target"]["typeProperties"] == {
@@ -70,7 +70,7 @@ def test_a_database_is_made_as_the_configuration_says_so_that_nothing_differs() 
     }  # fmt: skip
 
 
-def test_what_differs_is_changed_and_looked_at_again(
+def test_apply_changes_differences_and_reads_the_definition_again(
     onelake: OneLake, database: MirroredDatabase, asked: Callable[[], list[str]]
 ) -> None:
     onelake.fabric.databases[DATABASE].target["later"] = "kept"
@@ -84,7 +84,7 @@ def test_what_differs_is_changed_and_looked_at_again(
 
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
-def test_a_change_whose_answer_fails_once_is_made(onelake: OneLake, database: MirroredDatabase, how: How) -> None:
+def test_change_with_one_failed_response_is_made(onelake: OneLake, database: MirroredDatabase, how: How) -> None:
     onelake.server.faults.add(Fault("fabric updateDefinition", how))
     apply(database.client, database.item, FabricOptions(retention_days=30))
     assert (
@@ -92,7 +92,7 @@ def test_a_change_whose_answer_fails_once_is_made(onelake: OneLake, database: Mi
     )
 
 
-def test_a_definition_that_takes_long_is_waited_for(
+def test_slow_definition_is_awaited(
     onelake: OneLake, database: MirroredDatabase, asked: Callable[[], list[str]]
 ) -> None:
     onelake.fabric.slow_definition = 2
@@ -100,7 +100,7 @@ def test_a_definition_that_takes_long_is_waited_for(
     assert asked() == ["getDefinition", *["operation"] * 3]
 
 
-def test_a_change_without_effect_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
+def test_change_without_effect_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.databases[DATABASE].keeps_old = True
     with pytest.raises(NotApplied) as error:
         apply(database.client, database.item, FabricOptions(retention_days=30))
@@ -120,7 +120,7 @@ def say(project: Project, fabric: str) -> None:
     project.file.write_text(f"{project.onelake.configuration(zone)}fabric: {{{fabric}}}\n{TABLES}", encoding="utf-8")
 
 
-def test_a_plan_shows_what_differs_and_changes_nothing_until_it_is_applied(project: Project) -> None:
+def test_plan_shows_differences_and_only_apply_changes_them(project: Project) -> None:
     assert project.run("fabric", "plan") == (
         "Nothing differs from the configuration. In Fabric: retention_days: not set, change_data_feed: not set,"
         " default_schema: dbo."
@@ -141,7 +141,7 @@ def test_a_plan_shows_what_differs_and_changes_nothing_until_it_is_applied(proje
     assert not any("startMirroring" in verb for verb in project.onelake.verbs())
 
 
-def test_the_default_schema_of_an_existing_database_is_reported_and_not_changed(project: Project) -> None:
+def test_default_schema_of_an_existing_database_is_reported_not_changed(project: Project) -> None:
     zone = f"onelake://{WORKSPACE}/{DATABASE}"
     entry = "tables: [{source: ./orders, target: sales.orders}]\n"
     project.file.write_text(f"{project.onelake.configuration(zone)}fabric: {{default_schema: sales}}\n{entry}")
@@ -149,20 +149,20 @@ def test_the_default_schema_of_an_existing_database_is_reported_and_not_changed(
     assert not any("updateDefinition" in verb for verb in project.onelake.verbs())
 
 
-def test_a_database_that_is_made_takes_what_the_configuration_says(project: Project) -> None:
+def test_new_database_gets_the_configured_settings(project: Project) -> None:
     say(project, "retention_days: 14")
     line = project.run("fabric", "create", "orders").partition("landing_zone: ")[2]
     assert project.onelake.fabric.databases[line.rpartition("/")[2]].target["retentionInDays"] == 14
 
 
-def test_an_empty_definition_is_reported(project: Project) -> None:
+def test_empty_definition_is_reported(project: Project) -> None:
     nothing = Fault("fabric getDefinition", How.ANSWER, 1, status=200)
     project.onelake.server.faults.add(nothing)
     shown = project.run("fabric", "plan", code=1)
     assert shown.startswith(f"Error MF4217: The definition of the mirrored database {DATABASE} of the workspace")
 
 
-def test_what_a_paused_capacity_left_is_resumed_and_nothing_else(project: Project) -> None:
+def test_resume_restarts_only_a_paused_database(project: Project) -> None:
     fabric = project.onelake.fabric.databases[DATABASE]
     fabric.status = "Paused"
     project.onelake.fabric.starting = ["Running"]
@@ -188,19 +188,19 @@ def test_what_a_paused_capacity_left_is_resumed_and_nothing_else(project: Projec
         ("retention: 7", "retention: is not a known field; did you mean retention_days?"),
     ],
 )
-def test_what_no_database_can_be_is_refused_with_the_other_mistakes(project: Project, fabric: str, words: str) -> None:
+def test_invalid_fabric_settings_are_refused_with_other_mistakes(project: Project, fabric: str, words: str) -> None:
     say(project, fabric)
     with pytest.raises(ConfigInvalid) as refused:
         loader.load(project.file)
     assert [f"{each.field}: {each.reason}"[: len(words)] for each in refused.value.mistakes] == [words]
 
 
-def test_what_a_folder_is_to_be_in_fabric_is_a_mistake(tmp_path: Path) -> None:
+def test_fabric_settings_for_a_folder_are_refused(tmp_path: Path) -> None:
     (tmp_path / "mirrorfeed.yml").write_text(f"landing_zone: ./zone\nfabric: {{retention_days: 7}}\n{TABLES}")
     with pytest.raises(ConfigInvalid, match="fabric: is only for a landing zone in OneLake"):
         loader.load(tmp_path / "mirrorfeed.yml")
 
 
-def test_a_database_of_another_kind_is_reported_with_its_kind(project: Project) -> None:
+def test_database_of_another_type_is_reported_with_its_type(project: Project) -> None:
     project.configure(f"onelake://{WORKSPACE}/{SQL_MIRROR}")
     assert "mirrors another source (AzureSqlDatabase; " in project.run("fabric", "plan", code=1)

@@ -27,7 +27,7 @@ READ = [
 
 
 @pytest.mark.parametrize("looks", [0, 2])
-def test_it_tells_of_each_table_at_once_or_once_it_has_finished(
+def test_refresh_reports_each_table_at_once_or_when_finished(
     onelake: OneLake, database: MirroredDatabase, asked: Callable[[], list[str]], looks: int
 ) -> None:
     onelake.fabric.syncs, onelake.fabric.slow_refresh = SAID, looks
@@ -36,7 +36,7 @@ def test_it_tells_of_each_table_at_once_or_once_it_has_finished(
     assert asked() == ["get", "refreshMetadata", *["operation"] * (looks and looks + 1)]
 
 
-def test_a_list_without_a_frame_is_taken_too(onelake: OneLake, database: MirroredDatabase) -> None:
+def test_list_response_without_an_envelope_is_accepted(onelake: OneLake, database: MirroredDatabase) -> None:
     """As the interface answered before it was released."""
     onelake.fabric.syncs = SAID
     whole = onelake.fabric.answer
@@ -50,7 +50,7 @@ def test_a_list_without_a_frame_is_taken_too(onelake: OneLake, database: Mirrore
     assert database.refresh() == READ
 
 
-def test_a_database_without_an_endpoint_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
+def test_database_without_an_endpoint_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.endpoint = None
     with pytest.raises(NoSqlEndpoint) as error:
         database.refresh()
@@ -61,7 +61,7 @@ def test_a_database_without_an_endpoint_is_reported(onelake: OneLake, database: 
     ("verb", "how", "kind"),
     [("refreshMetadata", How.ANSWER, FabricUnavailable), ("get", How.DROP_BEFORE, FabricUnavailable)],
 )
-def test_an_endpoint_without_a_response_is_reported(
+def test_endpoint_without_a_response_is_reported(
     onelake: OneLake, database: MirroredDatabase, verb: str, how: How, kind: type[Exception]
 ) -> None:
     onelake.server.faults.add(Fault(f"fabric {verb}", how, 10_000))
@@ -69,13 +69,13 @@ def test_an_endpoint_without_a_response_is_reported(
         database.refresh()
 
 
-def test_a_refresh_that_fails_after_it_was_accepted_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
+def test_refresh_that_fails_after_acceptance_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.slow_refresh, onelake.fabric.fails_with = 1, "It is busy"
     with pytest.raises(OperationFailed, match=r"refresh its SQL endpoint, .*It is busy"):
         database.refresh()
 
 
-def test_a_missing_database_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
+def test_missing_database_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.databases.clear()
     with pytest.raises(DatabaseMissing):
         database.refresh()
@@ -93,9 +93,7 @@ def test_a_missing_database_is_reported(onelake: OneLake, database: MirroredData
         ("lines", "sales.orders", (), False),
     ],
 )
-def test_a_table_is_known_by_its_name_where_no_other_has_it(
-    name: str, target: str, others: tuple[str, ...], found: bool
-) -> None:
+def test_table_is_identified_by_a_unique_name(name: str, target: str, others: tuple[str, ...], found: bool) -> None:
     of = Target.parse(target)
     sync = sync_of([TableSync(name, "Success")], of, [of, *map(Target.parse, others)])
     assert (sync is not None) is found

@@ -64,9 +64,7 @@ SPACE, BASE = FabricItem("w1"), FabricItem("w1", "d1")
         ),
     ],
 )  # fmt: skip
-def test_a_response_that_reports_a_failure_is_an_error(
-    item: FabricItem, answer: Answer, expected: MirrorfeedError
-) -> None:
+def test_failure_response_is_mapped_to_an_error(item: FabricItem, answer: Answer, expected: MirrorfeedError) -> None:
     error = error_of("count", item, answer)
     assert (type(error), vars(error)) == (type(expected), vars(expected))
 
@@ -83,7 +81,7 @@ def test_a_response_that_reports_a_failure_is_an_error(
         (Answer(404, "NotThereYet", retriable=True), Transient),
     ],
 )
-def test_what_may_pass_is_known_by_status_or_by_what_the_service_says(answer: Answer, kind: type) -> None:
+def test_transient_responses_are_recognized_by_status_or_content(answer: Answer, kind: type) -> None:
     assert isinstance(error_of("count", BASE, answer), kind)
 
 
@@ -97,11 +95,11 @@ def test_what_may_pass_is_known_by_status_or_by_what_the_service_says(answer: An
         ("text", Answer(400, retry_after="7")),
     ],
 )
-def test_the_body_of_an_answer_may_be_anything(body: object, answer: Answer) -> None:
+def test_response_body_may_have_any_form(body: object, answer: Answer) -> None:
     assert answer_in(400, "7", body) == answer
 
 
-def test_the_words_of_an_answer_are_one_line_of_bounded_length_without_tokens() -> None:
+def test_response_text_is_one_bounded_line_without_tokens() -> None:
     remember("opaque-token-of-this-process")
     said = answer_in(400, "", {"errorCode": "A", "message": f"opaque-token-of-this-process\nis {'x' * 999}"})
     assert str(said).startswith("400 A: (not shown) is xxx")

@@ -71,7 +71,7 @@ EXPECTED = [(1, "d", 1), (1, "d", 1), (3, "e", 2)]
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("prepare", [publish, put_by_time])
-def test_a_death_at_any_call_to_the_store_loses_and_doubles_nothing(tmp_path: Path, prepare, after: bool) -> None:  # type: ignore[no-untyped-def]
+def test_crash_at_any_store_call_neither_loses_nor_duplicates_rows(tmp_path: Path, prepare, after: bool) -> None:  # type: ignore[no-untyped-def]
     for number in itertools.count():
         world = World(tmp_path / str(number))
         world.metadata(keyColumns=["id"])
@@ -91,7 +91,7 @@ def test_a_death_at_any_call_to_the_store_loses_and_doubles_nothing(tmp_path: Pa
     assert number > 10
 
 
-def test_a_death_between_adding_a_column_and_applying_the_file_is_repaired(
+def test_crash_between_adding_a_column_and_applying_a_file_is_repaired(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(world)
@@ -103,7 +103,7 @@ def test_a_death_between_adding_a_column_and_applying_the_file_is_repaired(
     assert world.rows() == EXPECTED
 
 
-def test_a_death_between_creating_a_table_and_its_first_rows_is_repaired(
+def test_crash_between_creating_a_table_and_its_first_rows_is_repaired(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(world)
@@ -116,7 +116,7 @@ def test_a_death_between_creating_a_table_and_its_first_rows_is_repaired(
     assert world.rows() == EXPECTED
 
 
-def test_a_death_while_a_table_is_dropped_leaves_no_half_of_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crash_while_dropping_a_table_leaves_no_partial_table(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     publish(world)
     world.step()
     world.recreate(keyColumns=["id"])
@@ -131,7 +131,7 @@ def test_a_death_while_a_table_is_dropped_leaves_no_half_of_it(world: World, mon
     assert list((world.target / "_dropped").iterdir()) == []
 
 
-def test_what_was_applied_is_remembered_beyond_a_checkpoint_of_the_log(world: World) -> None:
+def test_applied_files_are_remembered_after_a_checkpoint(world: World) -> None:
     world.metadata(keyColumns=["id"], fileDetectionStrategy="LastUpdateTimeFileDetection")
     world.put("orders", "first.parquet", plain((0, "a")))
     world.step()

@@ -64,7 +64,7 @@ def read(text: str | bytes, *, declared: tuple[DeclaredColumn, ...] | None = Non
         pytest.param("a,b\r\n" + "x" * 3_000_000 + ",y\r\n", {}, [("x" * 3_000_000, "y")], id="a long value"),
     ],
 )
-def test_text_is_read_as_its_options_say(
+def test_text_is_parsed_with_its_options(
     text: str | bytes, options: dict[str, Any], rows: list[tuple[Any, ...]]
 ) -> None:
     assert read(text, **options) == rows
@@ -88,7 +88,7 @@ def test_broken_text_is_refused_with_its_reason(text: str | bytes, options: dict
         read(text, **options)
 
 
-def test_a_quoted_value_may_end_in_a_line_break_at_the_end_of_the_file() -> None:
+def test_quoted_value_may_end_with_a_line_break_at_end_of_file() -> None:
     assert read('a,b\r\n1,"x\r\n"\r\n') == [("1", "x\r\n")]
     assert read('a,b\r\n1,"x\r\n"') == [("1", "x\r\n")]
 
@@ -109,14 +109,14 @@ def framed(content: bytes) -> bytes:
 @pytest.mark.parametrize(
     "compress", [gzip.compress, lambda data: pa.Codec("zstd").compress(data, asbytes=True), framed]
 )
-def test_compressed_text_is_recognised_by_its_content(compress: Any) -> None:
+def test_compressed_text_is_recognized_by_its_content(compress: Any) -> None:
     text = b"a,b\r\n" + b"1,xxxxxxxxxxxxxxxxxxxxxx\r\n" * 500
     assert read(compress(text)) == read(text)
     assert decompressed(text) == text
 
 
 @pytest.mark.parametrize("cut", [12, 15, 40])
-def test_compressed_text_that_is_cut_is_broken(cut: int) -> None:
+def test_truncated_compressed_text_is_refused(cut: int) -> None:
     with pytest.raises(OSError, match="Snappy"):
         decompressed(framed(b"a,b\r\n" * 100)[:cut])
 
@@ -171,7 +171,7 @@ def test_declared_types_become_column_types(
     assert pa.schema(world.delta().schema().to_arrow()).field("v").type == column
 
 
-def test_many_values_of_bytes_and_times_keep_their_places(world: World) -> None:
+def test_binary_and_time_values_of_many_rows_are_in_their_rows(world: World) -> None:
     declared(world, ("b", "ByteArray"), ("t", "DateTime"))
     text = 'b|t\nYQ==|2026-01-01T00:00:00Z\n|\nYWI=|2026-01-02\n""|\nYWJj|2026-01-03 00:00:00+01:00\n'
     world.put("orders", FIRST, text.encode())
@@ -182,7 +182,7 @@ def test_many_values_of_bytes_and_times_keep_their_places(world: World) -> None:
     }
 
 
-def test_text_carries_changes_like_parquet(world: World) -> None:
+def test_delimited_text_supports_the_same_changes_as_parquet(world: World) -> None:
     declared(world, ("id", "Int64"), ("name", "String"), key="id")
     world.put("orders", FIRST, b"id|name\n1|a\n2|b\n")
     world.put("orders", SECOND, f"{MARKER}|name|id\n4|c|1\n2||2\n".encode())
@@ -199,9 +199,7 @@ def test_text_carries_changes_like_parquet(world: World) -> None:
         ("id|name\n1|x\n", "column name is a ByteArray, but holds values that are not Base64"),
     ],
 )
-def test_text_that_differs_from_its_declaration_stops_the_table_until_it_is_replaced(
-    world: World, text: str, reason: str
-) -> None:
+def test_text_that_differs_from_its_schema_stops_the_table_until_replaced(world: World, text: str, reason: str) -> None:
     declared(world, ("id", "Int64"), ("name", "ByteArray"), IsNullable=False)
     path = world.put("orders", FIRST, text.encode())
     report = world.step()
@@ -211,14 +209,14 @@ def test_text_that_differs_from_its_declaration_stops_the_table_until_it_is_repl
     assert world.step().files == 1
 
 
-def test_csv_without_a_declaration_holds_text_and_takes_new_columns(world: World) -> None:
+def test_csv_without_a_schema_contains_text_and_accepts_new_columns(world: World) -> None:
     world.put("orders", f"{1:020}.csv", b"id,name\r\n007,a\r\n")
     world.put("orders", f"{2:020}.csv", f'id,name,note,{MARKER}\r\n007,,"",4\r\n8,b,,4\r\n'.encode())
     world.step()
     assert world.rows() == [("007", None, ""), ("8", "b", None)]
 
 
-def test_a_table_may_hold_files_of_both_formats(world: World) -> None:
+def test_table_may_have_files_of_both_formats(world: World) -> None:
     world.metadata(keyColumns=["name"])
     world.put("orders", f"{1:020}.csv", b"name\r\na\r\n")
     world.put("orders", 2, plain((1, "b")).drop_columns(["id"]))

@@ -18,7 +18,7 @@ CRASHES = (699, 834, 1997)
 """Damage on which the Parquet library aborts while `lint` reads the types of columns in its child process."""
 
 
-def test_a_damaged_parquet_file_raises_no_error_of_the_library() -> None:
+def test_damaged_parquet_file_raises_no_library_error() -> None:
     files = whole_files()
     for seed in range(100):
         with suppress(Terminal):
@@ -27,6 +27,6 @@ def test_a_damaged_parquet_file_raises_no_error_of_the_library() -> None:
 
 @pytest.mark.skipif(int(pyarrow.__version__.split(".")[0]) < 20, reason="older releases read some of these files")
 @pytest.mark.parametrize("seed", CRASHES)
-def test_a_file_that_crashes_the_library_elsewhere_is_refused_by_its_name(seed: int) -> None:
+def test_file_that_crashes_the_library_is_refused_by_name(seed: int) -> None:
     with pytest.raises(BrokenFile, match=r"orders/1\.parquet"):
         read_rows(damaged(whole_files(), seed), "1.parquet", "orders/1.parquet", SETTINGS)

@@ -18,7 +18,7 @@ def name(number: int) -> str:
     return f"{number:020}.parquet"
 
 
-def test_processed_files_are_set_aside_and_the_last_one_stays(world: World) -> None:
+def test_processed_files_are_moved_except_the_last_one(world: World) -> None:
     for number in (1, 2, 3):
         world.put("orders", number, plain((number, "a")))
     world.step()
@@ -31,7 +31,7 @@ def test_processed_files_are_set_aside_and_the_last_one_stays(world: World) -> N
     assert [row[0] for row in world.rows()] == [1, 2, 3, 4]
 
 
-def test_a_gap_blocks_later_files_until_it_is_filled(world: World) -> None:
+def test_gap_blocks_later_files_until_it_is_filled(world: World) -> None:
     for number in (1, 3, 4):
         world.put("orders", number, plain((number, "a")))
     report = world.step()
@@ -42,14 +42,14 @@ def test_a_gap_blocks_later_files_until_it_is_filled(world: World) -> None:
     assert (report.state, report.files) == (State.REPLICATING, 3)
 
 
-def test_numbers_begin_at_one(world: World) -> None:
+def test_file_numbers_start_at_one(world: World) -> None:
     world.put("orders", 2, plain((2, "a")))
     report = world.step()
     assert (report.state, report.message) == (State.WAITING, f"File {1:020} is missing; {name(2)} waits.")
 
 
 @pytest.mark.parametrize("other", ["readme.txt", "1.parquet", f"{0:020}.parquet", f"{1:021}.parquet", f"x{name(1)}"])
-def test_foreign_names_are_no_data_files(world: World, other: str) -> None:
+def test_foreign_names_are_not_data_files(world: World, other: str) -> None:
     world.put("orders", other, b"anything")
     report = world.step()
     assert (report.state, report.message) == (State.REPLICATING, "No file was published yet.")
@@ -72,7 +72,7 @@ def test_one_number_with_two_extensions_is_an_error(world: World) -> None:
     assert is_error(world.step(), NumberTwice, table="orders", one=f"{1:020}.csv", other=name(1))
 
 
-def test_an_extension_that_the_table_does_not_declare_is_an_error(world: World) -> None:
+def test_extension_that_the_table_does_not_declare_is_an_error(world: World) -> None:
     path = world.put("orders", f"{1:020}.tsv", b"id\r\n1\r\n")
     assert is_error(world.step(), UnknownExtension, address=str(path), extension="csv")
 
@@ -87,7 +87,7 @@ def test_an_extension_that_the_table_does_not_declare_is_an_error(world: World) 
         ),
     ],
 )
-def test_a_broken_file_stops_the_table_and_is_retried_after_it_is_replaced(
+def test_broken_file_stops_the_table_and_is_retried_after_it_is_replaced(
     world: World, content: bytes, reason: str
 ) -> None:
     world.put("orders", 1, plain((1, "a")))
@@ -117,7 +117,7 @@ def test_parquet_is_read_with_every_documented_compression(world: World, codec: 
     assert world.rows() == [(1, "a")]
 
 
-def test_a_number_that_was_applied_before_is_not_read_again(world: World) -> None:
+def test_number_that_was_applied_before_is_not_read_again(world: World) -> None:
     for number in (1, 2):
         world.put("orders", number, plain((number, "a")))
     world.step()
@@ -131,7 +131,7 @@ def at(world: World, file: str, rows: pa.Table, second: int) -> None:
     os.utime(world.put("orders", file, rows), (second, second))
 
 
-def test_files_of_any_name_apply_in_the_order_of_their_time(world: World) -> None:
+def test_files_ordered_by_time_are_applied_in_time_order(world: World) -> None:
     world.metadata(keyColumns=["id"], fileDetectionStrategy=BY_TIME)
     at(world, "b.parquet", marked((1, "first", 4)), 100)
     at(world, "a.parquet", marked((1, "last", 4)), 300)
@@ -142,7 +142,7 @@ def test_files_of_any_name_apply_in_the_order_of_their_time(world: World) -> Non
     assert world.names("orders/_ProcessedFiles") == [name(7), "b.parquet"]
 
 
-def test_a_path_that_was_processed_is_never_read_again(world: World) -> None:
+def test_path_that_was_processed_is_never_read_again(world: World) -> None:
     world.metadata(keyColumns=["id"], fileDetectionStrategy=BY_TIME)
     at(world, "a.parquet", plain((1, "a")), 100)
     at(world, "b.parquet", plain((2, "b")), 200)
@@ -155,7 +155,7 @@ def test_a_path_that_was_processed_is_never_read_again(world: World) -> None:
     assert world.rows() == [(1, "a"), (2, "b"), (5, "e")]
 
 
-def test_files_that_were_applied_by_number_are_not_read_again_by_time(world: World) -> None:
+def test_files_applied_by_number_are_not_read_again_by_time(world: World) -> None:
     for number in (1, 2):
         world.put("orders", number, plain((number, "a")))
     world.step()
@@ -165,7 +165,7 @@ def test_files_that_were_applied_by_number_are_not_read_again_by_time(world: Wor
     assert [row[0] for row in world.rows()] == [1, 2, 3]
 
 
-def test_files_set_aside_are_deleted_after_seven_days(world: World) -> None:
+def test_processed_files_are_deleted_after_seven_days(world: World) -> None:
     for number in (1, 2):
         world.put("orders", number, plain((number, "a")))
     world.step()
@@ -184,7 +184,7 @@ def test_files_set_aside_are_deleted_after_seven_days(world: World) -> None:
     assert world.names() == [name(3), "_metadata.json"]
 
 
-def test_files_ready_to_delete_are_deleted_alike(world: World) -> None:
+def test_files_ready_to_delete_are_deleted_after_seven_days(world: World) -> None:
     world.put("orders", 1, plain((1, "a")))
     world.put("orders/_FilesReadyToDelete", 1, b"anything")
     world.step()

@@ -19,7 +19,7 @@ files = st.tuples(st.booleans(), st.lists(st.tuples(keys, names, markers), max_s
 
 
 @given(st.lists(files, max_size=6), st.booleans())
-def test_the_mirror_equals_the_files_row_by_row(
+def test_mirror_equals_the_files_applied_row_by_row(
     history: list[tuple[bool, list[tuple[int | None, str | None, int]], bool]], upsert_by_default: bool
 ) -> None:
     expected: list[tuple[int | None, str | None]] = []

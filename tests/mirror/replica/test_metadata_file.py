@@ -76,7 +76,7 @@ TEXT = {"FileFormat": "DelimitedText", "FileExtension": "psv"}
         ),
     ],
 )
-def test_what_is_declared_is_understood(fields: dict[str, Any], expected: Settings) -> None:
+def test_metadata_is_parsed_to_settings(fields: dict[str, Any], expected: Settings) -> None:
     assert parse_settings(json.dumps(fields).encode(), "t/_metadata.json") == expected
 
 
@@ -132,7 +132,7 @@ def test_what_is_declared_is_understood(fields: dict[str, Any], expected: Settin
         ),
     ],
 )
-def test_what_cannot_be_used_is_named(content: bytes | dict[str, Any], reason: str) -> None:
+def test_invalid_metadata_is_refused_with_the_reason(content: bytes | dict[str, Any], reason: str) -> None:
     data = content if isinstance(content, bytes) else json.dumps(content).encode()
     with pytest.raises(BadMetadata) as caught:
         parse_settings(data, "t/_metadata.json")
@@ -160,7 +160,7 @@ _NAMES += ["FileExtension", "FileFormatTypeProperties", "SchemaDefinition", "mor
 
 
 @given(st.dictionaries(st.sampled_from(_NAMES), _VALUES, max_size=4))
-def test_any_object_is_read_and_only_unclear_deviations_are_refused(found: dict[str, Any]) -> None:
+def test_any_json_object_is_parsed_and_unclear_deviations_are_refused(found: dict[str, Any]) -> None:
     data = json.dumps(found).encode()
     settings, deviations = read_metadata(data)
     if all(deviation.is_clear for deviation in deviations):

@@ -80,7 +80,7 @@ KEY_VALUE = pa.schema([("k", pa.int64()), ("v", pa.string())])
         (4, [(1, "new")], [(1, "new")]),
     ],
 )
-def test_each_marker_does_what_the_table_says_with_and_without_the_key(
+def test_each_row_marker_has_its_effect_with_and_without_the_key(
     marker: int, absent: list[Row], there: list[Row]
 ) -> None:
     assert net([], [(marker, (1, "new"))], KEY_VALUE, 1) == absent
@@ -104,7 +104,7 @@ def test_each_marker_does_what_the_table_says_with_and_without_the_key(
         pytest.param([(1, "a")], [], [(1, "a")], id="no rows, no change"),
     ],
 )
-def test_rows_apply_in_their_order(present: list[Row], rows: list[tuple[int, Row]], expected: list[Row]) -> None:
+def test_rows_are_applied_in_order(present: list[Row], rows: list[tuple[int, Row]], expected: list[Row]) -> None:
     assert net(present, rows, KEY_VALUE, 1) == expected
 
 
@@ -140,7 +140,7 @@ def histories(draw: st.DrawFn) -> tuple[list[Row], list[tuple[int, Row]], pa.Sch
 
 @settings(max_examples=max(300, settings().max_examples))
 @given(histories())
-def test_the_net_effect_of_a_file_equals_its_rows_one_by_one(
+def test_net_effect_of_a_file_equals_its_rows_one_by_one(
     history: tuple[list[Row], list[tuple[int, Row]], pa.Schema, int],
 ) -> None:
     present, rows, schema, width = history

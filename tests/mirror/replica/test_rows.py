@@ -34,7 +34,7 @@ from tests.mirror.replica.conftest import MARKER, World, is_error, marked, plain
         (4, [(1, "new")], [(1, "new")]),
     ],
 )
-def test_each_marker_has_its_documented_effect(
+def test_each_row_marker_has_its_documented_effect(
     world: World, marker: int, absent: list[tuple[int, str]], there: list[tuple[int, str]]
 ) -> None:
     world.put("orders", 1, marked((1, "new", marker)))
@@ -48,7 +48,7 @@ def test_each_marker_has_its_documented_effect(
     assert world.rows() == there
 
 
-def test_rows_apply_in_their_order_and_files_in_theirs(world: World) -> None:
+def test_rows_and_files_are_applied_in_order(world: World) -> None:
     world.put("orders", 1, marked((1, "a", 0), (1, None, 2), (1, "b", 0), (2, "x", 0)))
     world.put("orders", 2, marked((2, None, 2), (1, "c", 1)))
     world.put("orders", 3, marked((2, "y", 4)))
@@ -58,9 +58,7 @@ def test_rows_apply_in_their_order_and_files_in_theirs(world: World) -> None:
 
 
 @pytest.mark.parametrize(("days", "kept"), [(-719_163, False), (-719_162, True), (2_932_896, True), (2_932_897, False)])
-def test_a_date_of_a_year_that_the_mirror_cannot_hold_stops_its_table_alone(
-    world: World, days: int, kept: bool
-) -> None:
+def test_unsupported_year_stops_only_its_table(world: World, days: int, kept: bool) -> None:
     """The engine writes one outside the years 1 to 9999 and cannot read its table any more."""
     due = pa.array([0, days], pa.int32()).cast(pa.date32())
     file = world.put("orders", 1, plain((1, "a"), (2, "b")).append_column("due", due))
@@ -74,7 +72,7 @@ def test_a_date_of_a_year_that_the_mirror_cannot_hold_stops_its_table_alone(
 
 
 @pytest.mark.parametrize("place", ["first", "last"])
-def test_the_marker_may_be_the_first_or_the_last_column(world: World, place: str) -> None:
+def test_marker_may_be_the_first_or_the_last_column(world: World, place: str) -> None:
     rows = marked((1, "a", 4), (1, "b", 4))
     world.put("orders", 1, rows.select([MARKER, "id", "name"]) if place == "first" else rows)
     world.step()
@@ -82,20 +80,20 @@ def test_the_marker_may_be_the_first_or_the_last_column(world: World, place: str
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.int32(), pa.int64(), pa.uint8()])
-def test_the_marker_may_be_any_kind_of_whole_number(world: World, kind: pa.DataType) -> None:
+def test_marker_may_have_any_integer_type(world: World, kind: pa.DataType) -> None:
     world.put("orders", 1, plain((1, "a"), (1, "b")).append_column(MARKER, pa.array([4, 4], kind)))
     world.step()
     assert world.rows() == [(1, "b")]
 
 
-def test_a_file_without_markers_inserts_even_after_files_with_them(world: World) -> None:
+def test_file_without_markers_inserts_even_after_files_with_them(world: World) -> None:
     world.put("orders", 1, marked((1, "a", 4)))
     world.put("orders", 2, plain((1, "b")))
     world.step()
     assert world.rows() == [(1, "a"), (1, "b")]
 
 
-def test_a_file_without_markers_upserts_if_the_table_says_so(world: World) -> None:
+def test_file_without_markers_upserts_if_configured(world: World) -> None:
     world.metadata(keyColumns=["id"], isUpsertDefaultRowMarker=True)
     world.put("orders", 1, plain((1, "a"), (2, "x")))
     world.put("orders", 2, plain((1, "b")))
@@ -104,7 +102,7 @@ def test_a_file_without_markers_upserts_if_the_table_says_so(world: World) -> No
     assert world.rows() == [(1, "b"), (2, "x"), (2, "y")]
 
 
-def test_rows_whose_key_is_null_duplicate_instead_of_updating(world: World) -> None:
+def test_null_keys_insert_duplicates_instead_of_updating(world: World) -> None:
     world.put("orders", 1, marked((None, "a", 4)))
     world.put("orders", 2, marked((None, "b", 1), (None, None, 2)))
     world.step()
@@ -165,7 +163,7 @@ def test_keys_of_every_type_are_compared_by_value(world: World, kind: pa.DataTyp
         (pa.binary(2), b"ab", pa.binary(), b"ab"),
     ],
 )
-def test_types_that_delta_lacks_become_the_next_that_holds_their_values(
+def test_unsupported_types_become_the_next_larger_delta_type(
     world: World, kind: pa.DataType, value: Any, becomes: pa.DataType, shows: Any
 ) -> None:
     world.metadata()
@@ -175,7 +173,7 @@ def test_types_that_delta_lacks_become_the_next_that_holds_their_values(
     assert world.rows() == [(value if shows is None else shows,)]
 
 
-def test_a_file_with_a_schema_and_no_rows_creates_the_table_and_counts(world: World) -> None:
+def test_file_with_a_schema_and_no_rows_creates_the_table(world: World) -> None:
     world.put("orders", 1, plain())
     report = world.step()
     assert (report.state, report.files, report.rows) == (State.REPLICATING, 1, {})
@@ -185,7 +183,7 @@ def test_a_file_with_a_schema_and_no_rows_creates_the_table_and_counts(world: Wo
     assert world.rows() == [(1, "a")]
 
 
-def test_a_table_without_keys_takes_inserts(world: World) -> None:
+def test_table_without_keys_accepts_inserts(world: World) -> None:
     world.metadata()
     world.put("orders", 1, marked((1, "a", 0)))
     world.put("orders", 2, plain((1, "a")))
@@ -194,7 +192,7 @@ def test_a_table_without_keys_takes_inserts(world: World) -> None:
 
 
 @pytest.mark.parametrize("marker", [1, 2, 4])
-def test_changes_of_a_table_without_keys_wait_until_keys_are_given(world: World, marker: int) -> None:
+def test_changes_of_a_table_without_keys_wait_for_keys(world: World, marker: int) -> None:
     world.metadata()
     world.put("orders", 1, plain((1, "a")))
     path = world.put("orders", 2, marked((1, "b", marker)))
@@ -206,7 +204,7 @@ def test_changes_of_a_table_without_keys_wait_until_keys_are_given(world: World,
     assert world.rows() == ([] if marker == 2 else [(1, "b")])
 
 
-def test_the_metadata_may_come_after_the_first_files(world: World) -> None:
+def test_metadata_may_be_added_after_the_first_files(world: World) -> None:
     (world.zone / "orders/_metadata.json").unlink()
     world.put("orders", 1, plain((1, "a")))
     assert world.step().state is State.REPLICATING
@@ -217,7 +215,7 @@ def test_the_metadata_may_come_after_the_first_files(world: World) -> None:
 
 
 @pytest.mark.parametrize(("keys", "now"), [(["name"], ("name",)), (["id", "name"], ("id", "name")), ([], ("none",))])
-def test_keys_never_change_once_they_are_set(world: World, keys: list[str], now: tuple[str, ...]) -> None:
+def test_keys_cannot_change(world: World, keys: list[str], now: tuple[str, ...]) -> None:
     world.put("orders", 1, plain((1, "a")))
     world.step()
     world.metadata(keyColumns=keys)
@@ -261,7 +259,7 @@ def test_keys_never_change_once_they_are_set(world: World, keys: list[str], now:
         ),
     ],
 )
-def test_a_file_that_cannot_be_applied_stops_the_table_until_it_is_replaced(
+def test_file_that_cannot_be_applied_stops_the_table_until_replaced(
     world: World, rows: pa.Table, kind: type[MirrorfeedError], facts: dict[str, Any]
 ) -> None:
     path = world.put("orders", 1, rows)
@@ -285,9 +283,7 @@ def test_a_file_that_cannot_be_applied_stops_the_table_until_it_is_replaced(
         ),
     ],
 )
-def test_metadata_that_cannot_be_used_stops_the_table_until_it_is_corrected(
-    world: World, content: bytes, reason: str
-) -> None:
+def test_invalid_metadata_stops_the_table_until_corrected(world: World, content: bytes, reason: str) -> None:
     path = world.put("orders", "_metadata.json", content)
     world.put("orders", 1, plain((1, "a")))
     report = world.step()

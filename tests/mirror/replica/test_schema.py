@@ -12,7 +12,7 @@ from mirrorfeed.mirror.replica.errors import ColumnLeftOut, NameOnlyDiffersInCas
 from tests.mirror.replica.conftest import MARKER, World, is_error, marked, plain
 
 
-def test_a_new_column_is_added_and_old_rows_have_null_in_it(world: World) -> None:
+def test_new_column_is_added_and_null_in_old_rows(world: World) -> None:
     world.put("orders", 1, plain((1, "a"), (2, "b")))
     new = pa.array([datetime(2026, 1, 1), None], pa.timestamp("us"))
     rows = marked((2, "c", 4), (3, "d", 4)).add_column(2, "at", new)
@@ -21,7 +21,7 @@ def test_a_new_column_is_added_and_old_rows_have_null_in_it(world: World) -> Non
     assert world.rows() == [(1, "a", None), (2, "c", datetime(2026, 1, 1)), (3, "d", None)]
 
 
-def test_a_column_that_files_no_longer_carry_stays_and_is_null_in_new_and_updated_rows(world: World) -> None:
+def test_column_missing_in_new_files_remains_and_is_null_in_new_rows(world: World) -> None:
     world.put("orders", 1, plain((1, "a"), (2, "b")))
     world.put("orders", 2, marked((2, "", 4), (3, "", 4)).drop_columns(["name"]))
     world.put("orders", 3, plain((4, "d")))
@@ -32,7 +32,7 @@ def test_a_column_that_files_no_longer_carry_stays_and_is_null_in_new_and_update
 REQUIRED = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string(), nullable=False)])
 
 
-def test_leaving_out_a_column_that_is_not_nullable_fails_the_table(world: World) -> None:
+def test_missing_column_that_is_not_nullable_fails_the_table(world: World) -> None:
     world.put("orders", 1, plain((1, "a")).cast(REQUIRED))
     path = world.put("orders", 2, plain((2, "b")).drop_columns(["name"]))
     report = world.step()
@@ -40,7 +40,7 @@ def test_leaving_out_a_column_that_is_not_nullable_fails_the_table(world: World)
     assert is_error(report, ColumnLeftOut, table="orders", address=str(path), columns=["name"])
 
 
-def test_a_null_in_a_column_that_is_not_nullable_fails_the_table(world: World) -> None:
+def test_null_in_a_column_that_is_not_nullable_fails_the_table(world: World) -> None:
     world.put("orders", 1, plain((1, "a")).cast(REQUIRED))
     path = world.put("orders", 2, marked((2, None, 4)))
     report = world.step()
@@ -65,7 +65,7 @@ def test_a_column_that_becomes_nullable_in_a_later_file_still_holds_no_null(worl
     assert is_error(report, NullNotAllowed, address=str(path), column="name")
 
 
-def test_a_delete_needs_its_key_alone(world: World) -> None:
+def test_delete_needs_only_its_key(world: World) -> None:
     world.put("orders", 1, plain((1, "a"), (2, "b")).cast(REQUIRED))
     world.put("orders", 2, marked((1, None, 2)))
     assert world.step().state is State.REPLICATING
@@ -73,7 +73,7 @@ def test_a_delete_needs_its_key_alone(world: World) -> None:
     assert not pa.schema(world.delta().schema().to_arrow()).field("name").nullable
 
 
-def test_a_changed_type_stops_that_table_alone_until_its_folder_is_recreated(world: World) -> None:
+def test_changed_type_stops_only_its_table_until_the_folder_is_recreated(world: World) -> None:
     world.put("orders", 1, plain((1, "a")))
     path = world.put("orders", 2, plain((2, "b")).set_column(1, "name", pa.array([2], pa.int32())))
     world.put("items", 1, plain((1, "a")))
@@ -97,7 +97,7 @@ def test_a_changed_type_stops_that_table_alone_until_its_folder_is_recreated(wor
 
 
 @pytest.mark.parametrize(("old", "new"), [("int32", "int64"), ("float", "double"), ("timestamp[us]", "date32[day]")])
-def test_a_wider_type_is_a_changed_type(world: World, old: str, new: str) -> None:
+def test_wider_type_counts_as_a_changed_type(world: World, old: str, new: str) -> None:
     kinds = {str(kind): kind for kind in (pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.date32())}
     kinds["timestamp[us]"] = pa.timestamp("us")
     world.put("orders", 1, pa.table({"id": pa.nulls(1, kinds[old])}))
@@ -112,7 +112,7 @@ def test_names_that_differ_in_case_only_are_refused(world: World) -> None:
     assert is_error(world.step(), NameOnlyDiffersInCase, **facts)
 
 
-def test_names_with_odd_characters_are_columns_and_keys_like_others(world: World) -> None:
+def test_names_with_special_characters_are_valid_columns_and_keys(world: World) -> None:
     world.metadata(keyColumns=["the id; `quoted`"])
     file = pa.table({"the id; `quoted`": [1, 1], "a.b": ["x", "y"], MARKER: pa.array([4, 4], pa.int32())})
     world.put("orders", 1, file)

@@ -29,7 +29,7 @@ def test_tables_in_schema_folders_and_at_the_top_are_mirrored(world: World) -> N
     assert world.rows("hr/people") == [(1, "hr")]
 
 
-def test_a_deleted_folder_drops_the_table(world: World) -> None:
+def test_deleted_folder_drops_the_table(world: World) -> None:
     world.put("sales.schema/orders", 1, plain((1, "a")))
     world.put("orders", 1, plain((1, "a")))
     world.replica.step()
@@ -42,7 +42,7 @@ def test_a_deleted_folder_drops_the_table(world: World) -> None:
     assert [report.table for report in world.replica.step()] == ["orders"]
 
 
-def test_a_recreated_folder_drops_the_table_and_begins_anew(world: World) -> None:
+def test_recreated_folder_drops_the_table_and_starts_again(world: World) -> None:
     for number in (1, 2):
         world.put("orders", number, plain((number, "old")))
     world.step()
@@ -54,7 +54,7 @@ def test_a_recreated_folder_drops_the_table_and_begins_anew(world: World) -> Non
     assert world.rows() == [("new",)]
 
 
-def test_a_recreated_folder_without_files_drops_the_table_at_once(world: World) -> None:
+def test_recreated_folder_without_files_drops_the_table_at_once(world: World) -> None:
     world.put("orders", 1, plain((1, "old")))
     world.step()
     world.recreate(keyColumns=["id"])
@@ -62,7 +62,7 @@ def test_a_recreated_folder_without_files_drops_the_table_at_once(world: World) 
     assert not (world.target / "dbo/orders").exists()
 
 
-def test_the_failure_of_one_table_never_stops_the_others(world: World) -> None:
+def test_failure_of_one_table_does_not_stop_the_others(world: World) -> None:
     world.put("a", 1, b"broken")
     world.put("b", 1, plain((1, "b")))
     world.put("c", "_metadata.json", b"broken")
@@ -85,7 +85,7 @@ def test_two_folders_for_one_mirror_are_refused(world: World) -> None:
     assert is_error(two, SamePlace, table="orders", place=str(world.target / "dbo/orders"))
 
 
-def test_a_delta_table_that_no_replica_made_is_left_alone(world: World) -> None:
+def test_foreign_delta_table_is_not_changed(world: World) -> None:
     place = world.target / "dbo/orders"
     write_deltalake(place, plain((7, "theirs")))
     world.put("orders", 1, plain((1, "a")))
@@ -95,7 +95,7 @@ def test_a_delta_table_that_no_replica_made_is_left_alone(world: World) -> None:
     assert world.rows() == [(7, "theirs")]
 
 
-def test_a_mirror_that_cannot_be_read_is_reported_and_tried_again(world: World) -> None:
+def test_unreadable_mirror_is_reported_and_retried(world: World) -> None:
     world.put("orders", 1, plain((1, "a")))
     world.step()
     world.put("orders", 2, marked((1, "b", 4)))
@@ -111,7 +111,7 @@ def test_a_mirror_that_cannot_be_read_is_reported_and_tried_again(world: World) 
     assert world.step().files == 1
 
 
-def test_a_failure_without_a_name_stops_its_table_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_error_stops_only_its_table(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(self: Mirror, *_: object) -> None:
         raise RuntimeError("of the engine")
 
@@ -141,7 +141,7 @@ class RecreatedWhileRead(FolderStore):
         return content
 
 
-def test_a_file_of_a_folder_that_is_gone_is_not_applied(world: World) -> None:
+def test_file_of_a_deleted_folder_is_not_applied(world: World) -> None:
     path = world.put("orders", 1, plain((1, "old")))
     replica = Replica(RecreatedWhileRead(str(world.zone)), str(world.target))
     (report,) = replica.step()
@@ -150,7 +150,7 @@ def test_a_file_of_a_folder_that_is_gone_is_not_applied(world: World) -> None:
     assert not (world.target / "dbo/orders").exists()
 
 
-def test_following_makes_passes_until_it_is_stopped(world: World) -> None:
+def test_follow_repeats_passes_until_stopped(world: World) -> None:
     waits: list[float] = []
     told: list[int] = []
 
@@ -180,7 +180,7 @@ class AwayAtFirst(FolderStore):
         return super().list(folder)
 
 
-def test_following_goes_on_when_the_landing_zone_was_away_for_a_while(world: World) -> None:
+def test_follow_continues_after_an_unavailable_landing_zone(world: World) -> None:
     told: list[str] = []
     follow(
         Replica(AwayAtFirst(str(world.zone)), str(world.target)),
@@ -198,7 +198,7 @@ def test_following_goes_on_when_the_landing_zone_was_away_for_a_while(world: Wor
 
 
 @pytest.mark.parametrize("name", ["two words", "größe", "a#b", "a+b", "a=b"])
-def test_names_of_tables_may_hold_other_letters_and_signs(tmp_path: Path, name: str) -> None:
+def test_table_names_may_contain_letters_and_signs_of_any_script(tmp_path: Path, name: str) -> None:
     world = World(tmp_path)
     world.metadata(name, keyColumns=["id"])
     world.put(name, 1, marked((1, "a", 4)))

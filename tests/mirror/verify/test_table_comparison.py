@@ -80,13 +80,13 @@ def compared(spark: SparkSession, source: Source, mirror: Source, keys: tuple[st
     return compare(spark, source, 0, mirror, keys)
 
 
-def test_a_mirror_with_the_same_values_is_equal(spark: SparkSession, source: Source, mirror: Source) -> None:
+def test_mirror_with_the_same_values_is_equal(spark: SparkSession, source: Source, mirror: Source) -> None:
     found = compared(spark, source, mirror)
     assert found.equal
     assert (found.source_rows, found.mirror_rows, found.first) == (6, 6, ())
 
 
-def test_without_keys_whole_rows_are_compared(spark: SparkSession, source: Source, mirror: Source) -> None:
+def test_whole_rows_are_compared_without_keys(spark: SparkSession, source: Source, mirror: Source) -> None:
     assert compared(spark, source, mirror, keys=()).equal
 
 
@@ -131,7 +131,7 @@ LOOKALIKES = [
 ]
 
 
-def test_texts_that_look_alike_are_shown_with_their_bytes(spark: SparkSession, tmp_path: Path) -> None:
+def test_similar_looking_texts_are_shown_with_their_bytes(spark: SparkSession, tmp_path: Path) -> None:
     source, mirror = (Source(path=str(tmp_path / name)) for name in ("source", "mirror"))
     for side, table in enumerate((source, mirror)):
         rows = ", ".join(f"({at}, CAST({pair[side]} AS STRING))" for at, pair in enumerate(LOOKALIKES))
@@ -150,7 +150,7 @@ def test_texts_that_look_alike_are_shown_with_their_bytes(spark: SparkSession, t
     assert "v = a\ufffdb: missing in the source, once in the mirror" in map(str, by_text.first)
 
 
-def test_without_keys_a_doubled_row_is_a_difference(spark: SparkSession, source: Source, mirror: Source) -> None:
+def test_duplicate_row_without_keys_is_a_difference(spark: SparkSession, source: Source, mirror: Source) -> None:
     rows = deltalake.DeltaTable(str(mirror.path)).to_pyarrow_table(filters=[("id", "=", 2)])
     deltalake.write_deltalake(str(mirror.path), rows, mode="append")
     found = compared(spark, source, mirror, keys=())
@@ -158,13 +158,13 @@ def test_without_keys_a_doubled_row_is_a_difference(spark: SparkSession, source:
     assert "once in the source, 2 times in the mirror" in str(found.first[0])
 
 
-def test_a_missing_mirror_is_an_error(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+def test_missing_mirror_is_an_error(spark: SparkSession, source: Source, tmp_path: Path) -> None:
     nowhere = Source(path=str(tmp_path / "nowhere"))
     with pytest.raises(MirrorMissing, match=r"There is no Delta table at .*nowhere, "):
         compared(spark, source, nowhere)
 
 
-def test_other_columns_are_an_error(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+def test_different_columns_are_an_error(spark: SparkSession, source: Source, tmp_path: Path) -> None:
     other = Source(path=str(tmp_path / "other"))
     deltalake.write_deltalake(str(other.path), pa.table({"id": [1], "city": ["x"], "score": [1.0], "counts": [""]}))
     with pytest.raises(MirrorColumns, match=r"'id' is bigint where int is expected; 'nested' is missing"):
@@ -190,7 +190,7 @@ def record(version: int) -> Record:
         ({9: 1}, [9], 9),
     ],
 )
-def test_the_comparison_settles_where_the_mirror_stands(
+def test_comparison_determines_the_mirror_position(
     differing: dict[int, int | None], asked: list[int], version: int
 ) -> None:
     seen: list[int] = []
@@ -206,7 +206,7 @@ def test_the_comparison_settles_where_the_mirror_stands(
     assert seen == asked
 
 
-def test_a_mirror_with_other_columns_at_every_version_is_reported() -> None:
+def test_mirror_with_other_columns_at_every_version_is_reported() -> None:
     def compare_at(record: Record) -> Comparison:
         raise MirrorColumns(table="t", path="p", faults=[f"of {record.to_version_inclusive}"])
 
@@ -214,13 +214,13 @@ def test_a_mirror_with_other_columns_at_every_version_is_reported() -> None:
         first_equal(compare_at, [record(9), record(8)])
 
 
-def test_a_mirror_before_the_oldest_recorded_publication_is_reported() -> None:
+def test_mirror_before_the_oldest_recorded_publication_is_reported() -> None:
     with pytest.raises(MirrorNotReached) as error:
         verify_at(None, Source(path="/orders"), Source(path="/mirror"), ())  # type: ignore[arg-type]
     assert error.value.table == "/orders"
 
 
-def test_the_tables_of_a_mirrored_database_are_beside_its_files() -> None:
+def test_tables_of_a_mirrored_database_are_next_to_its_files() -> None:
     workspace, database = "0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7"
     tables = folder_of(Config(landing_zone=f"onelake://{workspace}/{database}", tables=()), None)
     assert str(mirror_of(tables, Target("sales", "orders"))) == (
@@ -229,14 +229,14 @@ def test_the_tables_of_a_mirrored_database_are_beside_its_files() -> None:
     assert str(mirror_of(tables, Target(None, "orders"))).endswith("/Tables/dbo/orders")
 
 
-def test_a_place_that_spark_cannot_reach_is_an_error(spark: SparkSession, source: Source) -> None:
+def test_location_that_spark_cannot_reach_is_an_error(spark: SparkSession, source: Source) -> None:
     with pytest.raises(MirrorUnreadable) as told:
         compared(spark, source, Source(path="abfss://w@localhost/d/Tables/dbo/orders"))
     assert "abfss://w@localhost/d/Tables/dbo/orders: " in str(told.value)
     assert "ClassNotFoundException" in str(told.value)
 
 
-def test_a_missing_version_and_a_missing_source_are_reported(spark: SparkSession, right: Path, tmp_path: Path) -> None:
+def test_missing_version_and_a_missing_source_are_reported(spark: SparkSession, right: Path, tmp_path: Path) -> None:
     table, mirror = DeltaTable(spark, tmp_path / "source"), Source(path=str(right))
     table.insert(1)
     table.sql("DELETE FROM {}")
@@ -257,7 +257,7 @@ def test_a_missing_version_and_a_missing_source_are_reported(spark: SparkSession
 
 
 @pytest.mark.parametrize("of", ["source", "mirror"])
-def test_only_a_missing_file_of_the_source_counts_as_a_missing_version(of: str) -> None:
+def test_only_a_missing_source_file_counts_as_a_missing_version(of: str) -> None:
     missing = (
         "[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file file:/data%20of%20shop/{}/a.parquet"
     )

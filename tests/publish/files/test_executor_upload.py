@@ -37,7 +37,7 @@ for told in task(iter([pa.RecordBatch.from_pydict({"id": [0, 1]})])):
 """
 
 
-def test_a_task_runs_where_the_package_cannot_be_imported(tmp_path: Path) -> None:
+def test_upload_task_runs_without_the_package(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": pa.array([1, 2], pa.int64())}), tmp_path / "made.parquet")
     store = FolderStore(str(tmp_path / "zone"))
     job = StagingJob(store, "t/_mirrorfeed/log", 1, "ab", (Column("id", "long"),), ("id",), False)
@@ -56,7 +56,7 @@ def test_a_task_runs_where_the_package_cannot_be_imported(tmp_path: Path) -> Non
     assert staged.read_bytes() == (tmp_path / "made.parquet").read_bytes()
 
 
-def test_executors_send_where_they_are_asked_to(
+def test_executors_upload_with_upload_from_executors(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 0)
@@ -70,7 +70,7 @@ def test_executors_send_where_they_are_asked_to(
 
 
 @pytest.mark.parametrize(("transient", "expected"), [(False, ExecutorUploadImpossible), (True, ExecutorUploadFailed)])
-def test_errors_of_executors_are_raised_on_the_driver(
+def test_executor_errors_are_raised_on_the_driver(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transient: bool, expected: type[Exception]
 ) -> None:
     result = pa.RecordBatch.from_pydict({"result": [json.dumps({"error": "It is busy.", "transient": transient})]})

@@ -60,7 +60,7 @@ def content(store: MemoryStore, receipt: File) -> pa.Table:
     return pq.read_table(io.BytesIO(store.read(f"orders/_mirrorfeed/abc/{receipt.staged}")))
 
 
-def test_the_marker_is_the_last_column_and_an_int32_and_every_column_is_optional() -> None:
+def test_row_marker_is_last_int32_column_and_all_columns_are_nullable() -> None:
     store = MemoryStore()
 
     (receipt,) = write_files(job(store), [batch([1])])
@@ -74,7 +74,7 @@ def test_the_marker_is_the_last_column_and_an_int32_and_every_column_is_optional
     assert all(field.nullable for field in schema)
 
 
-def test_a_snapshot_has_no_marker() -> None:
+def test_snapshot_has_no_row_marker() -> None:
     store = MemoryStore()
 
     (receipt,) = write_files(job(store, with_marker=False), [batch([1, 2]).drop_columns(["__rowMarker__"])])
@@ -83,7 +83,7 @@ def test_a_snapshot_has_no_marker() -> None:
     assert receipt.rows == {"insert": 2}
 
 
-def test_types_of_the_source_are_brought_to_those_of_the_landing_zone() -> None:
+def test_source_types_are_cast_to_landing_zone_types() -> None:
     store = MemoryStore()
     rows = pa.RecordBatch.from_pydict(
         {
@@ -98,7 +98,7 @@ def test_types_of_the_source_are_brought_to_those_of_the_landing_zone() -> None:
     assert [field.type for field in content(store, receipt).schema] == [pa.int64(), pa.string(), pa.int32()]
 
 
-def test_a_receipt_tells_what_is_in_the_file() -> None:
+def test_receipt_describes_the_file() -> None:
     store = MemoryStore()
 
     (receipt,) = write_files(job(store), [batch([1, 2]), batch([3], marker=2), batch([4], marker=4)])
@@ -110,7 +110,7 @@ def test_a_receipt_tells_what_is_in_the_file() -> None:
     assert receipt.staged.split("-")[1] == "ba7c4"
 
 
-def test_rows_keep_their_order_through_files_that_roll_at_the_target_size() -> None:
+def test_row_order_is_preserved_across_files_of_target_size() -> None:
     store = MemoryStore()
     batches = [batch(list(range(start, start + 500))) for start in range(0, 20_000, 500)]
 
@@ -123,7 +123,7 @@ def test_rows_keep_their_order_through_files_that_roll_at_the_target_size() -> N
 
 @pytest.mark.parametrize("form", [AS_PARQUET, Output(Delimited())], ids=["Parquet", "text"])
 @pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd"])
-def test_one_large_batch_is_cut_into_files_near_the_target_size(form: Output, compression: str) -> None:
+def test_large_batch_is_split_into_files_near_target_size(form: Output, compression: str) -> None:
     store = MemoryStore()
     words = [f"{hashlib.sha256(str(id_).encode()).hexdigest()[:20]} and what repeats" for id_ in range(60_000)]
     rows = batch(list(range(60_000))).set_column(1, "text", pa.array(words))
@@ -135,7 +135,7 @@ def test_one_large_batch_is_cut_into_files_near_the_target_size(form: Output, co
     assert sum(count for receipt in receipts for count in receipt.rows.values()) == 60_000
 
 
-def test_a_small_target_is_met_with_wide_rows() -> None:
+def test_small_target_file_size_is_respected_with_wide_rows() -> None:
     store = MemoryStore()
     rows = batch([1, 2, 3]).set_column(1, "text", pa.array(["x" * 50_000] * 3))
 
@@ -144,7 +144,7 @@ def test_a_small_target_is_met_with_wide_rows() -> None:
     assert [receipt.rows for receipt in receipts] == [{"upsert": 1}] * 3
 
 
-def test_only_columns_that_repeat_have_dictionaries_and_all_have_statistics() -> None:
+def test_only_repeating_columns_have_dictionaries_and_all_have_statistics() -> None:
     store = MemoryStore()
     columns = (*COLUMNS, Column("a.b", "date"), Column("price", "double"))
     rows = batch([1, 2])
@@ -161,7 +161,7 @@ def test_only_columns_that_repeat_have_dictionaries_and_all_have_statistics() ->
     assert all(column.is_stats_set and column.statistics.has_min_max for column in found)
 
 
-def test_small_batches_are_gathered_into_one_row_group() -> None:
+def test_small_batches_are_combined_into_one_row_group() -> None:
     store = MemoryStore()
 
     (receipt,) = write_files(job(store), [batch([id_]) for id_ in range(100)])
@@ -170,14 +170,14 @@ def test_small_batches_are_gathered_into_one_row_group() -> None:
 
 
 @pytest.mark.parametrize("batches", [[], [batch([])]])
-def test_without_rows_there_is_no_file(batches: list[pa.RecordBatch]) -> None:
+def test_no_file_is_written_without_rows(batches: list[pa.RecordBatch]) -> None:
     store = MemoryStore()
 
     assert write_files(job(store), batches) == []
     assert store.list("orders/_mirrorfeed/abc") == []
 
 
-def test_an_empty_file_has_a_schema_and_no_rows() -> None:
+def test_empty_file_has_a_schema_and_no_rows() -> None:
     store = MemoryStore()
 
     receipt = write_empty(job(store, with_marker=False))
@@ -187,7 +187,7 @@ def test_an_empty_file_has_a_schema_and_no_rows() -> None:
     assert receipt.rows == {}
 
 
-def test_rows_with_a_problem_are_reported_by_key_and_no_more_than_five() -> None:
+def test_at_most_five_bad_rows_are_reported_by_key() -> None:
     store = MemoryStore()
     rows = [batch([1, None], problems=[None, 1]), batch([2, *range(3, 20)], problems=[2] * 18)]
 
@@ -199,7 +199,7 @@ def test_rows_with_a_problem_are_reported_by_key_and_no_more_than_five() -> None
     assert store.list("orders/_mirrorfeed/abc") == []
 
 
-def test_the_problem_column_is_not_written() -> None:
+def test_problem_column_is_not_written() -> None:
     store = MemoryStore()
 
     (receipt,), *_ = stage_small_batch(pa.Table.from_batches([batch([1], problems=[None])]), job(store))
@@ -207,7 +207,7 @@ def test_the_problem_column_is_not_written() -> None:
     assert content(store, receipt).column_names == ["id", "text", "__rowMarker__"]
 
 
-def test_keys_that_are_to_be_unique_are_compared_whatever_their_names() -> None:
+def test_unique_keys_are_checked_for_any_column_name() -> None:
     store = MemoryStore()
     columns = (Column(".id", "long"), Column("a.b", "string"))
     names = [".id", "a.b", PROBLEM]
@@ -220,7 +220,7 @@ def test_keys_that_are_to_be_unique_are_compared_whatever_their_names() -> None:
     assert store.list("orders/_mirrorfeed/abc") == []
 
 
-def test_a_second_try_of_a_task_writes_under_other_names() -> None:
+def test_retried_task_writes_under_other_names() -> None:
     store = MemoryStore()
 
     (first,) = write_files(job(store), [batch([1])])
@@ -250,7 +250,7 @@ def without_garbage(left_alone: None) -> None:
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd"])
 @pytest.mark.parametrize("form", [AS_PARQUET, Output(Delimited())], ids=["Parquet", "text"])
-def test_a_write_that_fails_fails_the_task_and_gives_no_receipt(form: Output, compression: str) -> None:
+def test_failed_write_fails_the_task_without_a_receipt(form: Output, compression: str) -> None:
     options: dict[str, Any] = {"output": form, "compression": compression}
     rows = batch(list(range(300)))
     calm = FaultyStore(MemoryStore())
@@ -266,7 +266,7 @@ def test_a_write_that_fails_fails_the_task_and_gives_no_receipt(form: Output, co
 
 @pytest.mark.usefixtures("without_garbage")
 @pytest.mark.filterwarnings("error")
-def test_rows_that_cannot_be_read_on_leave_no_open_file() -> None:
+def test_failing_row_iterator_leaves_no_open_file() -> None:
     store = FaultyStore(MemoryStore())
 
     def rows() -> Iterator[pa.RecordBatch]:
@@ -291,7 +291,7 @@ class Bottomless(MemoryStore):
         return Nowhere()
 
 
-def test_memory_does_not_grow_with_the_rows() -> None:
+def test_memory_does_not_grow_with_row_count() -> None:
     rows = pa.RecordBatch.from_pydict(
         {
             "id": pa.array(range(50_000), pa.int64()),

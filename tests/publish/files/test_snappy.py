@@ -12,13 +12,13 @@ from mirrorfeed.lint.delimited_text import decompress
 from mirrorfeed.publish.files.file_formats import SnappyFrames, checksum
 
 
-def test_the_checksum_is_a_masked_crc_32c() -> None:
+def test_checksum_is_a_masked_crc_32c() -> None:
     unmasked = (checksum(b"123456789") - 0xA282EAD8) & 0xFFFFFFFF
     assert ((unmasked << 15) | (unmasked >> 17)) & 0xFFFFFFFF == 0xE3069283  # the polynomial's published check value
 
 
 @pytest.mark.parametrize("data", [b"", b"a", b"ab" * 100_000, bytes(range(256)) * 300], ids=len)
-def test_frames_give_the_data_back(data: bytes) -> None:
+def test_frames_decompress_to_the_original_data(data: bytes) -> None:
     sink = io.BytesIO()
     frames = SnappyFrames(sink)
     frames.write(data[:70_000])
@@ -27,7 +27,7 @@ def test_frames_give_the_data_back(data: bytes) -> None:
     assert b"".join(decompress(sink, "1.csv")) == data
 
 
-def test_framing_takes_less_time_than_the_compression_that_is_chosen_for_small_files() -> None:
+def test_snappy_framing_is_faster_than_gzip() -> None:
     data = b"".join(b"%d,some text that repeats,%d\r\n" % (n, n * n) for n in range(200_000))
     assert _seconds(SnappyFrames, data) < _seconds(lambda sink: pa.CompressedOutputStream(sink, "gzip"), data)
 

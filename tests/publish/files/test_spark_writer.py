@@ -43,7 +43,7 @@ def written(path: Path, rows: list[dict[str, Any]] = ROWS, schema: pa.Schema = S
     return f"{path}/made.parquet"
 
 
-def test_a_file_that_is_as_files_are_goes_byte_for_byte(tmp_path: Path) -> None:
+def test_conforming_file_is_uploaded_unchanged(tmp_path: Path) -> None:
     store, path = MemoryStore(), written(tmp_path, compression="zstd", version="2.6")
     (receipt,), _, _, differed, *_ = upload_file(job(store), StagingArea(str(tmp_path)), path)
     assert store.read(f"t/_mirrorfeed/log/{receipt.staged}") == Path(path).read_bytes()
@@ -67,7 +67,7 @@ NEAR = [ROWS[0] | {"at": datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)}, *R
          "column 'at' as OPTIONAL INT64 Timestamp (isAdjustedToUTC True, timeUnit nanoseconds)"),
     ],
 )  # fmt: skip
-def test_one_that_is_not_is_made_anew_with_all_of_its_values_and_that_is_said(
+def test_nonconforming_file_is_rewritten_with_equal_values(
     tmp_path: Path, rows: list[dict[str, Any]], schema: pa.Schema, options: dict[str, Any], differs: str
 ) -> None:
     store, path = MemoryStore(), written(tmp_path, rows, schema, row_group_size=1, **options)
@@ -78,14 +78,14 @@ def test_one_that_is_not_is_made_anew_with_all_of_its_values_and_that_is_said(
     assert not check_file(sent, job(store)).needs_rewrite
 
 
-def test_rows_by_marker_are_told_by_statistics_or_by_the_column(tmp_path: Path) -> None:
+def test_rows_per_marker_are_counted_from_statistics_or_the_column(tmp_path: Path) -> None:
     store = MemoryStore()
     for options in ({}, {"write_statistics": False}, {"row_group_size": 2}):
         with open(written(tmp_path, **options), "rb") as file:
             assert check_file(file, job(store)).rows == {4: 2, 2: 1}
 
 
-def test_text_is_made_of_it_and_bad_values_are_told(tmp_path: Path) -> None:
+def test_spark_file_is_converted_to_delimited_text(tmp_path: Path) -> None:
     store, path = MemoryStore(), written(tmp_path)
     text = job(store, output=Output(Delimited(), compression="none"))
     (receipt,), _, _, differed, *_ = upload_file(text, StagingArea(str(tmp_path)), path)
@@ -95,7 +95,7 @@ def test_text_is_made_of_it_and_bad_values_are_told(tmp_path: Path) -> None:
     assert (receipt.rows, differed) == ({"upsert": 2, "delete": 1}, "")
 
 
-def test_a_file_of_upserts_alone_leaves_the_marker_out_where_they_are_the_default(tmp_path: Path) -> None:
+def test_upsert_only_file_omits_the_marker_when_upsert_is_default(tmp_path: Path) -> None:
     store, path = MemoryStore(), written(tmp_path, ROWS[:2])
     (receipt,), _, _, differed, *_ = upload_file(
         job(store, output=Output(upserts_by_default=True)), StagingArea(str(tmp_path)), path
@@ -105,21 +105,21 @@ def test_a_file_of_upserts_alone_leaves_the_marker_out_where_they_are_the_defaul
     assert (receipt.rows, differed) == ({"upsert": 2}, "")
 
 
-def test_a_file_without_rows_is_not_sent(tmp_path: Path) -> None:
+def test_file_without_rows_is_not_uploaded(tmp_path: Path) -> None:
     store = MemoryStore()
     assert upload_file(job(store), StagingArea(str(tmp_path)), written(tmp_path, [])).files == ()
     assert store.list("t/_mirrorfeed/log") == []
 
 
 @pytest.mark.parametrize("end", [-1, 4, 0])
-def test_what_is_no_whole_file_is_told_as_lost(tmp_path: Path, end: int) -> None:
+def test_truncated_file_is_reported_as_lost(tmp_path: Path, end: int) -> None:
     path = Path(written(tmp_path))
     path.write_bytes(path.read_bytes()[:end])
     with pytest.raises(StagingFilesLost, match=r"made\.parquet changed or disappeared before they were uploaded: "):
         upload_file(job(MemoryStore()), StagingArea(str(tmp_path)), str(path))
 
 
-def test_a_file_that_the_landing_zone_does_not_take_is_begun_anew_once(tmp_path: Path) -> None:
+def test_failed_upload_is_retried_once_under_a_new_name(tmp_path: Path) -> None:
     path, failing = written(tmp_path), [1]
 
     class Breaking(MemoryStore):

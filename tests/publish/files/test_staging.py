@@ -15,7 +15,7 @@ from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.files.staging import has_duplicates
 
 
-def test_no_rows_come_where_one_is_wide_and_all_as_they_are_where_none_is(spark: SparkSession) -> None:
+def test_small_batch_is_not_collected_if_one_row_is_wide(spark: SparkSession) -> None:
     rows = spark.sql("SELECT id, repeat('ü', IF(id = 3, 2100, 5)) AS `a b`, X'00' AS bin FROM range(5)")
 
     assert staging.collect_small_batch(rows) is None
@@ -27,7 +27,9 @@ def test_no_rows_come_where_one_is_wide_and_all_as_they_are_where_none_is(spark:
     assert none.num_rows == 0
 
 
-def test_no_more_rows_are_fetched_than_the_bound_and_one(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_collection_fetches_at_most_one_row_over_the_limit(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fetched, to_arrow = list[int](), type(spark.range(1)).toArrow
 
     def counting(rows: Any) -> pa.Table:
@@ -41,7 +43,7 @@ def test_no_more_rows_are_fetched_than_the_bound_and_one(spark: SparkSession, mo
     assert fetched == [4, 3]
 
 
-def test_ordered_rows_are_fetched_in_their_order(spark: SparkSession) -> None:
+def test_ordered_rows_are_collected_in_order(spark: SparkSession) -> None:
     rows = spark.range(0, 400, 1, 8).selectExpr("id", "CAST(id % 7 AS string) AS part").orderBy("part", "id")
 
     found = staging.collect_small_batch(rows)
@@ -63,17 +65,17 @@ def test_ordered_rows_are_fetched_in_their_order(spark: SparkSession) -> None:
         ([[-(2**63)], [-(2**63)]], True),
     ],
 )
-def test_a_hash_that_repeats_is_found_within_a_lot_and_across_lots(lots: list[list[int]], expected: bool) -> None:
+def test_duplicate_hash_is_found_within_and_across_chunks(lots: list[list[int]], expected: bool) -> None:
     assert has_duplicates(pa.chunked_array(lots, pa.int64())) is expected
 
 
-def test_of_a_part_of_a_batch_only_its_own_hashes_are_compared() -> None:
+def test_sliced_chunk_compares_only_its_own_hashes() -> None:
     part = pa.array([7, 1, 2, 7], pa.int64()).slice(1, 2)
     assert not has_duplicates(pa.chunked_array([part]))
     assert has_duplicates(pa.chunked_array([part, part.slice(1)]))
 
 
-def test_comparing_takes_little_more_memory_than_one_copy_of_the_hashes() -> None:
+def test_duplicate_check_needs_little_more_memory_than_the_hashes() -> None:
     lots = [pa.array(np.frombuffer(os.urandom(8 * 10_000), np.int64)) for _ in range(50)]
     tracemalloc.start()
     try:

@@ -89,7 +89,7 @@ class CleanedByAnother(FolderStore):
         super().rename(path, new_path)
 
 
-def test_a_publisher_whose_files_another_one_removes_may_try_again(orders: Zone) -> None:
+def test_files_removed_by_another_publisher_cause_a_transient_error(orders: Zone) -> None:
     feed = DeltaFeed(orders.table.spark, orders.table.source)
     with pytest.raises(StagingFilesLost, match="it was deleted, possibly by another publisher of the table") as lost:
         publish(feed, CleanedByAnother(str(orders.root)), orders.plan)
@@ -103,7 +103,7 @@ def left_in(folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("by", ["handover", "zone"])
-def test_a_snapshot_and_ranges_are_made_by_spark_and_sent_as_they_are(
+def test_spark_writes_snapshot_and_ranges_that_are_uploaded_unchanged(
     spark: SparkSession, orders: Zone, tmp_path: Path, request: pytest.FixtureRequest, by: str
 ) -> None:
     between = tmp_path / "zone" / staging_area.IN_ZONE
@@ -133,7 +133,7 @@ def test_rows_are_counted_by_a_query_if_the_engine_reports_no_metrics(
     assert orders.mirrors_the_table()
 
 
-def test_an_empty_range_has_no_file_and_a_first_load_of_an_empty_table_one(
+def test_empty_range_has_no_file_and_first_load_of_empty_table_has_one(
     spark: SparkSession, tmp_path: Path, handed: Path
 ) -> None:
     zone = Zone(tmp_path / "zone", DeltaTable(spark, tmp_path / "empty"))
@@ -146,7 +146,7 @@ def test_an_empty_range_has_no_file_and_a_first_load_of_an_empty_table_one(
     assert published(zone).files == 0
 
 
-def test_every_change_in_the_order_of_commits_across_files_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_full_changes_are_in_commit_order_across_spark_files(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1, 2, 3)
     zone = Zone(tmp_path / "zone", table, changes="full", target_file_size=1024)
@@ -173,7 +173,7 @@ def test_every_change_in_the_order_of_commits_across_files_of_spark(spark: Spark
         ("INSERT INTO {} VALUES (NULL, 'no key')", r"a key is NULL \(id = NULL\)"),
     ],
 )
-def test_rows_that_cannot_be_published_are_refused_and_nothing_of_them_is_left(
+def test_invalid_rows_are_refused_and_leave_no_files(
     spark: SparkSession, tmp_path: Path, handed: Path, monkeypatch: pytest.MonkeyPatch, statement: str, words: str
 ) -> None:
     table = DeltaTable(spark, tmp_path / "t")
@@ -188,7 +188,7 @@ def test_rows_that_cannot_be_published_are_refused_and_nothing_of_them_is_left(
         assert list(zone.folder.rglob("*.parquet")) == []
 
 
-def test_keys_that_are_one_whole_number_are_compared_without_a_query(
+def test_single_integer_keys_are_compared_without_a_query(
     orders: Zone, handed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     asked: list[Sequence[str]] = []
@@ -206,7 +206,7 @@ def test_keys_that_are_one_whole_number_are_compared_without_a_query(
         assert zone.mirrors_the_table()
 
 
-def test_what_a_dead_run_left_is_removed_by_the_next_of_that_table_and_others_keep_theirs(
+def test_leftovers_of_a_dead_run_are_removed_only_for_its_table(
     spark: SparkSession, orders: Zone, handed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(_job: StagingJob, files: SparkFiles) -> Staged:
@@ -261,7 +261,7 @@ MEDDLED: dict[Meddle, str] = {
 }
 
 
-def test_a_handover_that_loses_or_changes_what_was_written_publishes_nothing_and_the_next_run_everything(
+def test_lost_or_changed_staging_files_publish_nothing_until_the_next_run(
     spark: SparkSession, orders: Zone, handed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = staging.upload_files
@@ -287,7 +287,7 @@ def again(spark: SparkSession, files: SparkFiles) -> DataFrame:
     return files.area.read(spark, files.folder, files.written.schema)
 
 
-def test_a_file_that_is_not_of_the_publication_is_named(tmp_path: Path) -> None:
+def test_file_of_another_publication_is_named(tmp_path: Path) -> None:
     written: Any = SimpleNamespace(inputFiles=lambda: ["dbfs:/Volumes/a/b/c/notes%20of%20others.parquet"])
     with pytest.raises(StagingFilesLost, match=r"notes of others\.parquet in it does not belong to this publication"):
         StagingArea(str(tmp_path)).file_names("/Volumes/a/b/c", written)
@@ -312,11 +312,11 @@ def test_a_file_that_is_not_of_the_publication_is_named(tmp_path: Path) -> None:
         ([], []),
     ],
 )  # fmt: skip
-def test_files_are_applied_by_partition_and_by_their_number_within_it(uris: list[str], names: list[str]) -> None:
+def test_files_are_ordered_by_partition_and_file_number(uris: list[str], names: list[str]) -> None:
     assert StagingArea("/a").file_names("/a", SimpleNamespace(inputFiles=lambda: uris)) == names  # type: ignore[arg-type]
 
 
-def test_what_failed_and_repeated_tasks_left_is_not_sent(
+def test_leftovers_of_failed_tasks_are_not_uploaded(
     spark: SparkSession, orders: Zone, handed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark's reader leaves out what is below a name with `_`."""
@@ -333,7 +333,7 @@ def test_what_failed_and_repeated_tasks_left_is_not_sent(
     assert orders.mirrors_the_table()
 
 
-def test_a_source_that_lost_files_is_blamed_itself(spark: SparkSession, orders: Zone, handed: Path) -> None:
+def test_missing_source_file_is_reported_as_a_gap(spark: SparkSession, orders: Zone, handed: Path) -> None:
     published(orders)
     orders.table.insert(5000)
     newest = max(orders.table.path.glob("*.parquet"), key=os.path.getmtime)
@@ -342,7 +342,7 @@ def test_a_source_that_lost_files_is_blamed_itself(spark: SparkSession, orders: 
         published(orders)
 
 
-def test_a_handover_that_cannot_be_written_is_refused(spark: SparkSession, orders: Zone, handed: Path) -> None:
+def test_unwritable_staging_path_is_refused(spark: SparkSession, orders: Zone, handed: Path) -> None:
     handed.write_text("no folder")
     with pytest.raises(StagingUnusable) as unusable:
         published(orders)
@@ -350,7 +350,7 @@ def test_a_handover_that_cannot_be_written_is_refused(spark: SparkSession, order
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system that is full")
-def test_a_full_handover_publishes_nothing_and_says_so(spark: SparkSession, tmp_path: Path, handed: Path) -> None:
+def test_full_staging_path_publishes_nothing_and_is_reported(spark: SparkSession, tmp_path: Path, handed: Path) -> None:
     table = DeltaTable(spark, tmp_path / "orders")
     for first in (0, 3000):
         rows = {
@@ -386,7 +386,7 @@ def write_files(api: FilesApi, *paths: str) -> None:
         VolumeStore(f"{root}{api.volume}", api.workspace).create(below, b"content")
 
 
-def test_a_volume_that_only_spark_sees_is_read_and_tidied_through_the_workspace(volume: FilesApi) -> None:
+def test_volume_is_read_and_cleaned_through_the_workspace_api(volume: FilesApi) -> None:
     write_files(volume, f"{volume.volume}/a/1/part", f"{volume.volume}/b/1/part")
     between = StagingArea(volume.volume, workspace=volume.workspace)
     with between.open(f"{volume.volume}/a/1/part") as file:
@@ -398,7 +398,7 @@ def test_a_volume_that_only_spark_sees_is_read_and_tidied_through_the_workspace(
     assert list(volume.files) == [f"{volume.volume}/b/1/part"]
 
 
-def test_a_volume_that_may_not_be_read_is_named_with_the_right_that_is_missing(volume: FilesApi) -> None:
+def test_unreadable_volume_is_reported_with_the_missing_privilege(volume: FilesApi) -> None:
     volume.refuse = lambda _method, _path: (403, "PERMISSION_DENIED")
     with pytest.raises(StagingUnreadable) as unreadable:
         StagingArea(volume.volume, workspace=volume.workspace).open(f"{volume.volume}/a")
@@ -406,13 +406,13 @@ def test_a_volume_that_may_not_be_read_is_named_with_the_right_that_is_missing(v
     assert unreadable.value.reason.startswith("refused with PERMISSION_DENIED")
 
 
-def test_a_folder_that_only_spark_sees_is_named_with_what_to_set() -> None:
+def test_folder_visible_only_to_spark_is_refused() -> None:
     with pytest.raises(StagingNotVisible) as unseen:
         StagingArea("/data/of/the/cluster").open("/data/of/the/cluster/a")
     assert vars(unseen.value) == {"root": "/data/of/the/cluster"}
 
 
-def test_more_than_a_few_rows_need_a_handover_over_connect(
+def test_large_batch_requires_a_staging_path_over_connect(
     spark: SparkSession, orders: Zone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mirrorfeed.publish.sources.delta_feed.staging_area_for", lambda *_: None)
@@ -443,7 +443,7 @@ AREAS: dict[str, Callable[[Path], StagingArea]] = {
 
 
 @pytest.mark.parametrize("area", AREAS)
-def test_only_folders_of_the_table_that_nothing_can_publish_are_cleared(tmp_path: Path, area: str) -> None:
+def test_clearing_removes_only_unpublishable_folders_of_the_table(tmp_path: Path, area: str) -> None:
     between, store = AREAS[area](tmp_path), FolderStore(str(tmp_path))
     job = job_of(store)
     gone = [
@@ -466,7 +466,7 @@ def test_only_folders_of_the_table_that_nothing_can_publish_are_cleared(tmp_path
 
 
 @pytest.mark.parametrize("level", ["area", "folder"])
-def test_nothing_is_removed_or_written_through_a_symbolic_link(tmp_path: Path, level: str) -> None:
+def test_nothing_is_removed_or_written_through_a_symlink(tmp_path: Path, level: str) -> None:
     zone, elsewhere = tmp_path / "zone", tmp_path / "elsewhere"
     store = FolderStore(str(zone))
     between, job = StagingArea(f"{zone}/{staging_area.IN_ZONE}", in_zone=True), job_of(store)
@@ -485,7 +485,7 @@ def test_nothing_is_removed_or_written_through_a_symbolic_link(tmp_path: Path, l
     assert left_in(there)
 
 
-def test_a_volume_that_only_spark_sees_is_cleared_by_the_same_names(volume: FilesApi) -> None:
+def test_clearing_a_volume_uses_the_same_names(volume: FilesApi) -> None:
     between = StagingArea(volume.volume, workspace=volume.workspace)
     job = job_of(Elsewhere())
     old, new = (f"{between.folder(job_of(Elsewhere(), *each))}/part" for each in (("c" * 32, 9), ("a" * 32, 4)))
@@ -499,9 +499,7 @@ def test_a_volume_that_only_spark_sees_is_cleared_by_the_same_names(volume: File
     assert list(volume.files) == [notes]
 
 
-def test_the_files_of_a_table_are_cleared_in_every_staging_area(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_a_table_are_cleared_in_every_staging_area(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     store = FolderStore(str(tmp_path / "zone"))
     areas = [
@@ -535,7 +533,7 @@ class Elsewhere:
         ("/Volumes/main/m/landing", VOLUME, DATABRICKS, f"/Volumes/main/m/landing/{staging_area.IN_ZONE}", True),
     ],
 )
-def test_files_are_made_where_both_are_at_home(
+def test_staging_area_is_chosen_by_store_and_environment(
     spark: SparkSession,
     zone: str | None,
     staging_path: str | None,
@@ -549,7 +547,7 @@ def test_files_are_made_where_both_are_at_home(
     assert (found.root, found.in_zone) == (root, in_zone)
 
 
-def test_on_this_machine_a_temporary_folder_does_and_elsewhere_there_is_none(
+def test_local_run_uses_a_temporary_folder_and_databricks_has_none(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -560,7 +558,7 @@ def test_on_this_machine_a_temporary_folder_does_and_elsewhere_there_is_none(
     assert staging_area_for(spark, None, Elsewhere(), DATABRICKS) is None  # type: ignore[arg-type]
 
 
-def test_the_temporary_folder_is_of_who_runs_and_not_of_whom_the_environment_names(
+def test_temporary_folder_depends_on_the_process_user_not_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -571,7 +569,7 @@ def test_the_temporary_folder_is_of_who_runs_and_not_of_whom_the_environment_nam
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o702, 0o777])
-def test_a_temporary_folder_that_others_can_write_to_is_refused(
+def test_temporary_folder_writable_by_others_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -580,7 +578,7 @@ def test_a_temporary_folder_that_others_can_write_to_is_refused(
         staging_area._temporary_folder()
 
 
-def test_a_handover_outside_the_catalog_is_refused_on_databricks(spark: SparkSession, tmp_path: Path) -> None:
+def test_staging_path_outside_the_catalog_is_refused_on_databricks(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(StagingNotInVolume) as refused:
         staging_area_for(spark, "/tmp/handover", FolderStore(str(tmp_path)), DATABRICKS)
     assert vars(refused.value) == {"path": "/tmp/handover"}

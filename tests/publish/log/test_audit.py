@@ -29,7 +29,7 @@ def said(tmp_path: Path, table: str = "sales.orders", *options: str) -> tuple[in
     return ended.exit_code, ended.stdout.splitlines()
 
 
-def test_a_publication_by_comparison_has_the_number_of_rows_read(tmp_path: Path) -> None:
+def test_compared_publication_reports_number_of_rows_read(tmp_path: Path) -> None:
     store = FolderStore(str(tmp_path / "zone"))
     publish(TableFeed(two_orders()), store, PLAN)
     view = TableLog(store, FOLDER).read_view()
@@ -47,7 +47,7 @@ def test_a_publication_by_comparison_has_the_number_of_rows_read(tmp_path: Path)
     ],
     ids=["empty, as a creation that took effect late leaves it", "of the same size"],
 )
-def test_of_two_files_the_one_that_the_record_names_is_told(tmp_path: Path, content: bytes | None, words: str) -> None:
+def test_audit_names_file_that_differs_from_its_record(tmp_path: Path, content: bytes | None, words: str) -> None:
     with pytest.raises(Crash):
         publish(TableFeed(two_orders()), NoRenames(str(tmp_path / "zone")), PLAN)
     store = FolderStore(str(tmp_path / "zone"))

@@ -29,14 +29,14 @@ def config(tmp_path: Path) -> Config:
     return load(tmp_path / "mirrorfeed.yml")
 
 
-def test_the_file_is_made_once_and_lints_clean(config: Config) -> None:
+def test_partner_events_file_is_written_once_and_lints_clean(config: Config) -> None:
     store = MemoryStore()
     assert [write_partner_events(store, config) for _ in range(2)] == [True, False]
     assert json.loads(store.read(FILE)) == SAID
     assert lint(store).findings == ()
 
 
-def test_a_file_that_says_the_same_in_another_layout_is_left_alone(config: Config) -> None:
+def test_partner_events_file_with_other_layout_is_not_changed(config: Config) -> None:
     store = MemoryStore()
     data = json.dumps(dict(reversed(SAID.items())), indent=4).encode()
     store.create(FILE, data)
@@ -45,7 +45,7 @@ def test_a_file_that_says_the_same_in_another_layout_is_left_alone(config: Confi
 
 
 @pytest.mark.parametrize("content", [b'{"partnerName": "them"}', b"not JSON", b"[" * 100_000])
-def test_a_foreign_file_is_replaced_by_force_alone(config: Config, content: bytes) -> None:
+def test_foreign_partner_events_file_is_replaced_only_by_force(config: Config, content: bytes) -> None:
     store = MemoryStore()
     store.create(FILE, content)
     with pytest.raises(ForeignPartnerEvents) as foreign:
@@ -63,5 +63,5 @@ class Closed(MemoryStore):
         raise StoreUnavailable(action="create", address=self.address(path), reason="503")
 
 
-def test_a_landing_zone_that_does_not_answer_is_trouble_and_no_failure(config: Config) -> None:
+def test_unavailable_landing_zone_is_returned_as_a_problem(config: Config) -> None:
     assert isinstance(partner_events_problem(Closed(), config), StoreUnavailable)

@@ -116,7 +116,7 @@ def check(store: Store) -> None:
 # look
 
 
-def test_a_log_is_made_once_and_later_looks_find_it() -> None:
+def test_log_is_created_once_and_found_by_later_reads() -> None:
     store = MemoryStore()
 
     first = TableLog(store, T).begin()
@@ -126,14 +126,14 @@ def test_a_log_is_made_once_and_later_looks_find_it() -> None:
     assert (first.number, first.next_file_number) == (0, 1)
 
 
-def test_a_look_makes_nothing() -> None:
+def test_read_view_creates_nothing() -> None:
     store = MemoryStore()
 
     assert TableLog(store, T).read_view() is None
     assert store.list("") == []
 
 
-def test_a_look_takes_the_newest_record_and_what_is_staged() -> None:
+def test_read_view_returns_newest_record_and_staged_files() -> None:
     store = zone(a_record(8), a_record(9, files=2, first=17))
     put(store, f"{LOG}/{staged(9, 1)}", f"{LOG}/{staged(10)}", f"{T}/{name(17)}.parquet", f"{T}/_scratchPad/x")
 
@@ -150,7 +150,7 @@ def test_a_look_takes_the_newest_record_and_what_is_staged() -> None:
     "content",
     [b"", b"\xff", b"{}", b"[]", b"3", b'{"log_id": 3}', b'{"log_id": ""}', b'{"log_id": "../x"}', b'{"log_id": "A"}'],
 )
-def test_a_log_file_that_names_no_log_is_refused(content: bytes) -> None:
+def test_log_file_without_a_valid_log_id_is_refused(content: bytes) -> None:
     store = MemoryStore()
     store.create(f"{T}/_mirrorfeed/log.json", content)
 
@@ -161,7 +161,7 @@ def test_a_log_file_that_names_no_log_is_refused(content: bytes) -> None:
     assert "Restore the file, or start the table again" in refused.value.solution
 
 
-def test_a_record_that_is_not_json_is_refused() -> None:
+def test_record_that_is_not_json_is_refused() -> None:
     store = zone(a_record(1))
     store.create(f"{LOG}/{name(2)}.json", b"{")
 
@@ -173,7 +173,7 @@ def test_a_record_that_is_not_json_is_refused() -> None:
     )
 
 
-def test_a_record_under_another_number_is_refused() -> None:
+def test_record_under_another_number_is_refused() -> None:
     store = zone()
     store.create(f"{LOG}/{name(7)}.json", a_record(3).to_json())
 
@@ -181,7 +181,7 @@ def test_a_record_under_another_number_is_refused() -> None:
         look(store, T)
 
 
-def test_a_record_of_a_newer_format_asks_for_a_newer_version() -> None:
+def test_record_of_a_newer_format_requires_a_newer_version() -> None:
     store = zone(a_record(1, format=5))
 
     with pytest.raises(RecordTooNew) as refused:
@@ -191,7 +191,7 @@ def test_a_record_of_a_newer_format_asks_for_a_newer_version() -> None:
 
 
 @pytest.mark.parametrize("when", range(1, 6))
-def test_a_look_begins_again_when_a_record_comes_in_between(when: int) -> None:
+def test_read_restarts_if_a_record_is_added_meanwhile(when: int) -> None:
     store = zone(a_record(1))
     calls = []
 
@@ -208,7 +208,7 @@ def test_a_look_begins_again_when_a_record_comes_in_between(when: int) -> None:
     assert [file.staged for file in view.unfinished] == [staged(2, 0)]
 
 
-def test_a_look_that_never_sees_the_same_twice_is_left_to_a_later_run() -> None:
+def test_read_of_a_constantly_changing_log_is_a_transient_error() -> None:
     store = zone()
     made = []
 
@@ -224,7 +224,7 @@ def test_a_look_that_never_sees_the_same_twice_is_left_to_a_later_run() -> None:
     assert tired.value.address == "memory:/shop.schema/orders"
 
 
-def test_a_landing_zone_that_cannot_be_written_says_why(tmp_path: Path) -> None:
+def test_error_explains_why_landing_zone_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "shop.schema").write_text("a file where a folder should be")
 
     with pytest.raises(PlaceUnusable) as unwritable:
@@ -249,7 +249,7 @@ class ReadOnly(MemoryStore):
         super().create(path, data)
 
 
-def test_a_log_that_cannot_be_made_is_not_tried_for_ever() -> None:
+def test_failed_log_creation_is_not_retried_forever() -> None:
     store = ReadOnly()
     store.locked = True
 
@@ -260,7 +260,7 @@ def test_a_log_that_cannot_be_made_is_not_tried_for_ever() -> None:
 # settle
 
 
-def test_settling_renames_what_is_left_of_the_newest_record_in_order() -> None:
+def test_settling_renames_remaining_files_of_newest_record_in_order() -> None:
     store = zone(a_record(1, files=3))
     put(store, *(f"{LOG}/{staged(1, part)}" for part in (1, 2)))
     moved = []
@@ -275,7 +275,7 @@ def test_settling_renames_what_is_left_of_the_newest_record_in_order() -> None:
     ]
 
 
-def test_a_file_that_does_not_move_holds_up_those_behind_it() -> None:
+def test_failed_rename_blocks_the_files_after_it() -> None:
     store = zone(a_record(1, files=2))
     put(store, *(f"{LOG}/{staged(1, part)}" for part in (0, 1)))
 
@@ -290,7 +290,7 @@ def test_a_file_that_does_not_move_holds_up_those_behind_it() -> None:
     assert names(store, T) == ["_metadata.json", "_mirrorfeed"]
 
 
-def test_a_final_name_that_holds_something_else_is_named_and_not_overwritten() -> None:
+def test_occupied_final_name_is_reported_and_not_overwritten() -> None:
     store = zone(a_record(1, files=1, first=5))
     put(store, f"{LOG}/{staged(1, 0)}", f"{T}/{name(5)}.parquet")
 
@@ -304,7 +304,7 @@ def test_a_final_name_that_holds_something_else_is_named_and_not_overwritten() -
     assert settle(store, T).unfinished == ()
 
 
-def test_a_file_of_another_kind_stops_the_table() -> None:
+def test_file_of_another_format_stops_the_table() -> None:
     store = zone(a_record(1))
     put(store, f"{T}/orders.csv")
 
@@ -321,7 +321,7 @@ def test_a_file_of_another_kind_stops_the_table() -> None:
         ((a_record(1, files=0, first=4),), 4, "exists, but the last file number in the log is 3."),
     ],
 )
-def test_a_number_that_the_log_never_gave_out_stops_the_table(records: Any, number: int, says: str) -> None:
+def test_unassigned_file_number_stops_the_table(records: Any, number: int, says: str) -> None:
     store = zone(*records)
     put(store, f"{T}/{name(number)}.parquet")
 
@@ -332,7 +332,7 @@ def test_a_number_that_the_log_never_gave_out_stops_the_table(records: Any, numb
 
 
 @pytest.mark.parametrize("place", ["_ProcessedFiles", "_FilesReadyToDelete"])
-def test_a_lost_log_is_also_known_by_the_files_that_the_service_took(place: str) -> None:
+def test_lost_log_is_detected_by_consumed_files(place: str) -> None:
     store = MemoryStore()
     put(store, f"{T}/_metadata.json", f"{T}/{place}/{name(7)}.parquet", f"{T}/{place}/notes.txt")
 
@@ -342,7 +342,7 @@ def test_a_lost_log_is_also_known_by_the_files_that_the_service_took(place: str)
     assert (disagree.value.address, disagree.value.expected) == (f"memory:/{T}/{place}/{name(7)}.parquet", 1)
 
 
-def test_names_with_an_underscore_and_consumed_files_are_no_concern() -> None:
+def test_underscore_names_and_consumed_files_are_ignored() -> None:
     store = zone(a_record(1, files=3))
     put(store, f"{T}/_ProcessedFiles/x", f"{T}/_temp", f"{T}/{name(3)}.parquet")
 
@@ -353,7 +353,7 @@ def test_names_with_an_underscore_and_consumed_files_are_no_concern() -> None:
 # tidy
 
 
-def test_records_that_are_kept_come_newest_first_until_one_is_pruned() -> None:
+def test_records_are_returned_newest_first_until_a_pruned_one() -> None:
     store = zone(*(a_record(number) for number in (1, 2, 3, 4)))
     view = look(store, T)
     assert [record.number for record in TableLog(store, T).records(view)] == [4, 3, 2, 1]
@@ -366,7 +366,7 @@ def test_records_that_are_kept_come_newest_first_until_one_is_pruned() -> None:
     ("keep", "kept"),
     [(1, [2, 3]), (2, [2, 3]), (10, [1, 2, 3])],
 )
-def test_tidying_keeps_the_newest_records(keep: int, kept: list[int]) -> None:
+def test_cleanup_retains_the_newest_records(keep: int, kept: list[int]) -> None:
     store = zone(*(a_record(number) for number in (1, 2, 3)))
 
     TableLog(store, T).clean_up(look(store, T), keep, others=True)
@@ -374,7 +374,7 @@ def test_tidying_keeps_the_newest_records(keep: int, kept: list[int]) -> None:
     assert names(store, LOG) == [f"{name(number)}.json" for number in kept]
 
 
-def test_tidying_removes_what_no_record_can_publish_any_more_and_nothing_else() -> None:
+def test_cleanup_removes_only_unpublishable_staged_files() -> None:
     store = zone(a_record(2, files=1))
     put(store, f"{LOG}/{staged(1)}", f"{LOG}/{staged(2, 5)}", f"{LOG}/{staged(3)}", f"{LOG}/{staged(4)}", f"{LOG}/note")
 
@@ -383,7 +383,7 @@ def test_tidying_removes_what_no_record_can_publish_any_more_and_nothing_else() 
     assert names(store, LOG) == [f"{name(2)}.json", staged(3), staged(4), "note"]
 
 
-def test_without_a_record_nothing_staged_is_removed() -> None:
+def test_staged_files_are_not_removed_without_a_record() -> None:
     store = zone()
     put(store, f"{LOG}/{staged(1)}")
 
@@ -392,7 +392,7 @@ def test_without_a_record_nothing_staged_is_removed() -> None:
     assert names(store, LOG) == [staged(1)]
 
 
-def test_folders_of_other_logs_are_leftovers_and_other_names_are_not_ours() -> None:
+def test_folders_of_other_logs_are_removed_and_foreign_names_are_not() -> None:
     store = zone()
     put(store, f"{T}/_mirrorfeed/0ld/{name(1)}.json", f"{T}/_mirrorfeed/Notes.of/me", f"{LOG}/{staged(1)}")
 
@@ -401,7 +401,7 @@ def test_folders_of_other_logs_are_leftovers_and_other_names_are_not_ours() -> N
     assert names(store, f"{T}/_mirrorfeed") == ["Notes.of", "abc", "log.json"]
 
 
-def test_the_folder_of_another_log_stays_if_it_holds_what_is_not_ours() -> None:
+def test_folder_of_another_log_with_foreign_files_is_not_removed() -> None:
     for foreign in ("notes.txt", "notes/of/others", f"{name(1)}.json/below"):
         store = zone(a_record(1))
         put(store, f"{T}/_mirrorfeed/0ld/{name(2)}.json", f"{T}/_mirrorfeed/0ld/{foreign}")
@@ -411,7 +411,7 @@ def test_the_folder_of_another_log_stays_if_it_holds_what_is_not_ours() -> None:
         assert names(store, f"{T}/_mirrorfeed") == ["0ld", "abc", "log.json"]
 
 
-def test_a_record_that_could_not_be_read_again_is_not_created(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_too_large_to_read_again_is_not_created(monkeypatch: pytest.MonkeyPatch) -> None:
     store = zone(a_record(1))
     put(store, f"{LOG}/{name(2)}-0002-1.parquet")
     monkeypatch.setattr(table_log, "READ_LIMIT", 2**20)
@@ -425,7 +425,7 @@ def test_a_record_that_could_not_be_read_again_is_not_created(monkeypatch: pytes
     assert names(store, LOG) == [f"{name(1)}.json", begun_name("0001")]
 
 
-def test_a_log_that_came_into_force_since_the_look_is_no_leftover() -> None:
+def test_log_created_after_the_read_is_not_removed() -> None:
     store = zone(a_record(1))
     view = look(store, T)
     store.remove_folder(T)
@@ -437,7 +437,7 @@ def test_a_log_that_came_into_force_since_the_look_is_no_leftover() -> None:
     assert names(store, f"{T}/_mirrorfeed/def") == [f"{name(1)}.json"]
 
 
-def test_leftovers_of_other_logs_go_with_the_records_1_2_4_and_so_on() -> None:
+def test_leftovers_of_other_logs_are_removed_with_records_1_2_4_and_8() -> None:
     store, table, there = MemoryStore(), orders(), []
     for number in range(1, 9):
         put(store, f"{T}/_mirrorfeed/0ld/{staged(1)}")
@@ -464,14 +464,14 @@ def test_metadata_is_written_once() -> None:
     assert made == [("create", f"{T}/_metadata.json")]
 
 
-def test_at_first_metadata_is_made_without_a_look() -> None:
+def test_first_metadata_is_created_without_a_read() -> None:
     counting = FaultyStore(MemoryStore())
     metadata_files.ensure(counting, T, metadata_content(("id",), {}), first=True)
     assert counting.verbs == ["create"]
 
 
 @pytest.mark.parametrize("mode", [Mode.LOST, Mode.REFUSED, Mode.REPEATED])
-def test_metadata_is_there_at_first_whatever_becomes_of_its_creation(mode: Mode) -> None:
+def test_metadata_exists_after_any_result_of_its_creation(mode: Mode) -> None:
     store = MemoryStore()
     with suppress(StoreUnavailable):
         metadata_files.ensure(FaultyStore(store, [Fault(0, mode)]), T, metadata_content(("id",), {}), first=True)
@@ -479,14 +479,14 @@ def test_metadata_is_there_at_first_whatever_becomes_of_its_creation(mode: Mode)
     assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["id"]}
 
 
-def test_metadata_that_is_there_at_first_is_held_against_what_is_wanted() -> None:
+def test_existing_metadata_is_compared_on_first_publication() -> None:
     store = MemoryStore()
     store.create(f"{T}/_metadata.json", b'{"keyColumns": ["day"]}')
     with pytest.raises(KeysChanged):
         metadata_files.ensure(store, T, metadata_content(("id",), {}), first=True)
 
 
-def test_keys_are_added_to_a_table_that_had_none() -> None:
+def test_keys_are_added_to_a_table_without_keys() -> None:
     store = MemoryStore()
     metadata_files.ensure(store, T, metadata_content((), {}))
 
@@ -496,7 +496,7 @@ def test_keys_are_added_to_a_table_that_had_none() -> None:
 
 
 @pytest.mark.parametrize(("wanted", "spelled"), [(("id", "day"), "the keys ['id', 'day']"), ((), "no keys")])
-def test_keys_that_are_set_never_change(wanted: tuple[str, ...], spelled: str) -> None:
+def test_existing_keys_cannot_change(wanted: tuple[str, ...], spelled: str) -> None:
     store = MemoryStore()
     metadata_files.ensure(store, T, metadata_content(("id",), {}))
 
@@ -509,7 +509,7 @@ def test_keys_that_are_set_never_change(wanted: tuple[str, ...], spelled: str) -
     assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["id"]}
 
 
-def test_metadata_that_cannot_be_read_is_refused() -> None:
+def test_unreadable_metadata_is_refused() -> None:
     store = MemoryStore()
     store.create(f"{T}/_metadata.json", b"keys: id")
 
@@ -517,7 +517,7 @@ def test_metadata_that_cannot_be_read_is_refused() -> None:
         metadata_files.ensure(store, T, metadata_content(("id",), {}))
 
 
-def test_metadata_that_cannot_be_written_is_not_tried_for_ever() -> None:
+def test_failed_metadata_write_is_not_retried_forever() -> None:
     store = ReadOnly()
     store.locked = True
 
@@ -528,7 +528,7 @@ def test_metadata_that_cannot_be_written_is_not_tried_for_ever() -> None:
 # record
 
 
-def test_a_record_that_is_the_newest_afterwards_won() -> None:
+def test_added_record_wins_if_it_is_the_newest() -> None:
     store = zone(a_record(1))
 
     after = TableLog(store, T).add_record(look(store, T), a_record(2, follows=FIRST))
@@ -536,7 +536,7 @@ def test_a_record_that_is_the_newest_afterwards_won() -> None:
     assert after.newest == look(store, T).newest == a_record(2, follows=FIRST)
 
 
-def test_a_record_never_replaces_that_of_another_publisher() -> None:
+def test_record_never_replaces_one_of_another_publisher() -> None:
     store = zone(a_record(1))
     view = look(store, T)
     others = replace(a_record(2, follows=FIRST), batch="07e5")
@@ -547,7 +547,7 @@ def test_a_record_never_replaces_that_of_another_publisher() -> None:
     assert after.newest == look(store, T).newest == others
 
 
-def test_a_record_under_a_number_that_was_pruned_has_not_won() -> None:
+def test_record_under_a_pruned_number_does_not_win() -> None:
     store = zone(a_record(1))
     view = look(store, T)
     store.create(f"{LOG}/{name(5)}.json", a_record(5).to_json())
@@ -558,7 +558,7 @@ def test_a_record_under_a_number_that_was_pruned_has_not_won() -> None:
     assert after.newest == look(store, T).newest == a_record(5)
 
 
-def test_a_record_in_a_folder_that_was_deleted_has_not_won() -> None:
+def test_record_in_a_deleted_folder_does_not_win() -> None:
     store = zone(a_record(1))
     view = look(store, T)
     store.remove_folder(T)
@@ -566,7 +566,7 @@ def test_a_record_in_a_folder_that_was_deleted_has_not_won() -> None:
     assert TableLog(store, T).add_record(view, a_record(2)) is None
 
 
-def test_a_record_whose_creation_took_effect_and_was_refused_when_repeated_has_won() -> None:
+def test_record_created_before_a_refused_retry_wins() -> None:
     store = zone(a_record(1))
     view = look(store, T)
 
@@ -592,7 +592,7 @@ def orders() -> Table:
 PLAN = entry("main.shop.orders", "shop.orders")
 
 
-def test_records_that_are_refused_for_good_do_not_make_a_run_stage_for_ever() -> None:
+def test_permanently_refused_record_ends_the_run() -> None:
     store, table = ReadOnly(), orders()
     publish(TableFeed(table), store, PLAN)
     table.insert({"id": 2})
@@ -623,9 +623,7 @@ def test_records_that_are_refused_for_good_do_not_make_a_run_stage_for_ever() ->
         ),
     ],
 )
-def test_rows_without_a_right_place_are_refused_and_nothing_of_their_range_is_published(
-    change: Any, plan: ConfigTable, says: str
-) -> None:
+def test_invalid_rows_are_refused_and_their_range_is_not_published(change: Any, plan: ConfigTable, says: str) -> None:
     store, table = MemoryStore(), orders()
     publish(TableFeed(table), store, plan)
     before = look(store, T)
@@ -638,7 +636,7 @@ def test_rows_without_a_right_place_are_refused_and_nothing_of_their_range_is_pu
     assert (look(store, T).newest, look(store, T).data) == (before.newest, before.data)
 
 
-def test_a_first_load_that_is_refused_makes_nothing_that_the_service_takes_for_a_table() -> None:
+def test_refused_first_load_creates_nothing_that_fabric_reads() -> None:
     store, table = MemoryStore(), orders()
     table.insert({"id": 1})
 
@@ -651,7 +649,7 @@ def test_a_first_load_that_is_refused_makes_nothing_that_the_service_takes_for_a
     assert names(store, T) == [f"{name(1)}.parquet", "_metadata.json", "_mirrorfeed"]
 
 
-def test_keys_are_not_given_to_a_table_whose_rows_are_refused_for_them() -> None:
+def test_keys_are_not_written_if_they_cause_rows_to_be_refused() -> None:
     """Once they are set they can never change."""
     store, table = MemoryStore(), orders()
     table.insert({"id": None})
@@ -674,7 +672,7 @@ def test_keys_are_not_given_to_a_table_whose_rows_are_refused_for_them() -> None
         (FileNumberConflict(address="x", expected=1), Terminal),
     ],
 )
-def test_each_error_says_whether_a_person_must_act(error: MirrorfeedError, kind: type) -> None:
+def test_errors_are_either_transient_or_terminal(error: MirrorfeedError, kind: type) -> None:
     assert isinstance(error, kind)
 
 
@@ -696,7 +694,7 @@ def foreign(*names: str) -> MemoryStore:
         ("part-00000.parquet", ForeignFile),
     ],
 )
-def test_nothing_is_made_in_a_folder_of_another_publisher(there: str, kind: type[Exception]) -> None:
+def test_nothing_is_created_in_a_folder_of_another_publisher(there: str, kind: type[Exception]) -> None:
     store = foreign(there)
     before = store.copy()
     changes: list[str] = []
@@ -709,7 +707,7 @@ def test_nothing_is_made_in_a_folder_of_another_publisher(there: str, kind: type
     assert names(store, T) == names(before, T)
 
 
-def test_a_log_that_lost_its_name_is_found_and_the_error_says_how_to_put_it_back() -> None:
+def test_error_about_missing_log_id_explains_how_to_restore_it() -> None:
     store, table = MemoryStore(), orders()
     publish(TableFeed(table), store, PLAN)
     named = store.read(f"{T}/_mirrorfeed/log.json")
@@ -727,7 +725,7 @@ def test_a_log_that_lost_its_name_is_found_and_the_error_says_how_to_put_it_back
     assert publish(TableFeed(table), store, PLAN).published == 2
 
 
-def test_a_log_that_others_make_while_a_folder_is_looked_at_is_no_foreign_one() -> None:
+def test_log_created_by_another_publisher_during_the_check_is_accepted() -> None:
     store, table, calls = MemoryStore(), orders(), []
 
     def others(verb: str) -> None:
@@ -741,7 +739,7 @@ def test_a_log_that_others_make_while_a_folder_is_looked_at_is_no_foreign_one() 
 # a log without its beginning
 
 
-def test_records_say_what_they_follow() -> None:
+def test_records_contain_number_and_etag_of_their_predecessor() -> None:
     store, table = MemoryStore(), orders()
     for id_ in (2, 3):
         publish(TableFeed(table), store, PLAN)
@@ -753,7 +751,7 @@ def test_records_say_what_they_follow() -> None:
     assert (newest.number, newest.etag) == (1, view.records[1])
 
 
-def test_a_log_whose_beginning_is_missing_tells_nothing_as_published() -> None:
+def test_log_with_missing_first_records_publishes_nothing() -> None:
     """The id of a log comes back after its folder was deleted, and one who was still staging adds a record."""
     store, table = MemoryStore(), orders()
     publish(TableFeed(table), store, PLAN)
@@ -777,7 +775,7 @@ def test_a_log_whose_beginning_is_missing_tells_nothing_as_published() -> None:
             publish(TableFeed(table), store, PLAN)
 
 
-def test_a_record_that_follows_another_one_of_that_number_is_none_either() -> None:
+def test_record_with_wrong_predecessor_batch_is_refused() -> None:
     store = zone(a_record(1), a_record(2, follows=Follows(1, "0bad", "another")))
 
     assert not look(store, T).follows_on
@@ -785,7 +783,7 @@ def test_a_record_that_follows_another_one_of_that_number_is_none_either() -> No
         check(store)
 
 
-def test_a_record_whose_predecessor_was_copied_still_follows_it() -> None:
+def test_copied_predecessor_with_another_etag_is_accepted() -> None:
     store = zone(a_record(1), a_record(2, follows=Follows(1, a_record(1).batch, "as it was elsewhere")))
 
     assert look(store, T).follows_on
@@ -795,7 +793,7 @@ def test_a_record_whose_predecessor_was_copied_still_follows_it() -> None:
 
 
 @pytest.mark.parametrize("in_place", [1, 2])
-def test_an_empty_staged_file_whose_number_was_given_is_removed(in_place: int) -> None:
+def test_empty_staged_file_with_used_number_is_removed(in_place: int) -> None:
     store = zone(a_record(1, files=2))
     store.create(f"{LOG}/{staged(1, 0)}", b"")
     put(store, f"{T}/{name(in_place)}.parquet")
@@ -808,7 +806,7 @@ def test_an_empty_staged_file_whose_number_was_given_is_removed(in_place: int) -
     assert names(store, T) == [f"{name(in_place)}.parquet", "_metadata.json", "_mirrorfeed"]
 
 
-def test_a_staged_file_of_another_size_is_not_published() -> None:
+def test_staged_file_of_wrong_size_is_not_published() -> None:
     store = zone(a_record(1, files=1))
     store.create(f"{LOG}/{staged(1, 0)}", b"")
 
@@ -840,7 +838,7 @@ class LosesReads(MemoryStore):
 
 
 @pytest.mark.parametrize("others", [False, True], ids=["alone", "another publisher's record came first"])
-def test_what_was_recorded_is_told_by_the_next_try_when_no_look_followed(others: bool) -> None:
+def test_next_attempt_reports_publication_whose_read_back_failed(others: bool) -> None:
     store, table, progress = LosesReads(), orders(), Progress()
     publish(TableFeed(table), store, PLAN)
     table.insert({"id": 2}, {"id": 3})
@@ -857,7 +855,7 @@ def test_what_was_recorded_is_told_by_the_next_try_when_no_look_followed(others:
     assert progress.made[0].record.number == 2
 
 
-def test_what_a_killed_run_recorded_is_told_by_the_run_that_finishes_it() -> None:
+def test_next_run_reports_publication_of_a_killed_run() -> None:
     store, table = MemoryStore(), orders()
     dying = FaultyStore(store)
     dying.rename = lambda *_: (_ for _ in ()).throw(Crash())  # type: ignore[method-assign]
@@ -872,7 +870,7 @@ def test_what_a_killed_run_recorded_is_told_by_the_run_that_finishes_it() -> Non
     assert publish(TableFeed(table), store, PLAN).publications == 0
 
 
-def test_a_first_record_that_comes_late_into_a_deleted_folder_is_not_told_as_published() -> None:
+def test_late_first_record_in_a_deleted_folder_is_not_reported() -> None:
     """All that a run reads of its log is there, and the log is not in force."""
     store, table = MemoryStore(), orders()
     publish(TableFeed(table), store, PLAN)
@@ -892,7 +890,7 @@ def test_a_first_record_that_comes_late_into_a_deleted_folder_is_not_told_as_pub
     assert (progress.rows, look(store, T).data) == ({"insert": 1}, (f"{name(1)}.parquet",))
 
 
-def test_what_another_publisher_recorded_is_not_told_as_ours() -> None:
+def test_publication_of_another_publisher_is_not_reported() -> None:
     store, table = MemoryStore(), orders()
 
     def others(verb: str) -> None:
@@ -917,7 +915,7 @@ class Overtaken(MemoryStore):
 
 
 @pytest.mark.parametrize("log_retention_records", [1, 2, 3])
-def test_a_record_whose_number_others_used_and_pruned_is_not_told_as_published(log_retention_records: int) -> None:
+def test_record_with_reused_and_pruned_number_is_not_reported(log_retention_records: int) -> None:
     store, table, kept = Overtaken(), orders(), changed(PLAN, log_retention_records=log_retention_records)
     publish(TableFeed(table), store, kept)
     table.insert({"id": 2})
@@ -937,7 +935,7 @@ def test_a_record_whose_number_others_used_and_pruned_is_not_told_as_published(l
 # leftovers
 
 
-def test_a_run_that_is_refused_leaves_none_of_its_files() -> None:
+def test_refused_run_leaves_no_staged_files() -> None:
     store, table = MemoryStore(), orders()
     publish(TableFeed(table), store, PLAN)
     table.insert({"id": 2})
@@ -960,7 +958,7 @@ class Keeps(MemoryStore):
         raise StoreUnavailable(action="remove", address=self.address(path), reason="409 LeaseIdPresent")
 
 
-def test_leftovers_that_cannot_be_removed_stand_in_nobodys_way_and_are_told() -> None:
+def test_unremovable_leftovers_are_reported_and_do_not_block_publishing() -> None:
     store, table, progress = Keeps(), orders(), Progress()
     for id_ in (2, 3, 4):
         publish(TableFeed(table), store, changed(PLAN, log_retention_records=2), progress)
@@ -971,7 +969,7 @@ def test_leftovers_that_cannot_be_removed_stand_in_nobodys_way_and_are_told() ->
     assert progress.untidy.problem.endswith(".begun: 409 LeaseIdPresent.")
 
 
-def test_keys_that_changed_are_refused_also_while_nothing_is_new() -> None:
+def test_changed_keys_are_refused_without_new_changes() -> None:
     store, table = MemoryStore(), orders()
     publish(TableFeed(table), store, PLAN)
 
@@ -999,7 +997,7 @@ def before_last(what: str, store: Store) -> Table:
         ("nothing new", 3),
     ],
 )
-def test_calls_to_the_store_are_few(what: str, calls: int) -> None:
+def test_store_calls_per_publication_are_limited(what: str, calls: int) -> None:
     """Without those that write the file, of which there are as many as the writer of Parquet likes."""
     store = MemoryStore()
     counting = FaultyStore(store)
@@ -1009,7 +1007,7 @@ def test_calls_to_the_store_are_few(what: str, calls: int) -> None:
 
 
 @pytest.mark.parametrize(("what", "calls"), [("a first publication", 22), ("a range", 18), ("nothing new", 3)])
-def test_calls_over_the_protocol_are_few(onelake: OneLake, what: str, calls: int) -> None:
+def test_http_calls_per_publication_are_limited(onelake: OneLake, what: str, calls: int) -> None:
     """With the one that a process asks whether the landing zone is there, and with the three that write the file."""
     table = before_last(what, onelake.store())
     before = len(onelake.verbs())
@@ -1019,7 +1017,7 @@ def test_calls_over_the_protocol_are_few(onelake: OneLake, what: str, calls: int
 
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE])
-def test_a_log_that_the_service_did_not_take_is_asked_for_under_another_id(
+def test_failed_log_creation_is_retried_with_another_id(
     onelake: OneLake, how: How, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create, asked = OneLakeStore.create_once, list[bytes]()

@@ -42,7 +42,7 @@ def a_table(**options: Any) -> Table:
     return Table(source=Source(("sales", "v")), target=Target.parse("sales.orders"), changes="compare", **options)
 
 
-def test_hashes_are_beside_the_ledger_and_no_two_targets_share_them() -> None:
+def test_hash_tables_are_next_to_the_ledger_and_unique_per_target() -> None:
     def place(ledger: Source, target: str) -> str:
         table = a_table().model_copy(update={"target": Target.parse(target)})
         return str(hash_table_of(Config(landing_zone="zone", tables=(), ledger=ledger), table))
@@ -54,14 +54,14 @@ def test_hashes_are_beside_the_ledger_and_no_two_targets_share_them() -> None:
     assert len(names) == 5
 
 
-def test_without_a_ledger_nothing_is_compared() -> None:
+def test_comparison_requires_a_ledger() -> None:
     with pytest.raises(LedgerRequired) as refused:
         hash_table_of(Config(landing_zone="zone", tables=()), a_table())
     assert refused.value.table == "sales.v"
 
 
 @pytest.mark.parametrize("now", [3, 4])
-def test_hashes_that_went_back_behind_what_is_published_are_lost(now: int) -> None:
+def test_hashes_older_than_the_published_version_are_reported_as_lost(now: int) -> None:
     """By one version as well, of which the next comparison would seem to be published."""
 
     class WentBack(RowHashTable):
@@ -73,7 +73,7 @@ def test_hashes_that_went_back_behind_what_is_published_are_lost(now: int) -> No
         feed.facts(5, 500)
 
 
-def test_without_keys_nothing_is_compared() -> None:
+def test_comparison_requires_keys() -> None:
     with pytest.raises(KeysRequired) as refused:
         with_keys(a_table())
     assert refused.value.table == "sales.v"
@@ -89,7 +89,9 @@ def test_without_keys_nothing_is_compared() -> None:
         ("ledger: ./ledger", "row_markers: exact", "exact requires changes: full"),
     ],
 )
-def test_what_a_comparison_needs_is_told_with_its_line(tmp_path: Path, top: str, table: str, words: str) -> None:
+def test_missing_comparison_options_are_reported_with_their_line(
+    tmp_path: Path, top: str, table: str, words: str
+) -> None:
     path = tmp_path / "mirrorfeed.yml"
     text = f"landing_zone: ./zone\n{top}\ntables:\n  - {{source: v, target: t, changes: compare, {table}}}\n"
     path.write_text(text, encoding="utf-8")
@@ -99,7 +101,7 @@ def test_what_a_comparison_needs_is_told_with_its_line(tmp_path: Path, top: str,
     assert f"mirrorfeed.yml:{text.count(chr(10))}: " in str(refused.value)
 
 
-def test_versions_of_a_delta_table_say_nothing_of_one_that_is_compared(tmp_path: Path) -> None:
+def test_delta_versions_do_not_make_a_compared_table_up_to_date(tmp_path: Path) -> None:
     table = a_table(keys=("id",)).model_copy(update={"source": Source(path=str(tmp_path))})
     idle = UpToDateCheck(Config(landing_zone=str(tmp_path / "zone"), tables=(table,)))
     assert Collector(idle.config, NO_SPARK)._without_spark(idle, table) is None

@@ -55,7 +55,7 @@ TYPES = {
 }  # fmt: skip
 
 
-def test_every_type_has_its_form_in_a_snapshot_and_in_a_range(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_type_has_its_parquet_type_in_snapshot_and_range(spark: SparkSession, tmp_path: Path) -> None:
     spelled = ", ".join(f"{name} {type_}" for name, (type_, *_) in TYPES.items())
     table = DeltaTable(
         spark, tmp_path / "t", f"id int NOT NULL, {spelled}", properties={"delta.feature.timestampNtz": "supported"}
@@ -95,7 +95,7 @@ ODD = [
 ]
 
 
-def test_columns_and_keys_of_any_name_are_published_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_and_keys_with_special_characters_are_published(spark: SparkSession, tmp_path: Path) -> None:
     spelled = ", ".join(f"{quote(name)} string" for name in ODD)
     table = DeltaTable(spark, tmp_path / "o'dd `t` ü.x", spelled, properties={"delta.columnMapping.mode": "name"})
     zones = net_and_full(tmp_path, table, keys=("a.b", "ti`ck"))
@@ -127,7 +127,7 @@ NO_KEYS = {
 }
 
 
-def test_columns_that_cannot_be_keys_are_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
+def test_invalid_key_columns_are_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t", "id int, d double, n array<int>")
     for keys, words in NO_KEYS.items():
         with pytest.raises(BadKey) as caught:
@@ -135,7 +135,7 @@ def test_columns_that_cannot_be_keys_are_refused_by_name(spark: SparkSession, tm
         assert caught.value.problem == words.format(table.source)
 
 
-def test_a_reserved_column_is_refused_whatever_its_case(spark: SparkSession, tmp_path: Path) -> None:
+def test_reserved_column_is_refused_in_any_case(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t", "id int, __ROWMARKER__ int")
     with pytest.raises(ReservedColumn, match="'__ROWMARKER__'"):
         Zone(tmp_path / "zone", table).publish()
@@ -149,9 +149,7 @@ def small_batches(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_a_large_publication_is_several_files_in_one_record_and_each_is_in_the_order_of_its_keys(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_large_publication_has_several_key_ordered_files_in_one_record(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t", "id int, v string, w string")
     zone = Zone(tmp_path / "zone", table, keys=("v", "id"), target_file_size=20_000, compression="none")
     zone.publish()
@@ -170,7 +168,7 @@ def test_a_large_publication_is_several_files_in_one_record_and_each_is_in_the_o
     assert zone.mirrors_the_table()
 
 
-def test_files_are_compressed_as_asked(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_use_the_configured_compression(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1)
     for compression, called in {"none": "uncompressed", "snappy": "snappy", "gzip": "gzip", "zstd": "zstd"}.items():
@@ -181,7 +179,7 @@ def test_files_are_compressed_as_asked(spark: SparkSession, tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_every_change_in_the_order_of_commits_across_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_full_changes_are_in_commit_order_across_files(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1, 2, 3)
     zone = Zone(tmp_path / "zone", table, changes="full", target_file_size=1024)
@@ -205,7 +203,7 @@ def test_every_change_in_the_order_of_commits_across_files(spark: SparkSession, 
     assert zone.mirrors_the_table()
 
 
-def test_partitioned_tables_and_their_keys(spark: SparkSession, tmp_path: Path) -> None:
+def test_partitioned_tables_and_changed_partition_keys_are_mirrored(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     spark.sql(f"CREATE TABLE delta.`{tmp_path}/p` (id int, day date, v int) USING DELTA PARTITIONED BY (day)"
               " TBLPROPERTIES (delta.enableChangeDataFeed = true)")  # fmt: skip
@@ -222,7 +220,7 @@ def test_partitioned_tables_and_their_keys(spark: SparkSession, tmp_path: Path) 
     }  # fmt: skip
 
 
-def test_a_range_is_split_at_its_limit_into_records(spark: SparkSession, tmp_path: Path) -> None:
+def test_range_is_split_into_records_at_its_version_limit(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     zone = Zone(tmp_path / "zone", table, max_versions_per_publication=2)
     zone.publish()
@@ -233,9 +231,7 @@ def test_a_range_is_split_at_its_limit_into_records(spark: SparkSession, tmp_pat
     assert zone.mirrors_the_table()
 
 
-def test_a_range_goes_on_once_its_keys_are_corrected_and_no_row_of_a_refused_one_is_left_in_the_zone(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_range_is_published_after_its_invalid_keys_are_corrected(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     zones = net_and_full(tmp_path, table)
     for zone in zones:
@@ -274,7 +270,7 @@ def test_a_range_goes_on_once_its_keys_are_corrected_and_no_row_of_a_refused_one
         ("(1, 'a'), (NULL, 'a')", "a key is NULL (id = NULL, v = 'a')"),
     ],
 )
-def test_a_snapshot_whose_keys_have_no_right_place_is_refused_and_leaves_nothing(
+def test_snapshot_with_invalid_keys_is_refused_and_leaves_no_files(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: str, words: str
 ) -> None:
     table = DeltaTable(spark, tmp_path / "t")
@@ -287,7 +283,7 @@ def test_a_snapshot_whose_keys_have_no_right_place_is_refused_and_leaves_nothing
         assert list(zone.folder.rglob("*.parquet")) == []
 
 
-def test_hashes_that_are_equal_for_other_keys_refuse_nothing(
+def test_hash_collision_of_different_keys_is_not_refused(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staging, "has_duplicates", lambda _: True)
@@ -299,7 +295,7 @@ def test_hashes_that_are_equal_for_other_keys_refuse_nothing(
     assert zone.files[0].column_names == ["id", "v"]
 
 
-def test_rows_that_did_not_change_are_not_published(spark: SparkSession, tmp_path: Path) -> None:
+def test_unchanged_rows_are_not_published(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t", "id int, v string, d double, s struct<a: int>")
     rows = "SELECT cast(id AS int), concat('v', id), double('NaN'), named_struct('a', cast(id AS int)) FROM range(1000)"
     table.sql(f"INSERT INTO {{}} {rows}")

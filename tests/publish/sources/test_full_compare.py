@@ -154,7 +154,7 @@ def published(second: tuple[Compared, Progress], tmp_path: Path) -> Compared:
     return Compared.copied(second[0], tmp_path)
 
 
-def test_only_what_differs_is_published_and_what_is_gone_is_deleted(published: Compared) -> None:
+def test_compare_publishes_changed_rows_and_deletes_missing_ones(published: Compared) -> None:
     view = published
     view.holds((1, "a"), (2, "new"), (4, "d"))
     progress = view.publish()
@@ -173,14 +173,14 @@ def test_only_what_differs_is_published_and_what_is_gone_is_deleted(published: C
     assert then.made[0].record.read.rows == 12
 
 
-def test_values_that_spark_takes_for_equal_are_told_apart(
+def test_values_that_spark_considers_equal_are_compared_exactly(
     second: tuple[Compared, Progress], published: Compared
 ) -> None:
     published.holds((1, "a"), (2, "b"), (3, None))
     assert (second[1].rows, published.is_mirrored()) == ({"upsert": 2}, True)
 
 
-def test_rows_are_kept_whole_for_no_longer_than_they_are_needed(first: Compared, published: Compared) -> None:
+def test_full_rows_are_stored_only_as_long_as_needed(first: Compared, published: Compared) -> None:
     def whole(view: Compared) -> set[int]:
         rows = DeltaTable(view.states.path).to_pyarrow_table().to_pylist()
         assert sum(row["_hash"] is not None for row in rows) == 13
@@ -189,21 +189,19 @@ def test_rows_are_kept_whole_for_no_longer_than_they_are_needed(first: Compared,
     assert (len(whole(first)), whole(published)) == (12, {20, 22})  # of row 3 there is the key alone
 
 
-def test_files_of_hashes_that_nothing_needs_are_removed(first: Compared, published: Compared) -> None:
+def test_unneeded_hash_files_are_removed(first: Compared, published: Compared) -> None:
     assert published.hashes
     assert published.hashes.isdisjoint(first.hashes)
 
 
-def test_where_nothing_differs_hashes_are_not_written_anew_though_all_rows_are_kept_whole(
-    first: Compared, tmp_path: Path
-) -> None:
+def test_hashes_are_not_rewritten_without_differences(first: Compared, tmp_path: Path) -> None:
     view = Compared.copied(first, tmp_path)
     view.holds((1, "a"), (2, "b"), (3, None))
     assert (view.publish().made, view.newest_state) == ([], 0)
 
 
 @pytest.mark.soak
-def test_a_run_that_published_nothing_leaves_hashes_that_do_not_count(view: Compared) -> None:
+def test_hashes_of_a_run_that_published_nothing_are_ignored(view: Compared) -> None:
     view.states = Source(("hashes_of_a_first_run",))  # in the catalog, of which only Spark knows
     view.holds((1, "a"), (1, "b"))
     with pytest.raises(RowsRefused, match=r"a key is not unique \(id = 1\)"):
@@ -217,7 +215,7 @@ def test_a_run_that_published_nothing_leaves_hashes_that_do_not_count(view: Comp
     assert (view.publish().rows, view.is_mirrored()) == ({"delete": 1}, True)
 
 
-def test_keys_that_are_null_are_refused_and_what_is_right_then_is_published(published: Compared) -> None:
+def test_null_keys_are_refused_until_they_are_corrected(published: Compared) -> None:
     view = published
     view.holds((1, "a"), (None, "b"))
     with pytest.raises(RowsRefused, match=r"a key is NULL \(id = NULL\)"):
@@ -252,7 +250,7 @@ def dying(feed: FullCompare, where: str) -> FullCompare:
 
 
 @pytest.mark.soak  # a refusal leaves the hashes as this does, in two tests above; `test_comparing` kills at all moments
-def test_a_first_run_that_is_killed_loses_and_doubles_nothing(view: Compared) -> None:
+def test_killed_first_run_neither_loses_nor_duplicates_rows(view: Compared) -> None:
     view.holds((1, "a"), (2, "b"), (3, "c"))
     with pytest.raises(Killed):
         publish(dying(view.feed(), "after the hashes"), view.store, view.plan)
@@ -262,9 +260,7 @@ def test_a_first_run_that_is_killed_loses_and_doubles_nothing(view: Compared) ->
 
 @pytest.mark.soak  # as above
 @pytest.mark.parametrize("where", ["before the hashes", "after the hashes", "after the files"])
-def test_a_run_that_is_killed_loses_and_doubles_nothing_whatever_the_source_is_then(
-    published: Compared, where: str
-) -> None:
+def test_killed_run_neither_loses_nor_duplicates_rows_if_source_changes(published: Compared, where: str) -> None:
     view = published
     view.holds((1, "new"), (3, "c"))
     with pytest.raises(Killed):
@@ -286,7 +282,7 @@ class DyingStore(FolderStore):
 
 
 @pytest.mark.soak
-def test_a_state_that_no_record_names_is_mended_also_where_nothing_differs(published: Compared) -> None:
+def test_hash_version_without_a_record_is_recovered_without_differences(published: Compared) -> None:
     view = published
     view.holds((1, "new"))
     with pytest.raises(Killed):
@@ -297,7 +293,7 @@ def test_a_state_that_no_record_names_is_mended_also_where_nothing_differs(publi
     assert (mended.published, view.is_mirrored()) == (view.newest_state, True)
 
 
-def test_a_kill_after_the_record_publishes_everything_once(published: Compared) -> None:
+def test_kill_after_the_record_publishes_every_row_once(published: Compared) -> None:
     view = published
     view.holds((1, "a"), (2, "b"), (3, "new"))
     with pytest.raises(Killed):
@@ -308,7 +304,7 @@ def test_a_kill_after_the_record_publishes_everything_once(published: Compared) 
 
 
 @pytest.mark.soak  # `test_comparing` tries all orders without Spark
-def test_two_runs_at_once_agree(published: Compared) -> None:
+def test_two_concurrent_compare_runs_publish_every_row_once(published: Compared) -> None:
     view = published
     view.holds((1, "b"))
     there = view.rows
@@ -330,7 +326,7 @@ def test_two_runs_at_once_agree(published: Compared) -> None:
     assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 2}, True)
 
 
-def test_a_folder_that_was_deleted_begins_with_all_rows(published: Compared) -> None:
+def test_deleted_folder_is_reloaded_with_all_rows(published: Compared) -> None:
     view = published
     view.store.remove_folder(FOLDER)
     view.holds((1, "a"), (3, "c"))
@@ -338,7 +334,7 @@ def test_a_folder_that_was_deleted_begins_with_all_rows(published: Compared) -> 
 
 
 @pytest.mark.soak  # as in `test_comparing`
-def test_a_commit_of_somebody_else_is_seen_and_the_next_run_is_right(published: Compared) -> None:
+def test_foreign_commit_to_the_hashes_is_detected_and_next_run_succeeds(published: Compared) -> None:
     view = published
     view.holds((1, "a"), (2, "c"), (3, None))
     feed = view.feed()
@@ -354,7 +350,7 @@ def test_a_commit_of_somebody_else_is_seen_and_the_next_run_is_right(published: 
     assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 1}, True)
 
 
-def test_hashes_that_are_gone_are_told(published: Compared) -> None:
+def test_missing_hashes_are_reported(published: Compared) -> None:
     view = published
     view.holds((1, "a"))
     for file in (view.root / "hashes").glob("*.parquet"):  # as VACUUM would, had another run written them anew
@@ -367,7 +363,7 @@ def test_hashes_that_are_gone_are_told(published: Compared) -> None:
     assert (lost.value.published, lost.value.states) == (2, str(view.states))
 
 
-def test_a_table_that_somebody_else_made_is_left_alone(view: Compared) -> None:
+def test_hash_table_of_another_owner_is_not_changed(view: Compared) -> None:
     view.holds((1, "a"))
     view.spark.range(1).write.format("delta").save(view.states.path)
     with pytest.raises(NotRowHashes) as there:
@@ -376,7 +372,7 @@ def test_a_table_that_somebody_else_made_is_left_alone(view: Compared) -> None:
 
 
 @pytest.mark.soak  # as in `test_schema_changes`
-def test_columns_of_a_view_come_and_go_as_those_of_a_table_do(published: Compared) -> None:
+def test_added_and_dropped_columns_of_a_view_are_handled_like_a_table(published: Compared) -> None:
     view = published
     view.always = [row for row in view.always if row["id"] > 22]
     view.holds((1, "w", None, None), (2, "w", None, 7), (3, None, None, None), columns=("id", "w", "d", "x"))
@@ -392,7 +388,7 @@ def test_columns_of_a_view_come_and_go_as_those_of_a_table_do(published: Compare
         view.publish()
 
 
-def test_a_change_of_keys_is_refused(published: Compared) -> None:
+def test_changed_keys_are_refused(published: Compared) -> None:
     view = published
     view.holds((1, "a"))
     view.plan = changed(view.plan, keys=("v",))
@@ -400,7 +396,7 @@ def test_a_change_of_keys_is_refused(published: Compared) -> None:
         view.publish()
 
 
-def test_a_folder_of_parquet_files_is_a_source(view: Compared) -> None:
+def test_folder_of_parquet_files_can_be_a_source(view: Compared) -> None:
     folder = view.root / "files"
     view.source = Source(path=str(folder))
     folder.mkdir()
@@ -413,7 +409,7 @@ def test_a_folder_of_parquet_files_is_a_source(view: Compared) -> None:
     assert canonical(view.mirror.rows) == canonical([{"id": 2, "v": "[3]"}, {"id": 5, "v": None}])
 
 
-def test_a_path_without_rows_is_refused(view: Compared) -> None:
+def test_path_without_files_is_refused(view: Compared) -> None:
     view.source = Source(path=str(view.root / "nothing"))
     with pytest.raises(NothingToRead) as refused:
         view.publish()
@@ -423,7 +419,7 @@ def test_a_path_without_rows_is_refused(view: Compared) -> None:
         view.publish()
 
 
-def test_columns_that_change_within_a_run_are_told(view: Compared) -> None:
+def test_column_change_during_comparison_is_reported(view: Compared) -> None:
     view.holds((1, "a"))
     feed = view.feed()
 
@@ -438,7 +434,7 @@ def test_columns_that_change_within_a_run_are_told(view: Compared) -> None:
     )
 
 
-def test_what_needs_a_feed_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
+def test_follow_is_refused_for_a_compared_table(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "mirrorfeed.yml"
     tables = "[{source: ./files, target: a, keys: [id], changes: compare}]"
     file.write_text(f"landing_zone: ./zone\nledger: ./ledger\ntables: {tables}\n")

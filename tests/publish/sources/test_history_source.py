@@ -29,7 +29,7 @@ def told_by(folder: Path, *arguments: str, status: int = 0) -> Told:
 
 
 @pytest.mark.soak  # the test of a gap below reads the history as well
-def test_a_publication_is_caught_up_from_the_history_when_the_feed_is_gone(spark: SparkSession, tmp_path: Path) -> None:
+def test_publish_reads_missing_feed_versions_from_history(spark: SparkSession, tmp_path: Path) -> None:
     """It takes long, for the whole way is gone by commands: versions are kept, lost by the feed, and published."""
     table = DeltaTable(spark, tmp_path / "t")
     zone = Zone(tmp_path / "landing", table)
@@ -62,7 +62,7 @@ def test_a_publication_is_caught_up_from_the_history_when_the_feed_is_gone(spark
     assert (row["versions"], row["newest_version"], row["error"]) == ([[1, 4], [5, 5]], 5, None)
 
 
-def test_a_gap_that_the_history_spans_is_published_and_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_gap_is_published_from_history_and_reported(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     zone = Zone(tmp_path / "landing", table)
     text = "landing_zone: ./landing\ntables: [{source: ./t, target: sales.orders, keys: [id], history: ./kept}]\n"

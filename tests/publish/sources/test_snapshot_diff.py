@@ -48,7 +48,7 @@ def published(spark: SparkSession, config: Config) -> tuple[TableResult, list[Mi
     return outcome, told
 
 
-def test_a_gap_is_crossed_without_a_new_snapshot(spark: SparkSession, tmp_path: Path) -> None:
+def test_gap_is_bridged_without_a_new_snapshot(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     zone, config = (
         Zone(tmp_path / "landing", table),
@@ -77,7 +77,7 @@ def test_a_gap_is_crossed_without_a_new_snapshot(spark: SparkSession, tmp_path: 
     assert zone.mirrors_the_table()
 
 
-def test_of_a_part_only_what_differs_in_it_is_published(spark: SparkSession, tmp_path: Path) -> None:
+def test_snapshot_diff_publishes_only_selected_rows_and_columns(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t", "id int, v string, w string, secret string")
     config = a_config(
         tmp_path, part=", exclude_columns: [secret], where: v <> 'out', rename: {w: W}, cast: {w: string(2)}"
@@ -105,7 +105,7 @@ def test_of_a_part_only_what_differs_in_it_is_published(spark: SparkSession, tmp
     assert canonical(mirror.rows) == canonical({"id": id_, "v": v, "W": w} for id_, v, w in wanted)
 
 
-def test_a_published_version_that_is_gone_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_missing_published_version_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     zone, config = Zone(tmp_path / "landing", table), a_config(tmp_path)
     table.insert(1, 2, 3)
@@ -122,7 +122,7 @@ def test_a_published_version_that_is_gone_is_told(spark: SparkSession, tmp_path:
 
 
 @pytest.mark.soak  # as in `test_schema_changes`
-def test_columns_that_went_within_the_gap_are_dropped_as_ever(spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_dropped_within_a_gap_follow_on_dropped_column(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t", properties={"delta.columnMapping.mode": "name"})
     original = Zone(tmp_path / "landing", table)
     table.sql("INSERT INTO {} VALUES (1, 'a'), (2, NULL)")
@@ -155,9 +155,7 @@ def scattered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.slow
-def test_where_only_the_feed_cannot_be_read_the_difference_of_two_versions_is_published(
-    spark: SparkSession, tmp_path: Path, scattered: Zone
-) -> None:
+def test_unreadable_feed_is_replaced_by_a_snapshot_diff(spark: SparkSession, tmp_path: Path, scattered: Zone) -> None:
     zone = Zone.copied(scattered, tmp_path)
     outcome, told = published(spark, a_config(tmp_path, ""))
     assert outcome.error is None
@@ -174,7 +172,7 @@ def test_where_only_the_feed_cannot_be_read_the_difference_of_two_versions_is_pu
 
 
 @pytest.mark.slow
-def test_a_difference_of_two_versions_has_exact_markers_where_they_are_wanted(
+def test_snapshot_diff_has_exact_row_markers_if_configured(
     spark: SparkSession, tmp_path: Path, scattered: Zone
 ) -> None:
     Zone.copied(scattered, tmp_path)
@@ -183,9 +181,7 @@ def test_a_difference_of_two_versions_has_exact_markers_where_they_are_wanted(
 
 
 @pytest.mark.slow
-def test_a_feed_and_a_version_that_cannot_be_read_are_a_gap(
-    spark: SparkSession, tmp_path: Path, scattered: Zone
-) -> None:
+def test_unreadable_feed_and_version_are_a_gap(spark: SparkSession, tmp_path: Path, scattered: Zone) -> None:
     zone = Zone.copied(scattered, tmp_path)
     for vector in zone.table.path.glob("deletion_vector_*.bin"):
         vector.unlink()
@@ -195,7 +191,7 @@ def test_a_feed_and_a_version_that_cannot_be_read_are_a_gap(
     assert told == []
 
 
-def test_a_key_that_several_rows_had_is_published_once_as_the_row_that_has_it_now(
+def test_duplicate_key_is_published_once_with_its_current_row(
     spark: SparkSession,
 ) -> None:
     columns = tuple(columns_of("t", {"fields": [field("id", "integer"), field("v", "string")]}))

@@ -189,7 +189,7 @@ def by_commit(spark: SparkSession) -> dict[str, list[tuple[Any, ...]]]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_range_gives_one_row_for_each_key(by_range: dict[str, list[tuple[Any, ...]]], case: str) -> None:
+def test_net_range_has_one_row_per_key(by_range: dict[str, list[tuple[Any, ...]]], case: str) -> None:
     _, expected, _ = CASES[case]
     # Which of two rows of one key is shown with the problem does not matter.
     found = {row if len(row) == 3 else (row[0], *row[2:]) for row in by_range[case]}
@@ -197,7 +197,7 @@ def test_a_range_gives_one_row_for_each_key(by_range: dict[str, list[tuple[Any, 
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_change_is_given_in_the_order_of_commits_and_deletes_before_upserts(
+def test_full_range_is_in_commit_order_with_deletes_before_upserts(
     by_commit: dict[str, list[tuple[Any, ...]]], case: str
 ) -> None:
     _, _, expected = CASES[case]
@@ -207,7 +207,7 @@ def test_every_change_is_given_in_the_order_of_commits_and_deletes_before_upsert
 
 
 @pytest.mark.parametrize("translate", [net, full])
-def test_a_key_that_was_inserted_twice_in_different_versions_is_refused(spark: SparkSession, translate: Any) -> None:
+def test_key_inserted_twice_in_different_versions_is_refused(spark: SparkSession, translate: Any) -> None:
     rows = translate(feed(spark, [(1, "+", 1, "a"), (2, "+", 1, "b")]), COLUMNS, ["id"])
     ((key, value, *rest),) = landed(rows)
     assert (key, rest) == (1, [UPSERT, SHARED])
@@ -246,14 +246,14 @@ def at_the_end(spark: SparkSession) -> dict[str, dict[str, list[tuple[Any, ...]]
 
 @pytest.mark.parametrize("translate", ["net", "full"])
 @pytest.mark.parametrize("case", RIGHT_AT_THE_END)
-def test_a_key_that_is_right_at_the_end_of_a_range_is_published_whatever_it_was_between(
+def test_key_valid_at_the_end_of_a_range_is_published(
     at_the_end: dict[str, dict[str, list[tuple[Any, ...]]]], translate: str, case: str
 ) -> None:
     found = [row if len(row) == 3 else (row[0], *row[2:]) for row in at_the_end[translate][case]]
     assert found == [row if len(row) == 3 else (row[0], *row[2:]) for row in RIGHT_AT_THE_END[case][1]]
 
 
-def test_exact_markers_never_insert_onto_a_key_that_is_there(spark: SparkSession) -> None:
+def test_exact_row_markers_never_insert_an_existing_key(spark: SparkSession) -> None:
     events: list[Event] = [
         *[(1, "+", 1, "inserted"), (2, "<", 1, "inserted"), (2, ">", 1, "updated"), (3, "-", 1, "updated")],
         *[(1, "-", 2, "old"), (1, "+", 2, "exchanged")],
@@ -269,7 +269,7 @@ def test_exact_markers_never_insert_onto_a_key_that_is_there(spark: SparkSession
     ]
 
 
-def test_a_duplicate_key_does_not_affect_other_keys(spark: SparkSession) -> None:
+def test_duplicate_key_does_not_affect_other_keys(spark: SparkSession) -> None:
     events: list[Event] = [(1, "+", 1, "a"), (1, "+", 1, "b"), (1, "+", 2, "x"), (2, "-", 2, "x"), (3, "-", 1, "b")]
     events += [(4, "<", 1, "a"), (4, ">", 1, "c")]
     assert landed(full(feed(spark, events), COLUMNS, ["id"])) == [(2, "x", UPSERT), (2, None, DELETE), (1, "c", UPSERT)]
@@ -281,13 +281,13 @@ def test_order_within_a_feed_does_not_matter(spark: SparkSession) -> None:
         assert landed(net(feed(spark, order), COLUMNS, ["id"])) == [(1, "c", UPSERT)]
 
 
-def test_the_marker_comes_after_all_columns_and_is_an_int(spark: SparkSession) -> None:
+def test_marker_is_an_int_column_after_all_others(spark: SparkSession) -> None:
     for rows in (net(feed(spark, []), COLUMNS, ["id"]), full(feed(spark, []), COLUMNS, ["id"])):
         assert rows.columns == ["id", "v", MARKER, PROBLEM]
         assert [rows.schema[name].dataType.simpleString() for name in (MARKER, PROBLEM)] == ["int", "int"]
 
 
-def test_a_table_without_keys_accepts_only_inserts_in_commit_order(spark: SparkSession) -> None:
+def test_table_without_keys_accepts_only_inserts_in_commit_order(spark: SparkSession) -> None:
     rows = inserts(feed(spark, [(2, "+", 2, "b"), (1, "+", 1, "a"), (3, "-", 1, "a"), (4, "<", 2, "b")]), COLUMNS)
     assert rows.columns == ["id", "v", PROBLEM]
     refused = Problem.CHANGE_WITHOUT_KEY.value
@@ -299,12 +299,12 @@ def test_a_table_without_keys_accepts_only_inserts_in_commit_order(spark: SparkS
     ]
 
 
-def test_a_snapshot_is_written_as_it_is(spark: SparkSession) -> None:
+def test_snapshot_rows_are_unchanged(spark: SparkSession) -> None:
     rows = snapshot_rows(feed(spark, [(1, "+", 1, "a"), (1, "+", 1, "b")]), COLUMNS)
     assert [tuple(row) for row in rows.collect()] == [(1, "a", None), (1, "b", None)]
 
 
-def test_a_null_key_is_the_problem_of_a_row_of_a_snapshot_and_equal_keys_have_equal_hashes(spark: SparkSession) -> None:
+def test_snapshot_row_with_null_key_has_a_problem_and_hashes_are_stable(spark: SparkSession) -> None:
     snapshot = spark.createDataFrame([(1, "a"), (1, "a"), (1, "b"), (None, "a")], "id int, v string")
     rows = snapshot_rows(snapshot, COLUMNS, ["id", "v"])
     assert rows.columns == ["id", "v", PROBLEM]
@@ -323,7 +323,7 @@ def test_null_and_duplicate_keys_of_a_snapshot_are_found(spark: SparkSession) ->
     assert key_problems(snapshot.where("v = 'a' AND id IS NOT NULL"), ["id", "v"], 2).isEmpty()
 
 
-def test_keys_of_several_columns_are_one_key_together(spark: SparkSession) -> None:
+def test_several_key_columns_form_one_key(spark: SparkSession) -> None:
     rows = net(feed(spark, [(1, "+", 1, "a"), (1, "+", 1, "b"), (2, "-", 1, "a")]), COLUMNS, ["v", "id"])
     assert landed(rows) == [(1, "b", UPSERT)]
 
@@ -342,7 +342,7 @@ ODD_NAMES += [
 
 
 @pytest.mark.parametrize("as_key", [False, True], ids=["value", "key"])
-def test_columns_of_any_name_are_only_names(spark: SparkSession, as_key: bool) -> None:
+def test_columns_with_special_names_are_supported(spark: SparkSession, as_key: bool) -> None:
     names = ["id", *ODD_NAMES]
     events = feed(spark, [(1, "+", 1, "a"), (2, "-", 2, "b")])
     events = events.toDF("id", *events.columns[1:]).selectExpr(
@@ -360,7 +360,7 @@ def test_columns_of_any_name_are_only_names(spark: SparkSession, as_key: bool) -
     assert key_problems(events, keys, 5).isEmpty()
 
 
-def test_the_problem_column_has_a_name_that_no_published_table_can_have() -> None:
+def test_problem_column_has_a_reserved_name() -> None:
     assert reserved_names([PROBLEM]) == [PROBLEM]
 
 
@@ -372,7 +372,7 @@ def oslo(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.set("spark.sql.session.timeZone", before)
 
 
-def test_nested_values_become_json_that_does_not_depend_on_the_session(oslo: SparkSession) -> None:
+def test_nested_values_become_json_independent_of_the_session(oslo: SparkSession) -> None:
     moment = "timestamp'2026-07-01 10:00:00.123456+00:00'"
     snapshot = oslo.sql(f"""SELECT
         named_struct('t', {moment}, 'n', timestamp_ntz'2026-07-01 10:00:00.123456', 'd', date'2026-07-01',
@@ -431,7 +431,7 @@ def test_values_of_every_type_are_compared(spark: SparkSession) -> None:
         assert sorted(row["id"] for row in found) == changed
 
 
-def test_texts_that_only_a_collation_takes_for_equal_are_different_keys_and_values(spark: SparkSession) -> None:
+def test_texts_equal_only_by_collation_are_different_keys_and_values(spark: SparkSession) -> None:
     collated = "string collate UTF8_LCASE"
     events = spark.createDataFrame(
         [
