@@ -45,7 +45,7 @@ golden: setup ## renew the expected output of all commands
 	@$(RUN) -m pytest tests/golden --renew
 
 slow: setup ## run all tests, and show time and CPU by cause, file and test
-	@$(RUN) -m pytest $(if $(ROOM),$(OF_ROOM),$(SIDE_BY_SIDE)) -p tests.slow
+	@$(RUN) -m pytest $(if $(ROOM),$(OF_ROOM),$(SIDE_BY_SIDE)) -p tests.time_report
 
 test-floor: .venv-floor/made ## run all tests with the oldest supported Spark
 	@.venv-floor/bin/python -m pytest $(SIDE_BY_SIDE)
@@ -95,7 +95,7 @@ bench-report: setup ## draw the newest results of make bench next to the baselin
 	@PYTHONPATH=. $(RUN) -m tests.bench.report
 
 pictures: setup ## make the pictures of the README from the demo; needs Chromium
-	@PYTHONPATH=. $(RUN) -m fixtures.pictures
+	@PYTHONPATH=. $(RUN) -m fixtures.screenshots
 
 soak: setup ## run the long form of the tests
 	@MIRRORFEED_HYPOTHESIS=soak $(RUN) -m pytest -m 'soak or slow'

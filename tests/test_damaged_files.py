@@ -30,7 +30,7 @@ from mirrorfeed.storage.errors import InvalidPrices
 from mirrorfeed.storage.tiers import Prices
 from tests.archive.test_restore_plan import RATES, made
 from tests.archive.test_restore_plan_costs import PRICES
-from tests.damage import damaged
+from tests.damaged_json import damaged
 from tests.history.test_record import BOTH
 from tests.landing.test_record import RECORD, SELECTION
 from tests.monitor.test_alert_state import NOW

@@ -13,7 +13,7 @@ from nbmake.nb_run import NotebookRun
 from pyspark.sql import SparkSession
 
 from fixtures.deployed import NOTEBOOKS, ROOT, build, deploy, layout
-from fixtures.shared import offered
+from fixtures.shared_session import offered
 from fixtures.shop import Shop
 from tests.test_wheel import uv
 

@@ -17,7 +17,7 @@ from mirrorfeed.archive.interval import Policy
 from mirrorfeed.archive.log_file import LogFile
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.tiers import Priority
-from tests.archive.scenes import NOW, POLICY, Orders
+from tests.archive.archived_table import NOW, POLICY, Orders
 
 
 def file(size: int | None, days: float | None) -> LogFile:

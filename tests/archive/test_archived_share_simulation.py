@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.archive.archived_share import Query, query_history, read_conditions, simulate
 from mirrorfeed.archive.errors import CannotSimulate, NoConditions, NoHistory
 from mirrorfeed.source.identifier import Source
-from tests.archive.scenes import NOW, Orders, data_moved_away
+from tests.archive.archived_table import NOW, Orders, data_moved_away
 
 
 def test_queries_are_planned_but_not_executed(spark: SparkSession, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from mirrorfeed.archive.errors import FileOfNoTable
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.maintenance import Maintenance, maintain
 from mirrorfeed.archive.table import GuardedTable
-from tests.archive.scenes import NOW, Orders, days
+from tests.archive.archived_table import NOW, Orders, days
 from tests.delta import DeltaTable
 
 

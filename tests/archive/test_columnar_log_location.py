@@ -16,7 +16,7 @@ from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.tiers import Priority
-from tests.archive.scenes import NOW, POLICY, Orders, days
+from tests.archive.archived_table import NOW, POLICY, Orders, days
 
 
 @pytest.fixture(scope="module")

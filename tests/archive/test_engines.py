@@ -17,7 +17,7 @@ from mirrorfeed.archive.maintenance import EARLY_DELETION, Maintenance, check_fi
 from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.tiers import Priority
-from tests.archive.scenes import NOW, POLICY, Orders
+from tests.archive.archived_table import NOW, POLICY, Orders
 
 SHOW = "SHOW ARCHIVED FILES FOR "
 FACTS = TableFacts(Source(path="t"), "id", "file:/t", ("id",), POLICY)

@@ -24,7 +24,7 @@ from mirrorfeed.source.errors import Gap, SnapshotGone, VersionExpired
 from mirrorfeed.source.next_step import Range
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.tiers import Priority
-from tests.archive.scenes import NOW, Orders, days
+from tests.archive.archived_table import NOW, Orders, days
 from tests.commits import commit
 from tests.delta import SPARK_4_0, Zone
 

@@ -21,7 +21,7 @@ from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
 from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.storage.tiers import Priority
-from tests.archive.scenes import NOW
+from tests.archive.archived_table import NOW
 from tests.delta import SparkTable
 
 SKIPPING = "spark.databricks.delta.stats.skipping"

@@ -18,7 +18,7 @@ from mirrorfeed.source.errors import LogDamaged
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.next_step import Range
 from mirrorfeed.source.table_info import read_table_info
-from tests.archive.scenes import Orders, days
+from tests.archive.archived_table import Orders, days
 from tests.delta import SPARK_4_0
 
 UUID = "3a0d65cd-4056-49b8-937b-95f9e3ee90e5"

@@ -9,7 +9,7 @@ from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.errors import CannotCheckFiles
 from mirrorfeed.archive.log_file import LogFile
 from mirrorfeed.archive.maintenance import EARLY_DELETION, Maintenance, check_files, condition, maintain, split
-from tests.archive.scenes import NOW, Orders
+from tests.archive.archived_table import NOW, Orders
 
 
 def file(uri: str, **partition: str | None) -> LogFile:

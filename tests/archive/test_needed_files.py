@@ -30,7 +30,7 @@ from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.source.next_step import Range
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.tiers import Priority
-from tests.archive.scenes import NOW, Orders
+from tests.archive.archived_table import NOW, Orders
 from tests.delta import DeltaTable
 
 ANSWERS = Path(__file__).with_name("needed_files.json")

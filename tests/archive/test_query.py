@@ -22,7 +22,7 @@ from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.display.humanize import size
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.storage.tiers import Priority
-from tests.archive.scenes import NOW, Orders, days
+from tests.archive.archived_table import NOW, Orders, days
 from tests.delta import SPARK_4_0
 
 CASES = """

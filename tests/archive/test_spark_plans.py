@@ -15,7 +15,7 @@ from mirrorfeed.archive import interval, restore_planner
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
 from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.storage.tiers import Priority
-from tests.archive.scenes import NOW, Orders, days
+from tests.archive.archived_table import NOW, Orders, days
 from tests.delta import DeltaTable
 
 DERIVES = "spark.databricks.delta.generatedColumn.partitionFilterOptimization.enabled"

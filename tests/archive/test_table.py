@@ -25,7 +25,7 @@ from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.errors import Terminal
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.storage.tiers import Priority
-from tests.archive.scenes import NOW, Orders, data_moved_away, days
+from tests.archive.archived_table import NOW, Orders, data_moved_away, days
 from tests.delta import SparkTable
 
 

@@ -15,7 +15,7 @@ from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, StatementNeed
 from mirrorfeed.archive.errors import BadPredicate, NoSuchColumn, SubqueryInStatement, UnknownFiles
 from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.runtime.spark_session import setting
-from tests.archive.scenes import NOW, Orders, days
+from tests.archive.archived_table import NOW, Orders, days
 from tests.archive.test_spark_plans import DERIVES
 from tests.delta import DeltaTable
 

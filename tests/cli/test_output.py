@@ -25,7 +25,7 @@ from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import FeedOff
 from mirrorfeed.storage import NotThere
-from tests.publish.scenes import orders, plan
+from tests.publish.scenarios import orders, plan
 
 
 @pytest.mark.parametrize(

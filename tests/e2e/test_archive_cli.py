@@ -18,10 +18,10 @@ from mirrorfeed.archive.restore import follow
 from mirrorfeed.cli import main
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info
-from tests.archive.scenes import Orders
+from tests.archive.archived_table import Orders
 from tests.e2e.test_cli import said
+from tests.json_output import told
 from tests.ledgers import read_ledger
-from tests.told import told
 
 
 @pytest.mark.parametrize(

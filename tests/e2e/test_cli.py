@@ -27,7 +27,7 @@ from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.errors import SparkMissing
 from mirrorfeed.source.identifier import Source
 from tests.delta import DeltaTable
-from tests.told import told
+from tests.json_output import told
 
 
 class Project:

@@ -41,7 +41,7 @@ def pass_over_connect(address: str, *proven: str) -> None:
 
 @pytest.mark.slow
 def test_feed_fleet_and_ledger_tests_pass_over_spark_connect(spark: SparkSession, tmp_path: Path) -> None:
-    """The session here has put Delta's JARs aside. By commands, the same is beside the walls, in `test_walls`."""
+    """The session here has put Delta's JARs aside. By commands, the same is beside the walls, in `test_serverless`."""
     warehouse = {"spark.sql.warehouse.dir": tmp_path.as_uri(), "spark.sql.shuffle.partitions": "2"}
     with connect_server(INTERPRETED | warehouse) as address:
         pass_over_connect(address, *ALL)

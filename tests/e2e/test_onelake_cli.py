@@ -13,7 +13,7 @@ from fixtures.onelake.faults import Fault, How
 from mirrorfeed.cli import main
 from mirrorfeed.landing.names import data_name
 from tests.delta import DeltaTable
-from tests.told import Told, told
+from tests.json_output import Told, told
 
 ADDRESS = f"onelake://{WORKSPACE}/{DATABASE}"
 

@@ -24,11 +24,11 @@ from mirrorfeed.orchestration.ledger import ARCHIVE, DIFFERENT, FAILED, PUBLISHE
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import FolderStore
-from tests.archive.scenes import Orders
+from tests.archive.archived_table import Orders
 from tests.delta import DeltaTable
 from tests.golden.expected_output import check
 from tests.golden.recorder import COMMANDS, Recorder, recording
-from tests.publish.scenes import two_orders
+from tests.publish.scenarios import two_orders
 
 OWN = ("archive", "changes", "doctor", "enable-cdf", "history", "publish", "rebuild", "repair", "report")
 COMMANDS_WITH_SPARK = [each for each in COMMANDS if each.split()[0] in (*OWN, "status", "verify", "check-alerts")]

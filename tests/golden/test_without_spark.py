@@ -19,7 +19,7 @@ from mirrorfeed.storage import FolderStore
 from tests.golden.expected_output import FOLDER, check, file_of
 from tests.golden.recorder import COMMANDS, Recorder, recording
 from tests.golden.test_with_spark import COMMANDS_WITH_SPARK
-from tests.publish.scenes import two_orders
+from tests.publish.scenarios import two_orders
 
 COMMANDS_WITHOUT_SPARK = sorted({*COMMANDS} - {*COMMANDS_WITH_SPARK})
 TABLES = """tables:

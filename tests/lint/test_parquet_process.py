@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fixtures.damage import damaged, whole_files
+from fixtures.damaged_parquet import damaged, whole_files
 from fixtures.memory import MemoryStore
 from fixtures.zones import customers, parquet, write_clean_zone
 from mirrorfeed.landing.names import data_name

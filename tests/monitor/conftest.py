@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.serving import serving
+from fixtures.local_server import serving
 from tests.publish.conftest import configured
 
 __all__ = ["configured"]

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from fixtures.local_server import serving
 from fixtures.onelake import tls
-from fixtures.serving import serving
 from mirrorfeed.config.alerts import Mail, Webhook
 from mirrorfeed.config.loader import load
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient

@@ -33,7 +33,7 @@ from mirrorfeed.source.next_step import PendingCommits
 from mirrorfeed.storage import FolderStore
 from tests.delta import DeltaTable
 from tests.ledgers import read_ledger
-from tests.publish.scenes import plan
+from tests.publish.scenarios import plan
 
 NO_SPARK: Any = None
 

@@ -31,7 +31,7 @@ from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from tests.delta import DeltaTable
 from tests.ledgers import read_ledger
-from tests.publish.scenes import plan
+from tests.publish.scenarios import plan
 
 NO_SPARK: Any = None
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -23,8 +23,8 @@ from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.up_to_date_check import UpToDateCheck
 from mirrorfeed.source.identifier import FoundTable, Source
 from mirrorfeed.storage import FolderStore
-from tests.publish.scenes import two_orders
-from tests.told import told
+from tests.json_output import told
+from tests.publish.scenarios import two_orders
 
 Published = Callable[..., tuple[FolderStore, Config]]
 

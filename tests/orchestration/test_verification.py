@@ -20,7 +20,7 @@ from mirrorfeed.cli import main
 from mirrorfeed.orchestration.errors import TooManyToRepair
 from mirrorfeed.orchestration.verification import DifferingKeys, RepairPlan, decide
 from tests.delta import DeltaTable
-from tests.told import told
+from tests.json_output import told
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ FULL = "default_row_marker: upsert\nchanges: full\n"
     "options",
     [
         pytest.param("", id="parquet"),
-        # What a repair writes goes the way of a publication, whose forms are in `tests/e2e/test_forms`.
+        # What a repair writes goes the way of a publication, whose forms are in `tests/e2e/test_file_formats`.
         pytest.param(TEXT, id="text without declared types", marks=pytest.mark.soak),
         pytest.param(FULL, id="upserts without a marker", marks=pytest.mark.soak),
     ],

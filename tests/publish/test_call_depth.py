@@ -15,7 +15,7 @@ import mirrorfeed
 from fixtures.memory import MemoryStore
 from fixtures.tables import TableFeed
 from mirrorfeed.orchestration import table_task
-from tests.publish.scenes import two_orders
+from tests.publish.scenarios import two_orders
 
 PACKAGE = str(Path(mirrorfeed.__file__).parent)
 

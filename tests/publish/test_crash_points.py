@@ -14,7 +14,7 @@ from fixtures.faults import Fault, Mode, faults_at
 from fixtures.mirror import canonical
 from mirrorfeed.mirror.replica import Replica, State
 from mirrorfeed.publish.table_publisher import publish
-from tests.publish.scenes import SCENARIOS, Scenario, Scene, Take
+from tests.publish.scenarios import SCENARIOS, Scenario, Scene, Take
 
 _Late = tuple[tuple[int | None, ...], ...]
 """By how many calls late, for one call after the other, and then from the beginning again."""

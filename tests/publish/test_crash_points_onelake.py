@@ -19,12 +19,12 @@ from fixtures.faults import PAGE
 from fixtures.mirror import Audit, Mirror
 from fixtures.onelake import OneLake
 from fixtures.onelake.faults import Fault, How
-from fixtures.onelake.inside import Inside
+from fixtures.onelake.service_store import Inside
 from fixtures.tables import TableFeed
 from mirrorfeed.errors import Transient
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.retry import RetryLimits
-from tests.publish.scenes import FOLDER, SCENARIOS, Scenario, Take
+from tests.publish.scenarios import FOLDER, SCENARIOS, Scenario, Take
 
 BRIEF = RetryLimits(seconds=0.04, first_pause=0.001, longest_pause=0.002, response_seconds=5)
 MANY = 10_000

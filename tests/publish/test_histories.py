@@ -18,7 +18,7 @@ from fixtures.mirror import canonical
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.table_publisher import publish
-from tests.publish.machines import Published
+from tests.publish.state_machine import Published
 
 _KEYS: dict[str, st.SearchStrategy[Any]] = {
     "long": st.integers(0, 4),

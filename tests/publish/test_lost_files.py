@@ -31,7 +31,7 @@ from mirrorfeed.publish.up_to_date_check import UpToDateCheck
 from mirrorfeed.storage import Entry, FolderStore, Store
 from tests.commits import commit
 from tests.fleets import fleet
-from tests.publish.scenes import FOLDER, plan, two_orders
+from tests.publish.scenarios import FOLDER, plan, two_orders
 
 PLAN = plan(target_file_size=10_000)
 

@@ -30,7 +30,7 @@ from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.next_step import Facts, Range, Repair
 from mirrorfeed.storage import Entry
-from tests.publish.scenes import FOLDER, one_commit, orders, plan, three_commits, two_orders
+from tests.publish.scenarios import FOLDER, one_commit, orders, plan, three_commits, two_orders
 
 
 class Ticking(MemoryStore):

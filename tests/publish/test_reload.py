@@ -16,7 +16,7 @@ from mirrorfeed.landing.names import data_name
 from mirrorfeed.publish.table_publisher import Progress, clear, publish
 from mirrorfeed.source.errors import FeedOff
 from mirrorfeed.storage import Store, StoreUnavailable
-from tests.publish.scenes import FOLDER, SCENARIOS, Scenario, Scene, Take, one_commit, plan, two_orders
+from tests.publish.scenarios import FOLDER, SCENARIOS, Scenario, Scene, Take, one_commit, plan, two_orders
 
 REBUILT = ("first snapshot", "one file", "several files", "inserts only", "folder deleted between")
 LATE = (1, 3, 8, None)

@@ -86,7 +86,7 @@ def test_target_file_size_is_respected_with_few_selected_columns(spark: SparkSes
     "options",
     [
         pytest.param("changes: net\n", id="net"),
-        # What is selected of every change, in its order, is in `tests/feed/test_selection`; text in `test_forms`.
+        # Text is in `test_file_formats`.
         pytest.param("changes: full\nformat: delimited\n", id="full, as text", marks=pytest.mark.soak),
     ],
 )

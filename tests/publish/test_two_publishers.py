@@ -10,12 +10,12 @@ from random import Random
 import pytest
 
 from fixtures.faults import MODES, Fault, Mode
+from fixtures.stepped_process import Process
 from fixtures.tables import Table
-from fixtures.turns import Process
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import Store
-from tests.publish.scenes import FOLDER, SCENARIOS, Scene, Take, one_commit, plan, three_commits, two_orders
-from tests.publish.scenes import Scenario as _Scenario
+from tests.publish.scenarios import FOLDER, SCENARIOS, Scene, Take, one_commit, plan, three_commits, two_orders
+from tests.publish.scenarios import Scenario as _Scenario
 
 Others = Callable[[Take, Store], None]
 

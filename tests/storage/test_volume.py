@@ -20,7 +20,7 @@ from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.storage import AlreadyThere, FolderStore, StoreUnavailable
 from mirrorfeed.storage.errors import VolumeUnusable
 from mirrorfeed.storage.volume import VolumeStore, open_folder
-from tests.publish.scenes import plan, three_commits, two_orders
+from tests.publish.scenarios import plan, three_commits, two_orders
 
 
 @pytest.fixture

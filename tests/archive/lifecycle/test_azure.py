@@ -7,7 +7,7 @@ import pytest
 from mirrorfeed.archive.errors import NoRules
 from mirrorfeed.archive.lifecycle.azure import AzureRules, folder_of
 from mirrorfeed.archive.lifecycle.base import Finding
-from tests.archive.scenes import prefixes
+from tests.archive.archived_table import prefixes
 
 FOLDER = "lake/sales/orders/"
 EXPECTED = prefixes(FOLDER, ("day",), False)

@@ -9,7 +9,7 @@ import pytest
 from mirrorfeed.archive.errors import TooManyRules
 from mirrorfeed.archive.lifecycle.azure import AzureRules
 from mirrorfeed.archive.lifecycle.base import Finding, Wanted
-from tests.archive.scenes import prefixes
+from tests.archive.archived_table import prefixes
 
 
 def rules(folder: str, *partition_columns: str, random_names: bool = False) -> AzureRules:

@@ -17,7 +17,7 @@ from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem
 from mirrorfeed.mirror.fabric.database import MirroredDatabase, create
 from mirrorfeed.mirror.fabric.definition import differences, read
 from mirrorfeed.mirror.fabric.errors import DefinitionUnreadable, NoSqlEndpoint, NotListed, OtherMirror, ResponseInvalid
-from tests.damage import damaged
+from tests.damaged_json import damaged
 
 PLACE = FabricItem("w", "d")
 _CONTENT = {"properties": {"source": {"type": "GenericMirror"}, "target": {"typeProperties": {"retentionInDays": 7}}}}

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pyarrow
 import pytest
 
-from fixtures.damage import damaged, whole_files
+from fixtures.damaged_parquet import damaged, whole_files
 from mirrorfeed.errors import Terminal
 from mirrorfeed.lint.metadata_file import Settings
 from mirrorfeed.mirror.replica.errors import BrokenFile

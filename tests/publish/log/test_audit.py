@@ -17,7 +17,7 @@ from mirrorfeed.publish.log.audit import published
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import FolderStore
-from tests.publish.scenes import FOLDER, plan, two_orders
+from tests.publish.scenarios import FOLDER, plan, two_orders
 
 PLAN = plan(target_file_size=10_000)
 

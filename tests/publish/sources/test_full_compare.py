@@ -249,7 +249,7 @@ def dying(feed: FullCompare, where: str) -> FullCompare:
     return Dying(feed.spark, feed.source, feed.hashes)
 
 
-@pytest.mark.soak  # a refusal leaves the hashes as this does, in two tests above; `test_comparing` kills at all moments
+@pytest.mark.soak  # `test_compare_protocol` kills at all moments
 def test_killed_first_run_neither_loses_nor_duplicates_rows(view: Compared) -> None:
     view.holds((1, "a"), (2, "b"), (3, "c"))
     with pytest.raises(Killed):
@@ -303,7 +303,7 @@ def test_kill_after_the_record_publishes_every_row_once(published: Compared) -> 
     assert view.is_mirrored()
 
 
-@pytest.mark.soak  # `test_comparing` tries all orders without Spark
+@pytest.mark.soak  # `test_compare_protocol` tries all orders without Spark
 def test_two_concurrent_compare_runs_publish_every_row_once(published: Compared) -> None:
     view = published
     view.holds((1, "b"))
@@ -333,7 +333,7 @@ def test_deleted_folder_is_reloaded_with_all_rows(published: Compared) -> None:
     assert (view.publish().rows, view.is_mirrored()) == ({"insert": 12}, True)
 
 
-@pytest.mark.soak  # as in `test_comparing`
+@pytest.mark.soak  # as in `test_compare_protocol`
 def test_foreign_commit_to_the_hashes_is_detected_and_next_run_succeeds(published: Compared) -> None:
     view = published
     view.holds((1, "a"), (2, "c"), (3, None))

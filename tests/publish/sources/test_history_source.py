@@ -15,7 +15,7 @@ from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.source.errors import Gap
 from tests.delta import DeltaTable, Zone
-from tests.told import Told, told
+from tests.json_output import Told, told
 
 
 def run(folder: Path, *arguments: str, status: int = 0) -> str:

@@ -37,8 +37,9 @@ from mirrorfeed.source.identifier import quote
 
 SMALL_BATCH_ROWS = 20_000
 """Up to this many rows come to the driver. CPU seconds of a whole publication, as Arrow and with Spark's writer
-(`tests.bench.bound`, two cores, rows of about 60 bytes): 1.6 and 2.1 for 5,000 rows, 1.5 and 1.7 for 20,000, 1.4 and
-1.5 for 50,000, 1.9 and 1.6 for 100,000. More rows would need more memory of the driver for little gain."""
+(`tests.bench.small_batch_limit`, two cores, rows of about 60 bytes): 1.6 and 2.1 for 5,000 rows, 1.5 and 1.7 for
+20,000, 1.4 and 1.5 for 50,000, 1.9 and 1.6 for 100,000. More rows would need more memory of the
+driver for little gain."""
 MAX_DRIVER_KEYS = 2**23
 """Keys whose 64-bit numbers (64 MiB) are compared on the driver. Spark compares more keys than that."""
 _WIDE_ROW_BYTES = 4096

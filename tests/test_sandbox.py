@@ -1,4 +1,4 @@
-"""What a process behind `fixtures.wall` can still do; what Spark does behind it is in `tests/e2e/test_walls.py`."""
+"""What a process in `fixtures.sandbox` can do. `tests/e2e/test_serverless.py` shows what Spark does there."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     opened = "\n".join([f"{place}/own", f"{place}/read", str(ROOT / ".venv")])
     wall = {"WALL_PYTHON": sys.executable, "WALL_OPEN": opened, "WALL_MEMORY": str(MEMORY), "HIDDEN_SECRET": "x"}
     answer = subprocess.run(
-        [sys.executable, str(ROOT / "fixtures/wall.py"), "-c", code],
+        [sys.executable, str(ROOT / "fixtures/sandbox.py"), "-c", code],
         env=os.environ | wall,
         cwd=place,
         capture_output=True,

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from fixtures.forms import COLUMNS, play
+from fixtures.file_formats import COLUMNS, play
 from mirrorfeed.cli import main
 from mirrorfeed.publish.files import staging
 from tests.delta import DeltaTable

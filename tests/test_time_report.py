@@ -23,7 +23,7 @@ def test_quiet():
 
 def test_cpu_of_child_processes_is_reported_by_test_file_and_cause(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TESTS, encoding="utf-8")
-    alone = ["-c", os.devnull, f"--rootdir={tmp_path}", "-p", "no:cacheprovider", "-p", "tests.slow"]
+    alone = ["-c", os.devnull, f"--rootdir={tmp_path}", "-p", "no:cacheprovider", "-p", "tests.time_report"]
     answer = subprocess.run(
         [sys.executable, "-m", "pytest", *alone, tmp_path / "test_it.py"],
         env=os.environ | {"PYTHONPATH": str(ROOT)},

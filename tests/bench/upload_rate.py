@@ -1,5 +1,5 @@
-"""`python -m tests.bench.sending`: what one core of the driver sends into OneLake, whose simulator is another process,
-beside the 1 TB of changes a day that Fabric takes."""
+"""`python -m tests.bench.upload_rate`: what one core of the driver uploads to OneLake, whose simulator is another
+process, compared with the 1 TB of changes a day that Fabric takes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LIMIT = 10**12
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.sending")
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.upload_rate")
     parser.add_argument("--mib", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()

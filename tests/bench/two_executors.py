@@ -1,4 +1,5 @@
-"""`python -m tests.bench.spread`: a range of five MERGEs on one executor and on two, each a process with one core.
+"""`python -m tests.bench.two_executors`: a range of five MERGEs on one executor and on two, each a process with one
+core.
 
 What is shown is who did the work and what the driver held; where the cores of the machine are as many as executors,
 the time as well.
@@ -26,7 +27,7 @@ ROWS, ROUNDS = 1_000_000, 3
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.spread")
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.two_executors")
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--executors", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -35,7 +36,15 @@ def main() -> None:
         return
     print(f"{MERGES} MERGEs, {given.rows:,} rows in the table and in the feed; {ROUNDS} rounds after two to warm up")
     for executors in (1, 2):
-        command = [sys.executable, "-m", "tests.bench.spread", "--rows", str(given.rows), "--executors", str(executors)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.bench.two_executors",
+            "--rows",
+            str(given.rows),
+            "--executors",
+            str(executors),
+        ]
         found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
         of_each = "; ".join(f"executor {name}: {told}" for name, told in sorted(found["executors"].items()))
         print(f"{executors}: {found['seconds']:.1f} s, {found['mib']:.0f} MiB in the driver's Python; {of_each}")

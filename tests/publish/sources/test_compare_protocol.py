@@ -35,7 +35,7 @@ from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.publish.up_to_date_check import UpToDateCheck
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.next_step import COMPARISON, Commit, Facts, Range, Repair
-from tests.publish.machines import Published
+from tests.publish.state_machine import Published
 
 
 def a_table(**options: Any) -> Table:

@@ -1,5 +1,5 @@
-"""`python -m tests.bench.bound`: changes of more and more rows, as Arrow through the driver and through Spark's writer,
-for the bound of few rows."""
+"""`python -m tests.bench.small_batch_limit`: changes of more and more rows, as Arrow through the driver and
+through Spark's writer, for the limit of small batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHANGED = (1_000, 5_000, 20_000, 50_000, 100_000)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.bound")
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.small_batch_limit")
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     spark = get_session(memory="4g")

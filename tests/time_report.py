@@ -25,7 +25,7 @@ SPARK = "Spark, called by a test"
 BETWEEN = "before and between tests"
 CAUSES = {
     "a session's start": ("mirrorfeed/runtime/spark_session.py", "mirrorfeed/runtime/local_spark.py"),
-    "walls and servers": ("fixtures/wall.py", "fixtures/connect.py"),
+    "walls and servers": ("fixtures/sandbox.py", "fixtures/connect.py"),
     "commands and other processes": ("/subprocess.py",),
     "making source tables": ("tests/delta.py", "fixtures/tables.py", "fixtures/shop.py", "fixtures/journeys.py"),
     "publishing": ("mirrorfeed/publish/", "mirrorfeed/orchestration/"),

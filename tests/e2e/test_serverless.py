@@ -20,7 +20,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from fixtures import forms, values
+from fixtures import file_formats, values
 from fixtures.connect import Driver, walled_server
 from fixtures.onelake import DATABASE, SECRET, WORKSPACE, OneLake
 from mirrorfeed.landing.names import Target
@@ -173,7 +173,7 @@ def test_driver_publishes_fleet_into_onelake_after_a_kill(
     spark: SparkSession, walled: str, driver: Driver, onelake: OneLake, tmp_path: Path
 ) -> None:
     """It takes long, for Spark behind the walls is another one. The first publisher is killed with files in the
-    staging area, and leaves nothing that the next cannot complete; in every phase, in `test_kill`."""
+    staging area, and leaves nothing that the next cannot complete; in every phase, in `test_killed_publishers`."""
     shop = Shop(spark, tmp_path, onelake, driver)
     doubled = DeltaTable(spark, tmp_path / "doubled")
     shop.configure(f"staging_path: {tmp_path}/staging", "doubled")
@@ -221,8 +221,8 @@ def test_driver_publishes_fleet_into_onelake_after_a_kill(
 
 @pytest.mark.soak
 def test_every_file_format_is_mirrored_with_equal_values(spark: SparkSession, driver: Driver, tmp_path: Path) -> None:
-    table = DeltaTable(spark, tmp_path / "text", forms.COLUMNS)
-    forms.play(table.sql, tmp_path, lambda *arguments, code=0: driver.run(shlex.join(arguments), code=code))
+    table = DeltaTable(spark, tmp_path / "text", file_formats.COLUMNS)
+    file_formats.play(table.sql, tmp_path, lambda *arguments, code=0: driver.run(shlex.join(arguments), code=code))
 
 
 @pytest.mark.soak
