@@ -135,7 +135,9 @@ def wait_for_files(publisher: subprocess.Popen[str], staging: Path) -> None:
 @pytest.mark.soak
 def test_fleet_with_failures_passes_its_test_in_the_sandbox(walled: str) -> None:
     """By commands, such a fleet is in the test of a fleet below."""
-    pass_over_connect(walled, "tests/publish/test_fleet.py::test_failure_of_one_table_does_not_stop_the_others")
+    pass_over_connect(
+        walled, "tests/orchestration/test_publish_run.py::test_failure_of_one_table_does_not_stop_the_others"
+    )
 
 
 class Shop:
