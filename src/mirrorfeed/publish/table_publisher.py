@@ -120,7 +120,10 @@ def publish(
                 what = decision
         reads = what.version if isinstance(what, Repair) else what
         with named_errors(str(table.source), reads, facts.commits, table.selection):
-            staged = run.stage(view, facts, what)
+            try:
+                staged = run.stage(view, facts, what)
+            except BadRows as error:
+                raise RowsRefused(table=str(table.source), range=reads, rows=error.rows) from None
         if isinstance(staged, NothingNew):
             progress.latest, progress.decision = staged.version, str(staged)
             return progress
@@ -248,11 +251,8 @@ class _Run:
             if not described:
                 metadata_files.ensure(self.log.store, folder, wanted, first=view.newest is None)
             same = source.is_as(facts)
-        except Exception as error:
+        except Exception:
             self.log.discard(view, job.batch)
-            if isinstance(error, BadRows):
-                reads = what.version if isinstance(what, Repair) else what
-                raise RowsRefused(table=str(table.source), range=reads, rows=error.rows) from None
             raise
         if not same:
             self.log.discard(view, job.batch)
