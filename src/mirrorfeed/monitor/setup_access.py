@@ -20,13 +20,13 @@ from mirrorfeed.monitor.findings import Finding, failed, failed_with, passed
 from mirrorfeed.runtime.addresses import BadProxy, check_proxy
 from mirrorfeed.runtime.credentials import ServiceCredential, ServicePrincipal
 from mirrorfeed.source.catalog import is_in_unity_catalog
+from mirrorfeed.storage.volume import VOLUMES
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
 
 LOGIN = "https://login.microsoftonline.com"
 _SECONDS = 10.0
-_VOLUMES = "/Volumes/"
 _EVERYBODY = "account users"
 
 
@@ -58,8 +58,8 @@ def needed(config: Config) -> tuple[Right, ...]:
     if config.ledger and is_in_unity_catalog(config.ledger):
         add("SCHEMA", config.ledger.parts[:2], "CREATE_TABLE", "SELECT", "MODIFY")
     for path in (config.landing_zone, config.staging_path or ""):
-        if path.startswith(_VOLUMES):
-            add("VOLUME", tuple(path.removeprefix(_VOLUMES).split("/")[:3]), "READ_VOLUME", "WRITE_VOLUME")
+        if path.startswith(VOLUMES):
+            add("VOLUME", tuple(path.removeprefix(VOLUMES).split("/")[:3]), "READ_VOLUME", "WRITE_VOLUME")
     if isinstance(config.credential, ServiceCredential):
         add("CREDENTIAL", (config.credential.name,), "ACCESS")
     return tuple(dict.fromkeys(found))

@@ -24,7 +24,7 @@ from mirrorfeed.source.errors import (
     SourceMissing,
     UnknownFeatures,
 )
-from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.identifier import URI, Source
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -95,7 +95,7 @@ def open_local_table(source: Source, version: int | None = None) -> DeltaTable |
 
 def is_missing_here(source: Source) -> bool:
     """Whether the source would be in a folder of this machine, but is not there."""
-    is_folder = source.path is not None and not re.match(r"\w+:/", source.path)
+    is_folder = source.path is not None and not URI.match(source.path)
     return is_folder and not Path(source.path or "", "_delta_log").is_dir() and kind() is Kind.LOCAL
 
 

@@ -71,7 +71,7 @@ class VolumeStore:
         return None
 
     def create_once(self, path: str, data: bytes) -> None:
-        self._upload("create", path, io.BytesIO(data))
+        self.create(path, data)
 
     def replace(self, path: str, data: bytes, etag: str | None = None) -> None:
         folder, _, name = path.rpartition("/")
