@@ -52,7 +52,7 @@ class Following(RunContext):
 
 
 def follow(world: Any, tables: Sequence[Configured], **options: Any) -> list[TableResult]:
-    """Follow tables at the time of a world, which is told what the ledger would be told."""
+    """Follow tables by the clock of a world, which records the rows of the ledger."""
     context = Following(
         NO_SPARK,
         Config(landing_zone="/nowhere", tables=tuple(tables), **options),

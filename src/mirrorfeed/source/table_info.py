@@ -30,6 +30,15 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
+FILES, LOG = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
+MIN_FACTOR = 2
+"""Retention must be this many times the longest wait of a change, so that one run may fail."""
+MAX_DAYS = 36_500
+"""A hundred years. A longer interval was probably meant in another unit."""
+_DEFAULTS = {FILES: 7 * 86_400.0, LOG: 30 * 86_400.0}
+_DURATION = re.compile(r"(\d+)\s*(second|minute|hour|day|week)s?", re.IGNORECASE)
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+_DAYS = re.compile(r"\s*(\d+)\s+days?\s*", re.IGNORECASE)
 FEED = "delta.enableChangeDataFeed"
 _ROW_TRACKING = "delta.enableRowTracking"
 _FORMATS = ("delta", "iceberg")
@@ -193,23 +202,6 @@ def _describe(spark: SparkSession, source: Source) -> TableInfo:
 def _features(table: DeltaTable) -> tuple[str, ...]:
     protocol = table.protocol()
     return tuple(sorted({*(protocol.reader_features or ()), *(protocol.writer_features or ())}))
-
-
-FILES, LOG = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
-
-MIN_FACTOR = 2
-"""Retention must be this many times the longest wait of a change, so that one run may fail."""
-
-MAX_DAYS = 36_500
-"""A hundred years. A longer interval was probably meant in another unit."""
-
-_DEFAULTS = {FILES: 7 * 86_400.0, LOG: 30 * 86_400.0}
-
-_DURATION = re.compile(r"(\d+)\s*(second|minute|hour|day|week)s?", re.IGNORECASE)
-
-_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
-
-_DAYS = re.compile(r"\s*(\d+)\s+days?\s*", re.IGNORECASE)
 
 
 def retention_seconds(properties: Mapping[str, str], name: str) -> float | None:

@@ -73,8 +73,8 @@ class Store(Protocol):
         """Create the file or replace its content in one step. Readers never see it missing or incomplete.
 
         With an ETag from a listing, replace only the file that has it. Otherwise raise `AlreadyThere`, or `NotThere` or
-        `StoreUnavailable` if the file does not exist. `FolderStore` checks just before it replaces, so two concurrent
-        writers can both succeed.
+        `StoreUnavailable` if the file does not exist. `FolderStore` and `VolumeStore` check just before they
+        replace, so two concurrent writers can both succeed.
         """
         ...
 
@@ -88,7 +88,10 @@ class Store(Protocol):
         ...
 
     def rename(self, path: str, new_path: str) -> None:
-        """Rename a file in one step. Raises `NotThere`, or `AlreadyThere` if the new name exists."""
+        """Rename a file. Raises `NotThere`, or `AlreadyThere` if the new name exists.
+
+        In one step, except on volumes: there a file may have both names until the next listing of its folder.
+        """
         ...
 
     def remove(self, path: str) -> None:
@@ -96,7 +99,7 @@ class Store(Protocol):
         ...
 
     def remove_folder(self, folder: str) -> None:
-        """Delete a folder with all its content in one step, if it exists."""
+        """Delete a folder with all its content, if it exists. In one step, except on volumes."""
         ...
 
     def address(self, path: str) -> str:

@@ -1,4 +1,4 @@
-"""A store in a folder of a file system: for development, tests and the demo, and Databricks volumes with one publisher.
+"""A store in a folder of a file system: for development, tests and the demo.
 
 mirrorfeed deletes files in folders of other users only here. No call follows a symbolic link below the root, and only
 regular files are read.
@@ -271,7 +271,7 @@ def _sync(folder: Path) -> None:
 
 
 def flush_to_disk(handle: int) -> None:
-    """Call `fsync` if the file system supports it. Databricks volumes do not: they upload a file when it is closed."""
+    """Call `fsync` if the file system supports it. Some mounts do not, because they upload a file when it is closed."""
     try:
         os.fsync(handle)
     except OSError as error:
@@ -301,7 +301,7 @@ def _take_name(unfinished: Path, target: Path) -> None:
     except OSError as error:
         if error.errno not in _NOT_SUPPORTED:
             raise
-        if os.path.lexists(target):  # no hard links (a Databricks volume): safe for one publisher
+        if os.path.lexists(target):  # without hard links, as on some mounts: safe for one publisher
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from error
         os.rename(unfinished, target)
 
