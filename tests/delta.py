@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from fixtures.entries import FOLDER, entry
 from fixtures.journeys import newest_version
 from fixtures.mirror import Mirror, canonical
-from mirrorfeed.publish.result import Progress
+from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
@@ -160,7 +160,7 @@ class Zone:
         table = DeltaTable.copied(original.table, folder / original.table.path.name)
         return cls(folder / original.root.name, table, original.plan.target_keys)
 
-    def publish(self) -> Progress:
+    def publish(self) -> TableResult:
         feed = DeltaFeed(self.table.spark, self.table.source, selection=self.plan.selection)
         return publish(feed, self.store, self.plan)
 

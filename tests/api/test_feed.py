@@ -16,7 +16,6 @@ from mirrorfeed.api.archive_table import ArchiveAwareTable
 from mirrorfeed.api.results import Comparison, Difference, Failed, Finding, Result, Status, TableResult
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.monitor.findings import Severity
-from mirrorfeed.publish.result import Progress
 from mirrorfeed.source.errors import FeedOff
 
 ROOT = Path(__file__).parents[2]
@@ -118,7 +117,11 @@ SIGNATURES = {
     "Share.copied_bytes": "",
     "Share.summary": "",
     "Share.priced": "(rates)",
+    "TableResult.first_load": "",
+    "TableResult.in_words": "",
     "TableResult.is_idle": "",
+    "TableResult.rows": "",
+    "TableResult.step": "",
     "TableState.is_of": "(target)",
     "TableState.in_words": "",
 }
@@ -203,8 +206,7 @@ def status(table: str, error: str | None = None, lag: int | None = 0) -> Status:
 
 
 def publication(table: str, error: MirrorfeedError | None = None) -> TableResult:
-    progress = Progress("", 0, 3, published=3, latest=3, publications=1, rows={"upsert": 7}, files=1, bytes=2048)
-    return TableResult(table, progress, 1.25, error=error)
+    return TableResult(table, 0, 3, 3, upserts=7, files=1, bytes=2048, seconds=1.25, latest=3, error=error)
 
 
 def test_result_is_a_sequence_with_an_overall_status() -> None:

@@ -21,7 +21,7 @@ from mirrorfeed.display import humanize as amounts
 from mirrorfeed.display import terminal
 from mirrorfeed.errors import SessionLost
 from mirrorfeed.landing.errors import IncompatibleSchema
-from mirrorfeed.publish.result import Progress, TableResult
+from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import FeedOff
 from mirrorfeed.storage import NotThere
@@ -60,14 +60,15 @@ def lines(*rows: TableResult) -> list[str]:
     return repr(Result(rows)).splitlines()
 
 
-FIRST = Progress("…", None, 3, published=3, latest=3, publications=1, rows={"insert": 1}, files=1, bytes=10)
+def first_load(**more: Any) -> TableResult:
+    return TableResult("a", None, 3, 3, inserts=1, files=1, bytes=10, latest=3, **more)
 
 
 def test_result_has_a_line_per_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    published = Progress("…", 4, 9, published=9, latest=11, publications=2, rows={"upsert": 7}, files=3, bytes=2048)
-    idle = Progress("…", published=9, latest=9)
-    shown = lines(TableResult("sales.orders", published, 1.25), TableResult("sales.lines", idle, 0.5))
+    published = TableResult("sales.orders", 4, 9, 9, upserts=7, files=3, bytes=2048, seconds=1.25, latest=11)
+    idle = TableResult("sales.lines", published_version=9, latest=9, seconds=0.5)
+    shown = lines(published, idle)
     assert [cell.strip() for cell in shown[3].split("│")[1:-1]] == [
         "sales.orders", "5 to 9", "7", "3", "2.0 KiB", "1 s", "2",
     ]  # fmt: skip
@@ -77,31 +78,31 @@ def test_result_has_a_line_per_table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("progress", "more", "what"),
+    ("result", "what"),
     [
-        (FIRST, {}, "snapshot to 3"),
-        (Progress("…", 3, 4, published=4, publications=1), {}, "4"),
-        (Progress(published=4), {}, "nothing new at 4"),
-        (Progress(), {"error": NotThere(address="a")}, "failed"),
-        (Progress(), {"stopped": True}, "stopped"),
+        (first_load(), "snapshot to 3"),
+        (TableResult("a", 3, 4, 4), "4"),
+        (TableResult("a", published_version=4), "nothing new at 4"),
+        (TableResult("a", error=NotThere(address="a")), "failed"),
+        (TableResult("a", stopped=True), "stopped"),
     ],
 )
-def test_result_is_summarized_in_words(progress: Progress, more: dict[str, Any], what: str) -> None:
-    assert TableResult("a", progress, 0.1, **more).what == what
+def test_result_is_summarized_in_words(result: TableResult, what: str) -> None:
+    assert result.what == what
 
 
-def remarks(progress: Progress, **more: Any) -> list[str]:
-    return [line.removeprefix("a: ") for line in TableResult("a", progress, 0.1, **more).remarks()]
+def remarks(result: TableResult) -> list[str]:
+    return [line.removeprefix(f"{result.table}: ") for line in result.remarks()]
 
 
 def test_failures_attempts_and_unvalidated_keys_are_remarks() -> None:
     error = FeedOff(table="main.a", version=4)
-    assert remarks(Progress(), error=error) == [f"MF2101: {error}"]
-    assert remarks(FIRST, keys_checked=False, tries=3) == [
+    assert remarks(TableResult("a", error=error)) == [f"MF2101: {error}"]
+    assert remarks(first_load(keys_checked=False, tries=3)) == [
         "3 attempts.",
         "the keys of the initial load were not validated (`validate_keys: none`).",
     ]
-    assert remarks(FIRST) == []
+    assert remarks(first_load()) == []
 
 
 @pytest.mark.parametrize(
@@ -116,15 +117,16 @@ def test_lookups_that_take_most_of_a_publication_are_a_remark(stage: float, look
 
 def test_reload_is_a_remark_with_its_reason() -> None:
     reason = IncompatibleSchema(table="main.a", version=3, changes=["'v' is missing"])
-    assert remarks(FIRST, reseeded=reason, published_before=True) == [f"reloaded from a snapshot. {reason.problem}"]
-    (line,) = remarks(FIRST, published_before=True)
+    reloaded = first_load(reseeded=reason, published_before=True)
+    assert remarks(reloaded) == [f"reloaded from a snapshot. {reason.problem}"]
+    (line,) = remarks(first_load(published_before=True))
     assert line.startswith(
         "loaded from a snapshot: the ledger has earlier publications, but this landing zone has none."
     )
 
 
 def test_steps_are_printed_as_lines_without_a_terminal() -> None:
-    out, progress = Console(file=io.StringIO(), width=120), Progress()
+    out, progress = Console(file=io.StringIO(), width=120), TableResult("sales.orders")
     table, store = orders((1, "new"), (2, "new")), MemoryStore()
     with show.steps(out) as step:
         for zone in (store, store, MemoryStore()):  # a first load, two ranges, and one after its folder was deleted
@@ -151,7 +153,7 @@ def test_steps_are_printed_as_lines_without_a_terminal() -> None:
 
 
 def test_steps_without_rows_are_reported_as_no_rows() -> None:
-    assert Progress("", 4, 5, published=5, publications=1).in_words == "published up to version 5: no rows, 0 files"
+    assert TableResult("a", 4, 5, 5).in_words == "published up to version 5: no rows, 0 files"
 
 
 def test_terminal_shows_running_tables_and_counts_finished_ones() -> None:
@@ -160,7 +162,7 @@ def test_terminal_shows_running_tables_and_counts_finished_ones() -> None:
         for number in range(50):
             step(f"t{number}", "publishing version 2")
         for number in range(49):
-            step.done(TableResult(f"t{number}", Progress(published=2, latest=2), 0.1))
+            step.done(TableResult(f"t{number}", published_version=2, latest=2))
         step("t60", "publishing version 3")
     assert started == [True]
     assert isinstance(out.file, io.StringIO)
@@ -171,8 +173,8 @@ def test_terminal_shows_running_tables_and_counts_finished_ones() -> None:
 
 
 def test_many_tables_with_nothing_new_are_counted() -> None:
-    idle = [TableResult(f"t{number}", Progress(published=2, latest=2), 0.1) for number in range(21)]
-    failed = TableResult("bad", Progress(), 0.1, error=NotThere(address="bad"))
+    idle = [TableResult(f"t{number}", published_version=2, latest=2) for number in range(21)]
+    failed = TableResult("bad", error=NotThere(address="bad"))
     assert len([line for line in lines(*idle[1:], failed) if line.startswith("│")]) == 21
     shown = lines(*idle, failed)
     assert len([line for line in shown if line.startswith("│")]) == 1
@@ -184,10 +186,10 @@ def test_follow_log_shows_an_error_once_and_its_recovery() -> None:
     log = show.FollowLog(lambda text, **_: shown.append(text), lambda: datetime(2026, 11, 21, 12))
     error = SessionLost()
     for each in (error, error, None, None):
-        log(TableResult("s.t", Progress(), 0.0, error=each))
+        log(TableResult("s.t", error=each))
     assert shown == [f"12:00:00 s.t: MF1202: {error}", "12:00:00 s.t: recovered"]
-    log(TableResult("s.t", FIRST, 0.0))
-    assert shown[2:] == ["12:00:00 s.t: published up to version 3: 1 insert, 1 file"]
+    log(publish(TableFeed(orders((1, "new"))), MemoryStore(), plan(), TableResult("s.t")))
+    assert shown[2:] == ["12:00:00 s.t: published up to version 1: 1 insert, 1 file"]
 
 
 _ESCAPES = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]")
@@ -199,13 +201,12 @@ LONG = "sales.the_orders_of_all_shops_in_the_north_and_of_some_in_the_south"
 @pytest.mark.parametrize("name", ["sales.orders", LONG, f"{LONG}_{LONG}"])
 def test_nothing_is_truncated_and_no_word_broken_at_80_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    rows = {"upsert": 1_234_567, "delete": 2}
-    progress = Progress("", 1, 4, published=4, latest=4, publications=1, rows=rows, files=1)
+    result = TableResult(name, 1, 4, 4, upserts=1_234_567, deletes=2, files=1, latest=4)
     out = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
     with show.steps(out) as step:
-        step(name, progress.step)
+        step(name, result.step)
     assert isinstance(out.file, io.StringIO)
-    text = "\n".join([*lines(TableResult(name, progress, 0.1)), _ESCAPES.sub("", out.file.getvalue())])
+    text = "\n".join([*lines(result), _ESCAPES.sub("", out.file.getvalue())])
     assert max(map(len, text.splitlines())) <= 80
     for word in ("2 to 4", "1,234,567", "upserts", "deletes", "version 4:"):
         assert word in text
@@ -215,9 +216,9 @@ def test_nothing_is_truncated_and_no_word_broken_at_80_columns(name: str, monkey
 
 
 def test_piped_output_is_never_wrapped(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = Progress("…", 1, 4, published=4, latest=4, publications=1, rows={"upsert": 1}, files=1)
-    failed = TableResult("a", Progress(), 0.1, error=FeedOff(table="main." + LONG * 9, version=4))
-    print_result(Result((TableResult(f"{LONG}_{LONG}_{LONG}", progress, 0.1), failed)))
+    published = TableResult(f"{LONG}_{LONG}_{LONG}", 1, 4, 4, upserts=1, files=1, latest=4)
+    failed = TableResult("a", error=FeedOff(table="main." + LONG * 9, version=4))
+    print_result(Result((published, failed)))
     shown = capsys.readouterr().out.splitlines()
     assert len(shown) == 7
     assert f"{LONG}_{LONG}_{LONG}" in shown[3]

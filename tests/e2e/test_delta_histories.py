@@ -23,7 +23,7 @@ from fixtures.selections import drawn
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.sources.full_compare import FullCompare, RowHashTable
-from mirrorfeed.publish.table_publisher import Progress, publish
+from mirrorfeed.publish.table_publisher import TableResult, publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import FolderStore, Store
 
@@ -72,7 +72,7 @@ def test_compared_mirror_equals_source_over_many_histories(
 class Compared(Journey):
     """The same, as if the source had no feed."""
 
-    def publish(self, store: Store | None = None, **arguments: Any) -> Progress:
+    def publish(self, store: Store | None = None, **arguments: Any) -> TableResult:
         source = Source(path=str(self.source))
         feed = FullCompare(
             self.spark, source, RowHashTable(self.spark, Source(path=str(self.place / "hashes")), str(source))
@@ -110,7 +110,7 @@ def be_compared(spark: SparkSession, place: Path, seed: int, counted: Counter[st
             journey.publish()
             journey.replicate()
             journey.check(newest_version(history.path))
-            assert journey.publish().publications == 0
+            assert len(journey.publish().made) == 0
             for _ in range(choose.randint(0, 3)):
                 history.commit()
         journey.check_files()
@@ -146,7 +146,7 @@ def live_through(spark: SparkSession, place: Path, seed: int) -> int:
 def _publish_along(journey: Journey, history: History, choose: random.Random, told: str) -> int:
     compared = Counter[int]()
 
-    def on_step(_: Progress) -> None:
+    def on_step(_: TableResult) -> None:
         version = journey.published()
         if version is not None and version not in {*compared, *history.shared} and choose.random() < 0.7:
             journey.replicate()

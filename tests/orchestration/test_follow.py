@@ -26,7 +26,7 @@ from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext, Stop
 from mirrorfeed.publish.errors import NothingPublished
-from mirrorfeed.publish.result import Progress, TableResult
+from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.next_step import PendingCommits
@@ -107,12 +107,12 @@ class World:
         new = self.table.versions[published + 1 :]
         return PendingCommits(len(new), sum(len(version.changes) for version in new), 0)
 
-    def work(self, _: object, __: object, ___: object, progress: Progress, ____: object, stop: Stop) -> None:
+    def work(self, _: object, __: object, ___: object, progress: TableResult, ____: object, stop: Stop) -> None:
         if self.failures:
             self.runs.append((self.now, None))
             raise self.failures.pop(0)
         publish(TableFeed(self.table), self.zone, changed(plan(), max_versions_per_publication=2), progress, stop=stop)
-        self.runs.append((self.now, progress.published))
+        self.runs.append((self.now, progress.published_version))
 
     def write(self, outcomes: Sequence[TableResult]) -> None:
         self.told.append((self.now, len(outcomes)))
@@ -229,14 +229,14 @@ class Fleet:
         self.asked.append((self.now, str(table.target)))
         return PendingCommits(self.news)
 
-    def work(self, _: object, __: object, table: Configured, progress: Progress, ____: object, stop: Stop) -> None:
+    def work(self, _: object, __: object, table: Configured, progress: TableResult, ____: object, stop: Stop) -> None:
         if str(table.target) == self.slow:
             assert self.others.wait(30)
         self.runs.append((self.now, str(table.target)))
         if len(self.runs) == 3:
             self.others.set()
             self.now = self.ends
-        progress.published = 1
+        progress.published_version = 1
 
     def write(self, outcomes: Sequence[TableResult]) -> None: ...
 
@@ -341,7 +341,7 @@ def test_new_commits_are_published_through_spark_with_one_ledger_row_each(spark:
     )
     (newest,) = publish_tables(run)
     assert (newest.published_version, troubles) == (table.latest, [])
-    assert [outcome.progress.rows for outcome in seen] == [{}, {"upsert": 2}, {"delete": 2}]
+    assert [outcome.rows for outcome in seen] == [{}, {"upsert": 2}, {"delete": 2}]
     told = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path}/ledger`").where("operation = 'WRITE'")
     assert told.count() <= 2
     assert len(read_ledger(spark, Source(path=str(tmp_path / "ledger")))) == 3

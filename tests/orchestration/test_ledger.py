@@ -34,8 +34,7 @@ from mirrorfeed.orchestration.ledger import (
 )
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
-from mirrorfeed.publish.result import TableResult
-from mirrorfeed.publish.table_publisher import Progress, Publication
+from mirrorfeed.publish.result import Publication, TableResult, add_publication
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source import versions
 from mirrorfeed.source.errors import FeedOff
@@ -66,10 +65,10 @@ def publication(after: int | None, to: int, *files: dict[str, int], renamed: flo
 
 
 def test_each_publication_has_a_ledger_row_with_range_rows_and_lag() -> None:
-    progress = Progress(published=7, latest=9)
-    progress.add(publication(None, 4, {"insert": 3}))
-    progress.add(publication(4, 7, {"upsert": 2, "delete": 1}, {"upsert": 5}, renamed=None))
-    first, second = ledger.rows([TableResult("sales.orders", progress, 3.0, tries=2)], NOON)
+    result = TableResult("sales.orders", latest=9, tries=2)
+    add_publication(result, publication(None, 4, {"insert": 3}))
+    add_publication(result, publication(4, 7, {"upsert": 2, "delete": 1}, {"upsert": 5}, renamed=None))
+    first, second = ledger.rows([result], NOON)
     assert first == Row(
         NOON, "sales.orders", PUBLISHED, None, 4, inserts=3, files=1, bytes=100, stage_seconds=2.0, record_seconds=0.25,
         rename_seconds=0.5, lag_versions=5, lag_seconds=300.0, tries=2, retries=1,
@@ -88,19 +87,17 @@ def test_each_publication_has_a_ledger_row_with_range_rows_and_lag() -> None:
     ],
 )
 def test_error_that_stops_a_table_has_its_own_ledger_row(error: MirrorfeedError, outcome: str, kind: str) -> None:
-    (row,) = ledger.rows(
-        [TableResult("sales.orders", Progress(published=4, latest=6), 1.0, tries=3, error=error)], NOON
-    )
+    (row,) = ledger.rows([TableResult("sales.orders", published_version=4, latest=6, tries=3, error=error)], NOON)
     assert row == Row(
         NOON, "sales.orders", outcome, from_version=4, lag_versions=2, tries=3, error=kind, message=str(error)
     )
 
 
 def test_reloaded_table_has_its_own_ledger_row_and_is_not_stopped() -> None:
-    progress = Progress(published=9, latest=9)
-    progress.add(publication(None, 9, {"insert": 3}))
     off = FeedOff(table="main.sales.orders", version=4)
-    found = ledger.rows([TableResult("sales.orders", progress, 1.0, reseeded=off)], NOON)
+    result = TableResult("sales.orders", latest=9, reseeded=off)
+    add_publication(result, publication(None, 9, {"insert": 3}))
+    found = ledger.rows([result], NOON)
     assert [(row.outcome, row.error) for row in found] == [(PUBLISHED, None), (RESEEDED, "FeedOff")]
     assert RESEEDED not in ledger.STANDS
 
@@ -161,7 +158,7 @@ def test_archived_share_is_a_ledger_row() -> None:
 
 
 def test_table_without_new_changes_has_no_ledger_row() -> None:
-    assert ledger.rows([TableResult("sales.orders", Progress(published=4, latest=4), 1.0)], NOON) == []
+    assert ledger.rows([TableResult("sales.orders", published_version=4, latest=4)], NOON) == []
 
 
 def test_ledger_columns_are_the_fields_of_row() -> None:
@@ -237,7 +234,7 @@ def test_run_appends_ledger_rows_in_one_commit_and_survives_its_failure(
     no_ledger = config.model_copy(update={"ledger": table.source})
     with pytest.warns(UserWarning, match="The ledger .* was not written"):
         (outcome,) = publish_tables(replace(fleet, config=no_ledger), ["a"])
-    assert (outcome.error, outcome.progress.published) == (None, 2)
+    assert (outcome.error, outcome.published_version) == (None, 2)
     assert len(table.rows()) == 3
 
 

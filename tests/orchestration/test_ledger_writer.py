@@ -26,7 +26,7 @@ from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
-from mirrorfeed.publish.result import Progress, TableResult
+from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from tests.delta import DeltaTable
@@ -75,7 +75,7 @@ def test_results_are_written_every_minute_and_again_after_a_failure(monkeypatch:
     monkeypatch.setattr(LedgerWriter, "write", tell)
     book = LedgerWriter(NO_SPARK, None, MemoryStore, NO_SPARK, lambda: now[0])
     for now[0], tables in ((10.0, ["a"]), (59.0, ["b"]), (61.0, []), (100.0, ["c"])):
-        book.add(TableResult(table, Progress(), 0.0) for table in tables)
+        book.add(TableResult(table) for table in tables)
     assert heard == [["a", "b"]]
     fails[0] = False
     assert book.flush() is None
@@ -132,16 +132,16 @@ class World:
         """A new row, or what was left of them before."""
         if not stop():
             self.table.insert({"id": len(self.table.versions)})
-        progress = Progress()
+        result = TableResult("sales.orders", stopped=stop())
         publish(
             TableFeed(self.table),
             self.zone,
             changed(plan(), log_retention_records=3),
-            progress,
+            result,
             now=self.now,
             stop=stop,
         )
-        return TableResult("sales.orders", progress, 0.0, stopped=stop())
+        return result
 
     @property
     def told(self) -> list[tuple[int | None, int | None]]:

@@ -16,7 +16,7 @@ from mirrorfeed.errors import Transient
 from mirrorfeed.orchestration.errors import TableTimeout
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext, Stop
-from mirrorfeed.publish.result import Progress
+from mirrorfeed.publish.result import TableResult
 from mirrorfeed.runtime.parallel import bearable_by
 
 NO_SPARK: Any = None
@@ -30,15 +30,15 @@ class Busy(Transient):
 class World:
     """Tables that are worked on as a test says, at a time that passes as it says."""
 
-    def __init__(self, **works: Callable[[Progress, Stop], None]) -> None:
-        self.works: Mapping[str, Callable[[Progress, Stop], None]] = works
+    def __init__(self, **works: Callable[[TableResult, Stop], None]) -> None:
+        self.works: Mapping[str, Callable[[TableResult, Stop], None]] = works
         self.now, self.begun, self.slept = 0.0, list[str](), list[float]()
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.now += seconds
 
-    def work(self, _: object, __: object, table: Table, progress: Progress, ___: object, stop: Stop) -> None:
+    def work(self, _: object, __: object, table: Table, progress: TableResult, ___: object, stop: Stop) -> None:
         self.begun.append(str(table.target))
         self.works.get(str(table.target), lambda _, __: None)(progress, stop)
 
@@ -73,8 +73,8 @@ def test_table_waiting_for_a_retry_frees_its_slot(configured: Configured) -> Non
 def test_table_over_its_timeout_ends_without_delaying_others(configured: Configured) -> None:
     others = Event()
 
-    def never_ends(progress: Progress, stop: Stop) -> None:
-        progress.published, progress.latest = 3, 9
+    def never_ends(progress: TableResult, stop: Stop) -> None:
+        progress.published_version, progress.latest = 3, 9
         assert not stop()
         world.now += 60
         assert others.wait(30), "the others waited"

@@ -18,7 +18,7 @@ from mirrorfeed.orchestration.errors import OrphanedTables
 from mirrorfeed.orchestration.orphans import find_orphans, find_pattern_orphans
 from mirrorfeed.publish.errors import FileNumberConflict
 from mirrorfeed.publish.log.table_log import TableLog
-from mirrorfeed.publish.result import Progress, TableResult
+from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.up_to_date_check import UpToDateCheck
 from mirrorfeed.source.identifier import FoundTable, Source
@@ -81,7 +81,7 @@ def test_up_to_date_run_reports_orphaned_tables_without_spark(
     published: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published("sales.orders", "sales.old")
-    nothing_new = TableResult("sales.orders", Progress("nothing new"), 0.0)
+    nothing_new = TableResult("sales.orders", "nothing new")
     monkeypatch.setattr(UpToDateCheck, "outcome", lambda *_: nothing_new)
     file = tmp_path / "mirrorfeed.yml"
     file.write_text("landing_zone: ./zone\ntables: [{sources: sales.*}]\n")

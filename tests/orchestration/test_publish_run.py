@@ -18,7 +18,7 @@ from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema
 from mirrorfeed.orchestration.publish_run import plan_next_steps, publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
-from mirrorfeed.publish.result import Progress, TableResult
+from mirrorfeed.publish.result import TableResult
 from mirrorfeed.source.errors import CatalogRefused, FeedOff, FeedUnreadable, Gap, PartitionsChanged
 from mirrorfeed.storage import FolderStore, StoreUnavailable
 from tests.delta import FEED, DeltaTable
@@ -36,8 +36,8 @@ def test_failure_of_one_table_does_not_stop_the_others(
     DeltaTable(spark, tmp_path / "d").sql("INSERT INTO {} VALUES (NULL, 'x')")
     seen: list[str] = []
 
-    def on_step(table: str, _progress: Progress) -> None:
-        seen.append(table)
+    def on_step(result: TableResult) -> None:
+        seen.append(result.table)
 
     outcomes = publish_tables(RunContext(spark, configured("a", "b", "c", "d"), on_step=on_step, sleep=never))
     assert [outcome.table for outcome in outcomes] == ["a", "b", "c", "d"]
@@ -46,7 +46,7 @@ def test_failure_of_one_table_does_not_stop_the_others(
     assert errors[2] is None
     assert isinstance(errors[1], FeedOff)
     assert "a key is NULL (id = NULL)" in str(errors[3])
-    assert [outcome.progress.rows for outcome in outcomes] == [{"insert": 2}, {}, {"insert": 2}, {}]
+    assert [outcome.rows for outcome in outcomes] == [{"insert": 2}, {}, {"insert": 2}, {}]
     assert [outcome.lag_versions for outcome in outcomes] == [0, None, 0, None]
     assert {"a", "c"} <= set(seen)
     assert "b" not in seen  # nothing was begun for it
@@ -95,12 +95,12 @@ def test_transient_failures_are_retried_with_growing_pauses(
         monkeypatch.undo()
 
     (outcome,) = publish_tables(RunContext(spark, configured("a"), sleep=mend))
-    assert (outcome.error, outcome.tries, outcome.progress.publications) == (None, 2, 1)
+    assert (outcome.error, outcome.tries, len(outcome.made)) == (None, 2, 1)
 
 
 def test_result_counts_unpublished_versions() -> None:
-    assert TableResult("t", Progress(published=4, latest=7), 1.0).lag_versions == 3
-    assert TableResult("t", Progress(latest=7), 1.0).lag_versions is None
+    assert TableResult("t", published_version=4, latest=7).lag_versions == 3
+    assert TableResult("t", latest=7).lag_versions is None
 
 
 def repartition(table: DeltaTable) -> None:
@@ -162,7 +162,7 @@ def test_stopped_table_is_reloaded_only_if_configured(
         assert (type(outcome.error), outcome.reseeded, dropped) == (finding, None, [])
     (outcome,) = publish_tables(RunContext(spark, config, sleep=never, dropped_by=dropping))
     assert (outcome.error, type(outcome.reseeded), dropped) == (None, finding, ["a"])
-    assert outcome.progress.to_version_inclusive == table.latest
+    assert outcome.to_version_inclusive == table.latest
     mirror = Mirror(FolderStore(str(tmp_path / "zone")), "a")
     mirror.take()
     assert canonical(mirror.rows) == canonical(table.rows())

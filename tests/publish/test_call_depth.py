@@ -48,5 +48,5 @@ def test_few_calls_lead_to_a_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (row,) = feed.publish()
     assert row.error is None
     publishing, waiting = store.calls
-    assert len(publishing) <= 6, publishing
-    assert len(waiting) <= 5, waiting
+    assert len(publishing) <= 4, publishing
+    assert len(waiting) <= 4, waiting

@@ -13,7 +13,8 @@ from fixtures.memory import MemoryStore
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.landing.names import data_name
-from mirrorfeed.publish.table_publisher import Progress, clear, publish
+from mirrorfeed.publish.result import TableResult
+from mirrorfeed.publish.table_publisher import clear, publish
 from mirrorfeed.source.errors import FeedOff
 from mirrorfeed.storage import Store, StoreUnavailable
 from tests.publish.scenarios import FOLDER, SCENARIOS, Scenario, Scene, Take, one_commit, plan, two_orders
@@ -25,7 +26,7 @@ LATE = (1, 3, 8, None)
 def no_pause(_: float) -> None: ...
 
 
-def rebuild(take: Take, store: Store) -> Progress:
+def rebuild(take: Take, store: Store) -> TableResult:
     """As the command does; the service looks in between."""
     clear(take.feed, store, take.plan, no_pause)
     take.mirror.take()
@@ -112,7 +113,7 @@ def test_rebuild_repairs_a_folder_that_stops_publication(harm: Callable[[MemoryS
     clear(feed, zone, plan(), no_pause)
     publish(feed, zone, plan())
     one_commit(feed.table)
-    assert publish(feed, zone, plan()).published == feed.table.latest
+    assert publish(feed, zone, plan()).published_version == feed.table.latest
 
 
 class Unready(TableFeed):

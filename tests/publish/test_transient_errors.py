@@ -41,4 +41,4 @@ def test_transient_store_errors_are_retried_with_growing_pauses(
 
     monkeypatch.undo()
     (done,) = publish_run.publish_tables(table_task.RunContext(spark, config.model_copy(update={"entries": (orders,)})))
-    assert (done.error, done.progress.rows, done.lag_versions) == (None, {"insert": 1}, 0)
+    assert (done.error, done.rows, done.lag_versions) == (None, {"insert": 1}, 0)

@@ -91,8 +91,8 @@ class FollowLog:
 
     def __call__(self, result: TableResult) -> None:
         time, before = f"{self._now():%H:%M:%S}", self._errors.get(result.table, "")
-        if result.progress.publications:
-            self._echo(f"{time} {result.table}: {result.progress.in_words}")
+        if result.made:
+            self._echo(f"{time} {result.table}: {result.in_words}")
         error = coded(result.error) if result.error else ""
         if error and error != before:
             self._echo(f"{time} {result.table}: {error}", err=True)

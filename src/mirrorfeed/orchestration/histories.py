@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -96,7 +97,7 @@ def append_histories(
         return QueuedTable(name, tables[name].priority, again=time.monotonic() + state.pause) if state.left else None
 
     queue = [QueuedTable(name, table.priority) for name, table in tables.items()]
-    run_queue(Scheduler(config.max_parallel_tables or bearable(), queue), attempt, ended)
+    run_queue(Scheduler(config.max_parallel_tables or bearable(), queue), lambda name: partial(attempt, name), ended)
     return [to_row(name, progress[name], state.error) for name, state in states.items()]
 
 

@@ -144,7 +144,7 @@ def rows(results: Iterable[TableResult], now: datetime) -> list[Row]:
     """Return the rows of a run: per table its publications, then what stopped it. Without news there is no row."""
     found: list[Row] = []
     for result in results:
-        found += [_published(result, publication) for publication in result.progress.made]
+        found += [_published(result, publication) for publication in result.made]
         failed = BLOCKED if isinstance(result.error, Finding) else FAILED
         for kind, error in ((RESEEDED, result.reseeded), (failed, result.error)):
             if error:
@@ -192,7 +192,7 @@ def _outcome(result: TableResult, kind: str, now: datetime, message: str, error:
         now,
         result.table,
         kind,
-        from_version=result.progress.published,
+        from_version=result.published_version,
         lag_versions=result.lag_versions,
         tries=result.tries,
         error=error,

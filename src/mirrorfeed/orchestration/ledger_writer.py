@@ -16,7 +16,7 @@ from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.errors import LedgerNotWritten
 from mirrorfeed.orchestration.ledger import PUBLISHED, Known, PublicationKey, Row
 from mirrorfeed.publish.log.table_log import TableLog
-from mirrorfeed.publish.result import Progress, Publication, TableResult
+from mirrorfeed.publish.result import Publication, TableResult
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import Store
 
@@ -100,7 +100,7 @@ class LedgerWriter:
             there = known.setdefault(result.table, Known())
             rows = [row for row in ledger.rows([result], now) if row.key not in there.publications]
             made = [row.key for row in rows if row.outcome == PUBLISHED]
-            if made and result.progress.first_load and there.publications:
+            if made and result.first_load and there.publications:
                 self.loaded_again.add(result.table)
             missing = self._missing(result, there.publications, made)
             found += [*missing, *rows]
@@ -118,7 +118,7 @@ class LedgerWriter:
         Reads the log only if the known publications have a gap.
         """
         table = self.table(result.table)
-        if is_complete(known[-table.log_retention_records :], made, result.progress.published):
+        if is_complete(known[-table.log_retention_records :], made, result.published_version):
             return []
         try:
             log = TableLog(self.zone(), table.target.folder)
@@ -128,8 +128,8 @@ class LedgerWriter:
         except Exception as error:  # it does no harm, and the next publication reports it
             named(f"Reading publications of {result.table} that the ledger lacks", error)
             return []
-        progress = Progress(made=[Publication(each, None, None, {}) for each in reversed(records)])
-        before = TableResult(result.table, progress, 0.0, freshness_target_minutes=table.freshness_target_minutes)
+        lacking = [Publication(each, None, None, {}) for each in reversed(records)]
+        before = TableResult(result.table, made=lacking, freshness_target_minutes=table.freshness_target_minutes)
         return [row for row in ledger.rows([before], self.begun) if row.key not in (*known, *made)]
 
 

@@ -24,7 +24,7 @@ from mirrorfeed.orchestration.table_task import Decision, RunContext, Stop, Tabl
 from mirrorfeed.publish.errors import FeedRequired
 from mirrorfeed.publish.log.metadata_files import partner_events_problem
 from mirrorfeed.publish.next_publication import with_keys
-from mirrorfeed.publish.result import Progress, TableResult
+from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.sources.change_source import source_for
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.runtime.parallel import bearable, each_of
@@ -65,7 +65,7 @@ def publish_new(
     rows = {row.table: row for row in done}
     for name in (str(table.target) for table in chosen):
         if name not in rows and name not in pauses:
-            rows[name] = TableResult(name, Progress(), 0.0, stopped=True)
+            rows[name] = TableResult(name, stopped=True)
     stopped = sum(row.stopped for row in rows.values())
     summary = f"Stopped on request. {stopped} of {counted(len(chosen), 'table')} left for the next run."
     notes = [*map(coded, problems), *(f"{name}: {pause}" for name, pause in pauses.items())]
@@ -179,7 +179,7 @@ def run_context(
     return RunContext(
         spark,
         config,
-        on_step=(lambda table, made: on_step(table, made.step)) if on_step else lambda *_: None,
+        on_step=(lambda result: on_step(result.table, result.step)) if on_step else lambda _: None,
         on_problem=problems.append,
         on_done=on_done or (lambda _: None),
         sleep=partial(sleep_unless, ends),
@@ -205,15 +205,46 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
 
     Returns the newest result of each table that was started, in the order of the configuration.
     """
-    if not context.follows:  # a followed table reports that the landing zone cannot be reached, and tries again
+    follows, publishes, now = context.follows, context.work is publish, datetime.now(UTC)
+    if not follows:  # a followed table reports that the landing zone cannot be reached, and tries again
         if problem := partner_events_problem(context.zone, context.config):
             context.on_problem(problem)
         if not names and (orphans := find_pattern_orphans(context.zone, context.config)):
             context.on_problem(orphans)
-    return _Run(context, names).publish()
+    run, skips = _Run(context, names), context.skips_paused and not follows
+    run.choose([each for each in context.config.select(names) if not (skips and each.pause_at(now))])
+    if publishes and not follows:
+        each_of(TableTask.up_to_date, list(run.tasks.values()), run.add)
+    left = [task for name, task in run.tasks.items() if name not in run.newest]
+    if left and not context.stop():
+        _ = context.session  # starts in this thread, and fails for all tables
+        run.ledger.begin()
+    # The order does not matter if all tables start at once.
+    ordered = publishes and not follows and len(left) > run.scheduler.max_parallel_tables
+    run.scheduler.waiting = each_of(partial(TableTask.queued, ordered=ordered), left)
+    run_queue(
+        run.scheduler,
+        lambda name: run.tasks[name].attempt,
+        run.ended,
+        stop=context.stop,
+        clock=context.clock,
+        sleep=context.sleep,
+        on_pass=run.on_pass,
+        endless=follows,
+    )
+    if not follows:
+        waiting = [run.tasks[each.name] for each in run.scheduler.waiting]
+        run.add([task.finished() for task in waiting if task.state.tries])
+    if lost := run.ledger.flush():
+        context.on_problem(lost)
+    results = [run.newest[name] for name in run.current if name in run.newest]
+    run.report_problems(results if not follows else [])
+    return [replace(each, published_before=each.table in run.ledger.loaded_again) for each in results]
 
 
 class _Run:
+    """The tables of a run: their tasks, newest results, queue and ledger."""
+
     def __init__(self, context: RunContext, names: Sequence[str]) -> None:
         self.context, self.names = context, names
         self.tasks, self.newest = dict[str, TableTask](), dict[str, TableResult]()
@@ -229,40 +260,7 @@ class _Run:
         self.scheduler = Scheduler(context.config.max_parallel_tables or bearable(), [])
         self.expanded_at = context.clock()
 
-    def publish(self) -> list[TableResult]:
-        context, now = self.context, datetime.now(UTC)
-        skips = context.skips_paused and not context.follows
-        self._choose([each for each in context.config.select(self.names) if not (skips and each.pause_at(now))])
-        publishes = context.work is publish
-        if publishes and not context.follows:
-            each_of(TableTask.up_to_date, list(self.tasks.values()), self._add)
-        left = [task for name, task in self.tasks.items() if name not in self.newest]
-        if left and not context.stop():
-            _ = context.session  # starts in this thread, and fails for all tables
-            self.ledger.begin()
-        # The order does not matter if all tables start at once.
-        ordered = publishes and not context.follows and len(left) > self.scheduler.max_parallel_tables
-        self.scheduler.waiting = each_of(partial(TableTask.queued, ordered=ordered), left)
-        run_queue(
-            self.scheduler,
-            lambda name: self.tasks[name].attempt(),
-            self._ended,
-            stop=context.stop,
-            clock=context.clock,
-            sleep=context.sleep,
-            on_pass=self._pass,
-            endless=context.follows,
-        )
-        if not context.follows:
-            waiting = [self.tasks[each.name] for each in self.scheduler.waiting]
-            self._add([task.result() for task in waiting if task.state.tries])
-        if lost := self.ledger.flush():
-            context.on_problem(lost)
-        results = [self.newest[name] for name in self.current if name in self.newest]
-        self._report_problems(results if not context.follows else [])
-        return [replace(each, published_before=each.table in self.ledger.loaded_again) for each in results]
-
-    def _choose(self, tables: Sequence[Table]) -> list[TableTask]:
+    def choose(self, tables: Sequence[Table]) -> list[TableTask]:
         """Publish these from now on. Returns the tasks of new tables."""
         self.current, new = [str(table.target) for table in tables], []
         for name, table in zip(self.current, tables, strict=True):
@@ -275,46 +273,45 @@ class _Run:
                 new.append(self.tasks[name])
         return new
 
-    def _pass(self) -> None:
+    def on_pass(self) -> None:
         context = self.context
         self.ledger.add([])
         if context.follows and context.clock() - self.expanded_at >= EXPAND_INTERVAL:
             self.expanded_at = context.clock()
             if found := context.expand(self.names):
-                new = self._choose(found)
+                new = self.choose(found)
                 self.scheduler.waiting = [each for each in self.scheduler.waiting if each.name in self.current]
                 self.scheduler.waiting += [task.queued() for task in new]
 
-    def _ended(self, name: str, result: TableResult | None) -> QueuedTable | None:
+    def ended(self, name: str, result: TableResult | None) -> QueuedTable | None:
         context, task = self.context, self.tasks[name]
         if result:
-            self._add([result])
+            self.add([result])
         if result and result.error and context.follows:
             context.start_over()
         is_left = name in self.current if context.follows else task.state.left
         return task.queued() if is_left else None
 
-    def _add(self, results: Sequence[TableResult | None]) -> None:
+    def add(self, results: Sequence[TableResult | None]) -> None:
         """Add results, and write to the ledger what is new: not the same error of a followed table again."""
         news: list[TableResult] = []
         for each in results:
             if each:
                 before, self.newest[each.table] = self.newest.get(each.table), each
                 self.context.on_done(each)
-                if before is None or each.progress.made or str(each.error) != str(before.error):
+                if before is None or each.made or str(each.error) != str(before.error):
                     news.append(each)
         self.ledger.add(news)
         if self.context.follows:
-            self._report_problems(news)
+            self.report_problems(news)
 
-    def _report_problems(self, results: Sequence[TableResult]) -> None:
+    def report_problems(self, results: Sequence[TableResult]) -> None:
         for result in results:
-            progress = result.progress
-            for warning in (progress.short, progress.last_gone):
+            for warning in (result.short, result.last_gone):
                 if warning:
                     self.context.on_problem(warning)
-            if progress.untidy:
-                self.context.on_problem(LeftoversNotDeleted(table=result.table, cause=progress.untidy))
-        if rewritten := [result for result in results if result.progress.differed]:
+            if result.untidy:
+                self.context.on_problem(LeftoversNotDeleted(table=result.table, cause=result.untidy))
+        if rewritten := [result for result in results if result.differed]:
             tables = [result.table for result in rewritten]
-            self.context.on_problem(FilesRewritten(tables=tables, differed=rewritten[0].progress.differed))
+            self.context.on_problem(FilesRewritten(tables=tables, differed=rewritten[0].differed))

@@ -71,7 +71,7 @@ class Scheduler:
 
 def run_queue(
     scheduler: Scheduler,
-    attempt: Callable[[str], Result],
+    attempt: Callable[[str], Callable[[], Result]],
     ended: Callable[[str, Result], QueuedTable | None],
     *,
     stop: Callable[[], bool] = lambda: False,
@@ -82,8 +82,9 @@ def run_queue(
 ) -> None:
     """Make attempts until the queue is empty, unless it is endless, or until `stop`; those that run are waited for.
 
-    An attempt runs in a thread of its own. `ended` receives its result, and returns the table's next place in the
-    queue, or None. It and `on_pass`, which is called again and again, run in the thread of the caller.
+    `attempt` returns the attempt for a table, which runs in a thread of its own. `ended` receives its result, and
+    returns the table's next place in the queue, or None. It and `on_pass`, which is called again and again, run in the
+    thread of the caller.
     """
     running: dict[Future[Result], str] = {}
     floor = -math.inf
@@ -92,7 +93,7 @@ def run_queue(
             on_pass()
             now = max(floor, clock())
             for table in [] if stop() else scheduler.begin(now):
-                running[pool.submit(attempt, table.name)] = table.name
+                running[pool.submit(attempt(table.name))] = table.name
             pause = min(scheduler.until(now), _LONGEST_SLEEP if endless else math.inf)
             if not running:
                 sleep(pause)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from threading import RLock
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -25,7 +26,7 @@ from mirrorfeed.orchestration.scheduler import QueuedTable, is_due
 from mirrorfeed.publish.files.staging_area import clear_staging
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.next_publication import check_decision, decide_next, with_keys
-from mirrorfeed.publish.result import Progress, TableResult
+from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.sources.change_source import ChangeSource, can_bridge_gap, gap_note, source_for
 from mirrorfeed.publish.table_publisher import clear, publish
 from mirrorfeed.publish.up_to_date_check import UpToDateCheck, waits_since
@@ -38,8 +39,8 @@ from mirrorfeed.source.versions import pending_commits
 from mirrorfeed.storage import Store
 
 Stop = Callable[[], bool]
-Work = Callable[[ChangeSource, Store, Table, Progress, Callable[[Progress], None], Stop], object]
-"""What a run does for a table. It reports its progress, and may be asked to stop."""
+Work = Callable[[ChangeSource, Store, Table, TableResult, Callable[[TableResult], None], Stop], object]
+"""What a run does for a table. It updates the result, reports its steps, and may be asked to stop."""
 Dropping = Callable[[Table], AbstractContextManager[None]]
 """A context in which a table's folder is deleted. It ends when Fabric has dropped the table."""
 _DROP_TIMEOUT = 600.0
@@ -71,7 +72,7 @@ class RunContext:
     spark: SparkSession | Callable[[], SparkSession]
     """A session, or a function that starts one when it is needed."""
     config: Config
-    on_step: Callable[[str, Progress], None] = lambda _table, _progress: None
+    on_step: Callable[[TableResult], None] = lambda _: None
     on_problem: Callable[[MirrorfeedError], None] = _warn
     on_done: Callable[[TableResult], None] = lambda _: None
     dropped_by: Dropping | None = None
@@ -160,9 +161,6 @@ class TableTask:
 
     context: RunContext
     table: Table
-    progress: Progress = field(default_factory=Progress)
-    seconds: float = 0.0
-    """Its own time, without waiting for its place."""
     _published_at: float | None = field(default=None, init=False)
     """Start of the last publication of a followed table."""
     _read_at: float = field(default=0.0, init=False)
@@ -175,6 +173,7 @@ class TableTask:
             attempts=math.inf if context.follows else ATTEMPTS,
         )
         self.state = RetryState(left=self._policy.attempts)
+        self.result = self._new_result()
 
     @property
     def name(self) -> str:
@@ -184,7 +183,7 @@ class TableTask:
     def limit(self) -> float:
         """Seconds that are left."""
         minutes = self.table.table_timeout_minutes
-        return math.inf if minutes is None else minutes * 60 - self.seconds
+        return math.inf if minutes is None else minutes * 60 - self.result.seconds
 
     def up_to_date(self) -> TableResult | None:
         """Return the result if nothing is new, as far as that is known without Spark."""
@@ -231,40 +230,56 @@ class TableTask:
 
     def attempt(self) -> TableResult | None:
         """Make an attempt. Returns a result if the table is done, or if a followed table was published or failed."""
-        context, table, progress = self.context, self.table, self.progress
+        context, table, result = self.context, self.table, self.result
         if context.follows and not self._is_due():
             self.state = replace(self.state, pause=table.follow.poll)
             return None
         begun, limit, error = context.clock(), self.limit, None
         try:
-            self._publish(lambda: context.stop() or context.clock() - begun >= limit)
+            source = source_for(
+                context.session, context.config, table, self.state.gap, partial(setattr, result, "across")
+            )
+            keyed = with_keys(table, lambda: context.client)
+            if self.state.gap:
+                result.across = gap_note(source, self.state.gap)
+            if self.state.clears:
+                clear_table(context, keyed, source)
+                self.state = replace(self.state, cleared=True)
+            context.work(
+                source,
+                context.zone,
+                keyed,
+                result,
+                context.on_step,
+                lambda: context.stop() or context.clock() - begun >= limit,
+            )
         except Exception as caught:
             error = named(f"Publishing {table.target}", caught)
         attempted = self.state
         self.state = after(attempted, error, self._policy)
-        self.seconds += context.clock() - begun
-        lags = self.state.error or progress.published is None or progress.published != progress.latest
+        result.seconds += context.clock() - begun
+        lags = self.state.error or result.published_version is None or result.published_version != result.latest
         if self.limit <= 0 and lags:
             timeout = TableTimeout(
                 table=self.name,
                 minutes=table.table_timeout_minutes or 0.0,
-                published=progress.published,
-                latest=progress.latest,
+                published=result.published_version,
+                latest=result.latest,
                 cause=self.state.error,
             )
             self.state = after(attempted, timeout, self._policy)
         if self.state.left and not (context.follows and self.state.error):
             return None
-        result = self.result()
+        finished = self.finished()
         if context.follows:
-            self._published_at, self._read_at = begun if progress.made else self._published_at, begun
-            self.progress, self.seconds = Progress(published=progress.published, sent=progress.sent), 0.0
+            self._published_at, self._read_at = begun if result.made else self._published_at, begun
+            self.result = self._new_result(published_version=result.published_version, sent=result.sent)
             if self.state.error is None:
                 self.state = RetryState(self._policy.attempts, pause=table.follow.poll)
-        return result
+        return finished
 
     def _is_due(self) -> bool:
-        table, published, now = self.table, self.progress.published, self.context.clock()
+        table, published, now = self.table, self.result.published_version, self.context.clock()
         if table.pause_at(datetime.now(UTC)):
             return False
         if published is None or self.state.tries:
@@ -272,32 +287,23 @@ class TableTask:
         since_publication = None if self._published_at is None else now - self._published_at
         return is_due(table.follow, self.context.waiting(table, published), since_publication, now - self._read_at)
 
-    def _publish(self, stop: Stop) -> None:
-        context, table, progress = self.context, self.table, self.progress
-        source = source_for(context.session, context.config, table, self.state.gap, progress.took_another_way)
-        table = with_keys(table, lambda: context.client)
-        if self.state.gap:
-            progress.across = gap_note(source, self.state.gap)
-        if self.state.clears:
-            clear_table(context, table, source)
-            self.state = replace(self.state, cleared=True)
-        context.work(source, context.zone, table, progress, partial(context.on_step, self.name), stop)
+    def finished(self) -> TableResult:
+        """Return the result after the last attempt."""
+        state, context, result = self.state, self.context, self.result
+        if result.across and result.made:
+            context.on_problem(result.across)
+        is_left = result.latest is None or result.published_version != result.latest
+        stopped = state.error is None and context.stop() and is_left
+        return replace(result, tries=state.tries, error=state.error, reseeded=state.reloaded, stopped=stopped)
 
-    def result(self) -> TableResult:
-        state, table, progress, context = self.state, self.table, self.progress, self.context
-        if progress.across and progress.made:
-            context.on_problem(progress.across)
-        result = TableResult(
+    def _new_result(self, **known: Any) -> TableResult:
+        table = self.table
+        return TableResult(
             self.name,
-            progress,
-            self.seconds,
-            table.validate_keys != "none",
-            state.tries,
-            state.error,
-            state.reloaded,
+            keys_checked=table.validate_keys != "none",
             freshness_target_minutes=table.freshness_target_minutes,
+            **known,
         )
-        return replace(result, stopped=state.error is None and context.stop() and result.lag_versions != 0)
 
 
 def clear_table(context: RunContext, table: Table, source: ChangeSource) -> None:

@@ -1,4 +1,4 @@
-"""Progress and result of publishing a table, for display only: nothing is decided by them."""
+"""The result of publishing a table, for display only: nothing is decided by it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from mirrorfeed.display.humanize import MARKERS, by_marker, counted, duration, size
-from mirrorfeed.display.rows import Row, nonzero, row, shown
+from mirrorfeed.display.rows import Row, nonzero, shown
 from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.landing.errors import BadCondition
 from mirrorfeed.landing.record import Record
@@ -39,31 +39,76 @@ class Publication:
 
 
 @dataclass(slots=True)
-class Progress:
-    decision: str = ""
-    """The next step. Empty once a view shows that it is done."""
+class TableResult(Row):
+    """Result of a run for one table, and its progress. Only publications count, not failed attempts."""
+
+    QUIET = "{tables}: nothing new."
+
+    table: str = shown("table")
+    what: str = shown("published", init=False)
+    """In words: a snapshot, versions, or that nothing was new."""
     from_version_exclusive: int | None = None
+    """None for a snapshot, and if nothing was published."""
     to_version_inclusive: int | None = None
-    published: int | None = None
-    """The published version, of this run or an earlier one."""
-    latest: int | None = None
-    publications: int = 0
-    rows: dict[str, int] = field(default_factory=dict)
-    files: int = 0
-    bytes: int = 0
-    differed: str = ""
-    """How Spark's files differed from other files of the table, so that they were rewritten."""
-    made: list[Publication] = field(default_factory=list)
-    sent: dict[str, tuple[str, Publication]] = field(default_factory=dict)
+    published_version: int | None = None
+    """The version up to which the table is published, by this run or an earlier one."""
+    inserts: int = shown("inserts", nonzero, default=0)
+    updates: int = shown("updates", nonzero, default=0)
+    upserts: int = shown("upserts", nonzero, default=0)
+    deletes: int = shown("deletes", nonzero, default=0)
+    files: int = shown("files", default=0)
+    bytes: int = shown("size", size, right=True, default=0)
+    seconds: float = shown("took", duration, right=True, default=0.0)
+    """Its own time, without waiting for other tables."""
+    lag_versions: int | None = shown("lag", init=False)
+    """Versions of the source that are not published yet."""
+    tries: int = 1
+    """Attempts in this run."""
+    error: MirrorfeedError | None = None
+    reseeded: MirrorfeedError | None = None
+    """The reason for which the table was reloaded from a snapshot, if it was."""
+    stopped: bool = False
+    """Whether the run was stopped before everything was published."""
+    keys_checked: bool = field(default=True, repr=False)
+    published_before: bool = field(default=False, repr=False)
+    """Whether the ledger has publications of a table whose log did not exist."""
+    freshness_target_minutes: float | None = field(default=None, repr=False)
+    """Minutes from a commit to its publication."""
+    decision: str = field(default="", repr=False)
+    """The next step. Empty once a view shows that it is done."""
+    latest: int | None = field(default=None, repr=False)
+    """The newest version of the source."""
+    made: list[Publication] = field(default_factory=list, repr=False)
+    sent: dict[str, tuple[str, Publication]] = field(default_factory=dict, repr=False)
     """Log id and publication by batch: records that were sent, until a view shows what happened to them."""
-    short: MirrorfeedError | None = None
+    differed: str = field(default="", repr=False)
+    """How Spark's files differed from other files of the table, so that they were rewritten."""
+    short: MirrorfeedError | None = field(default=None, repr=False)
     """A warning that the source keeps changes for too short a time."""
-    last_gone: MirrorfeedError | None = None
+    last_gone: MirrorfeedError | None = field(default=None, repr=False)
     """A warning that the last data file was removed, possibly before Fabric consumed it."""
-    across: MirrorfeedError | None = None
+    across: MirrorfeedError | None = field(default=None, repr=False)
     """A note that changes were read in another way than from the feed, for example across a gap."""
-    untidy: MirrorfeedError | None = None
+    untidy: MirrorfeedError | None = field(default=None, repr=False)
     """Why leftovers were not deleted. They do no harm."""
+
+    def __post_init__(self) -> None:
+        known = self.latest is not None and self.published_version is not None
+        self.lag_versions = self.latest - self.published_version if known else None  # type: ignore[operator]
+        first, last = self.from_version_exclusive, self.to_version_inclusive
+        if last is not None:
+            one = first is not None and first + 1 == last
+            self.what = f"snapshot to {last}" if first is None else str(last) if one else f"{first + 1} to {last}"
+        elif self.error or self.stopped:
+            self.what = "failed" if self.error else "stopped"
+        else:
+            self.what = f"nothing new at {self.published_version}"
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """The published rows by marker, without zeros."""
+        counts = {marker: getattr(self, f"{marker}s") for marker in MARKERS}
+        return {marker: count for marker, count in counts.items() if count}
 
     @property
     def step(self) -> str:
@@ -74,18 +119,15 @@ class Progress:
     def in_words(self) -> str:
         """The publications of the run, in words."""
         rows = by_marker(self.rows) or "no rows"
-        return f"published up to version {self.published}: {rows}, {counted(self.files, 'file')}"
-
-    @property
-    def lag_versions(self) -> int | None:
-        return None if self.latest is None or self.published is None else self.latest - self.published
+        return f"published up to version {self.published_version}: {rows}, {counted(self.files, 'file')}"
 
     @property
     def first_load(self) -> bool:
-        return self.publications > 0 and self.from_version_exclusive is None
+        """Whether the run published a snapshot."""
+        return self.to_version_inclusive is not None and self.from_version_exclusive is None
 
     @property
-    def long_look_ups(self) -> float:
+    def _long_look_ups(self) -> float:
         """The seconds for looking up deleted keys, if they are more than half of a publication's time and matter."""
         found = 0.0
         for publication in self.made:
@@ -93,84 +135,6 @@ class Progress:
             if looked_up >= _LONG_LOOK_UP and looked_up > (sum(publication.seconds.values()) - looked_up) / 2:
                 found += looked_up
         return found
-
-    def took_another_way(self, note: MirrorfeedError) -> None:
-        self.across = note
-
-    def add(self, publication: Publication) -> None:
-        record = publication.record
-        self.made.append(publication)
-        if self.publications == 0:
-            self.from_version_exclusive = record.from_version_exclusive
-        self.published = self.to_version_inclusive = record.to_version_inclusive
-        self.publications += 1
-        self.files += len(record.files)
-        for file in record.files:
-            self.bytes += file.bytes
-            for marker, count in file.rows.items():
-                self.rows[marker] = self.rows.get(marker, 0) + count
-
-
-@row
-class TableResult(Row):
-    """Result of a run for one table. Failed attempts are not counted, because nothing of them is published."""
-
-    QUIET = "{tables}: nothing new."
-
-    table: str = shown("table")
-    progress: Progress = field(repr=False)
-    what: str = shown("published", init=False)
-    """In words: a snapshot, versions, or that nothing was new."""
-    from_version_exclusive: int | None = field(init=False)
-    """None for a snapshot, and if nothing was published."""
-    to_version_inclusive: int | None = field(init=False)
-    published_version: int | None = field(init=False)
-    """The version up to which the table is published, by this run or an earlier one."""
-    inserts: int = shown("inserts", nonzero, init=False)
-    updates: int = shown("updates", nonzero, init=False)
-    upserts: int = shown("upserts", nonzero, init=False)
-    deletes: int = shown("deletes", nonzero, init=False)
-    files: int = shown("files", init=False)
-    bytes: int = shown("size", size, right=True, init=False)
-    seconds: float = shown("took", duration, right=True)
-    lag_versions: int | None = shown("lag", init=False)
-    """Versions of the source that are not published yet."""
-    keys_checked: bool = field(default=True, repr=False)
-    tries: int = 1
-    """Attempts in this run."""
-    error: MirrorfeedError | None = None
-    reseeded: MirrorfeedError | None = None
-    """The reason for which the table was reloaded from a snapshot, if it was."""
-    published_before: bool = field(default=False, repr=False)
-    """Whether the ledger has publications of a table whose log did not exist."""
-    stopped: bool = False
-    """Whether the run was stopped before everything was published."""
-    freshness_target_minutes: float | None = field(default=None, repr=False)
-    """Minutes from a commit to its publication."""
-
-    def __post_init__(self) -> None:
-        progress = self.progress
-        derived = {f"{marker}s": progress.rows.get(marker, 0) for marker in MARKERS} | {
-            "what": self._in_words(),
-            "from_version_exclusive": progress.from_version_exclusive,
-            "to_version_inclusive": progress.to_version_inclusive,
-            "published_version": progress.published,
-            "files": progress.files,
-            "bytes": progress.bytes,
-            "lag_versions": progress.lag_versions,
-        }
-        for name, value in derived.items():
-            object.__setattr__(self, name, value)
-
-    def _in_words(self) -> str:
-        first, last = self.progress.from_version_exclusive, self.progress.to_version_inclusive
-        if self.progress.publications:
-            if first is None:
-                return f"snapshot to {last}"
-            return str(last) if first + 1 == last else f"{first + 1} to {last}"
-        if self.error or self.stopped:
-            return "failed" if self.error else "stopped"
-        return f"nothing new at {self.progress.published}"
 
     @property
     def ok(self) -> bool:
@@ -180,7 +144,7 @@ class TableResult(Row):
     @property
     def is_idle(self) -> bool:
         """Whether nothing was new."""
-        return self.ok and not self.progress.made
+        return self.ok and not self.made
 
     @property
     def quiet(self) -> bool:
@@ -199,14 +163,27 @@ class TableResult(Row):
             lines.append(coded(self.error))
         if self.tries > 1:
             lines.append(f"{self.tries} attempts.")
-        if self.progress.first_load and not self.keys_checked:
+        if self.first_load and not self.keys_checked:
             lines.append("the keys of the initial load were not validated (`validate_keys: none`).")
-        if seconds := self.progress.long_look_ups:
+        if seconds := self._long_look_ups:
             lines.append(
                 f"looking up deleted keys in the source took {seconds:.0f} s, most of the time. If its keys are always"
                 " unique, set `validate_keys: range`."
             )
         return [f"{self.table}: {line}" for line in lines]
+
+
+def add_publication(result: TableResult, publication: Publication) -> None:
+    record = publication.record
+    if not result.made:
+        result.from_version_exclusive = record.from_version_exclusive
+    result.made.append(publication)
+    result.published_version = result.to_version_inclusive = record.to_version_inclusive
+    result.files += len(record.files)
+    for file in record.files:
+        result.bytes += file.bytes
+        for marker, count in file.rows.items():
+            setattr(result, f"{marker}s", getattr(result, f"{marker}s") + count)
 
 
 @contextmanager

@@ -34,7 +34,7 @@ from mirrorfeed.publish.next_publication import (
     next_columns,
     repair_columns,
 )
-from mirrorfeed.publish.result import Progress, Publication, named_errors
+from mirrorfeed.publish.result import Publication, TableResult, add_publication, named_errors
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source.errors import Finding
 from mirrorfeed.source.next_step import (
@@ -60,13 +60,13 @@ def publish(
     source: ChangeSource,
     store: Store,
     table: Table,
-    progress: Progress | None = None,
-    on_step: Callable[[Progress], None] = lambda _: None,
+    result: TableResult | None = None,
+    on_step: Callable[[TableResult], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     clock: Callable[[], float] = time.monotonic,
     repair_keys: Any = None,
-) -> Progress:
+) -> TableResult:
     """Publish all versions up to the one that is the newest at the start or, with `repair_keys`, their rows again.
 
     If asked to stop, it stops between two records, with no file left to rename. Raises findings and refusals.
@@ -74,42 +74,42 @@ def publish(
     A repair is an ordinary record at the published version. Each key is published as it is in the source at that
     version, so a key too many changes nothing, and a key that changes meanwhile is corrected by the next publication.
     """
-    log, progress, goal = TableLog(store, table.target.folder), progress or Progress(), None
-    run, view, repairs = _Run(source, log, table, progress, on_step, now, clock), None, repair_keys is not None
+    log, result, goal = TableLog(store, table.target.folder), result or TableResult(str(table.target)), None
+    run, view, repairs = _Run(source, log, table, result, on_step, now, clock), None, repair_keys is not None
     while True:
         view = run.finish(view or (log.read_view() if repairs else log.read_latest()))
-        if goal is not None and progress.published is not None and progress.published >= goal:
-            return progress
+        if goal is not None and result.published_version is not None and result.published_version >= goal:
+            return result
         # A repair that this run found and finished was another run's.
-        if repairs and any(each.record.repairs and each.latest is not None for each in progress.made):
-            return progress
+        if repairs and any(each.record.repairs and each.latest is not None for each in result.made):
+            return result
         if stop():
-            return progress
+            return result
         facts: Facts
         decision: Decision | Repair
         if repairs:
             facts, decision = decide_repair(source, table, view, repair_keys)
         else:
             facts, decision = decide_next(source, table, view)
-        progress.latest = facts.latest
-        progress.decision = str(decision)
+        result.latest = facts.latest
+        result.decision = str(decision)
         if isinstance(decision, NothingNew | Repair):
             run.check_unchanged(view)
         else:
             goal = facts.latest if goal is None else goal
-            if view and view.newest and facts.commits and not progress.made:
+            if view and view.newest and facts.commits and not result.made:
                 waited = (now() - facts.commits[0].timestamp).total_seconds()
-                progress.short = check_retention(str(table.source), facts.properties, waited)
+                result.short = check_retention(str(table.source), facts.properties, waited)
         if isinstance(decision, NothingNew):
-            return progress
+            return result
         if view:
             view = log.confirm(view)
             if view is None or view.unfinished:  # the first listing may show a record without its files
                 continue
-            progress.last_gone = log.check(view) or progress.last_gone
+            result.last_gone = log.check(view) or result.last_gone
         if isinstance(decision, Finding):
             raise decision
-        on_step(progress)
+        on_step(result)
         what: Range | int | Repair
         match decision:
             case TakeSnapshot(version):
@@ -125,10 +125,10 @@ def publish(
             except BadRows as error:
                 raise RowsRefused(table=str(table.source), range=reads, rows=error.rows) from None
         if isinstance(staged, NothingNew):
-            progress.latest, progress.decision = staged.version, str(staged)
-            return progress
+            result.latest, result.decision = staged.version, str(staged)
+            return result
         if staged and repairs and not staged[1].record.files:
-            return progress
+            return result
         view = run.commit(*staged) if staged else None
 
 
@@ -139,15 +139,15 @@ class _Run:
     source: ChangeSource
     log: TableLog
     table: Table
-    progress: Progress
-    on_step: Callable[[Progress], None]
+    result: TableResult
+    on_step: Callable[[TableResult], None]
     now: Callable[[], datetime]
     clock: Callable[[], float]
 
     def commit(self, view: View, publication: Publication) -> View | None:
         """Add the record. Returns the view after it, or None if the log is gone."""
         begun = self.clock()
-        self.progress.sent[publication.record.batch] = view.log_id, publication
+        self.result.sent[publication.record.batch] = view.log_id, publication
         after = self.log.add_record(view, publication.record)
         publication.seconds["record"] = self.clock() - begun
         return after
@@ -157,38 +157,40 @@ class _Run:
 
         Returns None if there is no log.
         """
-        made, begun, found = len(self.progress.made), self.clock(), view
+        made, begun, found = len(self.result.made), self.clock(), view
         if view:
             self._report_sent(view)
             view = self.log.finish_publication(view)
         if view is None:
-            self.progress.published = None
+            self.result.published_version = None
             return None
         self._report_sent(view)
         left = found.newest if found and found.unfinished else None
-        if left and all(each.record != left for each in self.progress.made):
-            self.progress.add(Publication(left, None, None, {}))  # of a run that ended before it could report it
-        for publication in self.progress.made[-1:]:
+        if left and all(each.record != left for each in self.result.made):
+            add_publication(
+                self.result, Publication(left, None, None, {})
+            )  # of a run that ended before it could report it
+        for publication in self.result.made[-1:]:
             publication.seconds.setdefault("rename", self.clock() - begun)
         # Publishers that were writing when this log was created left folders of other logs. Search for them after the
         # records 1, 2, 4, 8 and so on: often at first, rarely later.
-        others = len(self.progress.made) > made and view.number & (view.number - 1) == 0
-        self.progress.untidy = (
-            self.log.clean_up(view, self.table.log_retention_records, others=others) or self.progress.untidy
+        others = len(self.result.made) > made and view.number & (view.number - 1) == 0
+        self.result.untidy = (
+            self.log.clean_up(view, self.table.log_retention_records, others=others) or self.result.untidy
         )
-        self.progress.published = view.newest.to_version_inclusive if view.newest else None
+        self.result.published_version = view.newest.to_version_inclusive if view.newest else None
         return view
 
     def _report_sent(self, view: View) -> None:
         """Add records that this or an earlier attempt sent, once a view shows that they are in the log."""
-        for batch, (log_id, publication) in list(self.progress.sent.items()):
+        for batch, (log_id, publication) in list(self.result.sent.items()):
             if log_id == view.log_id and publication.record.number > view.number:
                 continue  # its creation may still take effect
-            del self.progress.sent[batch]
+            del self.result.sent[batch]
             if log_id == view.log_id and view.follows_on and self.log.holds(view, publication.record):
-                self.progress.add(publication)
-                self.progress.decision = ""
-                self.on_step(self.progress)
+                add_publication(self.result, publication)
+                self.result.decision = ""
+                self.on_step(self.result)
 
     def check_unchanged(self, view: View | None) -> None:
         """Refuse changed keys or a changed row selection, also if nothing is new."""
@@ -244,7 +246,7 @@ class _Run:
             if staged is None:
                 assert before is not None
                 return NothingNew(before.to_version_inclusive)
-            self.progress.differed = staged.differed or self.progress.differed
+            self.result.differed = staged.differed or self.result.differed
             if table.output.by_time:
                 names = [file.staged for file in staged.files]
                 self.log.check_times(view, names, names[len(names) - staged.corrections :])

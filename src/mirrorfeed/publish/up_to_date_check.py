@@ -18,7 +18,7 @@ from mirrorfeed.publish.log import metadata_files
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
 from mirrorfeed.publish.next_publication import metadata_of, with_keys
-from mirrorfeed.publish.result import Progress, TableResult
+from mirrorfeed.publish.result import TableResult
 from mirrorfeed.source.delta_protocol import commit_name
 from mirrorfeed.source.next_step import NothingNew
 from mirrorfeed.source.table_info import TableInfo, local_table_info, open_local_table
@@ -61,8 +61,8 @@ class UpToDateCheck:
         view, version = found
         if view.staged or view.old_records(table.log_retention_records):
             return None
-        progress = Progress(str(NothingNew(version)), published=version, latest=version)
-        return TableResult(str(table.target), progress, time.monotonic() - begun, table.validate_keys != "none")
+        seconds = time.monotonic() - begun
+        return TableResult(str(table.target), published_version=version, latest=version, seconds=seconds)
 
     def published_view(self, table: Table) -> tuple[View, int] | None:
         """Return the view and the version of a table that is published up to its newest version."""

@@ -36,7 +36,7 @@ from mirrorfeed.publish.files.spark_files import SparkFiles
 from mirrorfeed.publish.files.staging_area import StagingArea, clear_staging, staging_area_for
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
-from mirrorfeed.publish.table_publisher import Progress, publish
+from mirrorfeed.publish.table_publisher import TableResult, publish
 from mirrorfeed.publish.translate import landing_rows
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.storage import FolderStore
@@ -64,7 +64,7 @@ def _through(staging_path: str) -> Callable[..., Any]:
     return staged
 
 
-def published(zone: Zone, **options: Any) -> Progress:
+def published(zone: Zone, **options: Any) -> TableResult:
     return publish(DeltaFeed(zone.table.spark, zone.table.source), zone.store, changed(zone.plan, **options))
 
 
@@ -121,7 +121,7 @@ def test_spark_writes_snapshot_and_ranges_that_are_uploaded_unchanged(
     assert b"org.apache.spark.version" in pq.read_metadata(made).metadata
     assert all(field.nullable for field in pq.read_schema(made))
     assert orders.mirrors_the_table()
-    assert published(orders).publications == 0
+    assert len(published(orders).made) == 0
     assert left_in(between) == []
 
 

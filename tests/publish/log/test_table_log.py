@@ -37,7 +37,7 @@ from mirrorfeed.publish.errors import (
 from mirrorfeed.publish.log import metadata_files, table_log
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
-from mirrorfeed.publish.result import Progress
+from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import FolderStore, PlaceUnusable, Store, StoreUnavailable
 from mirrorfeed.storage.onelake import OneLakeStore
@@ -722,7 +722,7 @@ def test_error_about_missing_log_id_explains_how_to_restore_it() -> None:
     assert (lost.value.log_id, lost.value.number, lost.value.time) == (log_id, 1, time)
     assert names(store, f"{T}/_mirrorfeed") == [log_id]
     store.create(f"{T}/_mirrorfeed/log.json", named)
-    assert publish(TableFeed(table), store, PLAN).published == 2
+    assert publish(TableFeed(table), store, PLAN).published_version == 2
 
 
 def test_log_created_by_another_publisher_during_the_check_is_accepted() -> None:
@@ -733,7 +733,7 @@ def test_log_created_by_another_publisher_during_the_check_is_accepted() -> None
         if calls == ["read", "read", "list"]:  # between the look for a log and that for files
             publish(TableFeed(table), store, PLAN)
 
-    assert publish(TableFeed(table), FaultyStore(store, before=others), PLAN).published == 1
+    assert publish(TableFeed(table), FaultyStore(store, before=others), PLAN).published_version == 1
 
 
 # a log without its beginning
@@ -839,7 +839,7 @@ class LosesReads(MemoryStore):
 
 @pytest.mark.parametrize("others", [False, True], ids=["alone", "another publisher's record came first"])
 def test_next_attempt_reports_publication_whose_read_back_failed(others: bool) -> None:
-    store, table, progress = LosesReads(), orders(), Progress()
+    store, table, progress = LosesReads(), orders(), TableResult("sales.orders")
     publish(TableFeed(table), store, PLAN)
     table.insert({"id": 2}, {"id": 3})
 
@@ -851,7 +851,7 @@ def test_next_attempt_reports_publication_whose_read_back_failed(others: bool) -
         publish(TableFeed(table), store, PLAN)
     publish(TableFeed(table), store, PLAN, progress)
 
-    assert (progress.rows, progress.publications, progress.sent) == ({"upsert": 2}, 1, {})
+    assert (progress.rows, len(progress.made), progress.sent) == ({"upsert": 2}, 1, {})
     assert progress.made[0].record.number == 2
 
 
@@ -864,10 +864,10 @@ def test_next_run_reports_publication_of_a_killed_run() -> None:
 
     progress = publish(TableFeed(table), store, PLAN)
 
-    assert (progress.rows, progress.publications) == ({"insert": 1}, 1)
+    assert (progress.rows, len(progress.made)) == ({"insert": 1}, 1)
     assert (progress.made[0].oldest, progress.made[0].latest) == (None, None)
     assert list(progress.made[0].seconds) == ["rename"]
-    assert publish(TableFeed(table), store, PLAN).publications == 0
+    assert len(publish(TableFeed(table), store, PLAN).made) == 0
 
 
 def test_late_first_record_in_a_deleted_folder_is_not_reported() -> None:
@@ -899,7 +899,7 @@ def test_publication_of_another_publisher_is_not_reported() -> None:
 
     progress = publish(TableFeed(table), FaultyStore(store, before=others), PLAN)
 
-    assert (progress.rows, progress.published) == ({}, 1)
+    assert (progress.rows, progress.published_version) == ({}, 1)
 
 
 class Overtaken(MemoryStore):
@@ -959,12 +959,12 @@ class Keeps(MemoryStore):
 
 
 def test_unremovable_leftovers_are_reported_and_do_not_block_publishing() -> None:
-    store, table, progress = Keeps(), orders(), Progress()
+    store, table, progress = Keeps(), orders(), TableResult("sales.orders")
     for id_ in (2, 3, 4):
         publish(TableFeed(table), store, changed(PLAN, log_retention_records=2), progress)
         table.insert({"id": id_})
 
-    assert publish(TableFeed(table), store, changed(PLAN, log_retention_records=2), progress).published == 4
+    assert publish(TableFeed(table), store, changed(PLAN, log_retention_records=2), progress).published_version == 4
     assert progress.untidy is not None
     assert progress.untidy.problem.endswith(".begun: 409 LeaseIdPresent.")
 

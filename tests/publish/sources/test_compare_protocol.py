@@ -212,8 +212,8 @@ class Comparisons(Published):
         again = publish(ModelSource(self.source, self.kept), self.zone, self.plan)
         self.zone.watcher = audited
         assert (again.latest, again.decision) == (
-            again.published,
-            f"nothing new, version {again.published} is published",
+            again.published_version,
+            f"nothing new, version {again.published_version} is published",
         )
         assert (len(self.kept.versions), changes) == (kept, [])
 

@@ -28,7 +28,7 @@ from mirrorfeed.publish.errors import (
     RowHashesLost,
     RowsRefused,
 )
-from mirrorfeed.publish.result import Progress
+from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.sources.full_compare import FullCompare, RowHashTable
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import NothingToRead, SourceMissing
@@ -82,7 +82,7 @@ class Compared:
     def feed(self) -> FullCompare:
         return FullCompare(self.spark, self.source, self.kind(self.spark, self.states, str(self.source)))
 
-    def publish(self, store: Store | None = None) -> Progress:
+    def publish(self, store: Store | None = None) -> TableResult:
         return publish(self.feed(), store or self.store, self.plan)
 
     @property
@@ -124,12 +124,12 @@ def first(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Comp
     view.always = always((20, None, "x", 0.0), (21, "x", None, float("nan")), (22, "x", None, 0.0))
     view.holds((1, "a"), (2, "b"), (3, None))
     progress = view.publish()
-    assert (progress.rows, progress.published) == ({"insert": 13}, 0)
+    assert (progress.rows, progress.published_version) == ({"insert": 13}, 0)
     return view
 
 
 @pytest.fixture(scope="module")
-def second(first: Compared, tmp_path_factory: pytest.TempPathFactory) -> tuple[Compared, Progress]:
+def second(first: Compared, tmp_path_factory: pytest.TempPathFactory) -> tuple[Compared, TableResult]:
     """Two rows of those that are always there are others. As all had been kept whole, the hashes were written anew, and
     what these replaced was removed. It takes long where it is the first thing that a JVM does: two publications by
     comparison, and a VACUUM."""
@@ -149,7 +149,7 @@ def _looks_back(view: Compared, how_far: str) -> None:
 
 
 @pytest.fixture
-def published(second: tuple[Compared, Progress], tmp_path: Path) -> Compared:
+def published(second: tuple[Compared, TableResult], tmp_path: Path) -> Compared:
     """The same, to go on with. Of so many rows a few that differ are added to the hashes."""
     return Compared.copied(second[0], tmp_path)
 
@@ -162,9 +162,9 @@ def test_compare_publishes_changed_rows_and_deletes_missing_ones(published: Comp
     assert progress.made[0].record.read.rows == 13
 
     view.spark.sql(f"OPTIMIZE {view.states.sql}")  # which is no new state, and nor is VACUUM
-    seen, last = view.newest_state, progress.published
+    seen, last = view.newest_state, progress.published_version
     again = view.publish()
-    assert (again.made, again.published, again.latest, view.newest_state) == ([], last, last, seen)
+    assert (again.made, again.published_version, again.latest, view.newest_state) == ([], last, last, seen)
     assert again.decision == f"nothing new, version {last} is published"
 
     view.holds((1, "newer"), (3, "back"))
@@ -174,7 +174,7 @@ def test_compare_publishes_changed_rows_and_deletes_missing_ones(published: Comp
 
 
 def test_values_that_spark_considers_equal_are_compared_exactly(
-    second: tuple[Compared, Progress], published: Compared
+    second: tuple[Compared, TableResult], published: Compared
 ) -> None:
     published.holds((1, "a"), (2, "b"), (3, None))
     assert (second[1].rows, published.is_mirrored()) == ({"upsert": 2}, True)
@@ -289,8 +289,8 @@ def test_hash_version_without_a_record_is_recovered_without_differences(publishe
         view.publish(DyingStore(view.store.root))
     view.holds((1, "a"), (2, "b"), (3, None))  # back again
     mended = view.publish()
-    assert (mended.rows, mended.files, mended.publications) == ({}, 0, 1)
-    assert (mended.published, view.is_mirrored()) == (view.newest_state, True)
+    assert (mended.rows, mended.files, len(mended.made)) == ({}, 0, 1)
+    assert (mended.published_version, view.is_mirrored()) == (view.newest_state, True)
 
 
 def test_kill_after_the_record_publishes_every_row_once(published: Compared) -> None:
@@ -318,7 +318,7 @@ def test_two_concurrent_compare_runs_publish_every_row_once(published: Compared)
                 view.holds((1, "d"), (2, "e"))
             return found
 
-    overtaken: list[Progress] = []
+    overtaken: list[TableResult] = []
     publish(Overtaken(slow.spark, slow.source, slow.hashes), view.store, view.plan)
     assert len(overtaken) == 1
     view.mirror.take()

@@ -49,7 +49,7 @@ def test_publish_reads_missing_feed_versions_from_history(spark: SparkSession, t
     shutil.rmtree(table.path / "_change_data")  # as VACUUM would
     (stopped,) = publish_tables(RunContext(spark, config, sleep=lambda _: None, on_problem=lambda _: None))
     assert isinstance(stopped.error, Gap)  # version 5 is gone and was not kept
-    assert stopped.progress.published == 4
+    assert stopped.published_version == 4
     assert zone.record["to_version_inclusive"] == 4
 
     (failed,) = told_by(tmp_path, "history", "run", "sales.orders", status=1).rows

@@ -66,14 +66,14 @@ def test_gap_is_bridged_without_a_new_snapshot(spark: SparkSession, tmp_path: Pa
     assert [row.next for row in plan_next_steps(spark, config)] == ["versions 2 to 8, by comparison"]
     outcome, told = published(spark, config)
     assert outcome.error is None
-    assert outcome.progress.rows == {"upsert": 1, "delete": 1}
+    assert outcome.rows == {"upsert": 1, "delete": 1}
     (note,) = told
     assert isinstance(note, GapCompared)
     assert (note.gap.table, note.gap.published, note.gap.where) == (str(table.source), 1, 2)
     assert zone.mirrors_the_table()
     table.sql("UPDATE {} SET v = 'newer' WHERE id = 1")
     outcome, told = published(spark, config)
-    assert (outcome.progress.rows, told) == ({"upsert": 1}, [])
+    assert (outcome.rows, told) == ({"upsert": 1}, [])
     assert zone.mirrors_the_table()
 
 
@@ -97,9 +97,9 @@ def test_snapshot_diff_publishes_only_selected_rows_and_columns(spark: SparkSess
     table.set_feed(True)
     outcome, (note,) = published(spark, config)
     assert isinstance(note, GapCompared)
-    assert (outcome.error, outcome.progress.rows) == (None, {"upsert": 3, "delete": 1})
+    assert (outcome.error, outcome.rows) == (None, {"upsert": 3, "delete": 1})
     table.sql("DELETE FROM {} WHERE id = 6")
-    assert published(spark, config)[0].progress.rows == {"delete": 1}
+    assert published(spark, config)[0].rows == {"delete": 1}
     mirror.take()
     wanted = [(1, "a", "xy"), (3, "in", "x"), (4, "a", "ne"), (5, "in", "x")]
     assert canonical(mirror.rows) == canonical({"id": id_, "v": v, "W": w} for id_, v, w in wanted)
@@ -134,7 +134,7 @@ def test_columns_dropped_within_a_gap_follow_on_dropped_column(spark: SparkSessi
         zone = Zone.copied(original, tmp_path / dropped)
         outcome, _ = published(spark, a_config(tmp_path / dropped, f"on_gap: compare\non_dropped_column: {dropped}"))
         assert outcome.error is None
-        assert outcome.progress.rows == rows
+        assert outcome.rows == rows
         assert zone.mirrors_the_table()
 
 
@@ -159,7 +159,7 @@ def test_unreadable_feed_is_replaced_by_a_snapshot_diff(spark: SparkSession, tmp
     zone = Zone.copied(scattered, tmp_path)
     outcome, told = published(spark, a_config(tmp_path, ""))
     assert outcome.error is None
-    assert outcome.progress.rows == {"delete": 29_400, "upsert": 6}
+    assert outcome.rows == {"delete": 29_400, "upsert": 6}
     (note,) = told
     assert isinstance(note, RangeCompared)
     assert (note.range.from_version_exclusive, note.range.to_version_inclusive) == (2, 5)
@@ -167,7 +167,7 @@ def test_unreadable_feed_is_replaced_by_a_snapshot_diff(spark: SparkSession, tmp
     assert "`REORG TABLE … APPLY (PURGE)`" in note.solution
     zone.table.sql("UPDATE {} SET v = 'newer' WHERE id = 1")
     outcome, told = published(spark, a_config(tmp_path, ""))
-    assert (outcome.progress.publications, told) == (1, [])
+    assert (len(outcome.made), told) == (1, [])
     assert zone.mirrors_the_table()
 
 
@@ -177,7 +177,7 @@ def test_snapshot_diff_has_exact_row_markers_if_configured(
 ) -> None:
     Zone.copied(scattered, tmp_path)
     outcome, _ = published(spark, a_config(tmp_path, "changes: full\nrow_markers: exact"))
-    assert outcome.progress.rows == {"delete": 29_400, "update": 5, "insert": 1}
+    assert outcome.rows == {"delete": 29_400, "update": 5, "insert": 1}
 
 
 @pytest.mark.slow
