@@ -14,7 +14,7 @@ from mirrorfeed.api.results.publishing import Configured, Enabled, PartnerFile
 from mirrorfeed.config import FILE
 from mirrorfeed.display.html import Chart
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.display.progress import progress
+from mirrorfeed.display.terminal import progress
 from mirrorfeed.errors import MirrorfeedError, coded, named
 
 if TYPE_CHECKING:

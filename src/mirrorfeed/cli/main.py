@@ -72,7 +72,7 @@ class _Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         from mirrorfeed.cli.signals import Interruption
-        from mirrorfeed.display.progress import progress_shown
+        from mirrorfeed.display.terminal import progress_shown
 
         with progress_shown() as ctx.meta[_PROGRESS], Interruption().listening() as ctx.meta[_STOP]:
             found = super().invoke(ctx)
@@ -281,7 +281,7 @@ def spark_session(*needed: Source) -> Any:
         if all(map(is_missing_here, needed)):
             raise NoTableAtPath(path=", ".join(map(str, needed)))
     if _SPARK not in context.meta:
-        from mirrorfeed.display.progress import waiting
+        from mirrorfeed.display.terminal import waiting
 
         with waiting("Starting Spark"):
             from mirrorfeed.runtime.spark_errors import unlogged

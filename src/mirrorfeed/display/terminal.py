@@ -1,20 +1,23 @@
-"""Consoles, and tables that fit a terminal without cutting names."""
+"""Consoles, tables that fit a terminal without cutting names, and the progress of a command."""
 
 from __future__ import annotations
 
 import io
+import logging
 import os
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from threading import Timer
 from typing import TYPE_CHECKING, TextIO
 
 from mirrorfeed.display.printable import printable
 
-if TYPE_CHECKING:  # rich takes longer to import than most commands to be listed
+if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.status import Status
     from rich.table import Table
     from rich.text import Text
 
@@ -154,3 +157,79 @@ def packed(pieces: Iterable[str], width: int) -> list[str]:
             lines.append("")
         lines[-1] += piece
     return lines
+
+
+progress = logging.getLogger("mirrorfeed.progress")
+_MOMENT = 0.1
+"""Seconds. A step that takes less is not shown."""
+
+
+class ProgressHandler(logging.Handler):
+    """Shows the newest message until the next one: beside a spinner on a terminal, as a line otherwise."""
+
+    def __init__(self, file: TextIO) -> None:
+        super().__init__(logging.INFO)
+        self._file = file
+        self._timer: Timer | None = None
+        self._spinner: Status | None = None
+        self.muted = False
+        """Whether something else is shown, such as bars."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stop()
+        if not self.muted:
+            self._timer = Timer(_MOMENT, self._show, (record.getMessage(),))
+            self._timer.daemon = True
+            self._timer.start()
+
+    def stop(self) -> None:
+        """Removes the message that is shown."""
+        with self.lock or nullcontext():
+            if self._timer:
+                self._timer.cancel()
+                self._timer.join()
+            if self._spinner:
+                self._spinner.stop()
+            self._timer = self._spinner = None
+
+    def mute(self) -> None:
+        self.muted = True
+        self.stop()
+
+    def _show(self, message: str) -> None:
+        if not self._file.isatty():
+            print(f"{printable(message)} …", file=self._file, flush=True)
+            return
+        from rich.console import Console
+
+        self._spinner = Console(file=self._file, highlight=False, force_jupyter=False).status(text(message))
+        self._spinner.start()
+
+
+@contextmanager
+def waiting(message: str) -> Iterator[None]:
+    """Reports progress, and removes the message before anything else is printed."""
+    progress.info(message)
+    try:
+        yield
+    finally:
+        for handler in progress.handlers:
+            if isinstance(handler, ProgressHandler):
+                handler.stop()
+
+
+@contextmanager
+def progress_shown() -> Iterator[ProgressHandler]:
+    """Shows progress on standard error meanwhile, unless it is logged there."""
+    level, logged = progress.level, progress.isEnabledFor(logging.INFO)
+    with copy_of_standard_error() as file:
+        handler = ProgressHandler(file)
+        handler.muted = logged
+        progress.addHandler(handler)
+        progress.setLevel(logging.INFO)
+        try:
+            yield handler
+        finally:
+            progress.removeHandler(handler)
+            progress.setLevel(level)
+            handler.stop()

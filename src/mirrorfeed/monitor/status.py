@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from mirrorfeed.config.model import zone_of
 from mirrorfeed.display.humanize import counted, duration
-from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import Cell, Row, nonzero, row, shown
+from mirrorfeed.display.terminal import progress
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.monitor.collector import Collector
 from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts
