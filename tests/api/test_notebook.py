@@ -12,7 +12,7 @@ import pytest
 import mirrorfeed
 from mirrorfeed.api.errors import NoArchiveNamed
 from mirrorfeed.api.notebook import DEPLOYED, load_settings
-from mirrorfeed.mirror.verify.errors import MirrorNotNamed
+from mirrorfeed.mirror.errors import MirrorNotNamed
 from mirrorfeed.mirror.verify.table_comparison import folder_of
 from mirrorfeed.runtime.version import this_build
 

@@ -12,8 +12,8 @@ from mirrorfeed.api.errors import NoArchiveNamed
 from mirrorfeed.api.results import Failed
 from mirrorfeed.config.errors import UnknownTable
 from mirrorfeed.history.errors import NoHistory
+from mirrorfeed.mirror.errors import MirrorNotNamed
 from mirrorfeed.mirror.replica import Replica
-from mirrorfeed.mirror.verify.errors import MirrorNotNamed
 from mirrorfeed.storage import FolderStore
 from tests.delta import DeltaTable
 

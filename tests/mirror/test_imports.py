@@ -46,7 +46,7 @@ def _imports_in(room: str) -> set[str]:
 @pytest.mark.parametrize(
     ("room", "allowed"),
     [
-        ("mirror.replica", {"mirror.replica", *READERS, *BELOW}),
+        ("mirror.replica", {"mirror.replica", "mirror.errors", *READERS, *BELOW}),
         ("lint", {"lint", *LOG_FORMAT, *BELOW}),
         ("lint.rules", {"lint", *LOG_FORMAT, "errors", "display"}),
     ],

@@ -15,7 +15,7 @@ from mirrorfeed.archive.archived_share import Share
 from mirrorfeed.config.loader import load
 from mirrorfeed.errors import MirrorfeedError, Unexpected
 from mirrorfeed.landing.record import File, Record
-from mirrorfeed.mirror.verify.errors import MirrorNotReached
+from mirrorfeed.mirror.errors import MirrorNotReached
 from mirrorfeed.mirror.verify.row_comparison import Comparison, Difference
 from mirrorfeed.monitor.report_figures import read_report
 from mirrorfeed.orchestration import ledger

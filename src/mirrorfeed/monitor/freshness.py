@@ -214,7 +214,7 @@ def _log_of(config: Config, target: Target, mirror: str | None) -> tuple[Store, 
         return FolderStore(str(folder)), "_delta_log" if (folder / "_delta_log").is_dir() else log
     workspace, database = config.onelake or (None, None)
     if workspace is None or database is None:
-        from mirrorfeed.mirror.verify.errors import MirrorNotNamed
+        from mirrorfeed.mirror.errors import MirrorNotNamed
 
         raise MirrorNotNamed(landing_zone=config.landing_zone)
     from mirrorfeed.storage.onelake import ENDPOINT, OneLakeStore  # slow to import

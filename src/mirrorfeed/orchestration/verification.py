@@ -25,8 +25,8 @@ from mirrorfeed.display.terminal import progress
 from mirrorfeed.errors import MirrorfeedError, coded, first_line, named
 from mirrorfeed.landing.output_format import PARQUET
 from mirrorfeed.landing.record import Record
+from mirrorfeed.mirror.errors import ConditionUnreadable, MirrorColumns, MirrorNotReached
 from mirrorfeed.mirror.verify import row_comparison
-from mirrorfeed.mirror.verify.errors import ConditionUnreadable, MirrorColumns, MirrorNotReached
 from mirrorfeed.mirror.verify.row_comparison import IN_MIRROR, IN_SOURCE, SHOWN, Difference
 from mirrorfeed.mirror.verify.table_comparison import find_differing_keys, mirror_of, verify_at, version_gone_reported
 from mirrorfeed.orchestration import ledger

@@ -9,7 +9,7 @@ import pytest
 import mirrorfeed
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed import Feed
-from mirrorfeed.mirror.fabric.errors import NotInFabric, NotPaused
+from mirrorfeed.mirror.errors import NotInFabric, NotPaused
 from tests.mirror.fabric.test_endpoint import READ, SAID
 
 

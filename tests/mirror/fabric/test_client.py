@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirrorfeed.config.destination import FabricOptions
+from mirrorfeed.mirror.errors import DefinitionUnreadable, NoSqlEndpoint, NotListed, OtherMirror, ResponseInvalid
 from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem
 from mirrorfeed.mirror.fabric.database import MirroredDatabase, create
 from mirrorfeed.mirror.fabric.definition import differences, read
-from mirrorfeed.mirror.fabric.errors import DefinitionUnreadable, NoSqlEndpoint, NotListed, OtherMirror, ResponseInvalid
 from tests.damaged_json import damaged
 
 PLACE = FabricItem("w", "d")

@@ -11,9 +11,7 @@ from fixtures.onelake import DATABASE, LAKEHOUSE, WORKSPACE, OneLake
 from fixtures.onelake.fabric import SQL_MIRROR, Database
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.landing.names import Target
-from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem
-from mirrorfeed.mirror.fabric.database import MirroredDatabase, TableState, create
-from mirrorfeed.mirror.fabric.errors import (
+from mirrorfeed.mirror.errors import (
     DatabaseMissing,
     FabricUnavailable,
     NameTaken,
@@ -26,6 +24,8 @@ from mirrorfeed.mirror.fabric.errors import (
     TokenRefused,
     WorkspaceMissing,
 )
+from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem
+from mirrorfeed.mirror.fabric.database import MirroredDatabase, TableState, create
 from mirrorfeed.runtime.credentials import Secret, ServicePrincipal, token_credential
 from mirrorfeed.runtime.errors import CredentialRefused, LoginUnavailable
 from mirrorfeed.storage.errors import CapacityPaused

@@ -17,9 +17,9 @@ from mirrorfeed.cli import main
 from mirrorfeed.config import loader
 from mirrorfeed.config.destination import FabricOptions
 from mirrorfeed.config.errors import ConfigInvalid
+from mirrorfeed.mirror.errors import NotApplied
 from mirrorfeed.mirror.fabric.database import MirroredDatabase
 from mirrorfeed.mirror.fabric.definition import NOTES, Setting, apply, changed, differences, new_definition, read
-from mirrorfeed.mirror.fabric.errors import NotApplied
 from tests.mirror.fabric.test_cli import TABLES, Project
 
 PAID, FIXED = NOTES["change_data_feed"], NOTES["default_schema"]

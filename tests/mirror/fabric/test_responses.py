@@ -6,8 +6,7 @@ import pytest
 
 from mirrorfeed.display.redact import remember
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-from mirrorfeed.mirror.fabric.client import Answer, FabricItem, answer_in, error_in, error_of
-from mirrorfeed.mirror.fabric.errors import (
+from mirrorfeed.mirror.errors import (
     CallRefused,
     DatabaseMissing,
     FabricUnavailable,
@@ -18,6 +17,7 @@ from mirrorfeed.mirror.fabric.errors import (
     TokenRefused,
     WorkspaceMissing,
 )
+from mirrorfeed.mirror.fabric.client import Answer, FabricItem, answer_in, error_in, error_of
 from mirrorfeed.storage.errors import CapacityPaused
 
 SPACE, BASE = FabricItem("w1"), FabricItem("w1", "d1")

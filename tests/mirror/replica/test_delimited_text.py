@@ -12,8 +12,8 @@ import pytest
 
 from mirrorfeed.lint.delimited_text import decompress
 from mirrorfeed.lint.metadata_file import DeclaredColumn, Dialect, Settings
+from mirrorfeed.mirror.errors import BrokenFile
 from mirrorfeed.mirror.replica import State
-from mirrorfeed.mirror.replica.errors import BrokenFile
 from mirrorfeed.mirror.replica.file_reader import read_delimited
 from tests.mirror.replica.conftest import World, is_error, plain
 

@@ -7,8 +7,8 @@ import os
 import pyarrow as pa
 import pytest
 
+from mirrorfeed.mirror.errors import BrokenFile, NumberTwice, UnknownExtension
 from mirrorfeed.mirror.replica import State
-from mirrorfeed.mirror.replica.errors import BrokenFile, NumberTwice, UnknownExtension
 from tests.mirror.replica.conftest import World, is_error, marked, parquet, plain
 
 BY_TIME = "LastUpdateTimeFileDetection"

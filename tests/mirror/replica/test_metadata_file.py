@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorfeed.lint.metadata_file import DeclaredColumn, Dialect, Settings, read_metadata
-from mirrorfeed.mirror.replica.errors import BadMetadata
+from mirrorfeed.mirror.errors import BadMetadata
 from mirrorfeed.mirror.replica.landing_zone import parse_settings
 
 TEXT = {"FileFormat": "DelimitedText", "FileExtension": "psv"}

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.mirror.replica import State
-from mirrorfeed.mirror.replica.errors import (
+from mirrorfeed.mirror.errors import (
     ColumnTwice,
     KeyNotPublished,
     KeysChanged,
@@ -22,6 +21,7 @@ from mirrorfeed.mirror.replica.errors import (
     UnsupportedType,
     YearNotHeld,
 )
+from mirrorfeed.mirror.replica import State
 from tests.mirror.replica.conftest import MARKER, World, is_error, marked, plain
 
 

@@ -7,8 +7,8 @@ from datetime import datetime
 import pyarrow as pa
 import pytest
 
+from mirrorfeed.mirror.errors import ColumnLeftOut, NameOnlyDiffersInCase, NullNotAllowed, TypeChanged
 from mirrorfeed.mirror.replica import State
-from mirrorfeed.mirror.replica.errors import ColumnLeftOut, NameOnlyDiffersInCase, NullNotAllowed, TypeChanged
 from tests.mirror.replica.conftest import MARKER, World, is_error, marked, plain
 
 

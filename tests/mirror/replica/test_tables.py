@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from mirrorfeed.mirror.errors import FolderReplaced, MirrorUnavailable, NotOurs, SamePlace
 from mirrorfeed.mirror.replica import Replica, State, TableReport, follow
-from mirrorfeed.mirror.replica.errors import FolderReplaced, MirrorUnavailable, NotOurs, SamePlace
 from mirrorfeed.mirror.replica.mirrored_table import Mirror
 from mirrorfeed.storage import Entry, FolderStore, StoreUnavailable
 from tests.mirror.replica.conftest import World, is_error, marked, plain

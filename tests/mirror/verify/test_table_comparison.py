@@ -15,7 +15,7 @@ from mirrorfeed.config.model import Config
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.record import Record
-from mirrorfeed.mirror.verify.errors import (
+from mirrorfeed.mirror.errors import (
     MirrorColumns,
     MirrorMissing,
     MirrorNotReached,

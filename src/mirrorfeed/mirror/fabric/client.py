@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 from mirrorfeed.display.redact import redact
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.landing.strict_json import parse_json, validate
-from mirrorfeed.mirror.fabric import errors
+from mirrorfeed.mirror import errors
 from mirrorfeed.storage.errors import CapacityPaused
 from mirrorfeed.storage.onelake_errors import is_paused
 from mirrorfeed.storage.retry import RETRYABLE_STATUS, RetryLimits, retry_after_seconds

@@ -16,6 +16,15 @@ from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.landing.names import Target, fold
 from mirrorfeed.landing.strict_json import Count
+from mirrorfeed.mirror.errors import (
+    NameTaken,
+    NoSqlEndpoint,
+    NotDropped,
+    NotInFabric,
+    NotListed,
+    NotPaused,
+    NotReached,
+)
 from mirrorfeed.mirror.fabric.client import (
     ENDPOINT,
     POLL_SECONDS,
@@ -28,15 +37,6 @@ from mirrorfeed.mirror.fabric.client import (
     validated,
 )
 from mirrorfeed.mirror.fabric.definition import Setting, apply, differences, in_words, new_definition, part, read
-from mirrorfeed.mirror.fabric.errors import (
-    NameTaken,
-    NoSqlEndpoint,
-    NotDropped,
-    NotInFabric,
-    NotListed,
-    NotPaused,
-    NotReached,
-)
 from mirrorfeed.runtime.credentials import token_credential
 
 _DEFAULTS = FabricOptions()

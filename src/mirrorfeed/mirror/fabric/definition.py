@@ -14,8 +14,8 @@ from pydantic import ConfigDict, TypeAdapter
 from mirrorfeed.config.destination import DEFAULT_SCHEMA, FabricOptions
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.landing.strict_json import parse_json, validate
+from mirrorfeed.mirror.errors import DefinitionUnreadable, NotApplied, OtherMirror
 from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem, Response, validated
-from mirrorfeed.mirror.fabric.errors import DefinitionUnreadable, NotApplied, OtherMirror
 
 MIRRORING = "mirroring.json"
 OPEN_MIRROR = "GenericMirror"

@@ -1,4 +1,4 @@
-"""Read a data file into rows with Delta types and their markers, and compare its columns with those of its table."""
+"""Reads data files of a landing zone as Arrow tables: Parquet and delimited text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from mirrorfeed.lint.delimited_text import LINE_BREAK, UNCLOSED, TextFault, Unsplittable, decode, decompress, split
 from mirrorfeed.lint.metadata_file import DeclaredColumn, Settings
 from mirrorfeed.lint.specification import INSERT, MARKER, MARKERS, UPSERT
-from mirrorfeed.mirror.replica.errors import (
+from mirrorfeed.mirror.errors import (
     BrokenFile,
     ColumnLeftOut,
     ColumnTwice,

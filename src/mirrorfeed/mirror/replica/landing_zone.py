@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mirrorfeed.lint.metadata_file import Settings, read_metadata
 from mirrorfeed.lint.specification import PROCESSED, SCHEMA_SUFFIX, is_ignored
-from mirrorfeed.mirror.replica.errors import BadMetadata, NumberTwice
+from mirrorfeed.mirror.errors import BadMetadata, NumberTwice
 from mirrorfeed.storage import AlreadyThere, Entry, FolderStore, NotThere, Store
 
 _NUMBERED = re.compile(r"(\d{20})\..+", re.ASCII)

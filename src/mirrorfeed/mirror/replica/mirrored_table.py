@@ -21,7 +21,7 @@ from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, 
 from deltalake.exceptions import DeltaError
 
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.mirror.replica.errors import MirrorUnavailable, NotOurs, NullNotAllowed, YearNotHeld
+from mirrorfeed.mirror.errors import MirrorUnavailable, NotOurs, NullNotAllowed, YearNotHeld
 from mirrorfeed.mirror.replica.landing_zone import DataFile, TableFolder
 from mirrorfeed.storage import FolderStore
 from mirrorfeed.storage.folder import resolve

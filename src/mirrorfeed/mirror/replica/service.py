@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.lint.specification import SCHEMA_SUFFIX
-from mirrorfeed.mirror.replica.errors import NotOurs, SamePlace
+from mirrorfeed.mirror.errors import NotOurs, SamePlace
 from mirrorfeed.mirror.replica.landing_zone import TableFolder, schemas_in, tables_in
 from mirrorfeed.mirror.replica.mirrored_table import (
     delete_dropped,

@@ -16,7 +16,7 @@ from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.lint.metadata_file import Settings
 from mirrorfeed.lint.specification import DELETE, METADATA
-from mirrorfeed.mirror.replica.errors import (
+from mirrorfeed.mirror.errors import (
     FolderReplaced,
     KeyNotPublished,
     KeysChanged,

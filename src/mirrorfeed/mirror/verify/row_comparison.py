@@ -16,7 +16,7 @@ from pyspark.sql.types import NullType, StructType
 
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import Row, row, shown
-from mirrorfeed.mirror.verify.errors import MirrorColumns
+from mirrorfeed.mirror.errors import MirrorColumns
 from mirrorfeed.mirror.verify.expected_rows import NESTED, column_fault, comparable_columns, key_columns
 from mirrorfeed.source.identifier import quote
 

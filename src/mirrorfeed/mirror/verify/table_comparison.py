@@ -18,7 +18,7 @@ from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.output_format import PARQUET
 from mirrorfeed.landing.record import Record
 from mirrorfeed.landing.selection import Selection
-from mirrorfeed.mirror.verify.errors import (
+from mirrorfeed.mirror.errors import (
     ConditionUnreadable,
     MirrorColumns,
     MirrorMissing,
