@@ -1,4 +1,4 @@
-"""Commands for sources: `enable-cdf`, `changes`, `publish`."""
+"""Commands for tables: `enable-cdf`, `changes`, `publish`, `history`, `verify`, `repair`, `rebuild`, `drop`."""
 
 from __future__ import annotations
 
@@ -8,19 +8,36 @@ import click
 
 from mirrorfeed.cli.main import (
     config_option,
+    confirmation,
     feed,
     feed_if_there,
     for_programs,
     main,
+    mirror_option,
     print_lines,
     publishing,
     stoppable,
     table_argument,
     tables_argument,
+    wait_option,
+    yes_option,
 )
 
 if TYPE_CHECKING:
-    from mirrorfeed.api.results import DataRow, Decision, Enabled, Result, TableResult, VersionChanges
+    from mirrorfeed.api.results import (
+        Append,
+        Comparison,
+        DataRow,
+        Decision,
+        DroppedTable,
+        Enabled,
+        History,
+        Repair,
+        Replay,
+        Result,
+        TableResult,
+        VersionChanges,
+    )
 
 
 @main.command()
@@ -102,3 +119,93 @@ def publish(
         return feed(path).follow(*tables, minutes=duration, on_done=FollowLog(print_lines), stop=stoppable())
     with publishing() as steps:
         return feed(path).publish(*tables, on_step=steps, on_done=steps.done, stop=stoppable())
+
+
+@main.group()
+def history() -> None:
+    """Keep all versions of tables in permanent histories, and rebuild a table as of any of them."""
+
+
+@history.command()
+@tables_argument
+@click.option("--begin-again", is_flag=True, help="If versions are lost, continue with a snapshot.")
+@config_option
+def run(tables: tuple[str, ...], begin_again: bool, path: str) -> Result[Append]:
+    """Append new versions of all configured tables, or only of TABLES, to their histories."""
+    return feed(path).append_history(*tables, begin_again=begin_again)
+
+
+@history.command()
+@tables_argument
+@config_option
+def status(tables: tuple[str, ...], path: str) -> Result[History]:
+    """Show the versions in the history of each table, and its lag."""
+    return feed(path).history(*tables)
+
+
+@history.command()
+@table_argument
+@click.option("--to-version", type=click.IntRange(0), metavar="VERSION", help="Version to rebuild.")
+@click.option("--as-of", metavar="TIME", help="Rebuild the newest version at TIME, in the time zone of the session.")
+@click.option("--into", required=True, metavar="TABLE", help="Table to create: a catalog name or a folder.")
+@config_option
+def replay(table: str, to_version: int | None, as_of: str | None, into: str, path: str) -> Result[Replay]:
+    """Rebuild TABLE as of a version in a new table. The source is not read."""
+    at = as_of if to_version is None else to_version
+    if at is None or (as_of is not None and to_version is not None):
+        raise click.UsageError("Give either --to-version or --as-of.")
+    return feed(path).replay_history(table, into, at)
+
+
+@main.command()
+@tables_argument
+@mirror_option
+@config_option
+def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> Result[Comparison]:
+    """Compare sources and mirrors row by row, at the version that each mirror has.
+
+    Writes the results into the ledger. Differing rows are published again if their number is at most
+    `auto_repair_max_keys`. Exits with 1 if a table differs, was repaired, or cannot be compared, as before its first
+    publication.
+    """
+    return feed(path).verify(*tables, mirror=mirror)
+
+
+@main.command()
+@table_argument
+@click.option("--where", metavar="CONDITION", help="Publish all rows that match this SQL condition.")
+@mirror_option
+@click.option("--source-only", is_flag=True, help="Do not read the mirror. Rows only there stay. Requires --where.")
+@config_option
+def repair(table: str, where: str | None, mirror: str | None, source_only: bool, path: str) -> Result[Repair]:
+    """Publish the rows of TABLE again that differ between source and mirror.
+
+    The table stays available in Fabric. Rows are published as of the published version, as upserts and deletes.
+    """
+    with publishing() as steps:
+        return feed(path).repair(table, mirror, where, source_only=source_only, on_step=steps)
+
+
+@main.command()
+@table_argument
+@yes_option
+@wait_option
+@config_option
+def rebuild(table: str, yes: bool, minutes: float, path: str) -> Result[TableResult]:
+    """Delete TABLE in the landing zone and publish it again from the start.
+
+    Fabric does not have the table until it is published. After a failure, run the command again.
+    """
+    with publishing() as steps:
+        return feed(path).rebuild(
+            table, minutes, confirmation(yes), on_step=steps, on_done=steps.done, stop=stoppable()
+        )
+
+
+@main.command()
+@table_argument
+@yes_option
+@config_option
+def drop(table: str, yes: bool, path: str) -> Result[DroppedTable]:
+    """Delete TABLE, which is no longer configured, from the landing zone, so that Fabric drops it."""
+    return feed(path).drop(table, confirmation(yes))
