@@ -12,10 +12,9 @@ from mirrorfeed.source import table_info
 from mirrorfeed.source.change_feed import (
     read_facts,
 )
-from mirrorfeed.source.delta_protocol import unknown_features
 from mirrorfeed.source.errors import NoIdentity, NoTableAtPath, NotDelta, SourceMissing, UnknownFeatures
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.table_info import read_table_info
+from mirrorfeed.source.table_info import read_table_info, unknown_features
 from mirrorfeed.source.versions import commits
 from tests.delta import DeltaTable
 

@@ -26,9 +26,9 @@ from pyspark.sql import SparkSession
 from mirrorfeed.archive.data_skipping import Doubt, Rules, in_one, kept
 from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.archive.log_file import ELSEWHERE, LogFile, column_names, file_of, plain
-from mirrorfeed.source.delta_protocol import commit_version, external_commit_features
 from mirrorfeed.source.errors import LogDamaged
 from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.table_info import commit_version, external_commit_features
 
 _AT_ONCE = 2**20
 _ROWS = 4096

@@ -34,11 +34,10 @@ from mirrorfeed.archive.interval import understood
 from mirrorfeed.archive.log_file import LogFile, file_of, no_pattern
 from mirrorfeed.display.humanize import a_few
 from mirrorfeed.runtime.spark_session import is_databricks
-from mirrorfeed.source.delta_protocol import commit_name
 from mirrorfeed.source.errors import Gap, SnapshotGone, VersionExpired
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.next_step import Range
-from mirrorfeed.source.table_info import TableInfo, read_table_info
+from mirrorfeed.source.table_info import TableInfo, commit_name, read_table_info
 from mirrorfeed.storage.tiers import Tier, TierStore, tiers_at
 
 _VECTOR = "struct<storageType string, pathOrInlineDv string, offset int, cardinality bigint>"

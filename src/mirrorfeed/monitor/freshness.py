@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.display.rows import as_json
 from mirrorfeed.errors import named
-from mirrorfeed.source.delta_protocol import commit_version
+from mirrorfeed.source.table_info import commit_version
 from mirrorfeed.storage import FolderStore, Store
 
 if TYPE_CHECKING:

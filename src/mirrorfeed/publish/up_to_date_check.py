@@ -19,9 +19,8 @@ from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
 from mirrorfeed.publish.next_publication import metadata_of, with_keys
 from mirrorfeed.publish.result import TableResult
-from mirrorfeed.source.delta_protocol import commit_name
 from mirrorfeed.source.next_step import NothingNew
-from mirrorfeed.source.table_info import TableInfo, local_table_info, open_local_table
+from mirrorfeed.source.table_info import TableInfo, commit_name, local_table_info, open_local_table
 from mirrorfeed.storage import Store
 
 

@@ -13,11 +13,10 @@ from pyspark.sql import SparkSession
 from mirrorfeed.landing.errors import ReservedColumn
 from mirrorfeed.landing.schema import reserved_names
 from mirrorfeed.runtime.spark_errors import FEED_OFF, FILES_GONE, SCHEMA_DIFFERS, conditions, first_of
-from mirrorfeed.source.delta_protocol import find_metadata_changes
 from mirrorfeed.source.errors import LogDamaged, VersionExpired
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.next_step import Commit, Facts, first_missing
-from mirrorfeed.source.table_info import FEED, TableInfo, read_table_info
+from mirrorfeed.source.table_info import FEED, TableInfo, find_metadata_changes, read_table_info
 from mirrorfeed.source.versions import (
     KEEPS_SCHEMA,
     commits,

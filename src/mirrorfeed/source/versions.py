@@ -15,11 +15,17 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.errors import Terminal
 from mirrorfeed.runtime.spark_errors import EXPIRED, NOT_THERE, first_of, parameter
-from mirrorfeed.source.delta_protocol import commit_name, count_changes, list_versions, read_commit_info
 from mirrorfeed.source.errors import LogDamaged, NoVersions, VersionExpired
 from mirrorfeed.source.identifier import URI, Source
 from mirrorfeed.source.next_step import Commit, PendingCommits
-from mirrorfeed.source.table_info import open_local_table, table_errors
+from mirrorfeed.source.table_info import (
+    commit_name,
+    count_changes,
+    list_versions,
+    open_local_table,
+    read_commit_info,
+    table_errors,
+)
 
 KEEPS_SCHEMA = frozenset(
     {"UPDATE", "DELETE", "OPTIMIZE", "TRUNCATE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "ADD CONSTRAINT"}

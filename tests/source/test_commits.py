@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.source import change_feed
 from mirrorfeed.source.change_feed import read_facts
-from mirrorfeed.source.delta_protocol import count_changes, find_metadata_changes
 from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.table_info import count_changes, find_metadata_changes
 from tests.delta import FEED
 
 COLUMNS = {"id": pa.int32(), "v": pa.string(), "w": pa.int64()}
