@@ -19,7 +19,7 @@ from mirrorfeed.history.append import append_versions
 from mirrorfeed.publish.files import staging
 from mirrorfeed.runtime.errors import SettingFixed
 from mirrorfeed.runtime.spark_session import ALL_DAYS, all_days_are_read, faithful
-from mirrorfeed.source.change_preview import changes_between
+from mirrorfeed.source.change_feed import changes_between
 from mirrorfeed.source.errors import FileDamaged, Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
 from tests.delta import SPARK_4_0, DeltaTable, SparkTable, Zone

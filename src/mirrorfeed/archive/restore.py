@@ -21,7 +21,7 @@ from mirrorfeed.archive.restore_planner import check_plan, in_zone, run_query
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.display.rows import DataRow, Row, row, shown
-from mirrorfeed.source.change_preview import to_json_rows
+from mirrorfeed.source.change_feed import to_json_rows
 from mirrorfeed.source.errors import NoTableAtPath, NotDelta, SourceMissing
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info

@@ -13,7 +13,7 @@ from mirrorfeed.display.rows import DataRow, Row, row, shown
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from mirrorfeed.source.change_preview import Changes as Preview
+    from mirrorfeed.source.change_feed import Changes as Preview
 
 _KINDS = {"insert": "inserts", "update_postimage": "updates", "delete": "deletes"}
 """By change type. The row before an update is not counted."""
