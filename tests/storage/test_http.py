@@ -18,8 +18,9 @@ from azure.core.pipeline.transport import HttpRequest
 
 import mirrorfeed
 from mirrorfeed.runtime.errors import LoginUnavailable
+from mirrorfeed.storage.errors import retry_after_seconds
 from mirrorfeed.storage.http import FramedTransport, RetryPolicy, transport_options
-from mirrorfeed.storage.retry import RetryLimits, retry_after_seconds, retry_counter
+from mirrorfeed.storage.retry import RetryLimits, retry_counter
 
 
 @dataclass

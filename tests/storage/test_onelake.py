@@ -688,7 +688,7 @@ def test_file_of_any_size_is_uploaded_in_bounded_memory(onelake: OneLake) -> Non
     [
         "mirrorfeed.storage",
         "mirrorfeed.runtime.credentials",
-        "mirrorfeed.storage.onelake_errors",
+        "mirrorfeed.storage.errors",
         "mirrorfeed.mirror.fabric.database",
     ],
 )

@@ -13,12 +13,13 @@ from mirrorfeed.storage.errors import (
     CapacityPaused,
     DatabaseMissing,
     NoPermission,
+    Response,
     StillRead,
     Throttled,
     TokenRefused,
     WorkspaceMissing,
+    error_of,
 )
-from mirrorfeed.storage.onelake_errors import Response, error_of
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The change data feed of a table: is it on, how to turn it on, the facts for the next range, and a preview for people."""
+"""The change data feed of a table: is it on, how to turn it on, facts for the next range, and a preview for people."""
 
 from __future__ import annotations
 

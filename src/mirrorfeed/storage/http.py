@@ -18,8 +18,8 @@ from azure.core.pipeline.transport import HttpRequest, HttpResponse, RequestsTra
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.credentials import Credential, token_credential
 from mirrorfeed.runtime.errors import LoginUnavailable
-from mirrorfeed.storage.onelake_errors import is_paused
-from mirrorfeed.storage.retry import RETRYABLE_STATUS, RetryBudget, RetryLimits, retry_after_seconds, retry_counter
+from mirrorfeed.storage.errors import is_paused, retry_after_seconds
+from mirrorfeed.storage.retry import RETRYABLE_STATUS, RetryBudget, RetryLimits, retry_counter
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential

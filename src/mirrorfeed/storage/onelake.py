@@ -27,9 +27,10 @@ from mirrorfeed.storage.errors import (
     StoreUnavailable,
     UnreadableFile,
     WorkspaceMissing,
+    error_of,
+    response_of,
 )
 from mirrorfeed.storage.http import client_options, reason_of
-from mirrorfeed.storage.onelake_errors import error_of, response_of
 from mirrorfeed.storage.retry import RetryLimits
 
 ENDPOINT = "https://onelake.dfs.fabric.microsoft.com"

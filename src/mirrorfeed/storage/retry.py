@@ -8,10 +8,8 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 from mirrorfeed.storage.base import per_process
@@ -66,19 +64,6 @@ class RetryBudget:
         if self._clock() + pause > self._deadline or self._unreached >= self._limits.connections:
             return None
         return pause
-
-
-def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | None:
-    """The seconds in the header `Retry-After`. None if it is missing or invalid."""
-    text = headers.get("Retry-After") or ""
-    try:
-        return max(0.0, float(text))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, (parsedate_to_datetime(text) - now).total_seconds())
-    except (ValueError, TypeError):
-        return None
 
 
 class Counter:

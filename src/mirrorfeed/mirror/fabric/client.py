@@ -16,9 +16,8 @@ from mirrorfeed.display.redact import redact
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.landing.strict_json import parse_json, validate
 from mirrorfeed.mirror import errors
-from mirrorfeed.storage.errors import CapacityPaused
-from mirrorfeed.storage.onelake_errors import is_paused
-from mirrorfeed.storage.retry import RETRYABLE_STATUS, RetryLimits, retry_after_seconds
+from mirrorfeed.storage.errors import CapacityPaused, is_paused, retry_after_seconds
+from mirrorfeed.storage.retry import RETRYABLE_STATUS, RetryLimits
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
