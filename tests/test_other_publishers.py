@@ -21,7 +21,7 @@ from mirrorfeed.display.render import draw
 from mirrorfeed.display.terminal import buffer
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.mirror.replica import Replica, State, TableReport
-from mirrorfeed.storage import FolderStore
+from mirrorfeed.storage.folder import FolderStore
 
 MARKER = "__rowMarker__"
 CHECKED_OUT = {"lineterminator": "\n"}

@@ -24,7 +24,7 @@ from mirrorfeed.landing.errors import IncompatibleSchema
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import FeedOff
-from mirrorfeed.storage import NotThere
+from mirrorfeed.storage.errors import NotThere
 from tests.publish.scenarios import orders, plan
 
 

@@ -25,7 +25,8 @@ from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.sources.full_compare import FullCompare, RowHashTable
 from mirrorfeed.publish.table_publisher import TableResult, publish
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.storage import FolderStore, Store
+from mirrorfeed.storage import Store
+from mirrorfeed.storage.folder import FolderStore
 
 SHARED = 1000
 """Histories from this seed on append rows whose keys are there, and remove one of each pair later."""

@@ -18,7 +18,7 @@ from mirrorfeed.runtime.credentials import Secret
 from mirrorfeed.runtime.errors import SecretUnreachable
 from mirrorfeed.source.errors import Gap, SourceRecreated
 from mirrorfeed.source.next_step import Range
-from mirrorfeed.storage import NotThere, StoreUnavailable
+from mirrorfeed.storage.errors import NotThere, StoreUnavailable
 
 
 def test_known_error_is_not_wrapped() -> None:

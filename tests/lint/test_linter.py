@@ -18,7 +18,8 @@ from fixtures.zones import write_clean_zone
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.lint.linter import lint
-from mirrorfeed.storage import FolderStore, NotThere
+from mirrorfeed.storage.errors import NotThere
+from mirrorfeed.storage.folder import FolderStore
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from mirrorfeed.lint import linter
 from mirrorfeed.lint.facts import Broken, Contents, Unreadable
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.lint.parquet_process import ParquetProcess, ReaderNotStarted
-from mirrorfeed.storage import StoreUnavailable
+from mirrorfeed.storage.errors import StoreUnavailable
 
 HARMFUL = b"harmful"
 WHOLE = customers((1, "Ann", None), (None, "Ben", None))

@@ -33,7 +33,9 @@ from mirrorfeed.monitor.alert_state import (
 )
 from mirrorfeed.monitor.errors import AlertsNotRecorded, ChannelUnavailable
 from mirrorfeed.monitor.findings import Finding, Severity
-from mirrorfeed.storage import FolderStore, PlaceUnusable, Store
+from mirrorfeed.storage import Store
+from mirrorfeed.storage.errors import PlaceUnusable
+from mirrorfeed.storage.folder import FolderStore
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 ONE = Finding(Severity.WRONG, "MF2102", "GAP", "a", "What.", "mirrorfeed x")

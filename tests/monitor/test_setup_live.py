@@ -13,7 +13,7 @@ from mirrorfeed.config.model import Config
 from mirrorfeed.monitor.errors import NotAsExpected
 from mirrorfeed.monitor.findings import Severity
 from mirrorfeed.monitor.setup_checks import CHECKS, MANUAL_CHECKS, check_live, creates_once, new_folder, renames
-from mirrorfeed.storage import AlreadyThere
+from mirrorfeed.storage.errors import AlreadyThere
 from tests.monitor.test_setup_checks import MADE_ANEW
 
 ROOT = Path(__file__).parent.parent.parent

@@ -21,7 +21,7 @@ from mirrorfeed.monitor.status import status_of, statuses, summary_of
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.source.errors import SourceRecreated
-from mirrorfeed.storage import NotThere
+from mirrorfeed.storage.errors import NotThere
 from tests.delta import DeltaTable
 from tests.publish.conftest import everything, never
 

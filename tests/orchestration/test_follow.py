@@ -30,7 +30,7 @@ from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.next_step import PendingCommits
-from mirrorfeed.storage import FolderStore
+from mirrorfeed.storage.folder import FolderStore
 from tests.delta import DeltaTable
 from tests.ledgers import read_ledger
 from tests.publish.scenarios import plan

@@ -22,7 +22,7 @@ from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.up_to_date_check import UpToDateCheck
 from mirrorfeed.source.identifier import FoundTable, Source
-from mirrorfeed.storage import FolderStore
+from mirrorfeed.storage.folder import FolderStore
 from tests.json_output import told
 from tests.publish.scenarios import two_orders
 

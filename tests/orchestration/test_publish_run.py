@@ -20,7 +20,8 @@ from mirrorfeed.orchestration.publish_run import plan_next_steps, publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.source.errors import CatalogRefused, FeedOff, FeedUnreadable, Gap, PartitionsChanged
-from mirrorfeed.storage import FolderStore, StoreUnavailable
+from mirrorfeed.storage.errors import StoreUnavailable
+from mirrorfeed.storage.folder import FolderStore
 from tests.delta import FEED, DeltaTable
 from tests.publish.conftest import everything, never
 

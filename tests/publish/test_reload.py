@@ -16,7 +16,8 @@ from mirrorfeed.landing.names import data_name
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import clear, publish
 from mirrorfeed.source.errors import FeedOff
-from mirrorfeed.storage import Store, StoreUnavailable
+from mirrorfeed.storage import Store
+from mirrorfeed.storage.errors import StoreUnavailable
 from tests.publish.scenarios import FOLDER, SCENARIOS, Scenario, Scene, Take, one_commit, plan, two_orders
 
 REBUILT = ("first snapshot", "one file", "several files", "inserts only", "folder deleted between")

@@ -12,7 +12,8 @@ from mirrorfeed.config.model import Config, Table
 from mirrorfeed.landing.names import Target
 from mirrorfeed.orchestration import publish_run, table_task
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.storage import FolderStore, StoreUnavailable
+from mirrorfeed.storage.errors import StoreUnavailable
+from mirrorfeed.storage.folder import FolderStore
 from tests.delta import DeltaTable
 
 

@@ -9,7 +9,7 @@ from mirrorfeed.landing.errors import BadCondition
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.publish.result import named_errors, operations_in
 from mirrorfeed.source.next_step import Commit, Range
-from mirrorfeed.storage import NotThere
+from mirrorfeed.storage.errors import NotThere
 
 COMMITS = [
     Commit(version, datetime(2026, 1, 1, tzinfo=UTC), operation)

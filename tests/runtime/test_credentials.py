@@ -40,7 +40,7 @@ from mirrorfeed.runtime.credentials import (
     token_credential,
 )
 from mirrorfeed.runtime.errors import CredentialRefused, SecretUnreachable, ServiceCredentialUnreachable
-from mirrorfeed.storage import StoreUnavailable
+from mirrorfeed.storage.errors import StoreUnavailable
 from mirrorfeed.storage.retry import RetryLimits
 
 IMPATIENT = RetryLimits(seconds=0.02, first_pause=0.01)

@@ -18,18 +18,17 @@ import pytest
 from fixtures.files_api import files_api
 from fixtures.memory import MemoryStore
 from fixtures.onelake import OneLake
-from mirrorfeed.storage import (
+from mirrorfeed.storage import READ_LIMIT, Store
+from mirrorfeed.storage.errors import (
     AlreadyThere,
-    FolderStore,
     NotThere,
     PathOutside,
     PlaceUnusable,
-    Store,
     StoreUnavailable,
+    SymbolicLink,
     UnreadableFile,
 )
-from mirrorfeed.storage.base import READ_LIMIT
-from mirrorfeed.storage.errors import SymbolicLink
+from mirrorfeed.storage.folder import FolderStore
 from mirrorfeed.storage.volume import VolumeStore
 
 STORES: dict[str, Callable[[Path], Store]] = {

@@ -7,14 +7,16 @@ import pickle
 import pytest
 
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-from mirrorfeed.storage import AlreadyThere, NotThere, StoreUnavailable
 from mirrorfeed.storage.errors import (
+    AlreadyThere,
     CallRefused,
     CapacityPaused,
     DatabaseMissing,
     NoPermission,
+    NotThere,
     Response,
     StillRead,
+    StoreUnavailable,
     Throttled,
     TokenRefused,
     WorkspaceMissing,

@@ -10,7 +10,7 @@ import pytest
 
 from fixtures.clock import Time
 from fixtures.memory import MemoryStore
-from mirrorfeed.storage import AlreadyThere, NotThere, StoreUnavailable
+from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable
 from mirrorfeed.storage.retry import NewFile, RetryLimits, open_new, retry_counter
 
 RETRY_LIMITS = RetryLimits(seconds=100, first_pause=1, longest_pause=8)

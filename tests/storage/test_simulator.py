@@ -11,8 +11,8 @@ from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient
 
 from fixtures.onelake import DATABASE, WORKSPACE, Fault, How, OneLake
 from mirrorfeed.runtime.credentials import token_credential
-from mirrorfeed.storage import NotThere, Store, StoreUnavailable
-from mirrorfeed.storage.errors import CallRefused
+from mirrorfeed.storage import Store
+from mirrorfeed.storage.errors import CallRefused, NotThere, StoreUnavailable
 from mirrorfeed.storage.http import API_VERSION, client_options
 
 ROOT = f"{DATABASE}/Files/LandingZone"

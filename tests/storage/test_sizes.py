@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fixtures.onelake import DATABASE, OneLake
-from mirrorfeed.storage import FolderStore, Store
+from mirrorfeed.storage import Store
+from mirrorfeed.storage.folder import FolderStore
 
 MANY = 20_000
 

@@ -28,8 +28,8 @@ from mirrorfeed.lint.rules.files import PARQUET, apply_order, form_of, number_of
 from mirrorfeed.lint.rules.folders import find_tables
 from mirrorfeed.lint.specification import METADATA, PARTNER_EVENTS, PROCESSED, SCRATCH, is_ignored
 from mirrorfeed.lint.text_reader import text_contents
-from mirrorfeed.storage import Entry, NotThere, Store, UnreadableFile
-from mirrorfeed.storage.errors import SymbolicLink
+from mirrorfeed.storage import Entry, Store
+from mirrorfeed.storage.errors import NotThere, SymbolicLink, UnreadableFile
 
 _TABLE_DEPTH = 2
 MAX_BYTES_BY_DEFAULT = 64 << 20

@@ -22,8 +22,8 @@ from mirrorfeed.landing.errors import DamagedFile
 from mirrorfeed.landing.strict_json import CONFIG, UtcTime, is_distinct, parse_json, validate
 from mirrorfeed.monitor.errors import AlertsNotRecorded
 from mirrorfeed.monitor.findings import Finding
-from mirrorfeed.storage import AlreadyThere, NotThere, Store, StoreUnavailable, UnreadableFile
-from mirrorfeed.storage.errors import SymbolicLink
+from mirrorfeed.storage import Store
+from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable, SymbolicLink, UnreadableFile
 
 FILE = "alerts.json"
 REPEAT_AFTER = timedelta(days=1)

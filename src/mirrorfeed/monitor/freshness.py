@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from mirrorfeed.display.rows import as_json
 from mirrorfeed.errors import named
 from mirrorfeed.source.table_info import commit_version
-from mirrorfeed.storage import FolderStore, Store
+from mirrorfeed.storage import Store
+from mirrorfeed.storage.folder import FolderStore
 
 if TYPE_CHECKING:
     from mirrorfeed.config.model import Config, Table

@@ -35,7 +35,8 @@ from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.errors import SettingFixed
 from mirrorfeed.runtime.spark_session import ALL_DAYS, all_days_are_read
-from mirrorfeed.storage import AlreadyThere, NotThere, Store
+from mirrorfeed.storage import Store
+from mirrorfeed.storage.errors import AlreadyThere, NotThere
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient

@@ -17,8 +17,8 @@ from mirrorfeed.orchestration.errors import NotPublishedHere, OrphanedTables, St
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.storage import Store, UnreadableFile
-from mirrorfeed.storage.errors import SymbolicLink
+from mirrorfeed.storage import Store
+from mirrorfeed.storage.errors import SymbolicLink, UnreadableFile
 
 _SCHEMA = ".schema"
 

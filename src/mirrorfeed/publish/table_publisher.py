@@ -47,7 +47,8 @@ from mirrorfeed.source.next_step import (
     TakeSnapshot,
 )
 from mirrorfeed.source.table_info import check_retention
-from mirrorfeed.storage import Store, StoreUnavailable
+from mirrorfeed.storage import Store
+from mirrorfeed.storage.errors import StoreUnavailable
 from mirrorfeed.storage.retry import retry_counter
 
 if TYPE_CHECKING:

@@ -1,24 +1,130 @@
-"""Where files are: one protocol, and a module for each kind of storage."""
+"""Where files are: the protocol of a store, and connections that are kept per process.
 
-from mirrorfeed.storage.base import Entry, Store
-from mirrorfeed.storage.errors import (
-    AlreadyThere,
-    NotThere,
-    PathOutside,
-    PlaceUnusable,
-    StoreUnavailable,
-    UnreadableFile,
-)
-from mirrorfeed.storage.folder import FolderStore
+The text of each method is the contract that every store is tested against.
+"""
 
-__all__ = [
-    "AlreadyThere",
-    "Entry",
-    "FolderStore",
-    "NotThere",
-    "PathOutside",
-    "PlaceUnusable",
-    "Store",
-    "StoreUnavailable",
-    "UnreadableFile",
-]
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from datetime import datetime
+from types import ModuleType
+from typing import Any, BinaryIO, Protocol, TypeVar
+
+READ_LIMIT = 32 * 2**20
+"""The largest file, in bytes, that `Store.read` returns. The record of a publication of 100,000 files is smaller."""
+TOO_LARGE = f"it is larger than {READ_LIMIT // 2**20} MiB"
+_INVALID_CHARACTERS = re.compile(r"[\\\x00]")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or folder in a listing."""
+
+    name: str
+    """The last part of its path."""
+    is_folder: bool
+    size: int
+    modified: datetime
+    """With a time zone. Not reliable for folders."""
+    etag: str
+    """Differs if the file or folder was deleted and created again under the same name."""
+
+
+class Store(Protocol):
+    """Files below one root, addressed by relative paths with `/`. The root itself is the empty path.
+
+    Stores are values that can be pickled: executors receive them and open their own connections. A folder exists as
+    soon as it contains a file. Every method raises `StoreUnavailable` if the outcome is unknown.
+    """
+
+    def list(self, folder: str) -> list[Entry]:
+        """The direct children, sorted by name. A missing folder has none.
+
+        A listing is not a snapshot: each file that is created, deleted or renamed meanwhile may be included or not.
+        Files that exist during the whole listing are included.
+        """
+        ...
+
+    def read(self, path: str) -> bytes:
+        """The whole content. Raises `NotThere`, or `UnreadableFile` if it is larger than `READ_LIMIT`."""
+        ...
+
+    def open_read(self, path: str) -> BinaryIO:
+        """A seekable reader of a regular file. Raises `NotThere` or `UnreadableFile`. Never waits for a writer."""
+        ...
+
+    def create(self, path: str, data: bytes) -> str | None:
+        """Create a file with this content, completely or not at all. Raises `AlreadyThere` and changes nothing then.
+
+        Returns its ETag as in listings, if the response contains it.
+        """
+        ...
+
+    def create_once(self, path: str, data: bytes) -> None:
+        """Like `create`, but with exactly one request. After `StoreUnavailable` this request may still take effect at
+        any time, but only once."""
+        ...
+
+    def replace(self, path: str, data: bytes, etag: str | None = None) -> None:
+        """Create the file or replace its content in one step. Readers never see it missing or incomplete.
+
+        With an ETag from a listing, replace only the file that has it. Otherwise raise `AlreadyThere`, or `NotThere` or
+        `StoreUnavailable` if the file does not exist. `FolderStore` and `VolumeStore` check just before they
+        replace, so two concurrent writers can both succeed.
+        """
+        ...
+
+    def open_write(self, path: str) -> BinaryIO:
+        """A writer with bounded memory for a name that was never used. The file is complete after `close`.
+
+        Sends exactly one request that can create the name. A request that was rejected because of the login cannot
+        create it and is sent again. Any other failure raises `AlreadyThere` or `StoreUnavailable`. The request may
+        still take effect later, so never use the name again: see `open_new`.
+        """
+        ...
+
+    def rename(self, path: str, new_path: str) -> None:
+        """Rename a file. Raises `NotThere`, or `AlreadyThere` if the new name exists.
+
+        In one step, except on volumes: there a file may have both names until the next listing of its folder.
+        """
+        ...
+
+    def remove(self, path: str) -> None:
+        """Delete a file, if it exists."""
+        ...
+
+    def remove_folder(self, folder: str) -> None:
+        """Delete a folder with all its content, if it exists. In one step, except on volumes."""
+        ...
+
+    def address(self, path: str) -> str:
+        """The full address, for messages."""
+        ...
+
+
+def is_inside(path: str) -> bool:
+    """Whether a relative path stays below its root. The empty path is the root."""
+    if not path:
+        return True
+    return not _INVALID_CHARACTERS.search(path) and all(part not in ("", ".", "..") for part in path.split("/"))
+
+
+T = TypeVar("T")
+
+
+def per_process(key: Hashable, create: Callable[[], T]) -> T:
+    """Return the value of this process for a key, created at the first call. A forked process creates its own."""
+    # Not a global of this module: where the code travels with each task, globals are pickled and new in every task.
+    name = "_mirrorfeed_process"
+    values: dict[Any, Any] = sys.modules.setdefault(name, ModuleType(name)).__dict__
+    own_key = (os.getpid(), key)
+    if own_key not in values:
+        created = create()
+        values.setdefault(own_key, created)  # if two threads created one, both use the first
+    found: T = values[own_key]
+    return found

@@ -18,7 +18,7 @@ from azure.storage.blob import BlobProperties, ContainerClient, RehydratePriorit
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.credentials import Credential, Default
 from mirrorfeed.runtime.errors import LoginUnavailable
-from mirrorfeed.storage.base import per_process
+from mirrorfeed.storage import per_process
 from mirrorfeed.storage.errors import NoBoto, OtherPlace, TiersUnavailable
 from mirrorfeed.storage.http import client_options, reason_of
 from mirrorfeed.storage.retry import RetryLimits

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from mirrorfeed.storage.base import READ_LIMIT, TOO_LARGE, Entry, is_inside
+from mirrorfeed.storage import READ_LIMIT, TOO_LARGE, Entry, is_inside
 from mirrorfeed.storage.errors import (
     AlreadyThere,
     NotThere,

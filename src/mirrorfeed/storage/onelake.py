@@ -17,7 +17,7 @@ from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient, Pat
 
 from mirrorfeed.runtime.credentials import Credential, Default
 from mirrorfeed.runtime.errors import LoginUnavailable
-from mirrorfeed.storage.base import READ_LIMIT, TOO_LARGE, Entry, is_inside, per_process
+from mirrorfeed.storage import READ_LIMIT, TOO_LARGE, Entry, is_inside, per_process
 from mirrorfeed.storage.errors import (
     AlreadyThere,
     DatabaseMissing,

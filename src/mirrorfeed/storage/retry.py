@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, TypeVar
 
-from mirrorfeed.storage.base import per_process
+from mirrorfeed.storage import per_process
 from mirrorfeed.storage.errors import AlreadyThere, StoreUnavailable
 
 RETRYABLE_STATUS = frozenset({408, 429, 500, 502, 503, 504})

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.runtime.credentials import default_workspace
-from mirrorfeed.storage.base import READ_LIMIT, TOO_LARGE, Entry, Store, is_inside, per_process
+from mirrorfeed.storage import READ_LIMIT, TOO_LARGE, Entry, Store, is_inside, per_process
 from mirrorfeed.storage.errors import (
     AlreadyThere,
     NotThere,

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from mirrorfeed.mirror.replica import Replica, State
-from mirrorfeed.storage import Entry, FolderStore
+from mirrorfeed.storage import Entry
+from mirrorfeed.storage.folder import FolderStore
 from tests.mirror.replica.conftest import World, marked, plain
 
 

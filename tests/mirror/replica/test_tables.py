@@ -14,7 +14,9 @@ from deltalake import write_deltalake
 from mirrorfeed.mirror.errors import FolderReplaced, MirrorUnavailable, NotOurs, SamePlace
 from mirrorfeed.mirror.replica import Replica, State, TableReport, follow
 from mirrorfeed.mirror.replica.mirrored_table import Mirror
-from mirrorfeed.storage import Entry, FolderStore, StoreUnavailable
+from mirrorfeed.storage import Entry
+from mirrorfeed.storage.errors import StoreUnavailable
+from mirrorfeed.storage.folder import FolderStore
 from tests.mirror.replica.conftest import World, is_error, marked, plain
 
 

@@ -20,7 +20,7 @@ from mirrorfeed.publish.errors import StagingFilesLost
 from mirrorfeed.publish.files.spark_files import check_file, upload_file
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob, arrow_schema
-from mirrorfeed.storage import StoreUnavailable
+from mirrorfeed.storage.errors import StoreUnavailable
 
 COLUMNS = (Column("id", "long"), Column("at", "timestamp"), Column("price", "decimal(9,2)"))
 EARLY, LATE = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC), datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)

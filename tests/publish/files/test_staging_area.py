@@ -39,8 +39,8 @@ from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import TableResult, publish
 from mirrorfeed.publish.translate import landing_rows
 from mirrorfeed.source.errors import Gap
-from mirrorfeed.storage import FolderStore
 from mirrorfeed.storage.errors import SymbolicLink
+from mirrorfeed.storage.folder import FolderStore
 from mirrorfeed.storage.volume import VolumeStore
 from tests.delta import DeltaTable, Zone
 

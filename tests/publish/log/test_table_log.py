@@ -39,7 +39,9 @@ from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.storage import FolderStore, PlaceUnusable, Store, StoreUnavailable
+from mirrorfeed.storage import Store
+from mirrorfeed.storage.errors import PlaceUnusable, StoreUnavailable
+from mirrorfeed.storage.folder import FolderStore
 from mirrorfeed.storage.onelake import OneLakeStore
 from mirrorfeed.storage.retry import RetryLimits
 

@@ -34,7 +34,8 @@ from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import NothingToRead, SourceMissing
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.versions import newest_version
-from mirrorfeed.storage import FolderStore, Store
+from mirrorfeed.storage import Store
+from mirrorfeed.storage.folder import FolderStore
 
 
 class Unswept(RowHashTable):

@@ -28,7 +28,7 @@ from mirrorfeed.publish.translate.changes import (
     with_hashes,
 )
 from mirrorfeed.source.errors import Gap
-from mirrorfeed.storage import FolderStore
+from mirrorfeed.storage.folder import FolderStore
 from tests.delta import DeltaTable, SparkTable, Zone
 
 

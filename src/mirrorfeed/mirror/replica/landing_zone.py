@@ -14,7 +14,9 @@ from pathlib import Path
 from mirrorfeed.lint.metadata_file import Settings, read_metadata
 from mirrorfeed.lint.specification import PROCESSED, SCHEMA_SUFFIX, is_ignored
 from mirrorfeed.mirror.errors import BadMetadata, NumberTwice
-from mirrorfeed.storage import AlreadyThere, Entry, FolderStore, NotThere, Store
+from mirrorfeed.storage import Entry, Store
+from mirrorfeed.storage.errors import AlreadyThere, NotThere
+from mirrorfeed.storage.folder import FolderStore
 
 _NUMBERED = re.compile(r"(\d{20})\..+", re.ASCII)
 _KEPT_FOR = timedelta(days=7)

@@ -23,8 +23,7 @@ from deltalake.exceptions import DeltaError
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.mirror.errors import MirrorUnavailable, NotOurs, NullNotAllowed, YearNotHeld
 from mirrorfeed.mirror.replica.landing_zone import DataFile, TableFolder
-from mirrorfeed.storage import FolderStore
-from mirrorfeed.storage.folder import resolve
+from mirrorfeed.storage.folder import FolderStore, resolve
 
 _PREFIX = "mirrorfeed.replica"
 _FOLDER, _ETAG, _KEYS, _STOPPED = (f"{_PREFIX}.{name}" for name in ("folder", "etag", "keys", "stopped"))

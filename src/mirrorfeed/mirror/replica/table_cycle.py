@@ -47,7 +47,8 @@ from mirrorfeed.mirror.replica.mirrored_table import (
     refuse_years,
 )
 from mirrorfeed.mirror.replica.net_change import net_change
-from mirrorfeed.storage import NotThere, Store
+from mirrorfeed.storage import Store
+from mirrorfeed.storage.errors import NotThere
 from mirrorfeed.storage.folder import resolve
 
 

@@ -44,8 +44,8 @@ from mirrorfeed.publish.files.staging_job import (
 from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.runtime.spark_errors import SOURCE_FAULTS, first_of
 from mirrorfeed.source.identifier import quote
-from mirrorfeed.storage import NotThere, Store, StoreUnavailable
-from mirrorfeed.storage.base import per_process
+from mirrorfeed.storage import Store, per_process
+from mirrorfeed.storage.errors import NotThere, StoreUnavailable
 from mirrorfeed.storage.folder import flush_to_disk
 from mirrorfeed.storage.retry import retry_counter
 

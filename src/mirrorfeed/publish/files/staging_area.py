@@ -30,9 +30,8 @@ from mirrorfeed.publish.errors import (
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import is_on_databricks, is_on_this_machine
-from mirrorfeed.storage import FolderStore, NotThere, StoreUnavailable
-from mirrorfeed.storage.errors import VolumeUnusable
-from mirrorfeed.storage.folder import open_regular, resolve
+from mirrorfeed.storage.errors import NotThere, StoreUnavailable, VolumeUnusable
+from mirrorfeed.storage.folder import FolderStore, open_regular, resolve
 from mirrorfeed.storage.retry import Sink
 from mirrorfeed.storage.volume import VOLUMES, VolumeStore
 

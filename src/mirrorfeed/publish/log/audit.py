@@ -14,7 +14,8 @@ from mirrorfeed.landing.names import log_folder, published_name
 from mirrorfeed.landing.record import File, Record, possible_positions
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.source.next_step import Range
-from mirrorfeed.storage import NotThere, Store
+from mirrorfeed.storage import Store
+from mirrorfeed.storage.errors import NotThere
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from mirrorfeed.landing.metadata_files import PARTNER_EVENTS, has_content, partn
 from mirrorfeed.landing.names import METADATA
 from mirrorfeed.publish.errors import ConcurrentChanges
 from mirrorfeed.publish.log.table_log import try_write
-from mirrorfeed.storage import AlreadyThere, NotThere, Store, StoreUnavailable
+from mirrorfeed.storage import Store
+from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable
 
 _ATTEMPTS = 20
 

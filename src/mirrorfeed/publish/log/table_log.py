@@ -47,8 +47,8 @@ from mirrorfeed.publish.errors import (
     TooManyFiles,
 )
 from mirrorfeed.publish.log.view import View, check, data_in
-from mirrorfeed.storage import AlreadyThere, Entry, NotThere, Store, StoreUnavailable
-from mirrorfeed.storage.base import READ_LIMIT
+from mirrorfeed.storage import READ_LIMIT, Entry, Store
+from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable
 from mirrorfeed.storage.retry import open_new, retry_new
 
 Arguments = ParamSpec("Arguments")
