@@ -21,8 +21,7 @@ from rich.console import Console
 
 import mirrorfeed
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
-from mirrorfeed.api.results import Difference, Result
-from mirrorfeed.api.results.changes import Changes
+from mirrorfeed.api.results import Changes, Difference, Result
 from mirrorfeed.cli import main, output
 from mirrorfeed.cli.main import print_error
 from mirrorfeed.display import terminal

@@ -21,7 +21,7 @@ from mirrorfeed.config import loader
 from mirrorfeed.config.model import zone_of
 from mirrorfeed.monitor.collector import Collector
 from mirrorfeed.monitor.status import status_of
-from mirrorfeed.publish import up_to_date_check
+from mirrorfeed.publish import next_publication
 from mirrorfeed.runtime import spark_session
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.errors import SparkMissing
@@ -149,21 +149,21 @@ def test_recreated_table_and_changed_keys_are_not_decided_without_spark(
 ) -> None:
     project.run("publish")
     (table,) = loader.load(project.config).tables
-    assert up_to_date_check.UpToDateCheck(loader.load(project.config)).decision(table) is not None
+    assert next_publication.UpToDateCheck(loader.load(project.config)).decision(table) is not None
     assert (
-        up_to_date_check.UpToDateCheck(loader.load(project.config)).decision(table.model_copy(update={"keys": ("v",)}))
+        next_publication.UpToDateCheck(loader.load(project.config)).decision(table.model_copy(update={"keys": ("v",)}))
         is None
     )
     shutil.rmtree(orders.path)
     DeltaTable(spark, orders.path)
-    assert up_to_date_check.UpToDateCheck(loader.load(project.config)).decision(table) is None
+    assert next_publication.UpToDateCheck(loader.load(project.config)).decision(table) is None
     collector = Collector(loader.load(project.config), lambda: spark)
-    assert collector._without_spark(up_to_date_check.UpToDateCheck(collector.config), table) is None
+    assert collector._without_spark(next_publication.UpToDateCheck(collector.config), table) is None
     shutil.rmtree(orders.path)
-    assert collector._without_spark(up_to_date_check.UpToDateCheck(collector.config), table) is None
+    assert collector._without_spark(next_publication.UpToDateCheck(collector.config), table) is None
     for source in ("main.sales.orders", "abfss://a@b/c"):
         elsewhere = table.model_copy(update={"source": Source.parse(source)})
-        assert up_to_date_check.newest_of(elsewhere) is None
+        assert next_publication.newest_of(elsewhere) is None
 
 
 @pytest.mark.parametrize(

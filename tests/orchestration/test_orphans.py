@@ -18,9 +18,9 @@ from mirrorfeed.orchestration.errors import OrphanedTables
 from mirrorfeed.orchestration.orphans import find_orphans, find_pattern_orphans
 from mirrorfeed.publish.errors import FileNumberConflict
 from mirrorfeed.publish.log.table_log import TableLog
+from mirrorfeed.publish.next_publication import UpToDateCheck
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.publish.up_to_date_check import UpToDateCheck
 from mirrorfeed.source.identifier import FoundTable, Source
 from mirrorfeed.storage.folder import FolderStore
 from tests.json_output import told

@@ -26,9 +26,9 @@ from mirrorfeed.publish.errors import FilesLost, LastFileMissing
 from mirrorfeed.publish.log.audit import audit_log
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
+from mirrorfeed.publish.next_publication import UpToDateCheck
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.publish.up_to_date_check import UpToDateCheck
-from mirrorfeed.storage import Entry, Store
+from mirrorfeed.storage import Entry, FolderStore, Store
 from mirrorfeed.storage.folder import FolderStore
 from tests.commits import commit
 from tests.fleets import fleet

@@ -11,7 +11,7 @@ from deltalake import DeltaTable as OtherReader
 from pyspark.sql import SparkSession
 
 from mirrorfeed.landing.schema import columns_of
-from mirrorfeed.publish.translate.changes import net
+from mirrorfeed.publish.changes import net
 from mirrorfeed.source.next_step import Range
 from mirrorfeed.source.reader import changes
 from mirrorfeed.source.versions import schema_at

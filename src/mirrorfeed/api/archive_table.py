@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from mirrorfeed.api.results.base import Result
+from mirrorfeed.api.results import Result
 from mirrorfeed.source.identifier import Source
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.api.results.base import Result
+from mirrorfeed.api.results import Result
 from mirrorfeed.archive import archived_share
 from mirrorfeed.archive import interval as intervals
 from mirrorfeed.archive.archived_share import Share

@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from mirrorfeed.api.results.base import Result
-from mirrorfeed.api.results.publishing import Configured, Enabled, PartnerFile
+from mirrorfeed.api.results import Configured, Enabled, PartnerFile, Result
 from mirrorfeed.config import FILE
 from mirrorfeed.display.html import Chart
 from mirrorfeed.display.humanize import counted

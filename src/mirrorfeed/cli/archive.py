@@ -319,7 +319,7 @@ def open_table(table: str) -> ArchiveAwareTable:
 
 
 def as_result(row: Row) -> Result[Any]:
-    from mirrorfeed.api.results.base import Result
+    from mirrorfeed.api.results import Result
 
     return Result((row,))
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mirrorfeed.mirror.fabric.database import TableState
     from mirrorfeed.publish.log.table_log import TableLog
     from mirrorfeed.publish.log.view import View
-    from mirrorfeed.publish.up_to_date_check import UpToDateCheck
+    from mirrorfeed.publish.next_publication import UpToDateCheck
     from mirrorfeed.source.catalog import Workspace
     from mirrorfeed.source.identifier import Source
     from mirrorfeed.storage import Store
@@ -68,7 +68,7 @@ class Collector:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def collect(self, tables: Sequence[Table]) -> list[TableFacts]:
-        from mirrorfeed.publish.up_to_date_check import UpToDateCheck
+        from mirrorfeed.publish.next_publication import UpToDateCheck
         from mirrorfeed.runtime.credentials import default_workspace
 
         store = zone_of(self.config)
@@ -223,7 +223,7 @@ class Collector:
     def _without_spark(self, idle: UpToDateCheck, table: Table) -> TableFacts | None:
         """The facts about a table in a local folder with nothing to publish; None if Spark is needed."""
         from mirrorfeed.publish.log.table_log import TableLog
-        from mirrorfeed.publish.up_to_date_check import committed, is_up_to_date, newest_of
+        from mirrorfeed.publish.next_publication import committed, is_up_to_date, newest_of
         from mirrorfeed.source.change_feed import FeedKind
         from mirrorfeed.source.table_info import FILES, LOG, open_local_table, retention_seconds
 

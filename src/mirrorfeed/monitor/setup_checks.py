@@ -31,7 +31,7 @@ from mirrorfeed.orchestration import ledger
 from mirrorfeed.publish.files.spark_files import check_file, write_with_spark
 from mirrorfeed.publish.files.staging_area import StagingArea, staging_area_for
 from mirrorfeed.publish.files.staging_job import StagingJob
-from mirrorfeed.publish.translate.landing_rows import PROBLEM
+from mirrorfeed.publish.landing_rows import PROBLEM
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.errors import SettingFixed
 from mirrorfeed.runtime.spark_session import ALL_DAYS, all_days_are_read

@@ -25,11 +25,10 @@ from mirrorfeed.orchestration.retry import ATTEMPTS, RetryPolicy, RetryState, af
 from mirrorfeed.orchestration.scheduler import QueuedTable, is_due
 from mirrorfeed.publish.files.staging_area import clear_staging
 from mirrorfeed.publish.log.table_log import TableLog
-from mirrorfeed.publish.next_publication import check_decision, decide_next, with_keys
+from mirrorfeed.publish.next_publication import UpToDateCheck, check_decision, decide_next, waits_since, with_keys
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.sources.change_source import ChangeSource, can_bridge_gap, gap_note, source_for
 from mirrorfeed.publish.table_publisher import clear, publish
-from mirrorfeed.publish.up_to_date_check import UpToDateCheck, waits_since
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import renewed
 from mirrorfeed.source.catalog import Workspace

@@ -34,9 +34,9 @@ from mirrorfeed.orchestration.errors import RebuildRequired, TooManyToRepair
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.errors import FeedRequired, NothingPublished
+from mirrorfeed.publish.landing_rows import DELETE_FIRST
 from mirrorfeed.publish.log.audit import MirrorPosition, mirror_positions
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.publish.translate.landing_rows import DELETE_FIRST
 from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.reader import apply_selection, snapshot

@@ -22,6 +22,7 @@ from fixtures.faults import Crash
 from fixtures.files_api import FilesApi, files_api
 from mirrorfeed.errors import Transient
 from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish import landing_rows
 from mirrorfeed.publish.errors import (
     RowsRefused,
     StagingFilesLost,
@@ -37,7 +38,6 @@ from mirrorfeed.publish.files.staging_area import StagingArea, clear_staging, st
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import TableResult, publish
-from mirrorfeed.publish.translate import landing_rows
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.storage.errors import SymbolicLink
 from mirrorfeed.storage.folder import FolderStore

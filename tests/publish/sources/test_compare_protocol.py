@@ -28,11 +28,10 @@ from mirrorfeed.monitor.collector import Collector
 from mirrorfeed.publish.errors import KeysRequired, LedgerRequired, RowHashesLost
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob, arrow_schema
-from mirrorfeed.publish.next_publication import with_keys
+from mirrorfeed.publish.landing_rows import PROBLEM
+from mirrorfeed.publish.next_publication import UpToDateCheck, with_keys
 from mirrorfeed.publish.sources.full_compare import FullCompare, HashTableVersion, RowHashTable, hash_table_of
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.publish.translate.landing_rows import PROBLEM
-from mirrorfeed.publish.up_to_date_check import UpToDateCheck
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.next_step import COMPARISON, Commit, Facts, Range, Repair
 from tests.publish.state_machine import Published

@@ -16,9 +16,7 @@ from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.orchestration.publish_run import plan_next_steps, publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
-from mirrorfeed.publish.errors import GapCompared, NotComparable, RangeCompared
-from mirrorfeed.publish.result import TableResult
-from mirrorfeed.publish.translate.changes import (
+from mirrorfeed.publish.changes import (
     DIFFERS,
     HASH,
     differences,
@@ -27,6 +25,8 @@ from mirrorfeed.publish.translate.changes import (
     one_per_key,
     with_hashes,
 )
+from mirrorfeed.publish.errors import GapCompared, NotComparable, RangeCompared
+from mirrorfeed.publish.result import TableResult
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.storage.folder import FolderStore
 from tests.delta import DeltaTable, SparkTable, Zone

@@ -41,7 +41,7 @@ from mirrorfeed.publish.files.staging_job import (
     count_markers,
     joined,
 )
-from mirrorfeed.publish.translate.landing_rows import PROBLEM
+from mirrorfeed.publish.landing_rows import PROBLEM
 from mirrorfeed.runtime.spark_errors import SOURCE_FAULTS, first_of
 from mirrorfeed.source.identifier import quote
 from mirrorfeed.storage import Store, per_process

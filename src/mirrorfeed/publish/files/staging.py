@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 
 from mirrorfeed.errors import first_line
 from mirrorfeed.landing.schema import MARKER, Marker, Problem
+from mirrorfeed.publish import landing_rows
 from mirrorfeed.publish.errors import StagingFilesLost, StagingPathRequired
 from mirrorfeed.publish.files.rolling_writer import write_files
 from mirrorfeed.publish.files.spark_files import SparkFiles, upload_files, upload_from_executors, write_with_spark
@@ -31,8 +32,7 @@ from mirrorfeed.publish.files.staging_job import (
     joined,
     row_text,
 )
-from mirrorfeed.publish.translate import landing_rows
-from mirrorfeed.publish.translate.landing_rows import PROBLEM
+from mirrorfeed.publish.landing_rows import PROBLEM
 from mirrorfeed.source.identifier import quote
 
 SMALL_BATCH_ROWS = 20_000

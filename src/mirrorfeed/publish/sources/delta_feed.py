@@ -17,14 +17,8 @@ from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column, columns_of, lost_columns
 from mirrorfeed.landing.selection import Selection, selected_schema, source_types
-from mirrorfeed.publish.errors import RangeCompared
-from mirrorfeed.publish.files import staging
-from mirrorfeed.publish.files.rolling_writer import write_empty
-from mirrorfeed.publish.files.staging import ExistingRows, LookUp
-from mirrorfeed.publish.files.staging_area import staging_area_for
-from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, Staged, StagingJob, bad_rows
-from mirrorfeed.publish.translate import changes, landing_rows
-from mirrorfeed.publish.translate.changes import (
+from mirrorfeed.publish import changes, landing_rows
+from mirrorfeed.publish.changes import (
     DIFFERS,
     HASH,
     differences,
@@ -33,7 +27,13 @@ from mirrorfeed.publish.translate.changes import (
     one_per_key,
     with_hashes,
 )
-from mirrorfeed.publish.translate.landing_rows import PROBLEM
+from mirrorfeed.publish.errors import RangeCompared
+from mirrorfeed.publish.files import staging
+from mirrorfeed.publish.files.rolling_writer import write_empty
+from mirrorfeed.publish.files.staging import ExistingRows, LookUp
+from mirrorfeed.publish.files.staging_area import staging_area_for
+from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, Staged, StagingJob, bad_rows
+from mirrorfeed.publish.landing_rows import PROBLEM
 from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.source import reader
 from mirrorfeed.source.change_feed import is_same_table, read_facts

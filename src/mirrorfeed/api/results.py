@@ -1,0 +1,315 @@
+"""The results of the methods of `mirrorfeed.Feed`: frozen values, which a notebook shows as a table.
+
+Results and their rows have `ok`, and `to_dict` for programs. A field that is unknown or does not apply is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from mirrorfeed.display.html import Chart
+from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.render import render
+from mirrorfeed.display.rows import DataRow, Row, row, shown
+from mirrorfeed.errors import MirrorfeedError, Terminal, coded
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from mirrorfeed.archive.archived_files import ArchivedFile
+    from mirrorfeed.archive.archived_share import Share, Simulation
+    from mirrorfeed.archive.interval import Interval
+    from mirrorfeed.archive.lifecycle.base import Lifecycle
+    from mirrorfeed.archive.maintenance import FileCheck, Maintained
+    from mirrorfeed.archive.restore import Restoring
+    from mirrorfeed.archive.restore_plan import RestorePlan
+    from mirrorfeed.archive.table import Recent
+    from mirrorfeed.errors.explain import Explanation
+    from mirrorfeed.history.replay import Replay
+    from mirrorfeed.lint.findings import Finding as LintFinding
+    from mirrorfeed.mirror.fabric.database import CreatedDatabase, DatabaseStatus, TableState, TableSync
+    from mirrorfeed.mirror.fabric.definition import Setting
+    from mirrorfeed.mirror.replica.table_cycle import TableReport
+    from mirrorfeed.mirror.verify.row_comparison import Difference
+    from mirrorfeed.monitor.alerts import Alert
+    from mirrorfeed.monitor.findings import Finding
+    from mirrorfeed.monitor.report_figures import Report
+    from mirrorfeed.monitor.status import Status
+    from mirrorfeed.orchestration.histories import Append, History
+    from mirrorfeed.orchestration.orphans import DroppedTable
+    from mirrorfeed.orchestration.table_task import Decision
+    from mirrorfeed.orchestration.verification import Comparison, Repair
+    from mirrorfeed.publish.log.audit import LogRecord
+    from mirrorfeed.publish.result import TableResult
+    from mirrorfeed.source.change_feed import Changes as Preview
+
+
+R = TypeVar("R", bound=Row, covariant=True)
+
+
+@dataclass(frozen=True, repr=False)
+class Result(Sequence[R], Generic[R]):
+    """A sequence of rows, in the order of the configuration, and notes about problems that stopped nothing."""
+
+    rows: tuple[R, ...]
+    notes: tuple[str, ...] = ()
+    summary: str = ""
+    """A sentence about all rows, or about why there are none."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether all rows are ok."""
+        return all(row.ok for row in self.rows)
+
+    def check(self) -> None:
+        """Raise `Failed` with each row that is not `ok`, so that a job or notebook fails."""
+        if bad := tuple(row for row in self.rows if not row.ok):
+            raise Failed(failed=[line for row in bad for line in row.remarks() or [_in_a_line(row)]])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return `ok`, `rows` and `notes` as JSON values."""
+        return {"ok": self.ok, "rows": [row.to_dict() for row in self.rows], "notes": list(self.notes)}
+
+    @overload
+    def __getitem__(self, at: int) -> R: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[R, ...]: ...
+    def __getitem__(self, at: int | slice) -> R | tuple[R, ...]:
+        return self.rows[at]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return render(self, "terminal")
+
+    def _repr_html_(self) -> str:
+        return render(self, "html")
+
+
+class Failed(Terminal):
+    """`Result.check` found rows that failed."""
+
+    code = "MF1008"
+    what = "{lines}"
+    failed: Sequence[str]
+    meaning = "A result contains failed rows. The message has one line for each of them."
+
+    @property
+    def lines(self) -> str:
+        return "\n".join(self.failed)
+
+    def message_lines(self) -> Sequence[str]:
+        return self.failed
+
+
+def _in_a_line(row: Row) -> str:
+    values = [cell.value for cell in row.cells().values()]
+    return ", ".join(str(value) for value in values if value not in (None, ""))
+
+
+@row
+class Enabled(Row):
+    """The change data feed of a source, after `enable-cdf`."""
+
+    table: str = shown("table")
+    source: str = shown("source")
+    feed: str | None = shown("change data feed")
+    """In words."""
+    error: MirrorfeedError | None = None
+
+
+@row
+class Listed(Row):
+    """A table that the configuration names or that one of its patterns matches, and whether it is published."""
+
+    table: str | None = shown("table")
+    """The target; None if the table is left out."""
+    source: str = shown("source")
+    included: bool = shown("published")
+    keys: tuple[str, ...] | None = shown("keys", default=None)
+    """None if they are unknown."""
+    takes: str | None = shown("takes", default=None)
+    """The kinds of changes that can be published, in words."""
+    part: str | None = shown("part", default=None)
+    """The published part of the source, in short; None for all of it."""
+    why: str = shown("why", default="")
+    """The entry by which the table is included, or the reason for which it is left out."""
+    error: MirrorfeedError | None = None
+
+    def remarks(self) -> Sequence[str]:
+        return () if self.error is None else (f"{self.source}: {coded(self.error)}",)
+
+
+@row
+class PartnerFile(Row):
+    """The file in the landing zone that names the publisher."""
+
+    address: str
+    written: bool
+    """False if the file had the same content."""
+
+    def remarks(self) -> Sequence[str]:
+        return (f"{self.address} {'was written' if self.written else 'exists with the same content'}.",)
+
+
+@row
+class Configured(Row):
+    """An entry of the configuration."""
+
+    table: str = shown("table")
+    source: str = shown("source")
+    keys: tuple[str, ...] = shown("keys")
+
+
+_KINDS = {"insert": "inserts", "update_postimage": "updates", "delete": "deletes"}
+"""By change type. The row before an update is not counted."""
+
+
+@row
+class VersionChanges(Row):
+    """The number of rows that a version of the source changed."""
+
+    version: int = shown("version", str, right=True)
+    inserts: int = shown("inserts")
+    updates: int = shown("updates")
+    deletes: int = shown("deletes")
+
+
+@dataclass(frozen=True, repr=False)
+class Changes:
+    """The changes of a range of versions. Both ends are fixed, and the range can be empty."""
+
+    table: str
+    from_version_exclusive: int
+    to_version_inclusive: int
+    rows: DataFrame
+    """Rows of the feed by version, with `_change_type`, `_commit_version` and `_commit_timestamp`.
+
+    An update has two rows, before and after.
+    """
+    _found: Preview = field(repr=False)
+
+    def first(self, count: int = 20) -> Result[DataRow]:
+        """Return the first rows, with values as in JSON."""
+        kinds = self._found.counts()
+        counts = ", ".join(counted(kinds.get(kind, 0), name.removesuffix("s")) for kind, name in _KINDS.items())
+        return Result(tuple(map(DataRow, self._found.first(count))), summary=f"{repr(self)[1:-1]}: {counts}")
+
+    def counts(self) -> Result[VersionChanges]:
+        """Return the number of rows that each version changed. Versions without changes are left out."""
+        from mirrorfeed.runtime.spark_session import faithful
+
+        found: dict[int, dict[str, int]] = {}
+        with faithful(self.rows.sparkSession):
+            for version, kind, count in self.rows.groupBy("_commit_version", "_change_type").count().collect():
+                if kind in _KINDS:
+                    found.setdefault(version, dict.fromkeys(_KINDS.values(), 0))[_KINDS[kind]] = count
+        rows = tuple(VersionChanges(version, **found[version]) for version in sorted(found))
+        return Result(rows, (repr(self)[1:-1],), "" if rows else "No row was changed.")
+
+    def chart(self) -> Chart:
+        """Draw the changed rows by version and operation, for the newest 60 versions with changes."""
+        from mirrorfeed.display.svg_charts import bars
+
+        kinds = tuple(_KINDS.values())
+        columns = [(str(each.version), {kind: getattr(each, kind) for kind in kinds}) for each in self.counts()[-60:]]
+        return Chart(f"Changes of {self.table}: rows by version", bars(columns, kinds, "rows", "version of the source"))
+
+    def __repr__(self) -> str:
+        first, last = self.from_version_exclusive + 1, self.to_version_inclusive
+        return f"<changes of {self.table}, {f'versions {first} to {last}' if first <= last else 'no versions'}>"
+
+    def _repr_html_(self) -> str:
+        return self.counts()._repr_html_()
+
+
+__all__ = [
+    "Alert",
+    "Append",
+    "ArchivedFile",
+    "Changes",
+    "Chart",
+    "Comparison",
+    "CreatedDatabase",
+    "DataRow",
+    "DatabaseStatus",
+    "Decision",
+    "Difference",
+    "DroppedTable",
+    "Enabled",
+    "Explanation",
+    "Failed",
+    "FileCheck",
+    "Finding",
+    "History",
+    "Interval",
+    "Lifecycle",
+    "LintFinding",
+    "Listed",
+    "LogRecord",
+    "Maintained",
+    "PartnerFile",
+    "Recent",
+    "Repair",
+    "Replay",
+    "Report",
+    "RestorePlan",
+    "Restoring",
+    "Result",
+    "Row",
+    "Setting",
+    "Share",
+    "Simulation",
+    "Status",
+    "TableReport",
+    "TableResult",
+    "TableState",
+    "TableSync",
+    "VersionChanges",
+]
+
+_HOMES = {
+    "Alert": "monitor.alerts",
+    "Append": "orchestration.histories",
+    "ArchivedFile": "archive.archived_files",
+    "Comparison": "orchestration.verification",
+    "CreatedDatabase": "mirror.fabric.database",
+    "DatabaseStatus": "mirror.fabric.database",
+    "Decision": "orchestration.table_task",
+    "Difference": "mirror.verify.row_comparison",
+    "DroppedTable": "orchestration.orphans",
+    "Explanation": "errors.explain",
+    "FileCheck": "archive.maintenance",
+    "Finding": "monitor.rules",
+    "History": "orchestration.histories",
+    "Interval": "archive.interval",
+    "Lifecycle": "archive.lifecycle.base",
+    "LintFinding": "lint.findings",
+    "LogRecord": "publish.log.audit",
+    "Maintained": "archive.maintenance",
+    "Recent": "archive.table",
+    "Repair": "orchestration.verification",
+    "Replay": "history.replay",
+    "Report": "monitor.report_figures",
+    "RestorePlan": "archive.restore_plan",
+    "Restoring": "archive.restore",
+    "Setting": "mirror.fabric.definition",
+    "Share": "archive.archived_share",
+    "Simulation": "archive.archived_share",
+    "Status": "monitor.status",
+    "TableReport": "mirror.replica.table_cycle",
+    "TableResult": "publish.result",
+    "TableState": "mirror.fabric.database",
+    "TableSync": "mirror.fabric.database",
+}
+"""Each operation defines its row in its own room. The class is imported when it is first used."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"mirrorfeed.{_HOMES[name]}"), "Finding" if name == "LintFinding" else name)

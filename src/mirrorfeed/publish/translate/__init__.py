@@ -1,1 +1,0 @@
-"""Translates rows of the change data feed to landing rows, in SQL."""
