@@ -22,7 +22,6 @@ from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.files.rolling_writer import write_empty, write_files
 from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob
 from mirrorfeed.publish.landing_rows import PROBLEM
-from mirrorfeed.storage import StoreUnavailable
 from mirrorfeed.storage.errors import StoreUnavailable
 
 COLUMNS = (Column("id", "long"), Column("text", "string"))
