@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.archive.errors import BadPredicate, NoSuchColumn
 from mirrorfeed.archive.spark_plans import items, kind_of, optimized, session_of
-from mirrorfeed.runtime.spark_errors import first_of, looked_at, parameter, unlogged
+from mirrorfeed.runtime.errors import first_of, looked_at, parameter, unlogged
 from mirrorfeed.source.identifier import Source
 
 Sign = Literal["=", "<", "<=", ">", ">=", "is there"]

@@ -30,7 +30,7 @@ from mirrorfeed.archive.interval import Policy, understood
 from mirrorfeed.archive.log_file import LogFile, column_names, plain
 from mirrorfeed.archive.spark_plans import Scan, planned
 from mirrorfeed.errors import first_line
-from mirrorfeed.runtime.spark_errors import EXPIRED, LOG_GONE, first_of, unlogged
+from mirrorfeed.runtime.errors import EXPIRED, LOG_GONE, first_of, unlogged
 from mirrorfeed.runtime.spark_session import PASS_OVER, is_databricks
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.errors import NotDelta, VersionExpired

@@ -25,7 +25,7 @@ from mirrorfeed.archive.errors import (
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.restore_plan import Plan
 from mirrorfeed.archive.table import GuardedTable
-from mirrorfeed.runtime.spark_errors import FILES_GONE, first_of
+from mirrorfeed.runtime.errors import FILES_GONE, first_of
 from mirrorfeed.runtime.spark_session import is_databricks, setting
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.identifier import Source

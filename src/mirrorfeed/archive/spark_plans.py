@@ -25,7 +25,7 @@ from mirrorfeed.archive.archived_files import TableFolders
 from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, UnknownFiles
 from mirrorfeed.archive.log_file import ELSEWHERE, LogFile, column_names, file_of, plain, uri_of
 from mirrorfeed.errors import first_line
-from mirrorfeed.runtime.spark_errors import unlogged
+from mirrorfeed.runtime.errors import unlogged
 from mirrorfeed.source.identifier import Source
 
 DELTA = "org.apache.spark.sql.delta."

@@ -38,7 +38,7 @@ from mirrorfeed.archive.guard import Guarded, guarded_rows
 from mirrorfeed.archive.log_file import LogFile, total
 from mirrorfeed.archive.spark_plans import merge_has_subqueries
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.runtime.spark_errors import looked_at, unlogged
+from mirrorfeed.runtime.errors import looked_at, unlogged
 from mirrorfeed.source import versions
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.next_step import Range

@@ -284,7 +284,7 @@ def spark_session(*needed: Source) -> Any:
         from mirrorfeed.display.terminal import waiting
 
         with waiting("Starting Spark"):
-            from mirrorfeed.runtime.spark_errors import unlogged
+            from mirrorfeed.runtime.errors import unlogged
             from mirrorfeed.runtime.spark_session import get_session
 
             context.meta[_SPARK] = get_session()

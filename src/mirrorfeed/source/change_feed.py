@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.landing.errors import ReservedColumn
 from mirrorfeed.landing.schema import FEED_COLUMNS, reserved_names
-from mirrorfeed.runtime.spark_errors import FEED_OFF, FILES_GONE, SCHEMA_DIFFERS, conditions, first_of
+from mirrorfeed.runtime.errors import FEED_OFF, FILES_GONE, SCHEMA_DIFFERS, conditions, first_of
 from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.source import errors
 from mirrorfeed.source.errors import (

@@ -42,7 +42,7 @@ from mirrorfeed.publish.files.staging_job import (
     joined,
 )
 from mirrorfeed.publish.landing_rows import PROBLEM
-from mirrorfeed.runtime.spark_errors import SOURCE_FAULTS, first_of
+from mirrorfeed.runtime.errors import SOURCE_FAULTS, first_of
 from mirrorfeed.source.identifier import quote
 from mirrorfeed.storage import Store, per_process
 from mirrorfeed.storage.errors import NotThere, StoreUnavailable
