@@ -15,9 +15,9 @@ from mirrorfeed.config.options import Pause
 from mirrorfeed.errors import Transient
 from mirrorfeed.orchestration.errors import TableTimeout
 from mirrorfeed.orchestration.publish_run import publish_tables
+from mirrorfeed.orchestration.scheduler import bearable_by
 from mirrorfeed.orchestration.table_task import RunContext, Stop
 from mirrorfeed.publish.result import TableResult
-from mirrorfeed.runtime.parallel import bearable_by
 
 NO_SPARK: Any = None
 

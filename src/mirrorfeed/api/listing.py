@@ -15,9 +15,9 @@ from mirrorfeed.errors import named
 from mirrorfeed.landing import selection
 from mirrorfeed.landing.names import table_limit_warning
 from mirrorfeed.landing.schema import Column, check_keys, columns_of
+from mirrorfeed.orchestration.scheduler import each_of
 from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.runtime.credentials import default_workspace
-from mirrorfeed.runtime.parallel import each_of
 from mirrorfeed.source.catalog import Workspace, is_in_unity_catalog, read_catalog_table
 from mirrorfeed.source.table_info import newest_schema
 

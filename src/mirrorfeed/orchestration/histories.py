@@ -16,8 +16,7 @@ from mirrorfeed.history.errors import NoHistory
 from mirrorfeed.history.history_table import HistoryTable
 from mirrorfeed.history.record import first_and_last_commit, split_segments
 from mirrorfeed.orchestration.retry import ATTEMPTS, RetryPolicy, RetryState, after
-from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler, run_queue
-from mirrorfeed.runtime.parallel import bearable, each_of
+from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler, bearable, each_of, run_queue
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.source.versions import newest_version
 

@@ -19,7 +19,7 @@ from mirrorfeed.errors import MirrorfeedError, coded
 from mirrorfeed.orchestration.errors import FilesRewritten, LeftoversNotDeleted
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 from mirrorfeed.orchestration.orphans import find_pattern_orphans
-from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler, run_queue
+from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler, bearable, each_of, run_queue
 from mirrorfeed.orchestration.table_task import Decision, RunContext, Stop, TableTask, clear_table, dropping_by
 from mirrorfeed.publish.errors import FeedRequired
 from mirrorfeed.publish.log.metadata_files import partner_events_problem
@@ -27,7 +27,6 @@ from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.sources.change_source import source_for
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.runtime.parallel import bearable, each_of
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.retry import retry_counter
 
