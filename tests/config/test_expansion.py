@@ -33,6 +33,7 @@ from mirrorfeed.config.errors import (
 from mirrorfeed.config.expansion import Expansion, expand
 from mirrorfeed.config.model import Config
 from mirrorfeed.landing.errors import BadKey, BadSelection
+from mirrorfeed.landing.names import TABLE_LIMITS
 from mirrorfeed.runtime import spark_session
 from mirrorfeed.source.errors import CatalogRefused, NoTableAtPath
 from mirrorfeed.source.identifier import FoundTable, Source
@@ -307,7 +308,7 @@ def test_number_of_tables_near_the_database_limit_is_noted(written: Written, cou
     rows = listed(expand(written(SALES), [found]), None, unconfigured)
     assert (len(rows), len(rows.notes)) == (count, notes)
     assert all(
-        note.startswith(f"{count} tables, and a mirrored database supports 500. Distribute") for note in rows.notes
+        note.startswith(f"{count} tables. {TABLE_LIMITS} Distribute") for note in rows.notes
     )
 
 

@@ -476,7 +476,8 @@ def test_endpoint_and_certificates_can_be_overridden(load: Load, tmp_path: Path)
     lines = "endpoint: https://localhost:8443/", "fabric_endpoint: https://api", "trusted_hosts: [localhost, API]"
     read = load(in_onelake(*lines, "ca_bundle: ca.pem"))
     assert (read.endpoint, read.ca_bundle) == ("https://localhost:8443", f"{tmp_path}/ca.pem")
-    assert read.fabric_endpoint == "https://api"
+    assert (read.fabric_endpoint, read.private_link) == ("https://api", False)
+    assert load(in_onelake("private_link: true")).private_link
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from fixtures.fakes import RecordingGrants
 from fixtures.onelake import OneLake
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
+from mirrorfeed.mirror.fabric.database import client_of
 from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.monitor.setup_access import Host, Right, check_host, check_rights, hosts, needed
 from mirrorfeed.runtime.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
@@ -160,6 +161,19 @@ def test_configured_hosts_replace_the_public_ones() -> None:
         "https://private.example",
         "https://login.chinacloudapi.cn",
     ]
+
+
+def test_private_link_of_a_workspace_gives_the_hosts_their_names() -> None:
+    config = Config(landing_zone=ZONE, tables=(), private_link=True)
+    name = "https://0f8fad5bd9cb469fa16570867728950e.z0f"
+    assert [host.address for host in hosts(config, {})] == [
+        f"{name}.dfs.fabric.microsoft.com",
+        f"{name}.blob.fabric.microsoft.com",
+        f"{name}.w.api.fabric.microsoft.com",
+    ]
+    assert client_of(config).endpoint == f"{name}.w.api.fabric.microsoft.com"
+    own = config.model_copy(update={"fabric_endpoint": "https://private.example"})
+    assert client_of(own).endpoint == "https://private.example"
 
 
 def test_landing_zone_in_a_folder_needs_no_host() -> None:

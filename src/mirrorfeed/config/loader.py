@@ -21,7 +21,7 @@ from mirrorfeed.runtime.credentials import ServicePrincipal
 EXAMPLE = files("mirrorfeed.config").joinpath("example.yml").read_text(encoding="utf-8")
 """Example configuration with comments."""
 
-_ONELAKE_FIELDS = ("endpoint", "fabric_endpoint", "trusted_hosts", "ca_bundle", "credential", "fabric")
+_ONELAKE_FIELDS = ("endpoint", "fabric_endpoint", "private_link", "trusted_hosts", "ca_bundle", "credential", "fabric")
 
 
 def load(

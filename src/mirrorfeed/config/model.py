@@ -90,9 +90,11 @@ class Config(Options):
 
     landing_zone: Annotated[str, AfterValidator(values.landing_zone)]
     endpoint: Annotated[str | None, PlainValidator(values.endpoint)] = None
-    """Endpoint of OneLake. None is the public one."""
+    """Endpoint of OneLake. None is the one of the workspace with `private_link`, otherwise the public one."""
     fabric_endpoint: Annotated[str | None, PlainValidator(values.endpoint)] = None
-    """Endpoint of Fabric's REST API. None is the public one."""
+    """Endpoint of Fabric's REST API, with the same default."""
+    private_link: bool = False
+    """Whether the workspace has a private link of its own. Its endpoints then have its id in their names."""
     trusted_hosts: Annotated[tuple[str, ...], PlainValidator(values.trusted_hosts)] = ()
     """Hosts other than Microsoft's that may receive tokens."""
     ca_bundle: Annotated[str, AfterValidator(values.folder)] | None = None
@@ -158,6 +160,22 @@ class Config(Options):
             return None
         workspace, _, database = self.landing_zone.removeprefix(ONELAKE).partition("/")
         return workspace, database or None
+
+    @property
+    def files_endpoint(self) -> str | None:
+        """Endpoint of OneLake in use. None is the public one."""
+        return self.endpoint or self._own_endpoint("dfs")
+
+    @property
+    def api_endpoint(self) -> str | None:
+        """Endpoint of Fabric's REST API in use. None is the public one."""
+        return self.fabric_endpoint or self._own_endpoint("w.api")
+
+    def _own_endpoint(self, service: str) -> str | None:
+        if not self.private_link or self.onelake is None:
+            return None
+        name = self.onelake[0].replace("-", "").lower()
+        return f"https://{name}.z{name[:2]}.{service}.fabric.microsoft.com"
 
     def select(self, names: Sequence[str] = ()) -> tuple[Table, ...]:
         """Return the tables with these targets or sources, in the order of the file. Without names, return all.
@@ -236,7 +254,7 @@ def zone_of(config: Config) -> Store:
         raise DatabaseNotNamed(landing_zone=config.landing_zone)
     from mirrorfeed.storage.onelake import ENDPOINT, OneLakeStore  # takes a second to import, and folders never need it
 
-    return OneLakeStore(workspace, database, config.credential, config.endpoint or ENDPOINT, config.ca_bundle)
+    return OneLakeStore(workspace, database, config.credential, config.files_endpoint or ENDPOINT, config.ca_bundle)
 
 
 def without_files(config: Config) -> list[str]:

@@ -220,7 +220,8 @@ def _checked(pattern: re.Pattern[str], text: str) -> str:
     return text
 
 
-MAX_TABLES, WARN_TABLES = 500, 450
+WARN_TABLES = 450
+TABLE_LIMITS = "Microsoft's pages name 500 and 1,000 tables as the limit of a mirrored database."
 
 MAX_DAILY_BYTES, WARN_DAILY_BYTES = 10**12, 9 * 10**11
 """Bytes of changes per day. Microsoft does not say whether files or values count, and whether first loads do."""
@@ -232,4 +233,4 @@ def table_limit_warning(count: int) -> str:
     """A warning if a database has too many tables, or an empty string."""
     if count < WARN_TABLES:
         return ""
-    return f"{count} tables, and a mirrored database supports {MAX_TABLES}. {SPREAD}"
+    return f"{count} tables. {TABLE_LIMITS} {SPREAD}"

@@ -315,16 +315,9 @@ class PublicNetworkDenied(Terminal):
     code = "MF4221"
     what = "{item} accepts no calls from public networks ({response})."
     fix = (
-        "Run this command in a network with the private link of the workspace, and set `fabric_endpoint:"
-        " https://{host}.w.api.fabric.microsoft.com` and `endpoint: https://{host}.dfs.fabric.microsoft.com`. A changed"
-        " policy takes up to 30 minutes."
+        "Run this command in a network with the private link of the workspace, and set `private_link: true`, which"
+        " uses the workspace's own hosts. A changed policy takes up to 30 minutes."
     )
-    workspace: str
-
-    @property
-    def host(self) -> str:
-        name = self.workspace.replace("-", "")
-        return f"{name}.z{name[:2]}"
 
 
 class ResponseInvalid(Terminal):

@@ -220,5 +220,5 @@ def _log_of(config: Config, target: Target, mirror: str | None) -> tuple[Store, 
         raise MirrorNotNamed(landing_zone=config.landing_zone)
     from mirrorfeed.storage.onelake import ENDPOINT, OneLakeStore  # slow to import
 
-    endpoint = config.endpoint or ENDPOINT
+    endpoint = config.files_endpoint or ENDPOINT
     return OneLakeStore(workspace, database, config.credential, endpoint, config.ca_bundle, root_folder="Tables"), log

@@ -152,11 +152,11 @@ def hosts(config: Config, environment: Mapping[str, str] = os.environ) -> tuple[
     from mirrorfeed.mirror.fabric.client import ENDPOINT as API
     from mirrorfeed.storage.onelake import ENDPOINT, blob_endpoint
 
-    files = config.endpoint or ENDPOINT
+    files = config.files_endpoint or ENDPOINT
     found = {
         files: "OneLake: writing, renaming, listing",
         blob_endpoint(files): "OneLake: creating records, reading",
-        config.fabric_endpoint or API: "Fabric: create, start, status, rebuild",
+        config.api_endpoint or API: "Fabric: create, start, status, rebuild",
     }
     if isinstance(config.credential, ServicePrincipal):
         # Managed identities and service credentials log in at other hosts, which the check of the credential tests.

@@ -55,6 +55,11 @@ def test_differences_between_definition_and_configuration_are_found(
     assert differences(content(**there), FabricOptions(**wanted)) == found
 
 
+def test_default_schema_changes_only_while_mirroring_is_stopped() -> None:
+    found = differences(content(defaultSchema="dbo"), FabricOptions(default_schema="s"), stopped=True)
+    assert found == [Setting("default_schema", "dbo", "s", True)]
+
+
 def test_change_preserves_all_other_settings() -> None:
     there = content(defaultSchema="dbo", format="Delta", retentionInDays=7, kept="x")
     found = differences(there, FabricOptions(retention_days=3, default_schema="s"))
@@ -141,12 +146,17 @@ def test_plan_shows_differences_and_only_apply_changes_them(project: Project) ->
     assert not any("startMirroring" in verb for verb in project.onelake.verbs())
 
 
-def test_default_schema_of_an_existing_database_is_reported_not_changed(project: Project) -> None:
+def test_default_schema_is_changed_only_after_mirroring_is_stopped(project: Project) -> None:
+    database = project.onelake.fabric.databases[DATABASE]
+    database.status = "Running"
     zone = f"onelake://{WORKSPACE}/{DATABASE}"
     entry = "tables: [{source: ./orders, target: sales.orders}]\n"
     project.file.write_text(f"{project.onelake.configuration(zone)}fabric: {{default_schema: sales}}\n{entry}")
     assert project.run("fabric", "apply") == (f"There was nothing to change. default_schema: dbo -> sales ({FIXED})")
     assert not any("updateDefinition" in verb for verb in project.onelake.verbs())
+    database.status = "Stopped"
+    assert "Fabric shows these changes." in project.run("fabric", "apply", "--yes")
+    assert database.target["defaultSchema"] == "sales"
 
 
 def test_new_database_gets_the_configured_settings(project: Project) -> None:

@@ -109,9 +109,9 @@ def test_response_text_is_one_bounded_line_without_tokens() -> None:
     assert error_in(None) is None
 
 
-def test_a_workspace_behind_a_private_link_is_named_with_its_hosts() -> None:
+def test_private_link_of_a_workspace_is_reported_with_its_setting() -> None:
     workspace = "0f8fad5b-d9cb-469f-a165-70867728950e"
     answer = Answer(403, "RequestDeniedByInboundPolicy", "Request is denied due to inbound communication policy")
     error = error_of("read the status", FabricItem(workspace), answer)
     assert isinstance(error, PublicNetworkDenied)
-    assert "https://0f8fad5bd9cb469fa16570867728950e.z0f.w.api.fabric.microsoft.com`" in str(error)
+    assert "`private_link: true`" in str(error)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirrorfeed.landing.errors import BadTarget
-from mirrorfeed.landing.names import LOG, MAX_TABLES, WARN_TABLES, Target, data_name, fold, log_folder
+from mirrorfeed.landing.names import LOG, TABLE_LIMITS, WARN_TABLES, Target, data_name, fold, log_folder
 from mirrorfeed.landing.record import Record
 from mirrorfeed.lint.facts import Contents, Folder, Table, Zone
 from mirrorfeed.lint.findings import REBUILD, Finding, advice, error, warning
@@ -42,10 +42,11 @@ MISPLACED = warning(
     "Fabric does not find the partner events here under this name.",
     f"Name the file {PARTNER_EVENTS}, and move it to the top of the landing zone.",
 )
-_COUNT = "The landing zone has {tables} tables, and a database takes {most}."
-_SPREAD = "Publish some of the tables to another database before mirroring of this one stops."
-NEARLY_FULL = advice("MF151", _COUNT, _SPREAD)
-TOO_MANY = error("MF109", _COUNT, _SPREAD)
+NEARLY_FULL = advice(
+    "MF151",
+    f"The landing zone has {{tables:,}} tables. {TABLE_LIMITS}",
+    "Publish some of the tables to another database before Fabric leaves tables out.",
+)
 UNREADABLE = error(
     "MF107",
     "It cannot be read: {reason}.",
@@ -156,7 +157,7 @@ def check_folders(zone: Zone) -> Iterator[Finding]:
         if other != found.path:
             yield SAME_NAME.finding(found.path, other=other)
     if len(seen) >= WARN_TABLES:
-        yield (TOO_MANY if len(seen) > MAX_TABLES else NEARLY_FULL).finding("", tables=len(seen), most=MAX_TABLES)
+        yield NEARLY_FULL.finding("", tables=len(seen))
 
 
 def _has_suffix(name: str) -> bool:

@@ -235,7 +235,7 @@ class MirroredDatabase:
         deadline, before = self.client.clock() + seconds, ""
         while True:
             state = next((found for found in self.tables() if found.is_of(target)), None)
-            if state is None or self.status() in ("Initialized", "Stopped"):
+            if state is None or _is_stopped(self):
                 return
             if state.in_words != before:
                 on_wait(state.in_words)
@@ -302,7 +302,7 @@ def _find(client: FabricClient, item: FabricItem, name: str) -> str | None:
 
 def client_of(config: Config) -> FabricClient:
     credential = token_credential(config.credential, config.ca_bundle)
-    return FabricClient(credential, config.fabric_endpoint or ENDPOINT, config.ca_bundle)
+    return FabricClient(credential, config.api_endpoint or ENDPOINT, config.ca_bundle)
 
 
 def database_of(config: Config) -> MirroredDatabase:
@@ -326,22 +326,27 @@ Settings = tuple[tuple[Setting, ...], tuple[str, ...], str]
 """Settings that differ from the configuration, notes and a summary."""
 
 
+def _is_stopped(database: MirroredDatabase) -> bool:
+    return database.status() in ("Initialized", "Stopped")
+
+
 def plan_settings(config: Config) -> Settings:
     """Compare the settings of the database with the configuration."""
     database = database_of(config)
     there = read(database.client, database.item).content
-    rows = tuple(differences(there, config.fabric))
+    rows = tuple(differences(there, config.fabric, _is_stopped(database)))
     return rows, (f"In Fabric: {in_words(there)}.",), "" if rows else "Nothing differs from the configuration."
 
 
 def apply_settings(config: Config, confirm: Callable[..., None] | None = None) -> Settings:
     """Change the settings that can be changed, after `confirm` was called with the changes."""
     database = database_of(config)
-    found = differences(read(database.client, database.item).content, config.fabric)
+    stopped = _is_stopped(database)
+    found = differences(read(database.client, database.item).content, config.fabric, stopped)
     rows = tuple(each for each in found if each.changes)
     if rows and confirm:
         confirm(*(each.in_words for each in found))
     if rows:
-        apply(database.client, database.item, config.fabric)
+        apply(database.client, database.item, config.fabric, stopped)
     fixed = tuple(each.in_words for each in found if not each.changes)
     return rows, fixed, "Fabric shows these changes." if rows else "There was nothing to change."

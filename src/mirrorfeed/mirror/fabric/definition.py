@@ -29,7 +29,7 @@ _FIELDS = {
 }
 NOTES = {
     "change_data_feed": "the feed of mirrored tables is paid for, and read through a shortcut in a Lakehouse",
-    "default_schema": "set only when the database is created: the effect on existing tables is not documented",
+    "default_schema": "needs `mirrorfeed fabric stop` first, and the next start loads every table again",
 }
 
 Value = int | bool | str | None
@@ -75,16 +75,17 @@ def new_definition(options: FabricOptions) -> dict[str, Any]:
     }
 
 
-def differences(there: Mapping[str, Any], options: FabricOptions) -> list[Setting]:
-    """The configured settings that differ from the definition."""
+def differences(there: Mapping[str, Any], options: FabricOptions, stopped: bool = False) -> list[Setting]:
+    """The configured settings that differ from the definition. Only a stopped database takes all changes."""
     target, settings = _target(there), []
     for field, name in _FIELDS.items():
         found, wanted = target.get(name), getattr(options, field)
         if field == "change_data_feed":
             found = None if found is None else str(found).lower() == "true"
         if wanted is not None and found != wanted and (wanted is not False or found is not None):
-            note = NOTES.get(field, "") if wanted is not False else ""
-            settings.append(Setting(field, found, wanted, field != "default_schema", note))
+            changes = stopped or field != "default_schema"
+            note = NOTES.get(field, "") if wanted is not False and not (field == "default_schema" and stopped) else ""
+            settings.append(Setting(field, found, wanted, changes, note))
     return settings
 
 
@@ -170,14 +171,14 @@ def read(client: FabricClient, item: FabricItem, name: str | None = None) -> Def
     return Definition(content, tuple(each.model_dump() for each in parts if each.path not in (MIRRORING, _ITEM)))
 
 
-def apply(client: FabricClient, item: FabricItem, options: FabricOptions) -> list[Setting]:
+def apply(client: FabricClient, item: FabricItem, options: FabricOptions, stopped: bool = False) -> list[Setting]:
     """Change the settings that differ and can be changed, and read the definition again. Returns all that differed."""
     there = read(client, item)
-    found = differences(there.content, options)
+    found = differences(there.content, options, stopped)
     if not any(each.changes for each in found):
         return found
     body = {"definition": {"parts": [part(changed(there.content, found)), *there.others]}}
     client.post("change its definition", item, "updateDefinition", body)
-    if left := [each for each in differences(read(client, item).content, options) if each.changes]:
+    if left := [each for each in differences(read(client, item).content, options, stopped) if each.changes]:
         raise NotApplied(item=str(item), left=tuple(each.in_words for each in left))
     return found
