@@ -146,7 +146,8 @@ def test_every_configuration_is_valid(snippet: Snippet, tmp_path: Path) -> None:
     given = yaml.safe_load(re.sub(r"<[^>\n]*>|…", "x1", text))
     zone = (
         f"onelake://{ID}/{ID}"
-        if {"credential", "endpoint", "fabric_endpoint", "private_link", "trusted_hosts", "ca_bundle", "fabric"} & given.keys()
+        if {"credential", "endpoint", "fabric_endpoint", "private_link", "trusted_hosts", "ca_bundle", "fabric"}
+        & given.keys()
         else "zone"
     )
     needs = {"row_markers": {"changes": "full"}, "delimited": {"format": "delimited"}}

@@ -307,9 +307,7 @@ def test_number_of_tables_near_the_database_limit_is_noted(written: Written, cou
     found = there(*(f"{SALES['sources'][:-1]}t{n}" for n in range(count)))
     rows = listed(expand(written(SALES), [found]), None, unconfigured)
     assert (len(rows), len(rows.notes)) == (count, notes)
-    assert all(
-        note.startswith(f"{count} tables. {TABLE_LIMITS} Distribute") for note in rows.notes
-    )
+    assert all(note.startswith(f"{count} tables. {TABLE_LIMITS} Distribute") for note in rows.notes)
 
 
 # Keys, and which changes they let through
