@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive import columnar_log, restore_planner
+from mirrorfeed.archive import columnar_log, restore_plan
 from mirrorfeed.archive.columnar_log import ColumnarLog
 from mirrorfeed.archive.data_skipping import Doubt
 from mirrorfeed.archive.engines import ClassicEngine
@@ -46,7 +46,7 @@ def test_comparisons_without_delta_give_the_same_files(
     monkeypatch.setattr(ClassicEngine, "planned", asks_delta)
     monkeypatch.setattr(ClassicEngine, "newest", asks_delta)
     assert days(GuardedTable(spark, "placed", now=lambda: NOW).needed("day < 3 AND id = 15").files) == ["1"]
-    made = restore_planner.make_plan(spark, orders.source, Priority.STANDARD, None, NOW, where="id = 25")
+    made = restore_plan.make_plan(spark, orders.source, Priority.STANDARD, None, NOW, where="id = 25")
     assert (made.version, [Path(file.uri).parent.name for file in made.files]) == (2, ["day=2"])
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.entries import changed
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive import guard, interval, restore, restore_planner
+from mirrorfeed.archive import guard, interval, restore, restore_plan
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, LookUpNeedsArchive
 from mirrorfeed.archive.errors import FeedOnDatabricks
 from mirrorfeed.config.model import Config, Table
@@ -73,7 +73,7 @@ def test_plan_covers_a_range_that_is_readable_after_the_restore(
 ) -> None:
     clock = Clock(LATER)
     tiers = FolderTiers(tmp_path / "aside", clock)
-    plan = restore_planner.make_plan(spark, table.source, Priority.HIGH, None, LATER, feed_from=1)
+    plan = restore_plan.make_plan(spark, table.source, Priority.HIGH, None, LATER, feed_from=1)
     assert (plan.feed_from, plan.version) == (1, 4)
     assert sum("/_change_data/" in file.uri for file in plan.files) == 1
     assert sum("/day=1/" in file.uri for file in plan.files) == 1
@@ -94,14 +94,14 @@ def test_plan_excludes_versions_that_delta_no_longer_reads(spark: SparkSession, 
     for version in range(3):
         os.utime(table.commit_file(version), (weeks_ago, weeks_ago))
     with pytest.raises(Gap, match=r"at version 1 the delta\.deletedFileRetentionDuration of the table has passed"):
-        restore_planner.make_plan(spark, table.source, Priority.HIGH, None, NOW, feed_from=1)
-    made = restore_planner.make_plan(spark, table.source, Priority.HIGH, None, NOW, where="day = 1")
+        restore_plan.make_plan(spark, table.source, Priority.HIGH, None, NOW, feed_from=1)
+    made = restore_plan.make_plan(spark, table.source, Priority.HIGH, None, NOW, where="day = 1")
     table.sql("INSERT INTO {} VALUES (99, 'new', 9)")
     tiers = FolderTiers(tmp_path / "aside", Clock(NOW))
     with pytest.raises(VersionExpired):
-        restore_planner.run_query(spark, made, tiers, NOW)
+        restore.run_query(spark, made, tiers, NOW)
     table.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.deletedFileRetentionDuration = 'interval 30 days')")
-    rows = restore_planner.run_query(spark, made, tiers, NOW)
+    rows = restore.run_query(spark, made, tiers, NOW)
     assert rows is not None
     assert rows.count() == 10
 

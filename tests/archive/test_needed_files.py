@@ -24,7 +24,7 @@ from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.errors import NotEnoughFiles
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.log_file import LogFile
-from mirrorfeed.archive.restore_planner import make_plan
+from mirrorfeed.archive.restore_plan import make_plan
 from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.source.next_step import Range

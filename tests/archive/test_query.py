@@ -12,12 +12,11 @@ from pyspark.sql import SparkSession
 
 from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive import restore, restore_planner
+from mirrorfeed.archive import restore, restore_plan
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, StatementNeedsArchivedFiles
 from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, NoQuery, TableByTable, UnknownFiles
 from mirrorfeed.archive.guard import Guarded, guarded
-from mirrorfeed.archive.restore import TiersOfTables
-from mirrorfeed.archive.restore_planner import in_zone
+from mirrorfeed.archive.restore import TiersOfTables, in_zone
 from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.display.humanize import size
 from mirrorfeed.runtime.spark_session import setting
@@ -344,19 +343,19 @@ def test_one_plan_restores_files_of_several_tables(
 ) -> None:
     query = "SELECT o.id FROM orders o JOIN returns r USING (id) WHERE o.day = 1 AND r.day = 1 AND o.id < 15"
     with in_zone(spark, "Europe/Paris"):
-        made = restore_planner.make_plan(spark, None, Priority.HIGH, None, NOW, sql=query)
+        made = restore_plan.make_plan(spark, None, Priority.HIGH, None, NOW, sql=query)
     assert (len(made.tables), len(made.files), made.zone, made.sql) == (2, 2, "Europe/Paris", query)
-    restore_planner.check_plan(spark, made)
+    restore.check_plan(spark, made)
     both = TiersOfTables(tuple(file.uri for file in made.files), lambda _: tiers)
     assert restore.request(made, both).pending == 2
     with pytest.raises(ArchivedFilesNeeded):
-        restore_planner.run_query(spark, made, both, NOW)
+        restore.run_query(spark, made, both, NOW)
     with pytest.raises(StatementNeedsArchivedFiles) as caught:
         asking.frame(spark.sql(query))
-    assert restore_planner.run_query(spark, caught.value.plan(), both, NOW) is None  # was made for files alone
+    assert restore.run_query(spark, caught.value.plan(), both, NOW) is None  # was made for files alone
     clock.pass_(1)
     assert restore.progress(made, both).done
-    rows = restore_planner.run_query(spark, made, both, NOW)
+    rows = restore.run_query(spark, made, both, NOW)
     assert rows is not None
     assert rows.count() == 5
     tiers.archive(file.uri for file in made.files)  # as it was, for other tests

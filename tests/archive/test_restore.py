@@ -18,9 +18,8 @@ from mirrorfeed.archive import restore
 from mirrorfeed.archive.archived_files import NeededFiles
 from mirrorfeed.archive.errors import CannotKeep, FilesGone, OnlyHot, PlanOfAnotherTable, RestoreRejected
 from mirrorfeed.archive.log_file import LogFile
-from mirrorfeed.archive.restore import Restoring, Terms
+from mirrorfeed.archive.restore import Restoring, Terms, check_table
 from mirrorfeed.archive.restore_plan import Plan
-from mirrorfeed.archive.restore_planner import check_table
 from mirrorfeed.storage.tiers import Prices, Tier
 
 Speed = Literal["STANDARD", "HIGH"]

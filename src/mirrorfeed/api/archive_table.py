@@ -268,8 +268,7 @@ class ArchiveAwareTable:
         Raises `MirrorfeedError` without an interval.
         """
         from mirrorfeed.api.archives import rates_of
-        from mirrorfeed.archive.restore_plan import RestorePlan
-        from mirrorfeed.archive.restore_planner import make_plan
+        from mirrorfeed.archive.restore_plan import RestorePlan, make_plan
         from mirrorfeed.storage.tiers import Priority
 
         urgent, rates, now = Priority[priority.upper()], rates_of(prices), datetime.now(UTC)

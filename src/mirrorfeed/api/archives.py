@@ -13,8 +13,7 @@ from mirrorfeed.archive import archived_share
 from mirrorfeed.archive import interval as intervals
 from mirrorfeed.archive.archived_share import Share
 from mirrorfeed.archive.restore import Restoring, Terms, carry_out
-from mirrorfeed.archive.restore_plan import Plan, RestorePlan
-from mirrorfeed.archive.restore_planner import make_plan
+from mirrorfeed.archive.restore_plan import Plan, RestorePlan, make_plan
 from mirrorfeed.errors import coded, named
 from mirrorfeed.orchestration.ledger import archived, keep
 from mirrorfeed.source.identifier import Source

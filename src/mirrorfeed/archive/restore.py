@@ -1,4 +1,4 @@
-"""Carries out a restore plan: requests archived files, waits until they are readable, and copies the rows.
+"""Carries out a restore plan: its costs, the requests of archived files, the wait for them, and the copy of the rows.
 
 A run keeps no state except the plan, because the tiers of the files show what is left to do.
 """
@@ -8,29 +8,58 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.archive.errors import CannotKeep, FilesGone, OnlyHot, OnlyRows, RestoreRejected, TargetExists
-from mirrorfeed.archive.restore_plan import Plan, cost_of_restore, describe_costs
-from mirrorfeed.archive.restore_planner import check_plan, in_zone, run_query
+from mirrorfeed.archive import guard
+from mirrorfeed.archive.archived_files import NeededFiles
+from mirrorfeed.archive.errors import (
+    CannotKeep,
+    FilesGone,
+    OnlyHot,
+    OnlyRows,
+    PlanOfAnotherTable,
+    RestoreRejected,
+    TargetExists,
+)
+from mirrorfeed.archive.guard import Guarded
+from mirrorfeed.archive.restore_plan import Plan, check_readable
+from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.display.rows import DataRow, Row, row, shown
+from mirrorfeed.runtime.spark_session import setting
+from mirrorfeed.source import versions
 from mirrorfeed.source.change_feed import to_json_rows
 from mirrorfeed.source.errors import NoTableAtPath, NotDelta, SourceMissing
 from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.next_step import Range
 from mirrorfeed.source.table_info import read_table_info
-from mirrorfeed.storage.errors import NoTiers, OtherPlace
-from mirrorfeed.storage.tiers import DEFAULT_COPY_DAYS, Facts, Prices, Priority, Tier, TierStore, tiers_at
+from mirrorfeed.storage.errors import NoTiers
+from mirrorfeed.storage.tiers import (
+    DEFAULT_COPY_DAYS,
+    Facts,
+    Prices,
+    Priority,
+    Tier,
+    TiersOfTables,
+    TierStore,
+)
 
 _ROUNDS_WITHOUT_PROGRESS = 3
 _RULE_INTERVAL_DAYS = 1
 """After about this time a lifecycle rule has archived a restored file again."""
+ARCHIVE_DAYS = 180
+"""Azure charges for this many days in the archive, even if a file leaves it earlier."""
+_MINIMUM_DAYS = {Tier.HOT: 0, Tier.COOL: 30, Tier.COLD: 90}
+"""The same for the tiers to which a file can be restored."""
+_MONTH = 30
+_ZONE = "spark.sql.session.timeZone"
 _COPY_OF = "mirrorfeed.archive.copyOf"
 
 
@@ -71,40 +100,6 @@ class Terms:
     """None: the default of the storage service."""
 
 
-@dataclass(frozen=True)
-class TiersOfTables(TierStore):
-    """The tiers of files in the folders of several tables."""
-
-    uris: tuple[str, ...]
-    at: Callable[[str], TierStore | None] = tiers_at
-
-    @property
-    def restores_copies(self) -> bool:
-        return all(store.restores_copies for store, _ in self._parts(self.uris))
-
-    def facts(self, uris: Sequence[str]) -> dict[str, Facts]:
-        return {uri: facts for store, part in self._parts(uris) for uri, facts in store.facts(part).items()}
-
-    def restore(
-        self, uris: Sequence[str], priority: Priority, to: Tier = Tier.HOT, days: int | None = None
-    ) -> dict[str, str]:
-        answers = (store.restore(part, priority, to, days) for store, part in self._parts(uris))
-        return {uri: why for refused in answers for uri, why in refused.items()}
-
-    def _parts(self, uris: Sequence[str]) -> list[tuple[TierStore, list[str]]]:
-        found: list[tuple[TierStore, list[str]]] = []
-        for uri in uris:
-            store = self.at(uri)
-            if store is None:
-                raise OtherPlace(uri=uri, root="a storage account or bucket with access tiers")
-            same = next((part for other, part in found if other == store), None)
-            if same is None:
-                found.append((store, [uri]))
-            else:
-                same.append(uri)
-        return found
-
-
 def carry_out(
     spark: Callable[[], SparkSession],
     plan: Plan,
@@ -137,16 +132,15 @@ def carry_out(
     def report(found: Restoring) -> None:
         on_step(f"{found.ready:,} restored, {found.pending:,} pending, {found.archived:,} archived")
 
-    waits = poll_seconds is not None
-    found = follow(plan, tiers, poll_seconds or 0.0, terms, report) if waits else request(plan, tiers, terms)
+    found = request(plan, tiers, terms) if poll_seconds is None else follow(plan, tiers, poll_seconds, terms, report)
     notes = [next_steps(plan.table, tiers, terms)]
     if not found.done or (rows is None and into is None):
         return replace(found, notes=tuple(notes))
     with in_zone(session, plan.zone):
         frame = run_query(session, plan, tiers, datetime.now(UTC))
         if frame is None:
-            from_ = plan.feed_from
-            changes = "" if from_ is None else f" for the changes from version {from_} to {plan.version}"
+            first = plan.feed_from
+            changes = "" if first is None else f" for the changes from version {first} to {plan.version}"
             return replace(found, notes=(f"All planned files{changes} can be read.", *notes))
         if into is None:
             return replace(found, rows=to_json_rows(frame.limit(rows or 0)), notes=tuple(notes))
@@ -176,7 +170,11 @@ def request(plan: Plan, tiers: TierStore, terms: Terms = Terms(), now: datetime 
     refused: dict[str, str] = {}
     for _ in range(_ROUNDS_WITHOUT_PROGRESS):
         found = tiers.facts([file.uri for file in plan.files])
-        left = [uri for uri, facts in found.items() if facts.tier is Tier.ARCHIVE or _expires_before(facts, end)]
+        left = [
+            uri
+            for uri, facts in found.items()
+            if facts.tier is Tier.ARCHIVE or (facts.tier.is_readable and facts.until is not None and facts.until < end)
+        ]
         refused = {}
         for start in range(0, len(left), BATCH_SIZE):
             batch = left[start : start + BATCH_SIZE]
@@ -191,10 +189,6 @@ def check_terms(table: str, tiers: TierStore, terms: Terms) -> None:
         raise CannotKeep(table=table, days=terms.keep_days)
     if terms.to is not Tier.HOT and tiers.restores_copies:
         raise OnlyHot(table=table, to=terms.to)
-
-
-def _expires_before(facts: Facts, end: datetime) -> bool:
-    return facts.tier.is_readable and facts.until is not None and facts.until < end
 
 
 def follow(
@@ -267,3 +261,90 @@ def _fingerprint(plan: Plan) -> str:
     """Depends on everything that its rows depend on."""
     tables = [(each.table, each.table_id, each.version) for each in plan.tables]
     return hashlib.sha256(repr((tables, plan.where, plan.sql, plan.zone)).encode()).hexdigest()[:32]
+
+
+def in_zone(spark: SparkSession, zone: str | None) -> AbstractContextManager[None]:
+    """The session has the time zone in which a plan was made."""
+    return nullcontext() if zone is None else setting(spark, _ZONE, zone)
+
+
+def check_plan(spark: SparkSession, plan: Plan) -> None:
+    """Raises `PlanOfAnotherTable` if a table was replaced, or does not have the version of the plan."""
+    for table in plan.tables:
+        source = Source.parse(table.table)
+        check_table(table, read_table_info(spark, source).table_id, versions.newest_version(spark, source))
+
+
+def check_table(planned: NeededFiles, table_id: str, newest: int) -> None:
+    if planned.table_id != table_id:
+        raise PlanOfAnotherTable(table=planned.table, planned=planned.table_id, found=table_id)
+    if planned.version > newest:
+        then, now = f"{planned.table_id} at version {planned.version}", f"{table_id} at {newest}"
+        raise PlanOfAnotherTable(table=planned.table, planned=then, found=now)
+
+
+def run_query(spark: SparkSession, plan: Plan, tiers: TierStore, now: datetime) -> DataFrame | None:
+    """The rows of the planned query, guarded, because more files may count as archived now. None if the plan is for a
+    range of the change data feed, which is only checked, or for files alone."""
+    source = Source.parse(plan.table)
+    if plan.sql is not None:
+        return Guarded(spark, lambda _: tiers, lambda: now).sql(plan.sql)
+    if plan.files_alone:
+        return None
+    if plan.feed_from is None:
+        return GuardedTable(spark, source, tiers, lambda: now).query(plan.where, version=plan.version)
+    range_ = Range(plan.feed_from - 1, plan.version)
+    guard.check(spark, source, range_, read_table_info(spark, source).properties, tiers, now)
+    check_readable(spark, source, range_)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    what: str
+    amount: float | None
+    """None if the price is not configured."""
+
+
+def cost_of_restore(
+    files: Iterable[Facts], rates: Prices, priority: Priority, to: Tier, days: int, copies: bool, now: datetime
+) -> list[Cost]:
+    """The costs to restore the archived ones of these files, and to store them for a number of days."""
+    away = [file for file in files if file.tier is Tier.ARCHIVE]
+    price = rates.of_restore(priority.name)
+    gib = _gib(away)
+    month = rates.per_month(to.name)
+    found = [
+        Cost("retrieval", gib * price.per_gib),
+        Cost("requests", len(away) / 10_000 * price.per_10k_files),
+        Cost(f"{counted(days, 'day')} in {to.value}", None if month is None else gib * month * days / _MONTH),
+    ]
+    if copies:
+        return found
+    early = [
+        _gib([file]) * max(0.0, ARCHIVE_DAYS - (0.0 if file.since is None else (now - file.since) / timedelta(days=1)))
+        for file in away
+    ]
+    unknown = ", at most" if any(file.since is None for file in away) else ""
+    archive = rates.per_month(Tier.ARCHIVE.name)
+    fee = None if archive is None else sum(early) * archive / _MONTH
+    found.append(Cost(f"leaving the archive before {ARCHIVE_DAYS} days{unknown}", fee))
+    if (left := _MINIMUM_DAYS[to] - days) > 0:
+        fee = None if month is None else gib * month * left / _MONTH
+        found.append(Cost(f"leaving {to.value} before {_MINIMUM_DAYS[to]} days", fee))
+    found.append(Cost("archiving again", None if rates.archiving is None else len(away) / 10_000 * rates.archiving))
+    return found
+
+
+def _gib(files: Iterable[Facts]) -> float:
+    return sum(file.bytes or 0 for file in files) / 2**30
+
+
+def describe_costs(costs: Sequence[Cost], currency: str) -> str:
+    """The known costs with their sum."""
+    known = [cost for cost in costs if cost.amount is not None]
+    lines = [f"{cost.amount:,.2f} {currency} for {cost.what}" for cost in known if round(cost.amount or 0, 2)]
+    total = f"{sum(cost.amount or 0 for cost in known):,.2f} {currency} in total"
+    unknown = [cost.what for cost in costs if cost.amount is None]
+    rest = f"; without a price: {', '.join(unknown)}" if unknown else ""
+    return f"{', '.join([*lines, total])}{rest}"

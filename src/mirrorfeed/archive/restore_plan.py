@@ -1,4 +1,4 @@
-"""The restore plan of a query: its archived files, duration and costs, as a value and as a file.
+"""Makes the restore plan of a query or of a range of the change data feed, as a value and as a file.
 
 A plan names the tables, their versions and the query that it was made for, so that several runs can carry it out.
 
@@ -8,29 +8,45 @@ the lifecycle rule archives it again. S3 keeps the archived file and adds a temp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.archived_files import NeededFiles
-from mirrorfeed.archive.errors import BadPlan, PlanExists, PlanNotWritten
+from mirrorfeed.archive import guard, restore_plan
+from mirrorfeed.archive.archived_files import NeededFiles, archived_of
+from mirrorfeed.archive.engines import TableFacts, engine_of
+from mirrorfeed.archive.errors import (
+    BadPlan,
+    FeedOnDatabricks,
+    NoInterval,
+    NoSuchRange,
+    NothingToRestore,
+    PlanExists,
+    PlanNotWritten,
+    RelativeWord,
+)
+from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.log_file import LogFile
-from mirrorfeed.display.humanize import counted, size
+from mirrorfeed.display.humanize import size
 from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.landing.strict_json import CONFIG, Count, format_of, parse_json, validate
-from mirrorfeed.storage.tiers import Facts, Prices, Priority, Tier
+from mirrorfeed.runtime.errors import FILES_GONE, first_of
+from mirrorfeed.runtime.spark_session import is_databricks
+from mirrorfeed.source import reader, versions
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.next_step import Range
+from mirrorfeed.source.table_info import read_table_info
+from mirrorfeed.storage.tiers import Prices, Priority
 
 FORMAT: Literal[4] = 4
-ARCHIVE_DAYS = 180
-"""Azure charges for this many days in the archive, even if a file leaves it earlier."""
-_MINIMUM_DAYS = {Tier.HOT: 0, Tier.COOL: 30, Tier.COLD: 90}
-"""The same for the tiers to which a file can be restored."""
-_MONTH = 30
 _STANDARD_HOURS = 15.0
 _HIGH_HOURS = 1.0
 _HIGH_BYTES_AN_HOUR = 10 * 2**30
@@ -193,55 +209,130 @@ def make(
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    what: str
-    amount: float | None
-    """None if the price is not configured."""
+class Moment:
+    """A time in the time zone of a session."""
+
+    micros: int
+    """Since the epoch."""
+    date: str
+    local: str
+    """Date and time without a zone."""
+    zone: str
 
 
-def cost_of_restore(
-    files: Iterable[Facts], rates: Prices, priority: Priority, to: Tier, days: int, copies: bool, now: datetime
-) -> list[Cost]:
-    """The costs to restore the archived ones of these files, and to store them for a number of days."""
-    away = [file for file in files if file.tier is Tier.ARCHIVE]
-    price = rates.of_restore(priority.name)
-    gib = _gib(away)
-    month = rates.per_month(to.name)
-    found = [
-        Cost("retrieval", gib * price.per_gib),
-        Cost("requests", len(away) / 10_000 * price.per_10k_files),
-        Cost(f"{counted(days, 'day')} in {to.value}", None if month is None else gib * month * days / _MONTH),
-    ]
-    if copies:
-        return found
-    early = [
-        _gib([file]) * max(0.0, ARCHIVE_DAYS - (0.0 if file.since is None else (now - file.since) / timedelta(days=1)))
-        for file in away
-    ]
-    unknown = ", at most" if any(file.since is None for file in away) else ""
-    archive = rates.per_month(Tier.ARCHIVE.name)
-    found.append(
-        Cost(
-            f"leaving the archive before {ARCHIVE_DAYS} days{unknown}",
-            None if archive is None else sum(early) * archive / _MONTH,
-        )
-    )
-    if (left := _MINIMUM_DAYS[to] - days) > 0:
-        fee = None if month is None else gib * month * left / _MONTH
-        found.append(Cost(f"leaving {to.value} before {_MINIMUM_DAYS[to]} days", fee))
-    found.append(Cost("archiving again", None if rates.archiving is None else len(away) / 10_000 * rates.archiving))
-    return found
+def moment(spark: SparkSession, now: datetime) -> Moment:
+    micros = int(now.astimezone(UTC).timestamp() * 1_000_000)
+    at = f"timestamp_micros({micros})"
+    asked = f"SELECT string(CAST({at} AS DATE)), string(CAST({at} AS TIMESTAMP_NTZ)), current_timezone()"
+    date, local, zone = spark.sql(asked).collect()[0]
+    return Moment(micros, date, local, zone)
 
 
-def _gib(files: Iterable[Facts]) -> float:
-    return sum(file.bytes or 0 for file in files) / 2**30
+_TOKEN = re.compile(
+    r"""
+    (?P<comment> --[^\n]* ) | (?P<block> /\* ) |
+    (?P<text> [rR]'[^']*' | [rR]"[^"]*" | '(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*" ) | (?P<quoted> `(?:[^`]|``)*` ) |
+    (?P<alias> \b(?i:AS)\s+[A-Za-z_]\w*\b(?!\s*\() ) |
+    (?P<word> (?<![\w.]) [A-Za-z_]\w* ) (?P<call> \s*\(\s*\) )?
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_SPECIAL = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s+\S+)?\s*", re.IGNORECASE)
+_BARE = ("current_date", "current_timestamp", "localtimestamp", "current_time")
+"""Spark accepts these also without parentheses, unless a column has this name."""
 
 
-def describe_costs(costs: Sequence[Cost], currency: str) -> str:
-    """The known costs with their sum."""
-    known = [cost for cost in costs if cost.amount is not None]
-    lines = [f"{cost.amount:,.2f} {currency} for {cost.what}" for cost in known if round(cost.amount or 0, 2)]
-    total = f"{sum(cost.amount or 0 for cost in known):,.2f} {currency} in total"
-    unknown = [cost.what for cost in costs if cost.amount is None]
-    rest = f"; without a price: {', '.join(unknown)}" if unknown else ""
-    return f"{', '.join([*lines, total])}{rest}"
+def fix_relative_times(text: str, at: Moment, columns: Collection[str] = ()) -> str:
+    """A condition or statement with every relative time replaced by its value now, because a plan is carried out hours
+    later. Raises `RelativeWord` for one that cannot be replaced."""
+    literals = {
+        **dict.fromkeys(("current_date", "curdate"), f"DATE '{at.date}'"),
+        **dict.fromkeys(("current_timestamp", "now", "getdate"), f"timestamp_micros({at.micros})"),
+        "localtimestamp": f"TIMESTAMP_NTZ '{at.local}'",
+        "unix_timestamp": f"{at.micros // 1_000_000}L",
+        "current_timezone": f"'{at.zone}'",
+    }
+    own = {name.lower() for name in columns}
+    found, done = [], 0
+    while token := _TOKEN.search(text, done):
+        found.append(text[done : token.start()])
+        end = _end_of_comment(text, token.end()) if token["block"] else token.end()
+        word, is_call = (token["word"] or "").lower(), token["call"] is not None
+        if token["text"] and _SPECIAL.fullmatch(token["text"].lstrip("rR")[1:-1]):
+            raise RelativeWord(text=text, word=token["text"])
+        meant = is_call or (word in _BARE and word not in own and not text[end:].lstrip().startswith("("))
+        if word == "current_time" and (meant or text[end:].lstrip().startswith("(")) and word not in own:
+            raise RelativeWord(text=text, word=token["word"])
+        found.append(literals[word] if meant and word in literals else text[token.start() : end])
+        done = end
+    return "".join([*found, text[done:]])
+
+
+def _end_of_comment(text: str, start: int) -> int:
+    """Block comments can be nested."""
+    depth = 1
+    for mark in re.finditer(r"/\*|\*/", text[start:]):
+        depth += 1 if mark[0] == "/*" else -1
+        if not depth:
+            return start + mark.end()
+    return len(text)
+
+
+def make_plan(
+    spark: SparkSession,
+    source: Source | None,
+    priority: Priority,
+    rates: Prices | None,
+    now: datetime,
+    *,
+    where: str | None = None,
+    feed_from: int | None = None,
+    feed_to: int | None = None,
+    sql: str | None = None,
+) -> Plan:
+    """For a query on a table at its newest version, a range of its change data feed, or any query in `sql`."""
+    at = moment(spark, now)
+    if sql is not None:
+        asked = fix_relative_times(sql, at)
+        needed = Guarded(spark, now=lambda: now).needed(asked)
+        if not needed:
+            raise NothingToRestore(statement=sql)
+        return restore_plan.make(needed, priority, rates=rates, sql=asked, zone=at.zone)
+    assert source is not None
+    engine = engine_of(spark)
+    facts = engine.facts(source)
+    if facts.policy is None:
+        raise NoInterval(table=str(source))
+    if feed_from is not None:
+        needed = [_needed_by_feed(spark, facts, feed_from, feed_to, now)]
+    else:
+        where = None if where is None else fix_relative_times(where, at, facts.columns)
+        needed = [engine.needed(facts, where, now)]
+    return restore_plan.make(needed, priority, rates=rates, where=where, feed_from=feed_from, zone=at.zone)
+
+
+def _needed_by_feed(spark: SparkSession, facts: TableFacts, first: int, last: int | None, now: datetime) -> NeededFiles:
+    source = facts.source
+    if is_databricks(spark):
+        raise FeedOnDatabricks(table=str(source))
+    newest = versions.newest_version(spark, source)
+    end = newest if last is None else last
+    if not 0 <= first <= end <= newest:
+        raise NoSuchRange(table=str(source), first=first, last=last, newest=newest)
+    range_ = Range(first - 1, end)
+    try:
+        table = read_table_info(spark, source)
+        changed = guard.needed(spark, source, table, range_)
+    except AnalysisException as error:
+        if first_of(error, FILES_GONE) is None:
+            raise
+        raise NoSuchRange(table=str(source), first=first, last=end, newest=newest) from error
+    check_readable(spark, source, range_)
+    files = archived_of(spark, str(source), table.location, changed, facts.policy, now)
+    return NeededFiles(str(source), facts.table_id, table.location, end, tuple(files))
+
+
+def check_readable(spark: SparkSession, source: Source, range_: Range) -> None:
+    """Raises `Gap` if Delta cannot read the range even after a restore, for example after the retention."""
+    with reader.read_errors(str(source), range_):
+        reader.changes(spark, source, range_)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -12,7 +12,7 @@ from typing import Annotated, Protocol
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from mirrorfeed.landing.strict_json import parse_json, validate
-from mirrorfeed.storage.errors import InvalidPrices
+from mirrorfeed.storage.errors import InvalidPrices, OtherPlace
 
 DEFAULT_COPY_DAYS = 7
 """How long a storage that restores copies keeps them by default."""
@@ -85,6 +85,40 @@ def tiers_at(location: str) -> TierStore | None:
     )
 
     return AzureTiers.at(location) or S3Tiers.at(location)
+
+
+@dataclass(frozen=True)
+class TiersOfTables(TierStore):
+    """The tiers of files in the folders of several tables."""
+
+    uris: tuple[str, ...]
+    at: Callable[[str], TierStore | None] = tiers_at
+
+    @property
+    def restores_copies(self) -> bool:
+        return all(store.restores_copies for store, _ in self._parts(self.uris))
+
+    def facts(self, uris: Sequence[str]) -> dict[str, Facts]:
+        return {uri: facts for store, part in self._parts(uris) for uri, facts in store.facts(part).items()}
+
+    def restore(
+        self, uris: Sequence[str], priority: Priority, to: Tier = Tier.HOT, days: int | None = None
+    ) -> dict[str, str]:
+        answers = (store.restore(part, priority, to, days) for store, part in self._parts(uris))
+        return {uri: why for refused in answers for uri, why in refused.items()}
+
+    def _parts(self, uris: Sequence[str]) -> list[tuple[TierStore, list[str]]]:
+        found: list[tuple[TierStore, list[str]]] = []
+        for uri in uris:
+            store = self.at(uri)
+            if store is None:
+                raise OtherPlace(uri=uri, root="a storage account or bucket with access tiers")
+            same = next((part for other, part in found if other == store), None)
+            if same is None:
+                found.append((store, [uri]))
+            else:
+                same.append(uri)
+        return found
 
 
 def common_prefix(names: Iterable[str]) -> str:
