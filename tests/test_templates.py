@@ -16,7 +16,7 @@ import pytest
 
 import mirrorfeed
 from fixtures import codes
-from mirrorfeed.archive.log_file import LogFile
+from mirrorfeed.archive.archived_files import LogFile
 from mirrorfeed.config.yaml_document import Mistake
 from mirrorfeed.errors import MirrorfeedError, Terminal, choices
 from mirrorfeed.landing.schema import Problem

@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 from fixtures.tiers import make_old
 from mirrorfeed.archive import guard
 from mirrorfeed.archive import interval as intervals
+from mirrorfeed.archive.archived_files import LogFile
 from mirrorfeed.archive.columnar_log import ColumnarLog, parts_at
 from mirrorfeed.archive.data_skipping import Rules
 from mirrorfeed.archive.interval import Policy
 from mirrorfeed.archive.lifecycle.base import starts
-from mirrorfeed.archive.log_file import LogFile
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.next_step import Range
 from mirrorfeed.source.table_info import read_table_info

@@ -11,10 +11,9 @@ from pyspark.sql import SparkSession
 from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import interval as intervals
-from mirrorfeed.archive.archived_files import archived_among
+from mirrorfeed.archive.archived_files import LogFile, archived_among
 from mirrorfeed.archive.archived_share import Share, ages_of, by_age, files_of, share, share_of
 from mirrorfeed.archive.interval import Policy
-from mirrorfeed.archive.log_file import LogFile
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.tiers import Priority
 from tests.archive.archived_table import NOW, POLICY, Orders

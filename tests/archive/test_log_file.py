@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirrorfeed.archive.log_file import plain, uri_of, vector_file
+from mirrorfeed.archive.archived_files import plain, uri_of, vector_file
 
 
 @pytest.mark.parametrize(

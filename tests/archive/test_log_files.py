@@ -10,10 +10,10 @@ from deltalake import DeltaTable as OtherReader
 from pyspark.sql import Row, SparkSession
 
 from mirrorfeed.archive import guard
+from mirrorfeed.archive.archived_files import LogFile, uri_of
 from mirrorfeed.archive.columnar_log import Parts, parts_at, require_own_commits
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.errors import CommitsElsewhere
-from mirrorfeed.archive.log_file import LogFile, uri_of
 from mirrorfeed.source.errors import LogDamaged
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.next_step import Range

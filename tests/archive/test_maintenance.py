@@ -6,8 +6,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
+from mirrorfeed.archive.archived_files import LogFile
 from mirrorfeed.archive.errors import CannotCheckFiles
-from mirrorfeed.archive.log_file import LogFile
 from mirrorfeed.archive.maintenance import EARLY_DELETION, Maintenance, check_files, condition, maintain, split
 from tests.archive.archived_table import NOW, Orders
 

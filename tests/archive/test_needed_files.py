@@ -18,12 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import guard, interval
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, StatementNeedsArchivedFiles
+from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, LogFile, NotEnoughFiles, StatementNeedsArchivedFiles
 from mirrorfeed.archive.data_skipping import Doubt
 from mirrorfeed.archive.engines import ClassicEngine
-from mirrorfeed.archive.errors import NotEnoughFiles
 from mirrorfeed.archive.guard import Guarded
-from mirrorfeed.archive.log_file import LogFile
 from mirrorfeed.archive.restore_plan import make_plan
 from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.errors import MirrorfeedError

@@ -18,11 +18,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from mirrorfeed.archive.archived_files import archived_among
+from mirrorfeed.archive.archived_files import archived_among, plain
 from mirrorfeed.archive.data_skipping import Doubt, filtered
 from mirrorfeed.archive.engines import ClassicEngine, files_of
 from mirrorfeed.archive.interval import Policy
-from mirrorfeed.archive.log_file import plain
 from mirrorfeed.source.identifier import Source
 
 LATER = datetime.now(UTC) + timedelta(days=400)

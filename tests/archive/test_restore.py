@@ -15,9 +15,8 @@ from fixtures.onelake import CLIENT, SECRET, TENANT, WORKSPACE, OneLake
 from fixtures.onelake.blobs import Blob
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import restore
-from mirrorfeed.archive.archived_files import NeededFiles
+from mirrorfeed.archive.archived_files import LogFile, NeededFiles
 from mirrorfeed.archive.errors import CannotKeep, FilesGone, OnlyHot, PlanOfAnotherTable, RestoreRejected
-from mirrorfeed.archive.log_file import LogFile
 from mirrorfeed.archive.restore import Restoring, Terms, check_table
 from mirrorfeed.archive.restore_plan import Plan
 from mirrorfeed.storage.tiers import Prices, Tier

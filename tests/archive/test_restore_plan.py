@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from mirrorfeed.archive import restore_plan as planning
-from mirrorfeed.archive.archived_files import NeededFiles
+from mirrorfeed.archive.archived_files import LogFile, NeededFiles
 from mirrorfeed.archive.errors import BadPlan, PlanExists, PlanNotWritten
-from mirrorfeed.archive.log_file import LogFile
 from mirrorfeed.archive.restore_plan import Plan, check_place
 from mirrorfeed.storage.tiers import Prices, Priority, RestorePrices
 

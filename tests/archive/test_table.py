@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
+from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, NotEnoughFiles
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.errors import (
     ActiveRowsUnavailable,
@@ -19,7 +19,6 @@ from mirrorfeed.archive.errors import (
     BadPredicate,
     NoSuchColumn,
     NoSuchVersion,
-    NotEnoughFiles,
 )
 from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.errors import Terminal

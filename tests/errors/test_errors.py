@@ -11,7 +11,7 @@ from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JNetworkError
 
-from mirrorfeed.archive.log_file import LogFile
+from mirrorfeed.archive.archived_files import LogFile
 from mirrorfeed.errors import SessionLost, Unexpected, named, plain
 from mirrorfeed.history.errors import HistoryInterrupted
 from mirrorfeed.runtime.credentials import Secret

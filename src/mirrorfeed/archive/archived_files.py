@@ -1,4 +1,4 @@
-"""Archived files that a query needs, as values and as rows, and the errors that name those that cannot be read.
+"""Files of a Delta log, those that are archived and needed by a query, and the errors that name those.
 
 A file counts as archived by its age and the interval of the table in whose folder it is. Its tier does not matter. A
 file of unknown age counts as archived.
@@ -6,17 +6,20 @@ file of unknown age counts as archived.
 
 from __future__ import annotations
 
+import json
+import re
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import interval
 from mirrorfeed.archive.errors import FileOfNoTable
 from mirrorfeed.archive.interval import Policy, counts_as_archived
-from mirrorfeed.archive.log_file import LogFile, plain, total
 from mirrorfeed.display.humanize import a_few, counted, size
 from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.display.rows import Row, row
@@ -27,6 +30,99 @@ from mirrorfeed.source.identifier import Source
 if TYPE_CHECKING:
     from mirrorfeed.archive.restore_plan import Plan
     from mirrorfeed.storage.tiers import Prices, Priority, TierStore
+
+
+ELSEWHERE = r"^[A-Za-z][A-Za-z0-9+.-]*:/"
+"""Start of an absolute path in the log, as in a clone whose files are in the folder of its original."""
+_SCHEME = re.compile(ELSEWHERE)
+_BASE85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A file in the log. `uri` is decoded, as in the files that Spark reads."""
+
+    uri: str
+    size: Count | None = None
+    rows: int | None = None
+    created: datetime | None = None
+    partition: Mapping[str, str | None] | None = None
+    vector: str | None = None
+    """The file of its deletion vector, if it is stored outside the log."""
+    folder: str | None = field(default=None, repr=False, compare=False)
+    """The folder of the table in which it is, if known: a clone has files in the folder of its original."""
+
+    @property
+    def uris(self) -> tuple[str, ...]:
+        """The file, and the file of its deletion vector."""
+        return (self.uri, self.vector) if self.vector else (self.uri,)
+
+
+def total(files: Sequence[LogFile], noun: str = "file") -> str:
+    """The number of files, and their size if it is known."""
+    known = [file.size for file in files if file.size is not None]
+    bytes_ = f" ({size(sum(known))})" if len(known) == len(files) else ""
+    return f"{counted(len(files), noun)}{bytes_}"
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def file_of(location: str, row: Mapping[str, Any], names: Mapping[str, str] | None = None) -> LogFile:
+    """A file from its log entry. `names` maps the column names of the log to those of the table."""
+    deleted = row["vector"]["cardinality"] if row["vector"] else 0
+    return LogFile(
+        uri=uri_of(location, row["path"]),
+        size=row["size"],
+        rows=None if row["rows"] is None or deleted is None else row["rows"] - deleted,
+        created=_EPOCH + timedelta(milliseconds=row["created"]) if row["created"] is not None else None,
+        partition={(names or {}).get(name, name): value for name, value in row["partition"] or ()},
+        vector=vector_file(location, row["vector"]),
+    )
+
+
+def column_names(schema: str) -> dict[str, str]:
+    """Maps the column names of the log, which differ with column mapping, to those of the table."""
+    fields = json.loads(schema)["fields"]
+    return {str(f["metadata"].get("delta.columnMapping.physicalName", f["name"])): str(f["name"]) for f in fields}
+
+
+def uri_of(location: str, path: str) -> str:
+    """A path in the log is encoded, and relative to the table unless it has a scheme."""
+    return plain(unquote(path) if _SCHEME.match(path) else f"{location.rstrip('/')}/{unquote(path)}")
+
+
+def no_pattern(path: str) -> str:
+    """Escapes a path, because Spark reads paths as patterns and a folder may be called `{2026}` or `[old]`."""
+    return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
+
+
+def plain(uri: str) -> str:
+    """Normalizes local URIs, which Java writes with one slash or three."""
+    return re.sub(r"^file:///*", "file:/", uri)
+
+
+def vector_file(location: str, vector: Mapping[str, Any] | None) -> str | None:
+    """The file of a deletion vector. Vectors of kind `i` are stored in the log itself."""
+    if vector is None or vector["storageType"] == "i":
+        return None
+    if vector["storageType"] == "p":
+        return plain(unquote(vector["pathOrInlineDv"]))
+    text = vector["pathOrInlineDv"]
+    prefix, name = text[:-20], uuid.UUID(bytes=_base85(text[-20:]))
+    return plain("/".join(filter(None, (location.rstrip("/"), prefix, f"deletion_vector_{name}.bin"))))
+
+
+def _base85(text: str) -> bytes:
+    """With the alphabet of ZeroMQ, which Python's own module does not support."""
+    found = b""
+    for start in range(0, len(text), 5):
+        value = 0
+        for letter in text[start : start + 5]:
+            value = value * 85 + _BASE85.index(letter)
+        found += value.to_bytes(4, "big")
+    return found
+
 
 TiersAt = Callable[[str], "TierStore | None"]
 """The tiers of the table in a folder. None: no archived file of it counts as restored."""
@@ -57,15 +153,14 @@ class TableFolders:
 
     def folder_of(self, path: str) -> str | None:
         """The nearest folder, at or above, that has a log of Delta; None where there is none."""
-        return self._at(self._spark._jvm.org.apache.hadoop.fs.Path(path))  # type: ignore[union-attr]
-
-    def _at(self, folder: Any) -> str | None:
+        folder = self._spark._jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
         name = plain(str(folder.toString()))
         if name not in self._found:
             log = self._spark._jvm.org.apache.hadoop.fs.Path(folder, "_delta_log")  # type: ignore[union-attr]
             system = folder.getFileSystem(self._spark._jsparkSession.sessionState().newHadoopConf())
             above = folder.getParent()
-            self._found[name] = name if system.exists(log) else None if above is None else self._at(above)
+            nearest = name if system.exists(log) else None if above is None else self.folder_of(str(above.toString()))
+            self._found[name] = nearest
         return self._found[name]
 
 
@@ -74,11 +169,6 @@ def archived_among(files: Iterable[LogFile], policy: Policy | None, now: datetim
     if policy is None:
         return []
     return [file for file in files if file.created is None or counts_as_archived(file.created, policy.days, now)]
-
-
-def created_until(policy: Policy, now: datetime) -> int:
-    """Files that were created later cannot count as archived. In milliseconds, the precision of the log."""
-    return int((now - timedelta(days=policy.days)).timestamp() * 1000) + 1
 
 
 def archived_of(
@@ -242,3 +332,17 @@ class StatementNeedsArchivedFiles(ArchivedFilesNeeded):
         return restore_plan.make(
             self.tables, priority, rates=rates, sql=self.statement, files_alone=self.statement is None
         )
+
+
+class NotEnoughFiles(Terminal):
+    code = "MF5003"
+    what = (
+        "Not enough files to satisfy LIMIT: the active files of {table} contain {found:,} of {asked:,} rows. {missing}"
+        " more would be needed."
+    )
+    fix = "Reduce the LIMIT, or restore the files."
+    files: Sequence[LogFile]
+
+    @property
+    def missing(self) -> str:
+        return total(self.files, "archived file")

@@ -17,13 +17,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive import interval
-from mirrorfeed.archive.archived_files import archived_among, archived_of
+from mirrorfeed.archive.archived_files import LogFile, archived_among, archived_of
 from mirrorfeed.archive.data_skipping import filtered
 from mirrorfeed.archive.engines import ClassicEngine, DatabricksEngine
 from mirrorfeed.archive.engines import files_of as files_read_by
 from mirrorfeed.archive.errors import CannotSimulate, NoConditions, NoHistory
 from mirrorfeed.archive.interval import Policy
-from mirrorfeed.archive.log_file import LogFile
 from mirrorfeed.display.html import Chart
 from mirrorfeed.display.humanize import counted, size
 from mirrorfeed.display.rows import Row, row, shown

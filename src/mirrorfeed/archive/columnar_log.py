@@ -23,9 +23,9 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from mirrorfeed.archive.archived_files import ELSEWHERE, LogFile, column_names, file_of, plain
 from mirrorfeed.archive.data_skipping import Doubt, Rules, in_one, kept
 from mirrorfeed.archive.errors import CommitsElsewhere
-from mirrorfeed.archive.log_file import ELSEWHERE, LogFile, column_names, file_of, plain
 from mirrorfeed.source.errors import LogDamaged
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import commit_version, external_commit_features

@@ -7,14 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import ClassVar, Protocol
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive import columnar_log, data_skipping, spark_plans
-from mirrorfeed.archive.archived_files import NeededFiles, archived_among, archived_of, created_until
+from mirrorfeed.archive.archived_files import (
+    LogFile,
+    NeededFiles,
+    archived_among,
+    archived_of,
+    column_names,
+    plain,
+)
 from mirrorfeed.archive.data_skipping import Doubt, Rules, filtered
 from mirrorfeed.archive.errors import (
     ActiveRowsUnavailable,
@@ -27,7 +34,6 @@ from mirrorfeed.archive.errors import (
     TableByTable,
 )
 from mirrorfeed.archive.interval import Policy, understood
-from mirrorfeed.archive.log_file import LogFile, column_names, plain
 from mirrorfeed.archive.spark_plans import Scan, planned
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.errors import EXPIRED, LOG_GONE, first_of, unlogged
@@ -298,6 +304,11 @@ class ClassicEngine:
             if first_of(error, LOG_GONE) is None:
                 raise
         raise NoSuchVersion(table=str(source), version=at, newest=self.newest(source).version)
+
+
+def created_until(policy: Policy, now: datetime) -> int:
+    """Files that were created later cannot count as archived. In milliseconds, the precision of the log."""
+    return int((now - timedelta(days=policy.days)).timestamp() * 1000) + 1
 
 
 def files_of(frame: DataFrame) -> list[str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from mirrorfeed.archive.log_file import LogFile, total
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import Terminal, Transient
 
@@ -258,20 +257,6 @@ class NoHistory(Terminal):
         "On Databricks, use the catalog name of the table, and ask an administrator for the right to read this system"
         " table. Elsewhere, use --where or --predicates."
     )
-
-
-class NotEnoughFiles(Terminal):
-    code = "MF5003"
-    what = (
-        "Not enough files to satisfy LIMIT: the active files of {table} contain {found:,} of {asked:,} rows. {missing}"
-        " more would be needed."
-    )
-    fix = "Reduce the LIMIT, or restore the files."
-    files: Sequence[LogFile]
-
-    @property
-    def missing(self) -> str:
-        return total(self.files, "archived file")
 
 
 class BadStatement(Terminal):

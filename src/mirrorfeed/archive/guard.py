@@ -20,18 +20,20 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.archive.archived_files import (
     ArchivedFilesNeeded,
+    LogFile,
     NeededFiles,
     StatementNeedsArchivedFiles,
     TiersAt,
     archived_of,
     blocked_among,
+    file_of,
+    no_pattern,
     refuse,
 )
 from mirrorfeed.archive.columnar_log import require_own_commits
 from mirrorfeed.archive.engines import ClassicEngine, engine_of
 from mirrorfeed.archive.errors import NoSuchVersion
 from mirrorfeed.archive.interval import understood
-from mirrorfeed.archive.log_file import LogFile, file_of, no_pattern
 from mirrorfeed.display.humanize import a_few
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source.errors import Gap, SnapshotGone, VersionExpired

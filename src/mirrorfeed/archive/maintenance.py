@@ -12,13 +12,12 @@ from datetime import datetime
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.archived_files import archived_of
+from mirrorfeed.archive.archived_files import LogFile, archived_of
 from mirrorfeed.archive.data_skipping import check_columns
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.errors import CannotCheckFiles
 from mirrorfeed.archive.guard import missing_among
 from mirrorfeed.archive.interval import understood
-from mirrorfeed.archive.log_file import LogFile
 from mirrorfeed.display.rows import Row, row
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source.identifier import Source, quote

@@ -19,8 +19,8 @@ from pydantic import Field, TypeAdapter
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive import guard, restore_plan
-from mirrorfeed.archive.archived_files import NeededFiles, archived_of
+from mirrorfeed.archive import guard
+from mirrorfeed.archive.archived_files import LogFile, NeededFiles, archived_of
 from mirrorfeed.archive.engines import TableFacts, engine_of
 from mirrorfeed.archive.errors import (
     BadPlan,
@@ -33,7 +33,6 @@ from mirrorfeed.archive.errors import (
     RelativeWord,
 )
 from mirrorfeed.archive.guard import Guarded
-from mirrorfeed.archive.log_file import LogFile
 from mirrorfeed.display.humanize import size
 from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.display.rows import Row, row, shown
@@ -297,7 +296,7 @@ def make_plan(
         needed = Guarded(spark, now=lambda: now).needed(asked)
         if not needed:
             raise NothingToRestore(statement=sql)
-        return restore_plan.make(needed, priority, rates=rates, sql=asked, zone=at.zone)
+        return make(needed, priority, rates=rates, sql=asked, zone=at.zone)
     assert source is not None
     engine = engine_of(spark)
     facts = engine.facts(source)
@@ -308,7 +307,7 @@ def make_plan(
     else:
         where = None if where is None else fix_relative_times(where, at, facts.columns)
         needed = [engine.needed(facts, where, now)]
-    return restore_plan.make(needed, priority, rates=rates, where=where, feed_from=feed_from, zone=at.zone)
+    return make(needed, priority, rates=rates, where=where, feed_from=feed_from, zone=at.zone)
 
 
 def _needed_by_feed(spark: SparkSession, facts: TableFacts, first: int, last: int | None, now: datetime) -> NeededFiles:

@@ -21,9 +21,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.archive.archived_files import TableFolders
+from mirrorfeed.archive.archived_files import ELSEWHERE, LogFile, TableFolders, column_names, file_of, plain, uri_of
 from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, UnknownFiles
-from mirrorfeed.archive.log_file import ELSEWHERE, LogFile, column_names, file_of, plain, uri_of
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.errors import unlogged
 from mirrorfeed.source.identifier import Source

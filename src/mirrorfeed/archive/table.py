@@ -24,18 +24,20 @@ from mirrorfeed.archive import guard
 from mirrorfeed.archive.archived_files import (
     ArchivedFile,
     ArchivedFilesNeeded,
+    LogFile,
     NeededFiles,
+    NotEnoughFiles,
     StatementNeedsArchivedFiles,
     archived_file,
     archived_of,
     blocked_among,
     refuse,
+    total,
 )
 from mirrorfeed.archive.data_skipping import check_columns, filtered, named
 from mirrorfeed.archive.engines import Engine, engine_of
-from mirrorfeed.archive.errors import BadNumber, NotEnoughFiles, SubqueryInStatement
+from mirrorfeed.archive.errors import BadNumber, SubqueryInStatement
 from mirrorfeed.archive.guard import Guarded, guarded_rows
-from mirrorfeed.archive.log_file import LogFile, total
 from mirrorfeed.archive.spark_plans import merge_has_subqueries
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.runtime.errors import looked_at, unlogged
