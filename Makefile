@@ -6,6 +6,8 @@ RUNTIME ?= serverless-4
 # Their output depends on releases that the lock chooses.
 OF_THE_LOCK = --ignore tests/golden --deselect tests/test_wheel.py --deselect tests/publish/files/test_snappy.py \
 	--deselect tests/test_docs.py::test_generated_pages_are_up_to_date
+# Databricks runtimes have Python 3.12. Without it, their packages are tried with the default Python.
+RUNTIME_PYTHON = $$(PYTHON='python3.12 $(or $(PYTHON),python3.11 python3.13 python3 python)' .ci/prerequisites)
 UV := $(shell command -v uv || echo .uv/bin/uv)
 RUN := .venv/bin/python
 SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder
@@ -18,7 +20,7 @@ export PYTHON
 unexport VIRTUAL_ENV PYTHONHOME PYTHONDONTWRITEBYTECODE # every process that tests start would compile what it imports
 
 .DEFAULT_GOAL := help
-.PHONY: help prerequisites setup demo demo-onelake demo-serverless test quick golden slow test-floor test-runtime test-runtime-spark test-connect check prose fmt docs dist bench bench-report pictures soak lock clean
+.PHONY: help prerequisites setup demo demo-onelake demo-serverless test quick golden slow test-floor check-runtime test-runtime test-runtime-spark test-connect check prose fmt docs dist bench bench-report pictures soak lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb line; do printf 'make %-20s%s\n' "$$verb" "$$line"; done
@@ -49,6 +51,9 @@ slow: setup ## run all tests, and show time and CPU by cause, file and test
 
 test-floor: .venv-floor/made ## run all tests with the oldest supported Spark
 	@.venv-floor/bin/python -m pytest $(SIDE_BY_SIDE)
+
+check-runtime: .venv-$(RUNTIME)/checked ## check that the wheel installs nothing but itself in a Databricks runtime: RUNTIME=serverless-4
+	@:
 
 test-runtime: .venv-$(RUNTIME)/made ## tests without Spark, with the packages of a Databricks runtime: RUNTIME=serverless-4
 	@.venv-$(RUNTIME)/bin/python -m pytest $(SIDE_BY_SIDE) -m 'not slow and not soak and not spark' $(OF_THE_LOCK)
@@ -122,17 +127,20 @@ prerequisites: # $(error) says it in one line, where a recipe that fails would t
 	@UV_PROJECT_ENVIRONMENT=.venv-floor $(SYNC) --group floor
 	@touch $@
 
-.venv-$(RUNTIME)/made: pyproject.toml fixtures/runtimes.toml | prerequisites $(UV)
-	@command -v python3.12 >/dev/null || { echo 'Databricks runtimes have Python 3.12: put python3.12 on PATH.' >&2; exit 1; }
+.venv-$(RUNTIME)/checked: pyproject.toml fixtures/runtimes.toml .ci/build.txt | prerequisites $(UV)
+	@"$(RUNTIME_PYTHON)" -c 'import sys; sys.version_info[:2] == (3, 12) or print("No Python 3.12: testing the packages of $(RUNTIME) with", sys.executable)'
 	@echo 'Setting up .venv-$(RUNTIME)'
-	@"$(UV)" venv --quiet --clear --python python3.12 .venv-$(RUNTIME)
-	@python3.12 fixtures/runtimes.py $(RUNTIME) > .venv-$(RUNTIME)/runtime.txt
+	@"$(UV)" venv --quiet --clear --python "$(RUNTIME_PYTHON)" .venv-$(RUNTIME)
+	@"$(RUNTIME_PYTHON)" fixtures/runtimes.py $(RUNTIME) > .venv-$(RUNTIME)/runtime.txt
 	@"$(UV)" pip install --quiet --python .venv-$(RUNTIME) --requirements .venv-$(RUNTIME)/runtime.txt
-	@"$(UV)" build --quiet --wheel --clear --no-create-gitignore --out-dir .venv-$(RUNTIME)/dist --python python3.12 \
+	@"$(UV)" build --quiet --wheel --clear --no-create-gitignore --out-dir .venv-$(RUNTIME)/dist --python "$(RUNTIME_PYTHON)" \
 		--build-constraints .ci/build.txt --require-hashes
-	@"$(UV)" pip install --dry-run --python .venv-$(RUNTIME) .venv-$(RUNTIME)/dist/*.whl 2>&1 | python3.12 fixtures/runtimes.py --check
+	@"$(UV)" pip install --dry-run --python .venv-$(RUNTIME) .venv-$(RUNTIME)/dist/*.whl 2>&1 | "$(RUNTIME_PYTHON)" fixtures/runtimes.py --check
+	@touch $@
+
+.venv-$(RUNTIME)/made: .venv-$(RUNTIME)/checked
 	@"$(UV)" pip install --quiet --python .venv-$(RUNTIME) --constraints .venv-$(RUNTIME)/runtime.txt --group dev \
-		--group "$$(python3.12 fixtures/runtimes.py --spark $(RUNTIME))" --editable '.[replica,s3]'
+		--group "$$($(RUNTIME_PYTHON) fixtures/runtimes.py --spark $(RUNTIME))" --editable '.[replica,s3]'
 	@touch $@
 
 .venv-connect/made: pyproject.toml uv.lock | prerequisites $(UV)

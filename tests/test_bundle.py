@@ -71,7 +71,8 @@ JOBS = {name: content for kind, name, content in RESOURCES if kind == "jobs"}
 def tasks(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """All of a job that run something, those of a loop among them."""
     for task in job["tasks"]:
-        yield task["for_each_task"]["task"] if "for_each_task" in task else task
+        if "condition_task" not in task:
+            yield task["for_each_task"]["task"] if "for_each_task" in task else task
 
 
 WHEEL_TASKS = [(name, task) for name, job in JOBS.items() for task in tasks(job)]
@@ -246,7 +247,7 @@ def test_loop_uses_a_user_list_or_a_task_value_of_an_earlier_task() -> None:
                 assert "{{input}}" in loop["task"]["python_wheel_task"]["parameters"]
                 reference = re.fullmatch(r"\{\{tasks\.(\w+)\.values\.(\w+)\}\}", loop["inputs"])
                 if reference is None:
-                    assert loop["inputs"] == "${var.archive_tables}"
+                    assert loop["inputs"] == "{{job.parameters.archive_tables}}"
                     continue
                 assert [each["task_key"] for each in task["depends_on"]] == [reference[1]]
                 context = command_of(keys[reference[1]]["python_wheel_task"])
@@ -254,10 +255,19 @@ def test_loop_uses_a_user_list_or_a_task_value_of_an_earlier_task() -> None:
     assert "for_each_task" in JOBS["publish_each"]["tasks"][1]
 
 
+def test_archive_job_without_tables_starts_no_loop() -> None:
+    job = JOBS["archive"]
+    condition, loop = job["tasks"]
+    assert job["parameters"] == [{"name": "archive_tables", "default": "${var.archive_tables}"}]
+    assert condition["condition_task"] == {"op": "NOT_EQUAL", "left": loop["for_each_task"]["inputs"], "right": "[]"}
+    assert loop["depends_on"] == [{"task_key": condition["task_key"], "outcome": "true"}]
+    assert bundle["variables"]["archive_tables"]["default"] == "[]"
+
+
 @pytest.mark.parametrize("name", JOBS)
 def test_job_parameters_are_those_read_by_its_tasks(name: str) -> None:
     read = re.findall(r"\{\{job\.parameters\.(\w+)\}\}", " ".join(strings(JOBS[name])))
-    assert sorted(each["name"] for each in JOBS[name].get("parameters", [])) == sorted(read)
+    assert sorted(each["name"] for each in JOBS[name].get("parameters", [])) == sorted(set(read))
 
 
 @pytest.mark.parametrize("name", ["publish", "publish_each", "rebuild", "verify", "check_setup"])

@@ -118,7 +118,7 @@ def test_java_without_a_version_is_refused(machine: Path) -> None:
 
 _SETTING_UP = (
     *("setup", "demo", "demo-onelake", "demo-serverless", "test", "quick", "slow", "test-floor"),
-    *("check", "fmt", "bench", "soak", "test-runtime"),
+    *("check", "fmt", "bench", "soak", "check-runtime", "test-runtime"),
 )
 
 
@@ -136,6 +136,25 @@ def test_nothing_runs_without_the_prerequisites(machine: Path, verb: str) -> Non
     assert answer.stdout == ""
     (line,) = answer.stderr.splitlines()
     assert "JDK 17 or 21 is needed and there is no java on PATH: install one" in line
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+def test_runtime_is_checked_with_another_python_if_python_3_12_does_not_start(machine: Path, has_it: bool) -> None:
+    script(machine / "python3.12", "echo /of/databricks" if has_it else "exit 1")  # pyenv puts such scripts on PATH
+    script(machine / "uv", 'echo "$@"')
+    command = ["make", "-C", ROOT, "-n", "check-runtime", "RUNTIME=serverless-4", f"UV={machine / 'uv'}", "-B"]
+    recipe = subprocess.run(
+        [*command, "PYTHON=python3"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+
+    def said(words: str) -> str:
+        line = next(line for line in recipe if words in line)
+        path = {"PATH": str(machine)}
+        return subprocess.run(["sh", "-c", line], cwd=ROOT, env=path, capture_output=True, text=True, check=True).stdout
+
+    assert f"--python {'/of/databricks' if has_it else sys.executable}" in said(" venv ")
+    if not has_it and sys.version_info[:2] != (3, 12):
+        assert said("No Python 3.12") == f"No Python 3.12: testing the packages of serverless-4 with {sys.executable}\n"
 
 
 def test_make_lists_every_target_with_a_line_of_help(machine: Path) -> None:
@@ -163,4 +182,4 @@ def test_unknown_room_is_named() -> None:
 
 def test_ci_runs_the_documented_make_targets() -> None:
     verbs = [line for line in (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines() if line.startswith("make ")]
-    assert verbs == ["make check", "make docs", "make test"]
+    assert verbs == ["make check", "make docs", "make check-runtime", "make test"]
