@@ -9,15 +9,18 @@ from threading import Event
 from typing import Any
 
 import pytest
+from mirrorfeed.runtime.parallel import bearable_by
 
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.config.options import Pause
 from mirrorfeed.errors import Transient
+from mirrorfeed.orchestration import table_task
 from mirrorfeed.orchestration.errors import TableTimeout
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.scheduler import bearable_by
 from mirrorfeed.orchestration.table_task import RunContext, Stop
 from mirrorfeed.publish.result import TableResult
+from mirrorfeed.source.errors import Gap, GapReason
 
 NO_SPARK: Any = None
 
@@ -153,3 +156,23 @@ def test_stopped_run_starts_no_table_and_waits_for_no_retry(configured: Configur
 )
 def test_default_parallelism_depends_on_cores_and_memory(cores: int, gib: float, max_parallel_tables: int) -> None:
     assert bearable_by(cores, gib) == max_parallel_tables
+
+
+@pytest.mark.parametrize("bridged", [True, False])
+def test_gap_is_bridged_once_within_an_attempt(
+    configured: Configured, monkeypatch: pytest.MonkeyPatch, bridged: bool
+) -> None:
+    gaps = [Gap(table="main.a", published=4, where=version, reason=GapReason.NO_COMMIT) for version in (5, 7)]
+    left, seen = list(gaps), list[Gap]()
+
+    def meets_gap(*_: object) -> None:
+        raise left.pop(0)
+
+    def bridge(_: object, __: object, gap: Gap, ___: object) -> object:
+        seen.append(gap)
+        return object() if bridged else None
+
+    monkeypatch.setattr(table_task, "bridge_gap", bridge)
+    (outcome,) = publish_tables(World(a=meets_gap).fleet(configured("a")))
+    assert seen == gaps[:1]
+    assert (outcome.error, outcome.tries) == (gaps[bridged], 1)

@@ -31,8 +31,8 @@ class Broken(Terminal):
 BUSY, BROKEN, LOST = Busy(), Broken(), SessionLost()
 
 
-def rules(*, kept: bool = False, again: bool = False, most_tries: int = 4) -> RetryPolicy:
-    return RetryPolicy(lambda _: kept, lambda error: again and isinstance(error, Gap), most_tries)
+def rules(*, again: bool = False, most_tries: int = 4) -> RetryPolicy:
+    return RetryPolicy(lambda error: again and isinstance(error, Gap), most_tries)
 
 
 @pytest.mark.parametrize(
@@ -45,17 +45,11 @@ def rules(*, kept: bool = False, again: bool = False, most_tries: int = 4) -> Re
         ([BUSY] * 4, rules(), RetryState(0, 4, error=BUSY)),
         ([BUSY], rules(most_tries=1), RetryState(0, 1, error=BUSY)),
         ([BUSY] * 7, rules(most_tries=9), RetryState(2, 7, 60.0, error=BUSY)),
-        ([BROKEN], rules(kept=True, again=True), RetryState(0, 1, error=BROKEN)),
+        ([BROKEN], rules(again=True), RetryState(0, 1, error=BROKEN)),
         ([BUSY, BROKEN], rules(), RetryState(0, 2, error=BROKEN)),
         ([GAP], rules(), RetryState(0, 1, error=GAP)),
-        ([GAP], rules(kept=True), RetryState(4, 1, gap=GAP)),
-        ([GAP], rules(kept=True, again=True), RetryState(4, 1, gap=GAP)),
         ([GAP], rules(again=True), RetryState(4, 1, reload=GAP)),
         ([BUSY, BUSY, BUSY, GAP], rules(again=True), RetryState(4, 4, reload=GAP)),
-        ([GAP, BUSY], rules(kept=True), RetryState(3, 2, 4.0, gap=GAP, error=BUSY)),
-        ([GAP, None], rules(kept=True), RetryState(0, 2, gap=GAP)),
-        ([GAP, OTHER_GAP], rules(kept=True), RetryState(0, 2, gap=GAP, error=OTHER_GAP)),
-        ([GAP, OTHER_GAP], rules(kept=True, again=True), RetryState(4, 2, gap=GAP, reload=OTHER_GAP)),
         ([LOST], rules(), RetryState(0, 1, error=LOST)),
         ([GAP, OTHER_GAP], rules(again=True), RetryState(0, 2, reload=GAP, error=OTHER_GAP)),
         ([GAP, BROKEN], rules(again=True), RetryState(0, 2, reload=GAP, error=BROKEN)),
@@ -71,7 +65,7 @@ def test_next_retry_state_depends_on_errors_of_attempts(
     assert course == then
 
 
-FOLLOWED = RetryPolicy(lambda _: True, lambda error: isinstance(error, Gap), math.inf)
+FOLLOWED = RetryPolicy(lambda error: isinstance(error, Gap), math.inf)
 
 
 @pytest.mark.parametrize(
@@ -92,25 +86,11 @@ def test_followed_table_is_retried_until_it_succeeds(failures: int, error: Mirro
 
 def test_followed_table_can_be_reloaded_more_than_once() -> None:
     first, ways = RetryState(math.inf), []
-    for error in (GAP, OTHER_GAP, BROKEN, GAP, OTHER_GAP):
+    for error in (OTHER_GAP, BROKEN, OTHER_GAP):
         first = after(first, error, FOLLOWED)
-        ways.append((first.gap, first.reload, first.error))
-    again = [(GAP, None, None), (GAP, OTHER_GAP, None)]
-    assert ways == [*again, (None, None, BROKEN), *again]
+        ways.append((first.reload, first.error))
+    assert ways == [(OTHER_GAP, None), (None, BROKEN), (OTHER_GAP, None)]
     assert after(first, None, FOLLOWED).left == 0
-
-
-def test_only_the_first_gap_is_looked_up_in_the_history() -> None:
-    asked: list[Gap] = []
-
-    def is_kept(gap: Gap) -> bool:
-        asked.append(gap)
-        return True
-
-    course = RetryState(4)
-    for error in (BUSY, GAP, OTHER_GAP):
-        course = after(course, error, RetryPolicy(is_kept, lambda _: False))
-    assert asked == [GAP]
 
 
 def test_table_is_reloaded_after_its_folder_is_deleted() -> None:

@@ -20,7 +20,7 @@ from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler, bearable,
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.source.versions import newest_version
 
-_RETRY = RetryPolicy(bridges=lambda _: False, reloads=lambda _: False)
+_RETRY = RetryPolicy(reloads=lambda _: False)
 
 
 @row

@@ -1,4 +1,4 @@
-"""Decide what follows an attempt for a table: another attempt, another way to read changes, a reload, or the end."""
+"""Decide what follows an attempt for a table: another attempt, a reload, or the end."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ class RetryState:
     """Attempts that were made."""
     pause: float = 0.0
     """Seconds before the next attempt."""
-    gap: Gap | None = None
-    """The gap for which changes are read in another way than from the feed."""
     reload: MirrorfeedError | None = None
     """Why the table is reloaded from a snapshot."""
     cleared: bool = False
@@ -47,8 +45,6 @@ class RetryState:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    bridges: Callable[[Gap], bool]
-    """Whether changes across a gap can be read in another way."""
     reloads: Callable[[MirrorfeedError], bool]
     """Whether a table with this error is reloaded from a snapshot."""
     attempts: float = ATTEMPTS
@@ -58,7 +54,7 @@ class RetryPolicy:
 def after(state: RetryState, error: MirrorfeedError | None, policy: RetryPolicy) -> RetryState:
     """Return the state after an attempt.
 
-    Transient errors are retried, with longer and longer pauses. A gap is bridged once, and a table is reloaded once.
+    Transient errors are retried, with longer and longer pauses. A table is reloaded once.
     """
     endless = policy.attempts == math.inf
     tried = replace(state, tries=state.tries + 1, left=state.left - 1, pause=0.0, error=error)
@@ -67,8 +63,6 @@ def after(state: RetryState, error: MirrorfeedError | None, policy: RetryPolicy)
     if isinstance(error, Transient):
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(state.tries, 10))
         return replace(tried, pause=pause) if tried.left else tried
-    if state.gap is None and isinstance(error, Gap) and policy.bridges(error):
-        return replace(tried, left=policy.attempts, gap=error, error=None)
     if state.reload is None and policy.reloads(error):
         return replace(tried, left=policy.attempts, reload=error, error=None)
     if endless:

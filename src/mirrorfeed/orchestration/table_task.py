@@ -27,7 +27,7 @@ from mirrorfeed.publish.files.staging_area import clear_staging
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.next_publication import UpToDateCheck, check_decision, decide_next, waits_since, with_keys
 from mirrorfeed.publish.result import TableResult
-from mirrorfeed.publish.sources.change_source import ChangeSource, can_bridge_gap, gap_note, source_for
+from mirrorfeed.publish.sources.change_source import ChangeSource, bridge_gap, source_for
 from mirrorfeed.publish.table_publisher import clear, publish
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import renewed
@@ -167,7 +167,6 @@ class TableTask:
     def __post_init__(self) -> None:
         context = self.context
         self._policy = RetryPolicy(
-            bridges=lambda gap: can_bridge_gap(context.session, self.table, gap, context.on_problem),
             reloads=lambda error: context.reloads and needs_reload(self.table, error),
             attempts=math.inf if context.follows else ATTEMPTS,
         )
@@ -203,15 +202,16 @@ class TableTask:
             view = TableLog(context.zone, table.target.folder).read_view()
             source = source_for(context.session, context.config, table)
             facts, decision = decide_next(source, table, view)
-            gap = decision if isinstance(decision, Gap) and can_bridge_gap(context.session, table, decision) else None
-            if gap:
-                source = source_for(context.session, context.config, table, gap)
+            if bridge := bridge_gap(source, table, decision) if isinstance(decision, Gap) else None:
+                source = bridge
                 facts, decision = decide_next(source, table, view)
             if isinstance(decision, MirrorfeedError):
                 return Decision(name, BLOCKED, decision)
             check_decision(source, context.zone, table, view, facts, decision)
             waiting = len(view.unfinished) if view else 0
-            notes = [", by comparison"] * facts.compared + [", from its history"] * (bool(gap) and not facts.compared)
+            notes = [", by comparison"] * facts.compared + [", from its history"] * (
+                bridge is not None and not facts.compared
+            )
             notes += [f", after renaming {waiting} recorded files"] * bool(waiting)
             return Decision(name, f"{decision}{''.join(notes)}")
         except Exception as error:
@@ -234,24 +234,24 @@ class TableTask:
             self.state = replace(self.state, pause=table.follow.poll)
             return None
         begun, limit, error = context.clock(), self.limit, None
+
+        def ends() -> bool:
+            return context.stop() or context.clock() - begun >= limit
+
         try:
-            source = source_for(
-                context.session, context.config, table, self.state.gap, partial(setattr, result, "across")
+            source: ChangeSource = source_for(
+                context.session, context.config, table, partial(setattr, result, "across")
             )
             keyed = with_keys(table, lambda: context.client)
-            if self.state.gap:
-                result.across = gap_note(source, self.state.gap)
             if self.state.clears:
                 clear_table(context, keyed, source)
                 self.state = replace(self.state, cleared=True)
-            context.work(
-                source,
-                context.zone,
-                keyed,
-                result,
-                context.on_step,
-                lambda: context.stop() or context.clock() - begun >= limit,
-            )
+            try:
+                context.work(source, context.zone, keyed, result, context.on_step, ends)
+            except Gap as gap:
+                if (bridge := bridge_gap(source, table, gap, context.on_problem)) is None:
+                    raise
+                context.work(bridge, context.zone, keyed, result, context.on_step, ends)
         except Exception as caught:
             error = named(f"Publishing {table.target}", caught)
         attempted = self.state

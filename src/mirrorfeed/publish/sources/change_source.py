@@ -202,37 +202,32 @@ Report = Callable[[MirrorfeedError], None]
 
 
 def source_for(
-    spark: SparkSession, config: Config, table: Table, gap: Gap | None = None, on_note: Report = lambda _: None
+    spark: SparkSession, config: Config, table: Table, on_note: Report = lambda _: None
 ) -> DeltaFeed | FullCompare:
     if table.changes == "compare":
         return full_compare(spark, config, table)
-    common = (spark, table.source, config.staging_path, config.upload_from, table.selection)
-    if gap and table.on_gap == "compare" and not _has_history(spark, table, gap):
+    return DeltaFeed(spark, table.source, config.staging_path, config.upload_from, table.selection, on_note=on_note)
+
+
+def bridge_gap(source: ChangeSource, table: Table, gap: Gap, on_problem: Report = lambda _: None) -> DeltaFeed | None:
+    """Return the source that has the changes across a gap in the feed: the history, or a comparison of its two ends.
+
+    None if there is none. Reports a history that cannot be read.
+    """
+    if not isinstance(source, DeltaFeed) or isinstance(source, SnapshotDiff | HistorySource):
+        return None
+    common = (source.spark, source.source, source.staging_path, source.upload_from, source.selection)
+    if table.history:
+        history = table.history.table
+        try:
+            table_id = read_table_info(source.spark, source.source).table_id
+            if segment_after(source.spark, history, gap.published, table_id):
+                source.on_note(ReadFromHistory(gap=gap, history=str(history)))
+                return HistorySource(*common, on_note=source.on_note, history=history)
+        except Exception as error:
+            cause = named(f"Reading the history {history}", error)
+            on_problem(HistoryUnusable(gap=gap, history=str(history), error=cause))
+    if table.on_gap == "compare":
+        source.on_note(GapCompared(gap=gap))
         return SnapshotDiff(*common)
-    if gap is None or table.history is None:
-        return DeltaFeed(*common, on_note=on_note)
-    return HistorySource(*common, on_note=on_note, history=table.history.table)
-
-
-def can_bridge_gap(spark: SparkSession, table: Table, gap: Gap, on_problem: Report = lambda _: None) -> bool:
-    """Whether another source than the feed has the changes. Reports a history that cannot be read."""
-    return _has_history(spark, table, gap, on_problem) or table.on_gap == "compare"
-
-
-def gap_note(source: ChangeSource, gap: Gap) -> MirrorfeedError | None:
-    """The note on how a gap was bridged."""
-    if isinstance(source, SnapshotDiff):
-        return GapCompared(gap=gap)
-    return ReadFromHistory(gap=gap, history=str(source.history)) if isinstance(source, HistorySource) else None
-
-
-def _has_history(spark: SparkSession, table: Table, gap: Gap, on_problem: Report = lambda _: None) -> bool:
-    if table.history is None:
-        return False
-    history = table.history.table
-    try:
-        return segment_after(spark, history, gap.published, read_table_info(spark, table.source).table_id) is not None
-    except Exception as error:
-        cause = named(f"Reading the history {history}", error)
-        on_problem(HistoryUnusable(gap=gap, history=str(history), error=cause))
-        return False
+    return None
