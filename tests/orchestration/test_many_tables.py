@@ -9,7 +9,6 @@ from threading import Event
 from typing import Any
 
 import pytest
-from mirrorfeed.runtime.parallel import bearable_by
 
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.config.options import Pause
