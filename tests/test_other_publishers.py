@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from mirrorfeed.display.render import draw
+from mirrorfeed.display.rows import draw
 from mirrorfeed.display.terminal import buffer
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.mirror.replica import Replica, State, TableReport

@@ -10,8 +10,7 @@ import pytest
 
 from mirrorfeed.api.results import Result
 from mirrorfeed.display.humanize import size
-from mirrorfeed.display.render import grid_of, render
-from mirrorfeed.display.rows import Row, nonzero, row, shown
+from mirrorfeed.display.rows import Row, grid_of, nonzero, render, row, shown
 from mirrorfeed.source.errors import FeedOff
 
 

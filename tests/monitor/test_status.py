@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
-from mirrorfeed.display.render import grid_of
+from mirrorfeed.display.rows import grid_of
 from mirrorfeed.mirror.fabric.database import TableState
 from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Freshness, Step

@@ -630,7 +630,7 @@ class Feed:
         return f"<feed of {self._written.path}: {', '.join(names)}, into {self.landing_zone}>"
 
     def _repr_html_(self) -> str:
-        from mirrorfeed.display.render import html_of
+        from mirrorfeed.display.rows import html_of
 
         entries = [(str(table.target), str(table.source), table.keys) for table in self._written.tables]
         entries += [(each.target, str(each.sources), each.keys) for each in self._written.patterns]

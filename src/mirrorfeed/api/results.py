@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from mirrorfeed.display.html import Chart
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.display.render import render
-from mirrorfeed.display.rows import DataRow, Row, row, shown
+from mirrorfeed.display.rows import DataRow, Row, render, row, shown
 from mirrorfeed.errors import MirrorfeedError, Terminal, coded
 
 if TYPE_CHECKING:

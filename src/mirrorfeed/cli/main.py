@@ -90,7 +90,7 @@ def show(result: Result[Any]) -> NoReturn:
 
 
 def print_result(result: Result[Any]) -> None:
-    from mirrorfeed.display.render import draw
+    from mirrorfeed.display.rows import draw
     from mirrorfeed.display.terminal import console
 
     draw(console(), result.rows, result.notes, result.summary)

@@ -243,7 +243,7 @@ class Report:
 
     def draw(self, out: Console) -> None:
         """Print all sections as tables."""
-        from mirrorfeed.display.render import draw
+        from mirrorfeed.display.rows import draw
         from mirrorfeed.display.terminal import text
 
         out.print(text(f"As of {time_in_utc(self.as_of)} UTC"))
@@ -251,7 +251,7 @@ class Report:
             draw(out, rows, self.notes.get(name, ()), SECTIONS[name][0])
 
     def __repr__(self) -> str:
-        from mirrorfeed.display.render import text_from
+        from mirrorfeed.display.rows import text_from
 
         return text_from(self.draw)
 

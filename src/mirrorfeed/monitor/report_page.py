@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.display.html import Chart, card, page_of, titled
 from mirrorfeed.display.printable import escape_html
-from mirrorfeed.display.render import grid_of, section_of
+from mirrorfeed.display.rows import grid_of, section_of
 from mirrorfeed.display.svg_charts import Point, bars, lines
 from mirrorfeed.monitor.report_figures import SECTIONS, Figures, Report, read_report, time_in_utc
 

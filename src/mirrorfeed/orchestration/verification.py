@@ -19,8 +19,7 @@ from pyspark.sql import functions as F
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.display.html import Chart
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.display.render import html_of
-from mirrorfeed.display.rows import Row, row, shown
+from mirrorfeed.display.rows import Row, html_of, row, shown
 from mirrorfeed.display.terminal import progress
 from mirrorfeed.errors import MirrorfeedError, coded, first_line, named
 from mirrorfeed.landing.output_format import PARQUET
