@@ -1,5 +1,104 @@
 """A stand-in for Fabric: applies a landing zone to Delta tables, written from the specification alone."""
 
-from mirrorfeed.mirror.replica.service import Replica, State, TableReport, follow
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mirrorfeed.errors import MirrorfeedError, Transient
+from mirrorfeed.lint.specification import SCHEMA_SUFFIX
+from mirrorfeed.mirror.errors import NotOurs, SamePlace
+from mirrorfeed.mirror.replica.landing_zone import TableFolder, schemas_in, tables_in
+from mirrorfeed.mirror.replica.mirrored_table import (
+    delete_dropped,
+    drop,
+    find_delta_tables,
+    mirror_path,
+    open_mirror,
+)
+from mirrorfeed.mirror.replica.table_cycle import State, TableCycle, TableReport
+from mirrorfeed.storage import Store
 
 __all__ = ["Replica", "State", "TableReport", "follow"]
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Replica:
+    """Applies a landing zone to the Delta tables `<target>/<schema>/<table>`. The default schema is `dbo`.
+
+    All its state is in the target. One replica at a time may work on a target.
+    """
+
+    zone: Store
+    target: str
+    clock: Callable[[], datetime] = _utc_now
+
+    def step(self) -> list[TableReport]:
+        """Make one pass over all tables. A failed table is reported and does not stop the others."""
+        delete_dropped(self.target)
+        folders = self._folders()
+        places = Counter(mirror_path(self.target, folder) for folder in folders)
+        reports = self._drop_gone(folders)
+        for folder in folders:
+            if places[mirror_path(self.target, folder)] > 1:
+                error = SamePlace(table=folder.table, place=str(mirror_path(self.target, folder)))
+                reports.append(TableReport(folder.table, State.FAILED, message=str(error), error=error))
+            else:
+                reports.append(TableCycle(self.zone, self.target, folder).run(self.clock()))
+        return sorted(reports, key=lambda report: report.table)
+
+    def _folders(self) -> list[TableFolder]:
+        root = self.zone.list("")
+        folders = tables_in(root, None)
+        for schema in schemas_in(root):
+            folders += tables_in(self.zone.list(f"{schema}{SCHEMA_SUFFIX}"), schema)
+        return folders
+
+    def _drop_gone(self, folders: list[TableFolder]) -> list[TableReport]:
+        there = {mirror_path(self.target, folder) for folder in folders}
+        gone = [place for place in find_delta_tables(self.target) if place not in there]
+        return [report for place in gone if (report := self._drop(place))]
+
+    def _drop(self, place: Path) -> TableReport | None:
+        table = f"{place.parent.name}.{place.name}"
+        try:
+            mirror = open_mirror(place)
+            if mirror is None:
+                return None
+            table = mirror.folder.replace(f"{SCHEMA_SUFFIX}/", ".")
+            drop(place, self.target)
+        except NotOurs:
+            return None
+        except MirrorfeedError as error:
+            return TableReport(table, State.FAILED, message=str(error), error=error)
+        return TableReport(table, State.DROPPED, message="Its folder was deleted.")
+
+
+def follow(
+    replica: Replica,
+    poll: float,
+    stop: Callable[[], bool],
+    *,
+    wait: Callable[[float], None] = time.sleep,
+    on_pass: Callable[[list[TableReport]], None] = lambda _: None,
+    on_error: Callable[[Transient], None] = lambda _: None,
+) -> None:
+    """Make passes, `poll` seconds apart, until `stop` returns True.
+
+    `on_pass` gets the reports of each pass, `on_error` each transient error of listing the landing zone.
+    """
+    while not stop():
+        try:
+            on_pass(replica.step())
+        except Transient as error:
+            on_error(error)
+        if not stop():
+            wait(poll)
