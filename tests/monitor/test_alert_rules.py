@@ -11,7 +11,7 @@ import pytest
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.monitor.alert_state import Check
 from mirrorfeed.monitor.alerts import check_of
-from mirrorfeed.monitor.facts import DatabaseFacts, LogFacts, SourceFacts, TableFacts
+from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Freshness, Step
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)

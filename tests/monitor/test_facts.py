@@ -22,7 +22,7 @@ from mirrorfeed.cli import main
 from mirrorfeed.config.loader import load
 from mirrorfeed.mirror.fabric.database import TableState
 from mirrorfeed.monitor.collector import Collector, database_facts, longest_text
-from mirrorfeed.monitor.facts import TableFacts
+from mirrorfeed.monitor.findings import TableFacts
 from mirrorfeed.monitor.rules import NOTHING, database_findings, table_findings
 from tests.delta import DeltaTable, Zone
 

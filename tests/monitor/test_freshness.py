@@ -12,7 +12,7 @@ import pytest
 from mirrorfeed.config.model import Config
 from mirrorfeed.landing.record import File, Record
 from mirrorfeed.monitor.alerts import ledger_rows
-from mirrorfeed.monitor.facts import TableFacts
+from mirrorfeed.monitor.findings import TableFacts
 from mirrorfeed.monitor.freshness import LAG_STEPS, NOTHING_PUBLISHED, Freshness, MirrorTimes, Step, freshness_of
 from mirrorfeed.orchestration import ledger
 

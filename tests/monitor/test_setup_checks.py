@@ -17,8 +17,7 @@ from mirrorfeed.config.model import Config
 from mirrorfeed.landing.names import SPREAD, TABLE_LIMITS
 from mirrorfeed.monitor import setup_checks
 from mirrorfeed.monitor.errors import ExecutorsElsewhere
-from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts
-from mirrorfeed.monitor.findings import Finding, Severity, failed, passed
+from mirrorfeed.monitor.findings import Finding, LogFacts, Severity, SourceFacts, TableFacts, failed, passed
 from mirrorfeed.monitor.setup_checks import (
     check_changes,
     check_credential,

@@ -15,7 +15,7 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.display.rows import grid_of
 from mirrorfeed.mirror.fabric.database import TableState
-from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts
+from mirrorfeed.monitor.findings import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Freshness, Step
 from mirrorfeed.monitor.status import status_of, statuses, summary_of
 from mirrorfeed.orchestration.publish_run import publish_tables

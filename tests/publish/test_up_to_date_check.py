@@ -20,7 +20,7 @@ from mirrorfeed.cli import main
 from mirrorfeed.config import loader
 from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.errors import MirrorfeedError, Terminal
-from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts
+from mirrorfeed.monitor.findings import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.status import status_of
 from mirrorfeed.orchestration.ledger import COLUMNS, FAILED, PUBLISHED, RECOVERED, Row
 from mirrorfeed.orchestration.publish_run import publish_tables

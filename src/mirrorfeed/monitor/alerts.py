@@ -14,7 +14,7 @@ from mirrorfeed.errors import MirrorfeedError, coded
 from mirrorfeed.landing.names import LOG
 from mirrorfeed.monitor.alert_state import FILE, Check, Message, notify
 from mirrorfeed.monitor.collector import Collector, database_facts
-from mirrorfeed.monitor.facts import DatabaseFacts, TableFacts
+from mirrorfeed.monitor.findings import DatabaseFacts, TableFacts
 from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, LAG_STEPS, Step, mirror_times_of, read_endpoint
 from mirrorfeed.monitor.rules import ALERT_RULES, TABLE_RULES, database_findings, table_findings
 

@@ -14,7 +14,7 @@ from mirrorfeed.display.humanize import counted, duration
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.landing.names import LOG as LOGS
 from mirrorfeed.landing.names import LOG_ID, PROCESSED, data_number, is_log_id
-from mirrorfeed.monitor.facts import DatabaseFacts, LogFacts, SourceFacts, TableFacts
+from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import LAG_STEPS, NOT_READ, MirrorTimes, freshness_of, is_consumption_visible
 from mirrorfeed.orchestration.scheduler import each_of
 

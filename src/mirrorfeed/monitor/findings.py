@@ -1,17 +1,120 @@
-"""Findings: problems of tables and of the mirrored database, and results of the checks of a setup."""
+"""Facts about tables and the mirrored database, and the findings that rules make of them.
+
+A part that could not be read is None, which is unknown and not empty. The error that prevented it is a fact as well.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import field
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.display.redact import redact
 from mirrorfeed.display.rows import Row, row
 from mirrorfeed.errors import MirrorfeedError, Transient, Unexpected
+from mirrorfeed.monitor.freshness import Freshness, Step
+
+if TYPE_CHECKING:
+    from mirrorfeed.mirror.fabric.database import TableState
+    from mirrorfeed.publish.errors import FilesLost, LastFileMissing
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """A table's folder in the landing zone, and the log in it."""
+
+    exists: bool = False
+    data_files: int = 0
+    has_consumed: bool = False
+    """Whether missing or processed files show that Fabric has consumed files of the table."""
+    empty_files: tuple[str, ...] = ()
+    """Data files of 0 bytes that Fabric has not consumed."""
+    newest_file_age: float | None = None
+    """Seconds since the newest data file was written."""
+    log_created: datetime | None = None
+    """When the log was created, which is before Fabric created the table."""
+    published: int | None = None
+    """The published version; None if nothing is published."""
+    unfinished: int = 0
+    """Files of the newest record that still have their staged names."""
+    orphans: tuple[str, ...] = ()
+    """Staged files that no record can publish, and folders of other logs."""
+    lost: FilesLost | LastFileMissing | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    feed: str
+    """Which change data feed the source has, as text."""
+    newest_version: int | None = None
+    """None for a source without versions."""
+    lag_seconds: float | None = None
+    """Seconds since the oldest unpublished commit; 0 if there is none; None if nothing is published."""
+    lag_before: tuple[float, float] | None = None
+    """How many seconds ago an earlier publication was, and the lag at that time."""
+    longest_wait: float = 0.0
+    """The longest time in seconds from a commit to the record that published it, of the records in the log."""
+    retention: float | None = None
+    """delta.deletedFileRetentionDuration in seconds."""
+    log_retention: float | None = None
+    """delta.logRetentionDuration in seconds."""
+    cloned_from: str | None = None
+    longest_text: tuple[str, int] | None = None
+    """The column with the longest text and its bytes; None if there is no text or the table is too large to measure."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    table: str
+    source: str
+    """The source as a name in SQL."""
+    source_name: str = ""
+    """The source as an argument of commands."""
+    zone: str = "the landing zone"
+    paused: str | None = None
+    """Until when the table is not published, and why."""
+    log_facts: LogFacts | None = None
+    source_facts: SourceFacts | None = None
+    errors: tuple[MirrorfeedError, ...] = ()
+    """What prevents the next publication, or reading these facts."""
+    freshness: Freshness | None = None
+    service: TableState | None = None
+    """The table in Fabric."""
+    read_service: bool = False
+    """Whether Fabric was read, so that `service` None means that Fabric does not have the table."""
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    limits: Mapping[Step, float | None] = field(default_factory=dict)
+    """Seconds for which changes may wait for a step before an alert is sent; None: forever."""
+
+    @property
+    def has_consumed(self) -> bool:
+        """Whether anything shows that Fabric has consumed a file of the table. Fabric leaves the last consumed file, so
+        one remaining file shows nothing."""
+        by_log = self.log_facts is not None and self.log_facts.has_consumed
+        return by_log or bool(self.service and self.service.rows) or bool(self.freshness and self.freshness.mirrored)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything was read, so that a problem that was not found is resolved."""
+        is_read = self.log_facts is not None and self.source_facts is not None
+        return is_read and not any(isinstance(error, Transient | Unexpected) for error in self.errors)
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseFacts:
+    """The mirrored database in Fabric."""
+
+    zone: str = "the landing zone"
+    status: str | None = None
+    """As Fabric spells it; None if the landing zone is not in Fabric, or Fabric could not be read."""
+    error: MirrorfeedError | None = None
+    states: Sequence[TableState] | None = None
+    published_tables: int = 0
+    """Configured tables with a data file."""
 
 
 class Severity(Enum):

@@ -14,8 +14,15 @@ from typing import Any, Generic, TypeVar
 
 from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.errors import Transient, fill
-from mirrorfeed.monitor.facts import DatabaseFacts, LogFacts, SourceFacts, TableFacts
-from mirrorfeed.monitor.findings import Finding, Severity, error_finding
+from mirrorfeed.monitor.findings import (
+    DatabaseFacts,
+    Finding,
+    LogFacts,
+    Severity,
+    SourceFacts,
+    TableFacts,
+    error_finding,
+)
 from mirrorfeed.monitor.freshness import Step
 from mirrorfeed.source.table_info import FILES, LOG, MIN_FACTOR
 

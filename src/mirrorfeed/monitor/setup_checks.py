@@ -24,8 +24,7 @@ from mirrorfeed.landing.names import LOG, MAX_DAILY_BYTES, SPREAD, WARN_DAILY_BY
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.monitor.collector import Collector
 from mirrorfeed.monitor.errors import ExecutorsElsewhere, NotAsExpected
-from mirrorfeed.monitor.facts import TableFacts
-from mirrorfeed.monitor.findings import Finding, failed, failed_with, not_checked, passed
+from mirrorfeed.monitor.findings import Finding, TableFacts, failed, failed_with, not_checked, passed
 from mirrorfeed.monitor.setup_access import check_host, check_rights, hosts, needed
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.publish.files.spark_files import check_file, write_with_spark

@@ -14,7 +14,7 @@ from mirrorfeed.display.rows import Cell, Row, nonzero, row, shown
 from mirrorfeed.display.terminal import progress
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.monitor.collector import Collector
-from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts
+from mirrorfeed.monitor.findings import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import (
     ENDPOINT_NOT_READ,
     NOT_READ,
