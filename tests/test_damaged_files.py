@@ -19,7 +19,7 @@ from mirrorfeed.archive.errors import BadPlan
 from mirrorfeed.archive.restore_plan import Plan
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.history import record as history_record
-from mirrorfeed.landing import metadata_files, record
+from mirrorfeed.landing import output_format, record
 from mirrorfeed.landing.errors import DamagedFile, RecordTooNew
 from mirrorfeed.monitor import alert_state
 from mirrorfeed.monitor.alert_state import REPEAT_AFTER, Check
@@ -133,7 +133,7 @@ KINDS = {
             b'{"keyColumns": ["id"], "isUpsertDefaultRowMarker": true, "more": 1}',
             b'{"KeyColumns": ["a", "b"], "FileFormat": "DelimitedText", "FileFormatTypeProperties": {"NullValue": ""}}',
         ],
-        lambda data: metadata_files.parse_metadata(data, "x"),
+        lambda data: output_format.parse_metadata(data, "x"),
         _json,
         (DamagedFile,),
     ),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mirrorfeed.landing.errors import DamagedFile, KeysChanged, SettingChanged
-from mirrorfeed.landing.metadata_files import is_up_to_date, metadata_content, parse_metadata, to_json
+from mirrorfeed.landing.output_format import is_up_to_date, metadata_content, parse_metadata, to_json
 
 
 @pytest.mark.parametrize(

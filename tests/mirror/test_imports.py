@@ -73,7 +73,7 @@ def test_rules_import_neither_spark_nor_storage_nor_arrow() -> None:
     "line",
     [
         "from mirrorfeed.landing.output_format import Output",
-        "from mirrorfeed.landing import metadata_files",
+        "from mirrorfeed.landing import output_format",
         "import mirrorfeed.publish.files.file_formats",
         "from mirrorfeed import publish",
         "def later():\n    from mirrorfeed.publish.files.staging_job import StagingJob",

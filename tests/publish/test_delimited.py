@@ -26,8 +26,7 @@ from mirrorfeed.landing.errors import (
     NotDeclarable,
     SettingChanged,
 )
-from mirrorfeed.landing.metadata_files import metadata_content, to_json
-from mirrorfeed.landing.output_format import Delimited, Output
+from mirrorfeed.landing.output_format import Delimited, Output, metadata_content, to_json
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.lint.facts import Contents
 from mirrorfeed.lint.linter import lint

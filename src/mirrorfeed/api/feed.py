@@ -456,7 +456,7 @@ class Feed:
         Raises `MirrorfeedError` if the file has another content, which `force` overwrites.
         """
         from mirrorfeed.config.model import zone_of
-        from mirrorfeed.landing.metadata_files import PARTNER_EVENTS
+        from mirrorfeed.landing.output_format import PARTNER_EVENTS
         from mirrorfeed.publish.log.metadata_files import write_partner_events
 
         if self._written.partner is None:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.landing.errors import ColumnsDropped
-from mirrorfeed.landing.metadata_files import metadata_content
-from mirrorfeed.landing.output_format import check_output
+from mirrorfeed.landing.output_format import check_output, metadata_content
 from mirrorfeed.landing.record import Record
 from mirrorfeed.landing.schema import Column, check_keys, evolve
 from mirrorfeed.landing.selection import check as check_names

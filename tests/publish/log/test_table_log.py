@@ -19,8 +19,8 @@ from fixtures.tables import Table, TableFeed
 from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.landing.errors import DamagedFile, KeysChanged, RecordTooNew
-from mirrorfeed.landing.metadata_files import metadata_content
 from mirrorfeed.landing.names import begun_name, is_begun
+from mirrorfeed.landing.output_format import metadata_content
 from mirrorfeed.landing.record import File, Follows, Record
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.errors import (

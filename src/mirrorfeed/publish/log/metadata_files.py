@@ -8,10 +8,10 @@ from typing import Any
 
 from mirrorfeed.config.model import Config
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.landing import metadata_files
+from mirrorfeed.landing import output_format
 from mirrorfeed.landing.errors import ForeignPartnerEvents
-from mirrorfeed.landing.metadata_files import PARTNER_EVENTS, has_content, partner_events
 from mirrorfeed.landing.names import METADATA
+from mirrorfeed.landing.output_format import PARTNER_EVENTS, has_content, partner_events
 from mirrorfeed.publish.errors import ConcurrentChanges
 from mirrorfeed.publish.log.table_log import try_write
 from mirrorfeed.storage import Store
@@ -28,31 +28,31 @@ def ensure(store: Store, folder: str, wanted: Mapping[str, Any], *, first: bool 
     path = f"{folder}/{METADATA}"
     error: Exception | None = None
     if first:
-        error = try_write(store.create, path, metadata_files.to_json(dict(wanted)))
+        error = try_write(store.create, path, output_format.to_json(dict(wanted)))
         if error is None:
             return
     for _ in range(_ATTEMPTS):
         found = _read(store, folder)
-        if found is not None and metadata_files.is_up_to_date(found, wanted, store.address(path)):
+        if found is not None and output_format.is_up_to_date(found, wanted, store.address(path)):
             return
         if isinstance(error, StoreUnavailable):
             raise error
         # Replace it instead of deleting and creating it: a late deletion would delete the new file.
         write = store.create if found is None else store.replace
-        error = try_write(write, path, metadata_files.to_json({**(found or {}), **wanted}))
+        error = try_write(write, path, output_format.to_json({**(found or {}), **wanted}))
     raise ConcurrentChanges(address=store.address(path))
 
 
 def check(store: Store, folder: str, wanted: Mapping[str, Any]) -> bool:
     """Whether `_metadata.json` has all wanted settings. Raises if one of them differs."""
     found = _read(store, folder)
-    return found is not None and metadata_files.is_up_to_date(found, wanted, store.address(f"{folder}/{METADATA}"))
+    return found is not None and output_format.is_up_to_date(found, wanted, store.address(f"{folder}/{METADATA}"))
 
 
 def _read(store: Store, folder: str) -> dict[str, Any] | None:
     path = f"{folder}/{METADATA}"
     try:
-        return metadata_files.parse_metadata(store.read(path), store.address(path))
+        return output_format.parse_metadata(store.read(path), store.address(path))
     except NotThere:
         return None
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import ParamSpec
 
 from mirrorfeed.errors import MirrorfeedError, Terminal
-from mirrorfeed.landing import metadata_files
+from mirrorfeed.landing import output_format
 from mirrorfeed.landing import record as log
 from mirrorfeed.landing.errors import DamagedFile
 from mirrorfeed.landing.names import (
@@ -371,7 +371,7 @@ class TableLog:
     def _is_read_by_time(self) -> bool:
         path = f"{self.folder}/{METADATA}"
         try:
-            found = metadata_files.parse_metadata(self.store.read(path), self.store.address(path))
+            found = output_format.parse_metadata(self.store.read(path), self.store.address(path))
         except NotThere:
             return False
         return found.get("fileDetectionStrategy") == BY_TIME
