@@ -32,7 +32,7 @@ from pydantic_core import PydanticUndefined
 from fixtures.pages import ROOT, Snippet, pages, snippets, within_sentences
 from fixtures.reference import FOLDER, stale
 from mirrorfeed.cli import main
-from mirrorfeed.config.destination import PLACES, PRINCIPAL
+from mirrorfeed.config.connections import PLACES, PRINCIPAL
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config, Sources, Table
 from mirrorfeed.config.options import HISTORY_FIELDS, Options

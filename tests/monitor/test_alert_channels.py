@@ -18,7 +18,7 @@ import pytest
 
 from fixtures.local_server import serving
 from fixtures.onelake import tls
-from mirrorfeed.config.alerts import Mail, Webhook
+from mirrorfeed.config.connections import Mail, Webhook
 from mirrorfeed.config.loader import load
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.monitor.alert_channels import channels_of, post, send_mail, slack, teams, text

@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from mirrorfeed.config import FILE
-from mirrorfeed.config.destination import DEFAULT_SCHEMA
+from mirrorfeed.config.connections import DEFAULT_SCHEMA
 from mirrorfeed.config.errors import ConfigInvalid, OptionInvalid, SeveralLandingZones
 from mirrorfeed.config.model import Config, Sources, Table
 from mirrorfeed.config.values import ONELAKE

@@ -21,8 +21,7 @@ from pydantic import (
 )
 
 from mirrorfeed.config import FILE, values
-from mirrorfeed.config.alerts import Alerts
-from mirrorfeed.config.destination import FabricOptions, parse_credential
+from mirrorfeed.config.connections import Alerts, FabricOptions, parse_credential
 from mirrorfeed.config.errors import DatabaseNotNamed, UnknownTable
 from mirrorfeed.config.options import (
     Entry,

@@ -15,8 +15,7 @@ from yaml.composer import ComposerError
 from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from mirrorfeed.config.alerts import Alerts, Mail, MaxLagMinutes, Webhook
-from mirrorfeed.config.destination import PLACES, PRINCIPAL
+from mirrorfeed.config.connections import PLACES, PRINCIPAL, Alerts, Mail, MaxLagMinutes, Webhook
 from mirrorfeed.config.errors import ConfigMissing, ConfigUnreadable
 from mirrorfeed.config.model import Config, Sources, Table
 from mirrorfeed.config.options import Options

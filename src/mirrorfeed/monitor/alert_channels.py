@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
-from mirrorfeed.config.alerts import MAIL, Mail, Webhook
+from mirrorfeed.config.connections import MAIL, Mail, Webhook
 from mirrorfeed.config.model import Config
 from mirrorfeed.display.humanize import duration
 from mirrorfeed.display.printable import printable

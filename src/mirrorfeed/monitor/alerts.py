@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.config.alerts import OUTPUT
+from mirrorfeed.config.connections import OUTPUT
 from mirrorfeed.config.model import zone_of
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import Row, row

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirrorfeed.config.destination import FabricOptions
+from mirrorfeed.config.connections import FabricOptions
 from mirrorfeed.mirror.errors import DefinitionUnreadable, NoSqlEndpoint, NotListed, OtherMirror, ResponseInvalid
 from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem
 from mirrorfeed.mirror.fabric.database import MirroredDatabase, create

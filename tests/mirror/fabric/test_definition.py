@@ -15,7 +15,7 @@ from fixtures.onelake.fabric import SQL_MIRROR
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.cli import main
 from mirrorfeed.config import loader
-from mirrorfeed.config.destination import FabricOptions
+from mirrorfeed.config.connections import FabricOptions
 from mirrorfeed.config.errors import ConfigInvalid
 from mirrorfeed.mirror.errors import NotApplied
 from mirrorfeed.mirror.fabric.database import MirroredDatabase

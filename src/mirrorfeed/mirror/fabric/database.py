@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from mirrorfeed.config.destination import DEFAULT_SCHEMA, FabricOptions
+from mirrorfeed.config.connections import DEFAULT_SCHEMA, FabricOptions
 from mirrorfeed.config.model import Config
 from mirrorfeed.config.values import ONELAKE
 from mirrorfeed.display.humanize import counted

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
 
-from mirrorfeed.config.destination import DEFAULT_SCHEMA, FabricOptions
+from mirrorfeed.config.connections import DEFAULT_SCHEMA, FabricOptions
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.landing.strict_json import parse_json, validate
 from mirrorfeed.mirror.errors import DefinitionUnreadable, NotApplied, OtherMirror

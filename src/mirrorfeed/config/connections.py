@@ -1,4 +1,4 @@
-"""The field `alerts`: maximum lags and channels. It contains locations of secrets, never secrets."""
+"""The fields `credential`, `fabric` and `alerts`. They contain locations of secrets, never secrets."""
 
 from __future__ import annotations
 
@@ -8,10 +8,97 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, Field, PlainValidator, ValidationInfo, model_validator
 
 from mirrorfeed.config import values
-from mirrorfeed.config.destination import SECRET_EXPECTED, parse_secret
-from mirrorfeed.runtime.addresses import is_host
-from mirrorfeed.runtime.credentials import Secret
+from mirrorfeed.landing.errors import BadTarget
+from mirrorfeed.landing.names import Target
+from mirrorfeed.runtime.addresses import HttpsAddress, is_host
+from mirrorfeed.runtime.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
 from mirrorfeed.source.identifier import URI, hide_query
+
+PRINCIPAL = ("tenant_id", "client_id", "secret", "authority")
+PLACES = {
+    "env": re.compile(r"[A-Za-z_][A-Za-z0-9_]*"),
+    # Names that Databricks allows, and the slash in scopes of older workspaces.
+    "scope": re.compile(r"[\w.@/-]{1,128}"),
+    "key": re.compile(r"[\w.@/-]{1,128}"),
+}
+"""Fields of the location of a secret, with their valid values."""
+
+
+SECRET_EXPECTED = (
+    "must be the location of the secret, {scope: …, key: …} or {env: …} or both; never put the secret itself in this"
+    " file"
+)
+
+
+def parse_credential(value: object) -> Credential:
+    """Parse `credential`. Messages do not repeat the value, because it may contain a secret."""
+    match value:
+        case Default() | ServicePrincipal() | ServiceCredential():
+            return value
+        case "default":
+            return Default()
+        case {"service_credential": str(name), **others} if not others and name.strip():
+            return ServiceCredential(name)
+        case {"service_principal": dict(facts), **others} if not others:
+            return _service_principal(facts)
+    raise ValueError(
+        "must be default, {service_principal: {tenant_id, client_id, secret}} or {service_credential: name}"
+    )
+
+
+def _service_principal(facts: dict[str, Any]) -> ServicePrincipal:
+    faults = [f"{name} is missing" for name in PRINCIPAL[:3] if name not in facts]
+    if any(name not in PRINCIPAL for name in facts):
+        faults.append(f"unknown field; allowed are {', '.join(PRINCIPAL)}")
+    for name in ("tenant_id", "client_id"):
+        if name in facts and not re.fullmatch(r"[0-9A-Za-z.-]+", str(facts[name])):
+            faults.append(f"{name} is not an id")
+    authority = facts.get("authority")
+    if authority is not None:
+        try:
+            authority = str(HttpsAddress.parse(str(authority)))
+        except ValueError:
+            faults.append("authority is not an https address, such as https://login.microsoftonline.us")
+    secret = parse_secret(facts["secret"]) if "secret" in facts else None
+    if "secret" in facts and secret is None:
+        faults.append(f"secret {SECRET_EXPECTED}")
+    if faults or secret is None:
+        raise ValueError("; ".join(f"service_principal: {fault}" for fault in faults))
+    return ServicePrincipal(str(facts["tenant_id"]), str(facts["client_id"]), secret, authority)
+
+
+def parse_secret(value: object) -> Secret | None:
+    """Return the location of a secret, or None if the value is not one."""
+    if not isinstance(value, dict) or set(value) not in ({"env"}, {"scope", "key"}, {"env", "scope", "key"}):
+        return None
+    if not all(isinstance(each, str) and PLACES[name].fullmatch(each) for name, each in value.items()):
+        return None
+    return Secret(**value)
+
+
+DEFAULT_SCHEMA = "dbo"
+"""Schema of tables without a schema, unless the database has another default."""
+
+
+def _schema(value: str) -> str:
+    try:
+        Target(value, "t")
+    except BadTarget as error:
+        raise ValueError(f"{value!r} cannot be a schema: the target {error.text!r} it {error.reason}") from None
+    return value
+
+
+class FabricOptions(BaseModel):
+    """Omitted settings are not changed."""
+
+    model_config = values.FORM
+
+    retention_days: Annotated[int, Field(ge=1, le=30)] | None = None
+    """Days for which the mirror keeps replaced and deleted data."""
+    change_data_feed: bool | None = None
+    """Change data feed of the mirrored tables."""
+    default_schema: Annotated[str, Field(min_length=1), AfterValidator(_schema)] | None = None
+
 
 _ADDRESS = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
 OUTPUT, MAIL = OWN_NAMES = "output", "mail"
