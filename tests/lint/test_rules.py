@@ -14,9 +14,9 @@ from mirrorfeed import lint
 from mirrorfeed.landing.names import TABLE_LIMITS, data_name
 from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.lint.facts import Column, Contents, DataFile, Folder, Log, Table, Zone
-from mirrorfeed.lint.findings import Finding, Rule, Severity
 from mirrorfeed.lint.metadata_file import Dialect, Settings, read_metadata
 from mirrorfeed.lint.rules import check_table, check_zone
+from mirrorfeed.lint.specification import Finding, Rule, Severity
 
 _NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _ID, _NAME, _MARKER = Column("id", "int64"), Column("name", "string"), Column(MARKER, "int32")

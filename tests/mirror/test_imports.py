@@ -10,7 +10,7 @@ import pytest
 import mirrorfeed
 
 ROOT = Path(mirrorfeed.__file__).parent
-READERS = {f"lint.{module}" for module in ("specification", "findings", "metadata_file", "delimited_text")}
+READERS = {f"lint.{module}" for module in ("specification", "metadata_file", "delimited_text")}
 LOG_FORMAT = {
     f"landing.{module}" for module in ("names", "record", "errors", "strict_json", "consumed_files", "limits")
 }

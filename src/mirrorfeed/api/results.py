@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mirrorfeed.archive.table import Recent
     from mirrorfeed.errors.explain import Explanation
     from mirrorfeed.history.replay import Replay
-    from mirrorfeed.lint.findings import Finding as LintFinding
+    from mirrorfeed.lint.specification import Finding as LintFinding
     from mirrorfeed.mirror.fabric.database import CreatedDatabase, DatabaseStatus, TableState, TableSync
     from mirrorfeed.mirror.fabric.definition import Setting
     from mirrorfeed.mirror.replica.table_cycle import TableReport

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import BinaryIO
 
-from mirrorfeed.lint.findings import Rule, error
 from mirrorfeed.lint.metadata_file import Dialect
+from mirrorfeed.lint.specification import Rule, error
 
 MAX_ROW_LENGTH = 64 << 20
 """Maximum length of a row, in characters."""

@@ -20,13 +20,12 @@ from mirrorfeed.landing.names import (
 from mirrorfeed.landing.record import Record
 from mirrorfeed.lint.duplicate_keys import KeyIndex
 from mirrorfeed.lint.facts import Broken, Contents, DataFile, Folder, Log, Table, Unreadable, Zone
-from mirrorfeed.lint.findings import Finding, Severity
 from mirrorfeed.lint.metadata_file import Settings, find_metadata_name, load_object, read_metadata
 from mirrorfeed.lint.parquet_process import ParquetProcess
 from mirrorfeed.lint.rules import check_table, check_zone
 from mirrorfeed.lint.rules.files import PARQUET, apply_order, form_of, number_of
 from mirrorfeed.lint.rules.folders import find_tables
-from mirrorfeed.lint.specification import METADATA, PARTNER_EVENTS, PROCESSED, SCRATCH, is_ignored
+from mirrorfeed.lint.specification import METADATA, PARTNER_EVENTS, PROCESSED, SCRATCH, Finding, Severity, is_ignored
 from mirrorfeed.lint.text_reader import text_contents
 from mirrorfeed.storage import Entry, Store
 from mirrorfeed.storage.errors import NotThere, SymbolicLink, UnreadableFile

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from mirrorfeed.lint.findings import REBUILD, Finding, Rule, advice, error, warning
-from mirrorfeed.lint.specification import DATA_TYPES, METADATA
+from mirrorfeed.lint.specification import DATA_TYPES, METADATA, REBUILD, Finding, Rule, advice, error, warning
 
 MAX_KEYS = 4
 TIMESTAMPS = "LastUpdateTimeFileDetection"

@@ -1,9 +1,18 @@
-"""Names and values in the specification of the landing zone, for readers.
+"""The specification of the landing zone for readers: names, values, and the form of rules and findings.
 
 Separate from the list of the publisher in `landing`, so that lint and the replica find mistakes in it.
+
+Codes are stable. The first digit after MF is the subject: 1 folders, 2 `_metadata.json`, 3 files, 4 columns and keys,
+5 the row marker, 6 delimited text, 7 leftovers. `mirrorfeed.errors` lists the others.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mirrorfeed.display.rows import Row, row, shown
+from mirrorfeed.errors import fill
 
 METADATA = "_metadata.json"
 PARTNER_EVENTS = "_partnerEvents.json"
@@ -25,3 +34,62 @@ DATA_TYPES = (
 def is_ignored(name: str) -> bool:
     """Whether Fabric ignores a file or folder with this name."""
     return name.startswith("_")
+
+
+class Severity(StrEnum):
+    ERROR = "error"
+    """Replication stops, or the mirror is wrong."""
+    WARNING = "warning"
+    """Deviates from the specification or was left behind. The mirror is still correct."""
+    ADVICE = "advice"
+    """Allowed, but not recommended."""
+
+
+@row
+class Finding(Row):
+    """A file or folder in the landing zone that breaks a rule."""
+
+    code: str = shown("code")
+    severity: Severity = shown("severity")
+    """`error`, `warning` or `advice`."""
+    file: str = shown("file")
+    """The path of the file or folder below the landing zone."""
+    what: str = shown("problem")
+    next: str = shown("fix")
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is only advice."""
+        return self.severity is Severity.ADVICE
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    code: str
+    severity: Severity
+    what: str
+    """Template of the problem, in the syntax of `mirrorfeed.errors`."""
+    fix: str
+    means: str = ""
+    """Text for the reference, if `what` alone does not explain the finding."""
+
+    def finding(self, file: str, **values: object) -> Finding:
+        return Finding(self.code, self.severity, file, fill(self.what, values), self.fix)
+
+
+def error(code: str, what: str, fix: str, means: str = "") -> Rule:
+    return Rule(code, Severity.ERROR, what, fix, means)
+
+
+def warning(code: str, what: str, fix: str, means: str = "") -> Rule:
+    return Rule(code, Severity.WARNING, what, fix, means)
+
+
+def advice(code: str, what: str, fix: str, means: str = "") -> Rule:
+    return Rule(code, Severity.ADVICE, what, fix, means)
+
+
+REBUILD = (
+    "delete the folder of the table, wait until the table is gone from the mirrored database, and publish all data"
+    " again"
+)

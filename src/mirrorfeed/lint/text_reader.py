@@ -24,9 +24,8 @@ from mirrorfeed.lint.delimited_text import (
 )
 from mirrorfeed.lint.duplicate_keys import KeyIndex, key_rows
 from mirrorfeed.lint.facts import Broken, Column, Contents, Unreadable
-from mirrorfeed.lint.findings import Rule
 from mirrorfeed.lint.metadata_file import DeclaredColumn, Settings
-from mirrorfeed.lint.specification import DATA_TYPES, MARKER
+from mirrorfeed.lint.specification import DATA_TYPES, MARKER, Rule
 
 _MAX_VALUES = 1000
 _BATCH = 1 << 14

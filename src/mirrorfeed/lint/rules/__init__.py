@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from mirrorfeed.lint.facts import Table, Zone
-from mirrorfeed.lint.findings import Finding, error
 from mirrorfeed.lint.metadata_file import Settings, read_metadata
 from mirrorfeed.lint.rules.columns import check_columns, check_markers
 from mirrorfeed.lint.rules.files import apply_order, check_files
 from mirrorfeed.lint.rules.folders import IN_SCRATCH, check_folders, check_leftovers, check_partner_events
-from mirrorfeed.lint.specification import METADATA, SCRATCH
+from mirrorfeed.lint.specification import METADATA, SCRATCH, Finding, error
 
 MISSING = error(
     "MF201",

@@ -9,10 +9,9 @@ from dataclasses import replace
 from mirrorfeed.display.humanize import a_few, counted
 from mirrorfeed.landing.names import fold
 from mirrorfeed.lint.facts import TYPELESS, Column, Contents, DataFile, Duplicates, Table
-from mirrorfeed.lint.findings import REBUILD, Finding, advice, error, warning
 from mirrorfeed.lint.metadata_file import Settings
 from mirrorfeed.lint.rules.files import number_of
-from mirrorfeed.lint.specification import DATA_TYPES, MARKER, MARKERS
+from mirrorfeed.lint.specification import DATA_TYPES, MARKER, MARKERS, REBUILD, Finding, advice, error, warning
 
 WIDE = 128
 _PLAIN = "boolean int8 int16 int32 int64 float double string binary date timestamp timestamp_ntz uuid"

@@ -11,10 +11,20 @@ from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.names import LOG, TABLE_LIMITS, WARN_TABLES, Target, data_name, fold, log_folder
 from mirrorfeed.landing.record import Record
 from mirrorfeed.lint.facts import Contents, Folder, Table, Zone
-from mirrorfeed.lint.findings import REBUILD, Finding, advice, error, warning
 from mirrorfeed.lint.metadata_file import Settings, describe, load_object
 from mirrorfeed.lint.rules.files import number_of
-from mirrorfeed.lint.specification import METADATA, PARTNER_EVENTS, SCHEMA_SUFFIX, SCRATCH, is_ignored
+from mirrorfeed.lint.specification import (
+    METADATA,
+    PARTNER_EVENTS,
+    REBUILD,
+    SCHEMA_SUFFIX,
+    SCRATCH,
+    Finding,
+    advice,
+    error,
+    is_ignored,
+    warning,
+)
 
 LOOSE = warning(
     "MF101",
