@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mirrorfeed.display.svg_charts import Point, bars, lines, number, ticks, time_ticks
+from mirrorfeed.display.html import Point, bars, lines, number, ticks, time_ticks
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 

@@ -212,7 +212,7 @@ class Changes:
 
     def chart(self) -> Chart:
         """Draw the changed rows by version and operation, for the newest 60 versions with changes."""
-        from mirrorfeed.display.svg_charts import bars
+        from mirrorfeed.display.html import bars
 
         kinds = tuple(_KINDS.values())
         columns = [(str(each.version), {kind: getattr(each, kind) for kind in kinds}) for each in self.counts()[-60:]]

@@ -23,10 +23,9 @@ from mirrorfeed.archive.engines import ClassicEngine, DatabricksEngine
 from mirrorfeed.archive.engines import files_of as files_read_by
 from mirrorfeed.archive.errors import CannotSimulate, NoConditions, NoHistory
 from mirrorfeed.archive.interval import Policy
-from mirrorfeed.display.html import Chart
+from mirrorfeed.display.html import Chart, bars
 from mirrorfeed.display.humanize import counted, size
 from mirrorfeed.display.rows import Row, row, shown
-from mirrorfeed.display.svg_charts import bars
 from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source import reader, versions

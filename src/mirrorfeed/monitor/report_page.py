@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.display.html import Chart, card, page_of, titled
+from mirrorfeed.display.html import Chart, Point, bars, card, lines, page_of, titled
 from mirrorfeed.display.printable import escape_html
 from mirrorfeed.display.rows import grid_of, section_of
-from mirrorfeed.display.svg_charts import Point, bars, lines
 from mirrorfeed.monitor.report_figures import SECTIONS, Figures, Report, read_report, time_in_utc
 
 if TYPE_CHECKING:

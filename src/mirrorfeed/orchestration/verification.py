@@ -87,7 +87,7 @@ class Comparison(Row):
 
     def chart(self) -> Chart:
         """The number of the first differences in each column."""
-        from mirrorfeed.display.svg_charts import bars
+        from mirrorfeed.display.html import bars
 
         found = Counter(each.column or "(whole row)" for each in self.differences)
         columns = [(column, {"differences": count}) for column, count in found.most_common()]
