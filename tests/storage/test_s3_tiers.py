@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import builtins
 import re
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
+import botocore.session
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 from botocore.stub import Stubber
@@ -17,8 +20,10 @@ from moto import mock_aws
 
 from mirrorfeed.archive.lifecycle import rules_at
 from mirrorfeed.archive.lifecycle.base import Wanted
+from mirrorfeed.runtime.errors import ServiceCredentialUnreachable
 from mirrorfeed.storage.cloud_tiers import AzureTiers, S3Tiers, facts_of
 from mirrorfeed.storage.errors import NoBoto, OtherPlace, TiersUnavailable
+from mirrorfeed.storage.retry import RetryLimits
 from mirrorfeed.storage.tiers import Facts, Priority, Tier, tiers_at
 
 BUCKET = "lake"
@@ -206,6 +211,35 @@ def test_missing_boto3_is_reported_with_install_command(monkeypatch: pytest.Monk
     with pytest.raises(NoBoto) as caught:
         S3Tiers("never-opened").read_tiers(["s3://never-opened/t/1"])
     assert vars(caught.value) == {"bucket": "never-opened"}
+
+
+def test_service_credential_of_databricks_is_used_if_the_environment_names_one(
+    s3: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (archived,) = put(s3, "GLACIER", "t/1")
+    session = botocore.session.get_session()
+    session.set_credentials("of-unity-catalog", "secret")
+    requested: list[str] = []
+    provider = SimpleNamespace(getServiceCredentialsProvider=lambda name: requested.append(name) or session)
+    _in_databricks(monkeypatch, provider)
+    tiers = S3Tiers(BUCKET, retry_limits=RetryLimits(connections=2))
+    assert tiers.read_tiers([archived]) == {archived: Tier.ARCHIVE}
+    assert requested == ["tiers"]
+    assert tiers._client._request_signer._credentials.access_key == "of-unity-catalog"
+
+
+def test_service_credential_of_azure_is_refused_for_s3(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_azure = SimpleNamespace(get_token=lambda scope: "token")
+    _in_databricks(monkeypatch, SimpleNamespace(getServiceCredentialsProvider=lambda name: of_azure))
+    with pytest.raises(ServiceCredentialUnreachable, match="it is not a credential of AWS"):
+        S3Tiers("refused").read_tiers(["s3://refused/t/1"])
+
+
+def _in_databricks(monkeypatch: pytest.MonkeyPatch, credentials: Any) -> None:
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
+    monkeypatch.setenv("DATABRICKS_DEFAULT_SERVICE_CREDENTIAL_NAME", "tiers")
+    runtime = SimpleNamespace(dbutils=SimpleNamespace(credentials=credentials))
+    monkeypatch.setitem(sys.modules, "databricks.sdk.runtime", runtime)
 
 
 def test_location_of_a_table_selects_its_tiers() -> None:

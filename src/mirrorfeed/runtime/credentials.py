@@ -188,14 +188,23 @@ def read_secret(secret: Secret, workspace: Callable[[], Any] = default_workspace
 
 def service_credential(name: str) -> TokenCredential:
     """The Azure credential behind a service credential of Databricks, in a driver or in a task."""
+    return cast("TokenCredential", _provided(name, "get_token", "Azure"))
+
+
+def aws_service_credential(name: str) -> Any:
+    """The session of botocore behind a service credential of Databricks, in a driver or in a task."""
+    return _provided(name, "get_credentials", "AWS")
+
+
+def _provided(name: str, method: str, cloud: str) -> Any:
     try:
         found = _provider()(name)
     except Exception as error:
         reason = f"{type(error).__name__}: {first_line(str(error))}"
         raise ServiceCredentialUnreachable(name=name, reason=reason) from None
-    if not hasattr(found, "get_token"):
-        raise ServiceCredentialUnreachable(name=name, reason="it is not a credential of Azure")
-    return cast("TokenCredential", found)
+    if not hasattr(found, method):
+        raise ServiceCredentialUnreachable(name=name, reason=f"it is not a credential of {cloud}")
+    return found
 
 
 def _provider() -> Callable[[str], Any]:

@@ -169,8 +169,9 @@ class ServiceCredentialUnreachable(Terminal):
     code = "MF4305"
     what = "Cannot use the service credential {name} of Unity Catalog: {reason:phrase}."
     fix = (
-        "Use an Azure service credential on Databricks Runtime 16.2 or newer, with the privilege ACCESS. Executors can"
-        " use it on dedicated clusters only. Elsewhere use a service principal or the default credential."
+        "Use an Azure service credential for OneLake, or one of AWS for S3, on Databricks Runtime 16.2 or newer, with"
+        " the privilege ACCESS. Executors can use it on dedicated clusters only. Elsewhere use a service principal or"
+        " the default credential."
     )
 
 

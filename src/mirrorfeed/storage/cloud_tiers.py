@@ -5,6 +5,7 @@ boto3 is imported only for tables in S3. Databricks includes it.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from azure.core.exceptions import AzureError, HttpResponseError
 from azure.storage.blob import BlobProperties, ContainerClient, RehydratePriority
 
 from mirrorfeed.errors import first_line
-from mirrorfeed.runtime.credentials import Credential, Default
+from mirrorfeed.runtime.credentials import Credential, Default, aws_service_credential
 from mirrorfeed.runtime.errors import LoginUnavailable
 from mirrorfeed.storage import per_process
 from mirrorfeed.storage.errors import NoBoto, OtherPlace, TiersUnavailable
@@ -133,10 +134,16 @@ _NOT_NEEDED = ("RestoreAlreadyInProgress", "InvalidObjectState")
 
 _MAX_PARALLEL_REQUESTS = 16
 
+_SERVICE_CREDENTIAL = "DATABRICKS_DEFAULT_SERVICE_CREDENTIAL_NAME"
+"""Environment variable of Databricks with the name of a service credential of Unity Catalog."""
+
 
 @dataclass(frozen=True)
 class S3Tiers(TierStore):
-    """The objects of one bucket, with the credentials that boto3 finds. Holds no secret and no connection."""
+    """The objects of one bucket, with a service credential of Databricks or the credentials that boto3 finds.
+
+    Holds no secret and no connection.
+    """
 
     bucket: str
     endpoint: str | None = None
@@ -207,8 +214,10 @@ class S3Tiers(TierStore):
         limits = self.retry_limits
         retries = {"mode": "standard", "max_attempts": limits.connections}
         config = Config(read_timeout=limits.response_seconds, connect_timeout=limits.connect_seconds, retries=retries)
+        name = os.environ.get(_SERVICE_CREDENTIAL)
+        session = boto3.Session(botocore_session=aws_service_credential(name)) if name else boto3
         with self._errors("connect to"):
-            return boto3.client("s3", endpoint_url=self.endpoint, config=config)
+            return session.client("s3", endpoint_url=self.endpoint, config=config)
 
     @contextmanager
     def _errors(self, action: str) -> Iterator[None]:
