@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import pytest
+from pyspark.sql import SparkSession
 
 from fixtures.onelake import CLIENT, SECRET, TENANT, WORKSPACE, OneLake
 from fixtures.onelake.blobs import Blob
@@ -19,7 +20,7 @@ from mirrorfeed.archive.archived_files import LogFile, NeededFiles
 from mirrorfeed.archive.errors import CannotKeep, FilesGone, OnlyHot, PlanOfAnotherTable, RestoreRejected
 from mirrorfeed.archive.restore import Restoring, Terms, check_table
 from mirrorfeed.archive.restore_plan import Plan
-from mirrorfeed.storage.tiers import Prices, Tier
+from mirrorfeed.storage.tiers import Prices, Priority, Tier
 
 Speed = Literal["STANDARD", "HIGH"]
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -188,6 +189,23 @@ def test_costs_are_estimated_before_any_request(tmp_path: Path) -> None:
     assert scene.tiers.asked == []
     with pytest.raises(OnlyHot):
         restore.costs(scene.plan, scene.tiers, Terms(Tier.COOL), None, START)
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_plan_and_restore_estimate_the_same_costs(tmp_path: Path, copies: bool) -> None:
+    scene = Scene(tmp_path, 3, copies=copies)
+    vector, rates = scene.uris[2], RATES.model_copy(update={"archiving": 7.0})
+    scene.tiers.restore([vector], Priority.HIGH, days=30)
+    scene.clock.pass_(24)
+    plan = plan_of([LogFile(scene.uris[0], 4), LogFile(scene.uris[1], 4, vector=vector)])
+    now = scene.clock()
+    planned = restore.estimate(cast(SparkSession, None), plan, lambda *_: scene.tiers, rates, now)
+    assert (planned.files, planned.bytes) == (2, 8)
+    assert restore.costs(plan, scene.tiers, Terms(), rates, now) in planned.remarks()
+    assert f"{planned.cost:.2f} EUR in total" in planned.remarks()[0]
+    unknown = restore.estimate(cast(SparkSession, None), plan, lambda *_: None, rates, now)
+    assert (unknown.files, unknown.cost) == (3, plan.cost)
+    assert "retrieval alone" in unknown.remarks()[0]
 
 
 def test_next_steps_depend_on_the_storage(tmp_path: Path) -> None:

@@ -267,14 +267,16 @@ class ArchiveAwareTable:
 
         Raises `MirrorfeedError` without an interval.
         """
-        from mirrorfeed.api.archives import rates_of
-        from mirrorfeed.archive.restore_plan import RestorePlan, make_plan
+        from mirrorfeed.api.archives import rates_of, tiers_of
+        from mirrorfeed.archive.restore import estimate
+        from mirrorfeed.archive.restore_plan import make_plan
         from mirrorfeed.storage.tiers import Priority
 
         urgent, rates, now = Priority[priority.upper()], rates_of(prices), datetime.now(UTC)
-        return RestorePlan.of(
-            make_plan(self._spark, self._source, urgent, rates, now, where=where, feed_from=feed_from, feed_to=feed_to)
+        plan = make_plan(
+            self._spark, self._source, urgent, rates, now, where=where, feed_from=feed_from, feed_to=feed_to
         )
+        return estimate(self._spark, plan, tiers_of, rates, now)
 
     def restore(self, plan: RestorePlan) -> Restoring:
         """Request the files of a plan that are archived and not pending. Call it again to see the progress.

@@ -12,7 +12,7 @@ from mirrorfeed.api.results import Result
 from mirrorfeed.archive import archived_share
 from mirrorfeed.archive import interval as intervals
 from mirrorfeed.archive.archived_share import Share
-from mirrorfeed.archive.restore import Restoring, Terms, carry_out
+from mirrorfeed.archive.restore import Restoring, Terms, carry_out, estimate
 from mirrorfeed.archive.restore_plan import Plan, RestorePlan, make_plan
 from mirrorfeed.errors import coded, named
 from mirrorfeed.orchestration.ledger import archived, keep
@@ -32,8 +32,9 @@ def plan_query(
 ) -> RestorePlan:
     """Return the plan that restores the archived files that a query needs, over any number of tables."""
     rates = rates_of(prices)
-    plan = make_plan(session_of(spark), None, Priority[priority.upper()], rates, datetime.now(UTC), sql=statement)
-    return RestorePlan.of(plan)
+    session, now = session_of(spark), datetime.now(UTC)
+    plan = make_plan(session, None, Priority[priority.upper()], rates, now, sql=statement)
+    return estimate(session, plan, tiers_of, rates, now)
 
 
 def restore(

@@ -28,7 +28,7 @@ from mirrorfeed.archive.errors import (
     TargetExists,
 )
 from mirrorfeed.archive.guard import Guarded
-from mirrorfeed.archive.restore_plan import Plan, check_readable
+from mirrorfeed.archive.restore_plan import Plan, RestorePlan, check_readable
 from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.printable import shell_argument
@@ -40,7 +40,7 @@ from mirrorfeed.source.errors import NoTableAtPath, NotDelta, SourceMissing
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.next_step import Range
 from mirrorfeed.source.table_info import read_table_info
-from mirrorfeed.storage.errors import NoTiers
+from mirrorfeed.storage.errors import NoTiers, OtherPlace, TiersUnavailable
 from mirrorfeed.storage.tiers import (
     DEFAULT_COPY_DAYS,
     Facts,
@@ -61,6 +61,7 @@ _MINIMUM_DAYS = {Tier.HOT: 0, Tier.COOL: 30, Tier.COLD: 90}
 _MONTH = 30
 _ZONE = "spark.sql.session.timeZone"
 _COPY_OF = "mirrorfeed.archive.copyOf"
+_ONLY_RETRIEVAL = "The cost is that of the retrieval alone, because the tiers of the files cannot be read."
 
 
 @row
@@ -122,8 +123,7 @@ def carry_out(
     if into and is_copied(session, plan, into):
         note = f"{into} already contains the rows of the plan."
         return Restoring(plan.table, None, None, None, str(into), notes=(note,))
-    several = TiersOfTables(tuple(file.uri for file in plan.files))
-    tiers = several if len(plan.tables) > 1 else tiers_of(session, Source.parse(plan.table))
+    tiers = _tiers_of_plan(session, plan, tiers_of)
     if tiers is None:
         raise NoTiers(table=plan.table)
     if paid := costs(plan, tiers, terms, rates, datetime.now(UTC)):
@@ -146,6 +146,41 @@ def carry_out(
             return replace(found, rows=to_json_rows(frame.limit(rows or 0)), notes=tuple(notes))
         copy(session, frame, plan, into)
         return replace(found, into=str(into), notes=(f"Copied the rows into {into}.",))
+
+
+def _tiers_of_plan(
+    session: SparkSession, plan: Plan, tiers_of: Callable[[SparkSession, Source], TierStore | None]
+) -> TierStore | None:
+    if len(plan.tables) > 1:
+        return TiersOfTables(tuple(file.uri for file in plan.files))
+    return tiers_of(session, Source.parse(plan.table))
+
+
+def estimate(
+    session: SparkSession,
+    plan: Plan,
+    tiers_of: Callable[[SparkSession, Source], TierStore | None],
+    rates: Prices | None,
+    now: datetime,
+) -> RestorePlan:
+    """The plan with the costs that `carry_out` estimates by default, and with the files that are not archived.
+
+    If the tiers cannot be read, all files count as archived, and only their retrieval has a cost.
+    """
+    try:
+        tiers = _tiers_of_plan(session, plan, tiers_of)
+        facts = tiers.facts([file.uri for file in plan.files]) if tiers else {}
+    except (TiersUnavailable, OtherPlace):
+        tiers, facts = None, {}
+    if tiers is None:
+        return RestorePlan.of(plan, costs=None if rates is None else _ONLY_RETRIEVAL)
+    plan = replace(plan, readable=tuple(sorted(uri for uri, each in facts.items() if each.tier.is_readable)))
+    if rates is None:
+        return RestorePlan.of(plan)
+    found = _costs(plan, facts.values(), tiers.restores_copies, Terms(), rates, now)
+    cost = round(sum(each.amount or 0 for each in found), 4)
+    words = f"Estimated costs: {describe_costs(found, rates.currency)}."
+    return RestorePlan.of(replace(plan, cost=cost, currency=rates.currency), costs=words)
 
 
 def progress(plan: Plan, tiers: TierStore) -> Restoring:
@@ -215,9 +250,13 @@ def costs(plan: Plan, tiers: TierStore, terms: Terms, rates: Prices | None, now:
     if rates is None:
         return None
     files = tiers.facts([file.uri for file in plan.files]).values()
-    days = terms.keep_days or (DEFAULT_COPY_DAYS if tiers.restores_copies else _RULE_INTERVAL_DAYS)
-    found = cost_of_restore(files, rates, Priority[plan.priority], terms.to, days, tiers.restores_copies, now)
+    found = _costs(plan, files, tiers.restores_copies, terms, rates, now)
     return f"Estimated costs: {describe_costs(found, rates.currency)}."
+
+
+def _costs(plan: Plan, files: Iterable[Facts], copies: bool, terms: Terms, rates: Prices, now: datetime) -> list[Cost]:
+    days = terms.keep_days or (DEFAULT_COPY_DAYS if copies else _RULE_INTERVAL_DAYS)
+    return cost_of_restore(files, rates, Priority[plan.priority], terms.to, days, copies, now)
 
 
 def next_steps(table: str, tiers: TierStore, terms: Terms) -> str:

@@ -69,6 +69,9 @@ class Plan:
     """Session time zone of the query."""
     cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     currency: str | None = None
+    readable: tuple[str, ...] = ()
+    """Files outside the archive when the plan was made, such as new deletion vectors. They are restored only if they
+    are archived later."""
     format: Literal[4] = FORMAT
 
     @property
@@ -91,18 +94,23 @@ class Plan:
         return tuple(LogFile(uri, sizes[uri]) for uri in sorted(sizes))
 
     @property
+    def archived(self) -> tuple[LogFile, ...]:
+        """The files that were in the archive when the plan was made."""
+        return tuple(file for file in self.files if file.uri not in self.readable)
+
+    @property
     def has_rows(self) -> bool:
         return self.feed_from is None and not self.files_alone
 
     @property
     def bytes(self) -> int:
         """The known bytes. Deletion vectors have no size in the log, and Databricks returns only names of files."""
-        return sum(file.size or 0 for file in self.files)
+        return sum(file.size or 0 for file in self.archived)
 
     @property
     def hours(self) -> float:
         """The maximum duration according to the storage service."""
-        if not any(each.files for each in self.tables):
+        if not self.archived:
             return 0.0
         if self.priority == Priority.STANDARD.name:
             return _STANDARD_HOURS
@@ -152,25 +160,26 @@ class RestorePlan(Row):
     path: str | None
     """The saved plan."""
     _plan: Plan = field(repr=False)
+    _costs: str | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, plan: Plan, path: str | None = None) -> RestorePlan:
+    def of(cls, plan: Plan, path: str | None = None, costs: str | None = None) -> RestorePlan:
+        """`costs` are the parts of the cost in words."""
         tables, versions = (tuple(getattr(each, name) for each in plan.tables) for name in ("table", "version"))
         query = plan.sql or plan.where
         return cls(
-            tables, versions, query, plan.zone, len(plan.files), plan.bytes, plan.hours, plan.cost, plan.currency, path,
-            plan,
+            tables, versions, query, plan.zone, len(plan.archived), plan.bytes, plan.hours, plan.cost, plan.currency,
+            path, plan, costs,
         )  # fmt: skip
 
     def save(self, path: str) -> RestorePlan:
         """Save the plan as a file for `mirrorfeed archive restore`."""
         self._plan.save(path)
-        return RestorePlan.of(self._plan, path)
+        return RestorePlan.of(self._plan, path, self._costs)
 
     def remarks(self) -> Sequence[str]:
-        if not self.path:
-            return ()
-        return (f"Saved. Carry it out with `mirrorfeed archive restore {shell_argument(self.path)}`.",)
+        how = f"Saved. Carry it out with `mirrorfeed archive restore {shell_argument(self.path or '')}`."
+        return (*([self._costs] if self._costs else []), *([how] if self.path else []))
 
 
 def check_place(path: str) -> None:
