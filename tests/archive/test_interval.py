@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import interval
 from mirrorfeed.archive.errors import InvalidInterval, LongerInterval, NoInterval
-from mirrorfeed.archive.interval import PROPERTY, Change, Frontier, Policy, to_properties, understood
+from mirrorfeed.archive.interval import PROPERTY, Change, Frontier, Policy, parse_policy, to_properties
 from mirrorfeed.source.table_info import parse_days, read_table_info
 from tests.delta import DeltaTable
 
@@ -56,7 +56,7 @@ BROKEN = [
 @pytest.mark.parametrize("broken", BROKEN)
 def test_invalid_interval_properties_are_reported(broken: dict[str, str]) -> None:
     with pytest.raises(InvalidInterval) as caught:
-        understood("main.t", broken)
+        parse_policy("main.t", broken)
     listed = ", ".join(f"{name} = {value!r}" for name, value in broken.items())
     assert caught.value.listed == listed
 

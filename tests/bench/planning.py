@@ -23,7 +23,7 @@ from pathlib import Path
 from random import Random
 
 from mirrorfeed.archive.engines import ClassicEngine, TableFacts
-from mirrorfeed.archive.interval import understood
+from mirrorfeed.archive.interval import parse_policy
 from mirrorfeed.runtime.spark_session import get_session
 from mirrorfeed.source.identifier import Source
 
@@ -103,7 +103,7 @@ def _side(side: str, table: Path, wanted: int) -> Callable[[], list[str]]:
         if side == "guard":
             return [file.uri for file in engine.needed(engine.facts(source), f"id = {wanted}", now).files]
         newest = engine.newest(source)
-        facts = TableFacts(source, newest.table_id, newest.location, (), understood(str(source), newest.properties))
+        facts = TableFacts(source, newest.table_id, newest.location, (), parse_policy(str(source), newest.properties))
         return [file.uri for file in engine.planned(facts, f"id = {wanted}", now).files]
 
     return ask

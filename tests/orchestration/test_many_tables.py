@@ -16,7 +16,7 @@ from mirrorfeed.errors import Transient
 from mirrorfeed.orchestration import table_task
 from mirrorfeed.orchestration.errors import TableTimeout
 from mirrorfeed.orchestration.publish_run import publish_tables
-from mirrorfeed.orchestration.scheduler import bearable_by
+from mirrorfeed.orchestration.scheduler import max_tables_for
 from mirrorfeed.orchestration.table_task import RunContext, Stop
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.source.errors import Gap, GapReason
@@ -154,7 +154,7 @@ def test_stopped_run_starts_no_table_and_waits_for_no_retry(configured: Configur
     ("cores", "gib", "max_parallel_tables"), [(1, 8, 2), (2, 8, 4), (8, 64, 16), (64, 512, 32), (8, 2, 4), (4, 0.5, 2)]
 )
 def test_default_parallelism_depends_on_cores_and_memory(cores: int, gib: float, max_parallel_tables: int) -> None:
-    assert bearable_by(cores, gib) == max_parallel_tables
+    assert max_tables_for(cores, gib) == max_parallel_tables
 
 
 @pytest.mark.parametrize("bridged", [True, False])

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.archive.errors import BadPredicate, NoSuchColumn
 from mirrorfeed.archive.spark_plans import items, kind_of, optimized, session_of
-from mirrorfeed.runtime.errors import first_of, looked_at, parameter, unlogged
+from mirrorfeed.runtime.errors import analyze, first_of, parameter, silence_spark_logs
 from mirrorfeed.source.identifier import Source
 
 Sign = Literal["=", "<", "<=", ">", ">=", "is there"]
@@ -89,10 +89,10 @@ def filtered(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:
     if predicate is None:
         return frame
     try:
-        with unlogged():
-            found = looked_at(frame.where(predicate))
-            looked_at(frame.select(F.exists(F.array(F.lit(1)), lambda _: F.expr(predicate))))
-            looked_at(frame.agg(F.bool_or(F.expr(predicate))))
+        with silence_spark_logs():
+            found = analyze(frame.where(predicate))
+            analyze(frame.select(F.exists(F.array(F.lit(1)), lambda _: F.expr(predicate))))
+            analyze(frame.agg(F.bool_or(F.expr(predicate))))
     except AnalysisException as error:
         raise BadPredicate(table=table, predicate=predicate, reason=_why_bad(error)) from error
     return found

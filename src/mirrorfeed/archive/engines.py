@@ -33,10 +33,10 @@ from mirrorfeed.archive.errors import (
     OnlyNewestVersion,
     TableByTable,
 )
-from mirrorfeed.archive.interval import Policy, understood
+from mirrorfeed.archive.interval import Policy, parse_policy
 from mirrorfeed.archive.spark_plans import Scan, planned
 from mirrorfeed.errors import first_line
-from mirrorfeed.runtime.errors import EXPIRED, LOG_GONE, first_of, unlogged
+from mirrorfeed.runtime.errors import EXPIRED, LOG_GONE, first_of, silence_spark_logs
 from mirrorfeed.runtime.spark_session import PASS_OVER, is_databricks
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.errors import NotDelta, VersionExpired
@@ -121,7 +121,7 @@ class DatabricksEngine:
     def facts(self, source: Source) -> TableFacts:
         found = read_table_info(self.spark, source)
         columns = tuple(self.spark.table(source.sql).columns)
-        policy = understood(str(source), found.properties)
+        policy = parse_policy(str(source), found.properties)
         return TableFacts(source, found.table_id, found.location, columns, policy)
 
     def needed(self, facts: TableFacts, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
@@ -155,7 +155,7 @@ class ClassicEngine:
     guards_itself: ClassVar[bool] = False
 
     def judges(self, statement: str) -> bool:
-        with unlogged():
+        with silence_spark_logs():
             kind = spark_plans.command_kind(self.spark, statement)
         if kind is not None and not spark_plans.reads_no_rows(kind):
             raise NoQuery(statement=statement, kind=kind)
@@ -163,7 +163,7 @@ class ClassicEngine:
 
     def query(self, statement: str) -> DataFrame:
         try:
-            with unlogged():
+            with silence_spark_logs():
                 kind = spark_plans.command_kind(self.spark, statement)
                 if kind is not None:
                     raise NoQuery(statement=statement, kind=kind)
@@ -194,7 +194,7 @@ class ClassicEngine:
         found = []
         for _, same in sorted(grouped.items(), key=lambda each: each[0]):
             newest = spark_plans.whole(self.spark.table(Source(path=same[0].location).sql)) or same[0]
-            needed = self._needed_of(same, understood(same[0].name, newest.properties), now)
+            needed = self._needed_of(same, parse_policy(same[0].name, newest.properties), now)
             if needed.files:
                 found.append(needed)
         return found
@@ -219,7 +219,7 @@ class ClassicEngine:
             newest = self.newest(source)
             id_, location, properties = newest.table_id, newest.location, newest.properties
             columns = tuple(self.spark.table(source.sql).columns)
-        return TableFacts(source, id_, location, columns, understood(str(source), properties))
+        return TableFacts(source, id_, location, columns, parse_policy(str(source), properties))
 
     def needed(self, facts: TableFacts, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
         try:

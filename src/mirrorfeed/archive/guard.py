@@ -33,7 +33,7 @@ from mirrorfeed.archive.archived_files import (
 from mirrorfeed.archive.columnar_log import require_own_commits
 from mirrorfeed.archive.engines import ClassicEngine, engine_of
 from mirrorfeed.archive.errors import NoSuchVersion
-from mirrorfeed.archive.interval import understood
+from mirrorfeed.archive.interval import parse_policy
 from mirrorfeed.display.humanize import a_few
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source.errors import Gap, SnapshotGone, VersionExpired
@@ -108,7 +108,7 @@ def check(
 ) -> None:
     """Raises `ArchivedFilesNeeded`, `Gap` or `SnapshotGone` if a range of the change data feed, or the snapshot of a
     version, cannot be read completely. Does nothing for a table without an interval."""
-    interval = understood(str(source), properties)
+    interval = parse_policy(str(source), properties)
     if interval is None or is_databricks(spark):
         return
     found = read_table_info(spark, source)

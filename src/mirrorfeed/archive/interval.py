@@ -179,7 +179,7 @@ def from_properties(properties: Mapping[str, str]) -> Policy | None:
     return Policy(parse_days(properties[PROPERTY]), change)
 
 
-def understood(table: str, properties: Mapping[str, str]) -> Policy | None:
+def parse_policy(table: str, properties: Mapping[str, str]) -> Policy | None:
     """The policy in the properties of a table. Raises `InvalidInterval` for invalid values."""
     try:
         return from_properties(properties)
@@ -189,7 +189,7 @@ def understood(table: str, properties: Mapping[str, str]) -> Policy | None:
 
 
 def read(spark: SparkSession, source: Source) -> Policy | None:
-    return understood(str(source), read_table_info(spark, source).properties)
+    return parse_policy(str(source), read_table_info(spark, source).properties)
 
 
 def required(spark: SparkSession, source: Source) -> Policy:

@@ -17,7 +17,7 @@ from mirrorfeed.archive.data_skipping import check_columns
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.errors import CannotCheckFiles
 from mirrorfeed.archive.guard import missing_among
-from mirrorfeed.archive.interval import understood
+from mirrorfeed.archive.interval import parse_policy
 from mirrorfeed.display.rows import Row, row
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source.identifier import Source, quote
@@ -98,7 +98,9 @@ def maintain(spark: SparkSession, source: Source, what: Maintenance, now: dateti
 def _files(spark: SparkSession, source: Source, now: datetime) -> tuple[list[LogFile], list[LogFile]]:
     """All files of the newest version, and the archived ones."""
     found, files = read_table_info(spark, source), list(ClassicEngine(spark).files(source).values())
-    return files, archived_of(spark, str(source), found.location, files, understood(str(source), found.properties), now)
+    return files, archived_of(
+        spark, str(source), found.location, files, parse_policy(str(source), found.properties), now
+    )
 
 
 def split(files: Sequence[LogFile], archived: Sequence[LogFile]) -> tuple[tuple[Partition, ...], tuple[Partition, ...]]:

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from mirrorfeed.archive.archived_files import ELSEWHERE, LogFile, TableFolders, column_names, file_of, plain, uri_of
 from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, UnknownFiles
 from mirrorfeed.errors import first_line
-from mirrorfeed.runtime.errors import unlogged
+from mirrorfeed.runtime.errors import silence_spark_logs
 from mirrorfeed.source.identifier import Source
 
 DELTA = "org.apache.spark.sql.delta."
@@ -234,7 +234,7 @@ def planned(frame: DataFrame) -> tuple[DataFrame, tuple[Scan, ...]]:
     if frame.isStreaming:
         raise UnknownFiles(reads="a stream")
     try:
-        with unlogged():
+        with silence_spark_logs():
             plan = optimized(spark, frame)
     except PySparkException as error:
         raise CannotBePlanned(reason=first_line(str(error))) from error
@@ -335,7 +335,7 @@ def candidates(spark: SparkSession, statement: str, table: Scan) -> Scan:
     own conditions, while a query also uses conditions that follow from them."""
     session = spark._jsparkSession
     not_run = spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()  # type: ignore[union-attr]
-    with unlogged(), active(spark, session):
+    with silence_spark_logs(), active(spark, session):
         command = session.sessionState().executePlan(parsed(spark, statement), not_run).optimizedPlan()
         if class_of(command) == f"{DELTA}commands.MergeIntoCommand":
             if not command.notMatchedBySourceClauses().isEmpty():

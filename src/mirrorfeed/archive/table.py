@@ -40,7 +40,7 @@ from mirrorfeed.archive.errors import BadNumber, SubqueryInStatement
 from mirrorfeed.archive.guard import Guarded, guarded_rows
 from mirrorfeed.archive.spark_plans import merge_has_subqueries
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.runtime.errors import looked_at, unlogged
+from mirrorfeed.runtime.errors import analyze, silence_spark_logs
 from mirrorfeed.source import versions
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.next_step import Range
@@ -289,8 +289,8 @@ class GuardedTable:
 def _refusal(rows: DataFrame, value: str) -> str:
     """The error condition of an expression: a lambda accepts no subquery."""
     try:
-        with unlogged():
-            looked_at(rows.select(F.transform(F.array(F.lit(1)), lambda _: F.expr(value))))
+        with silence_spark_logs():
+            analyze(rows.select(F.transform(F.array(F.lit(1)), lambda _: F.expr(value))))
     except AnalysisException as error:
         return error.getCondition() or ""
     return ""

@@ -284,12 +284,12 @@ def spark_session(*needed: Source) -> Any:
         from mirrorfeed.display.terminal import waiting
 
         with waiting("Starting Spark"):
-            from mirrorfeed.runtime.errors import unlogged
+            from mirrorfeed.runtime.errors import silence_spark_logs
             from mirrorfeed.runtime.spark_session import get_session
 
             context.meta[_SPARK] = get_session()
         context.meta[_STOP].listen()  # Spark installed a handler of its own
-        context.with_resource(unlogged())
+        context.with_resource(silence_spark_logs())
     return context.meta[_SPARK]
 
 

@@ -154,9 +154,9 @@ class HistoryTable:
     def _archive_days(self, info: TableInfo) -> int | None:
         if not has_interval(info.properties):
             return None
-        from mirrorfeed.archive.interval import understood  # few tables have archived files
+        from mirrorfeed.archive.interval import parse_policy  # few tables have archived files
 
-        policy = understood(str(self.table), info.properties)
+        policy = parse_policy(str(self.table), info.properties)
         return policy.days if policy else None
 
     def _stored_rows(self, view: HistoryView, records: Sequence[HistoryRecord]) -> DataFrame:

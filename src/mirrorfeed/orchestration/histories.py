@@ -16,7 +16,7 @@ from mirrorfeed.history.errors import NoHistory
 from mirrorfeed.history.history_table import HistoryTable
 from mirrorfeed.history.record import first_and_last_commit, split_segments
 from mirrorfeed.orchestration.retry import ATTEMPTS, RetryPolicy, RetryState, after
-from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler, bearable, each_of, run_queue
+from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler, default_max_tables, each_of, run_queue
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.source.versions import newest_version
 
@@ -96,7 +96,9 @@ def append_histories(
         return QueuedTable(name, tables[name].priority, again=time.monotonic() + state.pause) if state.left else None
 
     queue = [QueuedTable(name, table.priority) for name, table in tables.items()]
-    run_queue(Scheduler(config.max_parallel_tables or bearable(), queue), lambda name: partial(attempt, name), ended)
+    run_queue(
+        Scheduler(config.max_parallel_tables or default_max_tables(), queue), lambda name: partial(attempt, name), ended
+    )
     return [to_row(name, progress[name], state.error) for name, state in states.items()]
 
 

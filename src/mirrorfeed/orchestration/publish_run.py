@@ -19,7 +19,7 @@ from mirrorfeed.errors import MirrorfeedError, coded
 from mirrorfeed.orchestration.errors import FilesRewritten, LeftoversNotDeleted
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 from mirrorfeed.orchestration.orphans import find_pattern_orphans
-from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler, bearable, each_of, run_queue
+from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler, default_max_tables, each_of, run_queue
 from mirrorfeed.orchestration.table_task import Decision, RunContext, Stop, TableTask, clear_table, dropping_by
 from mirrorfeed.publish.errors import FeedRequired
 from mirrorfeed.publish.log.metadata_files import partner_events_problem
@@ -256,7 +256,7 @@ class _Run:
             lambda name: self.tasks[name].table,
             context.clock,
         )
-        self.scheduler = Scheduler(context.config.max_parallel_tables or bearable(), [])
+        self.scheduler = Scheduler(context.config.max_parallel_tables or default_max_tables(), [])
         self.expanded_at = context.clock()
 
     def choose(self, tables: Sequence[Table]) -> list[TableTask]:

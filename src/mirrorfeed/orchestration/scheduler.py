@@ -132,7 +132,7 @@ _NOW_AND_THEN = 0.5
 """In seconds."""
 
 
-def bearable() -> int:
+def default_max_tables() -> int:
     """The default number of tables that are published at the same time: two for each core of the driver, because they
     mostly wait for Spark and for storage, and at most two for each GiB of its memory."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
@@ -140,24 +140,26 @@ def bearable() -> int:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     except (AttributeError, ValueError, OSError):  # unknown on this system
         memory = _FEWEST
-    return bearable_by(cores, memory)
+    return max_tables_for(cores, memory)
 
 
-def bearable_by(cores: int, gib: float) -> int:
+def max_tables_for(cores: int, gib: float) -> int:
     return max(_FEWEST, min(2 * cores, int(2 * gib), _MOST))
 
 
 def each_of(
-    one: Callable[[Item], Result], tables: Sequence[Item], hear: Callable[[Sequence[Result]], None] = lambda _: None
+    one: Callable[[Item], Result],
+    tables: Sequence[Item],
+    report: Callable[[Sequence[Result]], None] = lambda _: None,
 ) -> list[Result]:
-    """The results of `one` for all tables, in their order. `hear` gets new results in this thread, at times none."""
+    """The results of `one` for all tables, in their order. `report` gets new results in this thread, sometimes none."""
     with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
         asked = [pool.submit(one, table) for table in tables]
         try:
             left = set(asked)
             while left:
                 come, left = wait(left, _NOW_AND_THEN, FIRST_COMPLETED)
-                hear([each.result() for each in come])
+                report([each.result() for each in come])
             return [each.result() for each in asked]
         finally:
             for each in asked:

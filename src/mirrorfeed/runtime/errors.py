@@ -176,7 +176,7 @@ class ServiceCredentialUnreachable(Terminal):
 
 
 NOT_THERE = "DELTA_VERSION_NOT_FOUND"
-"""What time travel says of a version that the table does not have any more, or not yet."""
+"""Time travel to a version that the table no longer has, or not yet."""
 _VECTOR_GONE = "DELETION_VECTOR_NOT_FOUND"
 """Our name for a deletion vector that VACUUM deleted."""
 FILES_GONE = (
@@ -215,13 +215,13 @@ SOURCE_FAULTS = (*FILES_GONE, *LOG_GONE, EXPIRED, FEED_OFF, SCHEMA_DIFFERS, LARG
 """Failures that are in the source, wherever its rows are read."""
 
 _STREAM = "STREAM_FAILED"
-"""What a stream says of any failure; the reason is in its text."""
+"""The condition of any failure of a stream; the reason is in its text."""
 
 _UNNAMED = re.compile(
     r"Cannot time travel Delta table to version (?P<userVersion>\d+)\. "
     r"Available versions: \[(?P<earliest>\d+), (?P<latest>\d+)\]"
 )
-"""What Delta 4.0 says for NOT_THERE, which has no name and no parameters there."""
+"""The text of NOT_THERE in Delta 4.0, where it has no name and no parameters."""
 
 _BY_TEXT = (
     (_UNNAMED, NOT_THERE),
@@ -261,14 +261,14 @@ def unreadable_file(error: Exception) -> str:
 
 
 def parameter(error: Exception, name: str) -> str | None:
-    """What the error says about one thing by name, if it does."""
-    told: dict[str, str] | None = getattr(error, "getMessageParameters", lambda: None)()
-    if not told and (unnamed := _UNNAMED.search(str(error))):
-        told = unnamed.groupdict()
-    return (told or {}).get(name)
+    """The value of a parameter of the error message; None if it has none."""
+    found: dict[str, str] | None = getattr(error, "getMessageParameters", lambda: None)()
+    if not found and (unnamed := _UNNAMED.search(str(error))):
+        found = unnamed.groupdict()
+    return (found or {}).get(name)
 
 
-def looked_at(frame: DataFrame) -> DataFrame:
+def analyze(frame: DataFrame) -> DataFrame:
     """Have the engine analyze a frame, which raises its errors now, and return the frame.
 
     Over Connect a schema can come from a cache, so reading it does not analyze the frame.
@@ -278,7 +278,7 @@ def looked_at(frame: DataFrame) -> DataFrame:
 
 
 @contextmanager
-def unlogged() -> Iterator[None]:
+def silence_spark_logs() -> Iterator[None]:
     """Suppress the pages of text that Spark writes to standard error before it raises an error."""
     from pyspark.logger import PySparkLogger
 

@@ -1,5 +1,5 @@
-"""Which build this is: every one has a version of its own, made from the commit, and from the content where that is not
-committed. The same sources give the same version.
+"""The version of this build, derived from the commit, or from the content of sources that are not committed. The same
+sources have the same version.
 
 The build backend loads this file alone, so it imports nothing of ours.
 """
@@ -15,25 +15,25 @@ from pathlib import Path
 RELEASE = "0.1.0"
 
 _BUILT = ("src/mirrorfeed", "pyproject.toml")
-"""What decides what a build does."""
+"""The files on which the behavior of a build depends."""
 _DIGITS = 12
 
 
 @cache
 def this_build() -> str:
-    """That of the wheel, or where the sources are run as they stand, of these."""
+    """The version of the installed wheel, or of the sources if they are run without one."""
     sources = project()
     return of_sources(sources) if (sources / "pyproject.toml").exists() else importlib.metadata.version("mirrorfeed")
 
 
 def project() -> Path:
-    """The folder of the project, where this file is in one."""
+    """The folder of the project, if this file is in one."""
     return Path(__file__).resolve().parents[3]
 
 
 def of_sources(project: Path) -> str:
-    """The release, alone where the commit is tagged as it. Else with `g` and the commit where there is one, and `d` and
-    a hash of the content where it differs."""
+    """The release, alone if the commit has its tag. Otherwise with `g` and the commit, if there is one, and with `d`
+    and a hash of the content, if it differs from the commit."""
     commit = _git(project, "rev-parse", f"--short={_DIGITS}", "HEAD")
     # A project may also lie in another one's repository, which does not know its files.
     known = commit is not None and _git(project, "cat-file", "-e", "HEAD:./pyproject.toml") is not None
@@ -46,7 +46,7 @@ def of_sources(project: Path) -> str:
 
 
 def _git(project: Path, *arguments: str) -> str | None:
-    """What git says, or None where it is missing, refuses or knows nothing of the folder."""
+    """The output of git. None if it is missing or fails."""
     command = ["git", "--no-optional-locks", "-C", str(project), *arguments]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

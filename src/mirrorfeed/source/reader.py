@@ -17,7 +17,7 @@ from mirrorfeed.errors import MirrorfeedError, Terminal, first_line, innermost_c
 from mirrorfeed.landing.errors import BadCondition
 from mirrorfeed.landing.selection import Cast, Selection, condition_columns
 from mirrorfeed.runtime import errors as spark_errors
-from mirrorfeed.runtime.errors import first_of, looked_at, parameter
+from mirrorfeed.runtime.errors import analyze, first_of, parameter
 from mirrorfeed.source import errors
 from mirrorfeed.source.errors import Finding, Gap, GapReason
 from mirrorfeed.source.identifier import Source, quote
@@ -202,7 +202,7 @@ def _filter(table: str, rows: DataFrame, selection: Selection, types: dict[str, 
         return spelled
 
     try:
-        return looked_at(rows.where(f"({condition.sql(column)})"))
+        return analyze(rows.where(f"({condition.sql(column)})"))
     except (AnalysisException, ParseException) as error:
         reason = first_line(str(error).strip()).partition(" SQLSTATE")[0].rstrip(".")
         raise BadCondition(table=table, condition=selection.where, reason=reason) from error

@@ -29,7 +29,7 @@ from mirrorfeed.mirror.errors import (
 )
 from mirrorfeed.mirror.verify.expected_rows import selected
 from mirrorfeed.mirror.verify.row_comparison import SHOWN, Comparison, compare_rows, differing_keys
-from mirrorfeed.runtime.errors import EXPIRED, FILES_GONE, LOG_GONE, first_of, looked_at
+from mirrorfeed.runtime.errors import EXPIRED, FILES_GONE, LOG_GONE, analyze, first_of
 from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import read_full
@@ -157,7 +157,7 @@ def find_differing_keys(
     """The keys of the rows that differ, or that match the condition `where` on either side."""
     expected, found = _read_both(spark, source, version, mirror, selection)
     try:
-        return looked_at(differing_keys(str(source), expected, str(mirror), found, keys, where, as_text=as_text))
+        return analyze(differing_keys(str(source), expected, str(mirror), found, keys, where, as_text=as_text))
     except (AnalysisException, ParseException) as error:
         if where is None:
             raise
