@@ -1,4 +1,4 @@
-"""Commits and rows of plain tables without Spark: delta-rs makes and reads them in milliseconds, feed and all."""
+"""Commits and rows of plain tables without Spark: delta-rs writes and reads them in milliseconds, with their feed."""
 
 from __future__ import annotations
 

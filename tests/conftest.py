@@ -1,4 +1,4 @@
-"""What all tests share: one Spark session, and an order."""
+"""Fixtures and settings that all tests share: one Spark session, and the order of tests."""
 
 from __future__ import annotations
 

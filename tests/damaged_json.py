@@ -1,4 +1,4 @@
-"""Damaged documents: valid JSON documents with one place changed in a way that strangers, bugs and editors do."""
+"""Damaged documents: valid JSON documents with one typical change by a foreign program, a bug or an editor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small Delta tables for tests, and what their publication left in a landing zone."""
+"""Small Delta tables for tests, and a landing zone with a mirror for each."""
 
 from __future__ import annotations
 

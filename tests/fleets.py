@@ -1,4 +1,4 @@
-"""Many published tables without Spark: one is made and published, the others are copies of it."""
+"""Many published tables without Spark: one is created and published, the others are copies."""
 
 from __future__ import annotations
 

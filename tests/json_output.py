@@ -1,4 +1,4 @@
-"""The JSON that a command prints, with the words beside it."""
+"""The JSON that a command prints, and the text that it writes to standard error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bundle, checked without a workspace: what it declares exists, and what exists is declared."""
+"""The bundle, checked without a workspace: everything that it declares exists, and the other way round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Databricks CLI itself says of the bundle, against a stand-in for a workspace."""
+"""The bundle, validated and deployed by the Databricks CLI against a simulated workspace."""
 
 from __future__ import annotations
 

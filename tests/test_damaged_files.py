@@ -1,4 +1,4 @@
-"""JSON from shared places: whatever is in a file, reading it returns a valid value or says that it is damaged."""
+"""JSON from shared locations: reading any content returns a valid value or reports damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pages say is so: commands are commands, configurations load, names are there, and links lead somewhere."""
+"""Documentation pages are correct: commands and names exist, configurations load, and links work."""
 
 from __future__ import annotations
 

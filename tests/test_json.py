@@ -1,4 +1,4 @@
-"""What commands print for programs: every one of them takes --json, and tells its failure in one form."""
+"""The JSON of all commands: each one accepts --json and reports failures in one format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The notebooks, from a folder as a deployment lays it out, with nothing given but what the deployment gives."""
+"""The notebooks, run from a folder with the layout and settings of a deployment."""
 
 from __future__ import annotations
 

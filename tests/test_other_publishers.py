@@ -1,7 +1,6 @@
-"""Zones as other publishers write them, built by the calls that these make: what `lint` says and what the replica does.
+"""Landing zones of other publishers, built with their calls: the findings of `lint` and the result of the replica.
 
-The two share no code, so each zone is given to both.
-"""
+The two share no code, so each zone is given to both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pipelines for users: they run the verbs, deploy the targets that exist, store no secret and pin what they use."""
+"""The CI pipelines for users: they run the commands, deploy existing targets, store no secret and pin versions."""
 
 from __future__ import annotations
 

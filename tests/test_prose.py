@@ -1,4 +1,4 @@
-"""The check of prose finds the words and sentences that it is for."""
+"""The prose check finds the words and sentences that it forbids."""
 
 from __future__ import annotations
 

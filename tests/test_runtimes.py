@@ -1,4 +1,4 @@
-"""The wheel installs nothing but itself in the Databricks environments that are supported."""
+"""The wheel installs no other package in the supported Databricks environments."""
 
 from __future__ import annotations
 

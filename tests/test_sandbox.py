@@ -1,4 +1,4 @@
-"""What a process in `fixtures.sandbox` can do. `tests/e2e/test_serverless.py` shows what Spark does there."""
+"""What a process in `fixtures.sandbox` can do. `tests/e2e/test_serverless.py` runs Spark in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bill of materials of a release."""
+"""The software bill of materials of a release."""
 
 from __future__ import annotations
 

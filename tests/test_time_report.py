@@ -1,4 +1,4 @@
-"""What `make slow` prints, of a run of its own."""
+"""The output of `make slow` for a small test run."""
 
 from __future__ import annotations
 

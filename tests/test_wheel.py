@@ -1,4 +1,4 @@
-"""The wheel in an empty environment, beside only what a Databricks runtime brings."""
+"""The wheel in an empty environment that has only the packages of a Databricks runtime."""
 
 from __future__ import annotations
 

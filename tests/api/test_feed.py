@@ -1,4 +1,4 @@
-"""The public face: what it names, what importing it starts, and how its results are seen."""
+"""The public API: exported names, what an import loads, and how results are displayed."""
 
 from __future__ import annotations
 

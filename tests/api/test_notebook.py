@@ -1,4 +1,4 @@
-"""What notebooks take from their deployment."""
+"""Configuration values that notebooks read from their deployment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outputs of notebook cells that show a result, in a kernel as notebooks have it."""
+"""Output of notebook cells that display a result, in a Jupyter kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small table of which a part counts as archived, and the proof that nothing of it was read."""
+"""A small table with some archived files, and a context manager that moves these files away."""
 
 from __future__ import annotations
 

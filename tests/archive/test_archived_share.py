@@ -1,4 +1,4 @@
-"""How much of a table is archived: told where it is known, and never more than is known."""
+"""How much of a table is archived. Unknown values are reported as unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would be: questions are planned against an interval that nobody set, and nothing is carried out."""
+"""Simulation: plan queries for an archive interval that is not set, and change nothing."""
 
 from __future__ import annotations
 

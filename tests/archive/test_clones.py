@@ -1,4 +1,4 @@
-"""A shallow clone has files in the folder of its original, whose rule archives them: that interval counts for them."""
+"""Shallow clones use files of the original table, so the archive interval of the original applies to them."""
 
 from __future__ import annotations
 

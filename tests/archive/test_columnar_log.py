@@ -1,4 +1,4 @@
-"""What a log says of its files, read in columns: from commits, checkpoints and their parts; the newest counts."""
+"""Reading the Delta log in columns, from commits, checkpoints and multi-part checkpoints."""
 
 from __future__ import annotations
 

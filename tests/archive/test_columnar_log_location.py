@@ -1,4 +1,4 @@
-"""Comparisons are answered from the log, wherever it is and whatever the table is called; all else by Delta."""
+"""The log answers comparisons for any table location and name. Delta answers all other conditions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files comparisons leave, by partitions and statistics alone."""
+"""Files that comparisons skip, using only partition values and statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The statements that Databricks is given, from a recording stand-in; the table itself is a small one here."""
+"""Statements sent to Databricks, recorded by a stand-in session."""
 
 from __future__ import annotations
 

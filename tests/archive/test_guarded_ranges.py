@@ -1,4 +1,4 @@
-"""The change feed of a table with an archive: what a range needs is known before it is read."""
+"""Change feed of a table with an archive: the files of a range are known before they are read."""
 
 from __future__ import annotations
 

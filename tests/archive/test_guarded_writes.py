@@ -1,5 +1,7 @@
-"""Statements that change a table whose old files are moved away. A statement is refused before it changes anything, or
-does what it does to a table that is whole: to look into a file that is not there would fail."""
+"""Statements that change a table whose old files are moved away.
+
+A statement is either refused before it changes anything, or has the same result as on a complete table. It would fail
+if it opened a file that is moved away."""
 
 from __future__ import annotations
 

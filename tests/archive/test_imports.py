@@ -1,4 +1,4 @@
-"""What a publication of a table without archived files loads."""
+"""Modules that the publication of a table without archived files imports."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Files that queries, changes and ranges need, compared with the answers in `needed_files.json`.
 
-`--renew` records the answers. Where two ways find needed files, both must give the same answer.
-"""
+`--renew` records the answers. If two methods find needed files, both must give the same answer."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The ways in which statistics have misled planners, one by one. What is wanted is in one file, `odd`; another, `even`,
-has nothing of it, and shows that files are left out at all."""
+"""Known ways in which file statistics mislead planners.
+
+The matching rows are in the file `odd`. The file `even` has none, and shows that files are skipped at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any query over several tables of which parts are moved away: right, or refused with all that is missing."""
+"""Queries over several tables with archived files: the result is correct, or the error lists all missing files."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""No file that holds a matching row is ever missing from the answer: random tables, random predicates.
+"""Every file with a matching row is found, for random tables and random predicates.
 
-Which files hold matching rows is found by reading all of them. Several tables are made once, each with a trait by which
-planners have gone wrong; predicates are drawn from the values that are there and those beside them.
-"""
+Reading all files gives the expected answer. Each of the tables has a property that is known to mislead planners.
+Predicates use values of the table and values next to them."""
 
 from __future__ import annotations
 

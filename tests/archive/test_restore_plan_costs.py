@@ -1,4 +1,4 @@
-"""Sums that a person can check by hand."""
+"""Cost estimates that a person can check by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Delta or Spark would hide from a plan: derived filters, cached data, reads inside subqueries."""
+"""What Delta or Spark can hide from a plan: derived filters, cached data, reads inside subqueries."""
 
 from __future__ import annotations
 

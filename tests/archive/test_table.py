@@ -1,4 +1,4 @@
-"""Reading with and without archived files. The data of the archived days is moved away: to read it would fail."""
+"""Read tables with and without archived files. The archived files are moved away, so that reading them fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changing a table whose old days are moved away: statements that would read them fail before they start."""
+"""Change a table whose old files are moved away: statements that need them fail before they start."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""`make bench`: the product beside what its users have without it, case by case, each in a process of its own.
+"""`make bench`: compare the product with the alternatives of its users, each case in a process of its own.
 
-`python -m tests.bench --rows 200000 net_range` measures one case at another size. Absolute times are shown, but a ratio
-within one run is the figure. All figures are kept in `.bench/found.json`, and compared with `baseline.json`, which
-`--keep` replaces by them.
-"""
+`python -m tests.bench --rows 200000 net_range` measures one case at another size. Absolute times are shown, but the
+result is a ratio within one run. All results are stored in `.bench/found.json` and compared with `baseline.json`.
+`--keep` replaces the baseline with the results."""
 
 from __future__ import annotations
 

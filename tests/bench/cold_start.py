@@ -1,4 +1,4 @@
-"""The status of many tables from a cold start, beside the start of a Spark session alone."""
+"""The status of many tables after a cold start, compared with the start of a Spark session."""
 
 from __future__ import annotations
 

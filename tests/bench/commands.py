@@ -1,4 +1,4 @@
-"""The list of commands, beside Python alone and the libraries that a configuration takes."""
+"""The list of commands, compared with starting Python and importing the libraries that a configuration needs."""
 
 from __future__ import annotations
 

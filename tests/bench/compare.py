@@ -1,4 +1,5 @@
-"""What was measured beside the baseline that is kept: of the product's share of each side, in CPU, which is quieter."""
+"""Compare results with the stored baseline, as the product's share of the CPU time of each side. CPU time varies
+less."""
 
 from __future__ import annotations
 

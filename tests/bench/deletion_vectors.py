@@ -1,4 +1,5 @@
-"""A range of many commits that delete one row each by a deletion vector, beside Spark's own read of that range."""
+"""A range of many commits that each delete one row with a deletion vector, compared with Spark's own read of the
+range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many tables with ten changed rows each, beside publishing them one after the other."""
+"""Many tables with ten changed rows each, compared with publishing them one after the other."""
 
 from __future__ import annotations
 

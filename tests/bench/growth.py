@@ -1,4 +1,4 @@
-"""A range of five MERGEs, beside one of a tenth of it, of the same table and of one of a tenth."""
+"""A range of five MERGEs, compared with a range a tenth as large of the same table and of a table a tenth as large."""
 
 from __future__ import annotations
 

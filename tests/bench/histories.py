@@ -1,9 +1,8 @@
-"""`python -m tests.bench.histories`: random histories of tables, published as the notebook that is public does and by
-mirrorfeed, undisturbed, killed and two at a time: in how many the mirror ends otherwise than its source, and how.
+"""`python -m tests.bench.histories`: count wrong mirrors after random histories, for a public notebook and for
+mirrorfeed.
 
-Both publish the same tables at the same moments, and the stand-in for the service replicates what landed. The tables
-are those of the tests that need no Spark, with Delta's feed as these know it.
-"""
+Both publish the same tables at the same moments: undisturbed, killed, and two at a time. The replica applies the
+published files. The tables are those of the tests without Spark, with their model of Delta's change data feed."""
 
 from __future__ import annotations
 

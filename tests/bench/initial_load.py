@@ -1,4 +1,4 @@
-"""A first publication, keys checked, beside Spark's own Parquet writer on the same rows."""
+"""An initial load with key validation, compared with Spark's own Parquet writer on the same rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A range of five MERGEs, net, beside the plain answer written nowhere, notebooks, and delta-rs with DuckDB."""
+"""A net range of five MERGEs, compared with a plain query without output, notebooks, and delta-rs with DuckDB."""
 
 from __future__ import annotations
 

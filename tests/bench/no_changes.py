@@ -1,4 +1,4 @@
-"""Many tables with nothing new, beside as many questions to their histories, one after the other."""
+"""Many tables without changes, compared with reading their histories one after the other."""
 
 from __future__ import annotations
 

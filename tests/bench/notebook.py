@@ -1,4 +1,5 @@
-"""What people publish Delta's feed into open mirroring with: a notebook over a control table of versions."""
+"""The common alternative: a notebook that publishes Delta's feed to open mirroring, with a control table of
+versions."""
 
 from __future__ import annotations
 

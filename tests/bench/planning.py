@@ -1,10 +1,9 @@
 """Time to find the archived files that a query needs in a table with many files.
 
-Three sides answer the same question from the same log, which is one file, found by the bounds of an id: the guard, the
-plan of Spark alone, and delta-rs with DuckDB. Warm: asked again in the same process; sides take turns. Changed: the
-same, with a commit before each question. Cold: the first question of a process in which Spark runs. The memory is that
-of the Python process, which does not contain Spark.
-"""
+Three sides answer the same question from the same log: the guard, the plan of Spark alone, and delta-rs with DuckDB.
+The answer is one file, found by the bounds of an id. Warm: repeated in the same process, with the sides in turn.
+Changed: the same, with a commit before each question. Cold: the first question in a process in which Spark runs. Memory
+is that of the Python process, without Spark."""
 
 from __future__ import annotations
 

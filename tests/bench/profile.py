@@ -1,4 +1,4 @@
-"""Where time goes in one more run of each side: what Spark counts of its stages, and the product's own phases."""
+"""Profile one more run of each side: Spark's stage metrics and the phases of the product."""
 
 from __future__ import annotations
 

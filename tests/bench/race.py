@@ -1,4 +1,4 @@
-"""Sides of one case, run by turns: one machine is faster and slower by the minute, so only a ratio says something."""
+"""Run the sides of one case in turn. The speed of a machine varies by the minute, so only ratios are meaningful."""
 
 from __future__ import annotations
 

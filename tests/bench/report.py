@@ -1,4 +1,4 @@
-"""`make bench-report`: draws what `make bench` found last, beside the baseline, as a page of its own."""
+"""`make bench-report`: draw the last results of `make bench` and the baseline as an HTML page."""
 
 from __future__ import annotations
 

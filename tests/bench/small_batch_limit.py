@@ -1,5 +1,6 @@
-"""`python -m tests.bench.small_batch_limit`: changes of more and more rows, as Arrow through the driver and
-through Spark's writer, for the limit of small batches."""
+"""`python -m tests.bench.small_batch_limit`: find the row limit of small batches.
+
+Publishes more and more rows, as Arrow through the driver and through Spark's writer."""
 
 from __future__ import annotations
 

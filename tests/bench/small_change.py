@@ -1,4 +1,4 @@
-"""Ten changed rows of a large table, warm, beside counting the rows of that version in its feed."""
+"""Ten changed rows of a large table, warm, compared with counting the rows of that version in its feed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A first publication through a staging area, beside the same into a folder that Spark shares."""
+"""An initial load through a staging area, compared with a load into a folder that Spark shares."""
 
 from __future__ import annotations
 

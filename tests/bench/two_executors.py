@@ -1,9 +1,7 @@
-"""`python -m tests.bench.two_executors`: a range of five MERGEs on one executor and on two, each a process with one
-core.
+"""`python -m tests.bench.two_executors`: a range of five MERGEs on one executor and on two, each with one core.
 
-What is shown is who did the work and what the driver held; where the cores of the machine are as many as executors,
-the time as well.
-"""
+Shows the work of each process and the memory of the driver. Shows the time if the machine has a core for each
+executor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many tables with nothing new, told without Spark, beside as many runs for one of them."""
+"""Many tables without changes, checked without Spark, compared with as many runs for one of them."""
 
 from __future__ import annotations
 

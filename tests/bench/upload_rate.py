@@ -1,5 +1,7 @@
-"""`python -m tests.bench.upload_rate`: what one core of the driver uploads to OneLake, whose simulator is another
-process, compared with the 1 TB of changes a day that Fabric takes."""
+"""`python -m tests.bench.upload_rate`: upload rate to OneLake of one driver core, with the simulator in another
+process.
+
+The rate is compared with the limit of Fabric, 1 TB of changes a day."""
 
 from __future__ import annotations
 

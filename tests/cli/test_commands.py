@@ -1,4 +1,4 @@
-"""What commands say and refuse without Spark."""
+"""Output and errors of commands that do not start Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a deployed bundle calls: the task's entry point, the tables as a task value, options in the file's place."""
+"""What a deployed bundle uses: the task's entry point, the tables as a task value, options instead of the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands print: numbers in words, the summary, and steps as plain lines where there is no terminal."""
+"""Output of commands: humanized numbers, the summary, and steps as plain lines without a terminal."""
 
 from __future__ import annotations
 

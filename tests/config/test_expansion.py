@@ -1,4 +1,4 @@
-"""Configurations with patterns: what they stand for, what is refused, and what commands and the face make of it."""
+"""Configurations with patterns: which tables they select, which are refused, and how commands and the API use them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Messages about mistakes in `mirrorfeed.yml`. `messages.txt` has the cases.
 
-A section starts with `##` and a template. Each case is a text that replaces {} in the template, and after `=>` the
-expected messages.
-"""
+A section starts with `##` and a template. Each case is a text that replaces {} in the template. The expected messages
+follow after `=>`."""
 
 from __future__ import annotations
 

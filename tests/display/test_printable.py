@@ -1,4 +1,4 @@
-"""Text from outside, as a terminal, a page, a log or a message shows it."""
+"""Untrusted text in terminals, pages, logs and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress messages: when they are shown, and where."""
+"""Progress messages: when and where they are shown."""
 
 from __future__ import annotations
 

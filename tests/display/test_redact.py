@@ -1,4 +1,4 @@
-"""Secrets of the process, in all forms in which others may repeat them."""
+"""Secrets of the process, in all forms in which responses can contain them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the proofs through Spark share."""
+"""Fixtures that the tests of whole journeys share."""
 
 from __future__ import annotations
 

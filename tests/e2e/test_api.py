@@ -1,4 +1,4 @@
-"""What a notebook does, by the public names alone: from a source without a feed to a mirror that is mended."""
+"""A notebook that uses only public names, from a source without a feed to a repaired mirror."""
 
 from __future__ import annotations
 

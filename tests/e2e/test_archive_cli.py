@@ -1,4 +1,4 @@
-"""The commands about archived files, as a user takes them."""
+"""The commands for archived files."""
 
 from __future__ import annotations
 

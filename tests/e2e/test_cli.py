@@ -1,4 +1,4 @@
-"""Whole journeys through the commands, as a user takes them."""
+"""Whole journeys through the commands."""
 
 from __future__ import annotations
 

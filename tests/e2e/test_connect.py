@@ -1,4 +1,4 @@
-"""Over a Spark Connect server on this machine: what publishes needs no JVM and no SparkContext in its process."""
+"""Publication through a local Spark Connect server, in a process without a JVM and a SparkContext."""
 
 from __future__ import annotations
 

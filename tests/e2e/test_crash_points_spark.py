@@ -1,4 +1,4 @@
-"""Calls fail in every way, with files of few rows and with Spark's, and the next run brings the mirror to equality."""
+"""Calls fail in every way, for small batches and for Spark's files, and the next run makes the mirror equal."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Random histories of random Delta tables: whatever happened to the source, the mirror equals it at every version
-that was published, though the service consumes files in between."""
+"""Random histories of Delta tables: the mirror equals its source at every published version.
+
+The service consumes files between the publications."""
 
 from __future__ import annotations
 

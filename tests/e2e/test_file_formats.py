@@ -1,4 +1,4 @@
-"""Every form of files from Delta tables through Spark into mirrors, by the commands."""
+"""All file formats, from Delta tables through Spark and the commands into mirrors."""
 
 from __future__ import annotations
 

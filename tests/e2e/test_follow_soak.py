@@ -1,5 +1,6 @@
-"""A table that is written to, compacted, cleaned up and restored for half an hour, while those who follow it are killed
-and stopped: nothing is lost or doubled, and how long a commit waited for its file is told."""
+"""Follow a table for half an hour while it is written, compacted, vacuumed and restored, and followers are killed.
+
+No row is lost or duplicated. The test reports how long commits waited for their file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Links, special files and files of others at every level of a landing zone: no command changes what is not ours.
+"""Links, special files and foreign files at every level of a landing zone: no command changes them.
 
-The tables share one source and one copy of a published table, in which each has a link or a FIFO in another place.
-"""
+The tables share one source and one copy of a published table. Each has a link or a FIFO in another place."""
 
 from __future__ import annotations
 

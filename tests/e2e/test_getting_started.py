@@ -1,4 +1,4 @@
-"""What the first page lets a reader type, typed: its commands, in their order, on its configuration."""
+"""Run the commands of the Getting started page in order, with its configuration."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""`mirrorfeed publish` is killed at random moments, again and again; what comes after brings the mirror to equality.
+"""`mirrorfeed publish` is killed at random moments, repeatedly, and the next run makes the mirror equal.
 
-Spark lives on in a Connect server, so what a killed publisher asked of it goes on too, as it would on a cluster.
-"""
+Spark runs in a Connect server, so the queries of a killed publisher continue, as they would on a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mirrorfeed lint` as a person and as a program see it."""
+"""Output of `mirrorfeed lint`, for people and as JSON."""
 
 from __future__ import annotations
 

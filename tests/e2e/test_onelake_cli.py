@@ -1,4 +1,4 @@
-"""Whole journeys through the commands with a landing zone in a simulated OneLake; the replica stands for Fabric."""
+"""Whole journeys through the commands, with a landing zone in a simulated OneLake and the replica as Fabric."""
 
 from __future__ import annotations
 

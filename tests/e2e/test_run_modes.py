@@ -1,4 +1,4 @@
-"""One table in the hands of every way of running, in turn and two at once, with a crash in each: it stays exact."""
+"""All ways to run publish one table, in turn and two at a time, each with a crash. The mirror stays exact."""
 
 from __future__ import annotations
 

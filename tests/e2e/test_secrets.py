@@ -1,4 +1,4 @@
-"""The secret is in nothing that a run leaves: neither output, nor Spark's logs and plans, nor files."""
+"""No output, Spark log, Spark plan or file of a run contains the secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publication on Spark as serverless compute has it: behind Connect, and executors' Python behind walls."""
+"""Publication on Spark as on serverless compute: through Connect, with isolated Python executors."""
 
 from __future__ import annotations
 

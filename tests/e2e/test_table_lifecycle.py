@@ -1,4 +1,4 @@
-"""The life of tables, by the commands: they come, move, lose their folder or log, are cloned over, and go."""
+"""Tables that are added, moved, cloned over or removed, or lose their folder or log, through the commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two publishers of one table through Spark: one works in the middle of another's call, or both at the same time."""
+"""Two publishers of one table through Spark: one runs during a call of the other, or both at the same time."""
 
 from __future__ import annotations
 

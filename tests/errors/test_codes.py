@@ -1,4 +1,4 @@
-"""The codes: one for each error, finding and rule, which never changes, with words and a test that shows it."""
+"""Error codes: each error, finding and rule has one that never changes, an explanation and a test."""
 
 from __future__ import annotations
 

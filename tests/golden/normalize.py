@@ -1,4 +1,4 @@
-"""Replaces values that differ from run to run, by values of the same width where they are in tables."""
+"""Replaces values that differ between runs. In tables, the new values have the same width."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How columns go on in a history, decided over values alone."""
+"""Schema changes of a history, decided by pure functions."""
 
 from __future__ import annotations
 

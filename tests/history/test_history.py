@@ -1,4 +1,4 @@
-"""A history through Spark: what is kept is exact after any crash, and every kept version can be rebuilt from it."""
+"""A history through Spark: it is exact after any crash, and every stored version can be rebuilt from it."""
 
 from __future__ import annotations
 

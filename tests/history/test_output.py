@@ -1,4 +1,4 @@
-"""What is said of histories: errors, and what a run did."""
+"""Messages about histories: errors and the results of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What records say of a history, without one."""
+"""Log records that describe a history, without a history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files Fabric has consumed, by the files that are left: where a mirror may stand, and which files are lost."""
+"""Which files Fabric has consumed, derived from the remaining files: the possible mirror position and lost files."""
 
 from __future__ import annotations
 

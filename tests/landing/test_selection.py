@@ -1,4 +1,4 @@
-"""What a selection makes of a source's columns, and whether what is published goes on with another one."""
+"""The published columns of a selection, and whether a published table can continue with another selection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions of `where`: which are valid, and why others are not."""
+"""Conditions of `where`: which are valid, and why others are invalid."""
 
 from __future__ import annotations
 

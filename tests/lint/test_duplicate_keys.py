@@ -1,4 +1,4 @@
-"""Rows that insert a key again are found, without keeping the keys of a table in memory."""
+"""Rows that insert a key twice are found without holding all keys in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `lint` finds in whole landing zones: nothing in a clean one, and each seeded defect alone."""
+"""`lint` on whole landing zones: no finding in a clean one, and exactly one for each seeded defect."""
 
 from __future__ import annotations
 

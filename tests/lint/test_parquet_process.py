@@ -1,4 +1,4 @@
-"""Files that harm the process that reads them: `lint` goes on, and names them."""
+"""Files that crash the process that reads them: `lint` continues and names the file."""
 
 from __future__ import annotations
 

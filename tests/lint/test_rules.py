@@ -1,4 +1,4 @@
-"""The rules, on facts alone. `test_linter.py` shows that each finds its defect in real files, and no other."""
+"""The lint rules on facts alone. `test_linter.py` shows that each finds its defect in real files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that takes webhooks."""
+"""An HTTP server that receives webhooks."""
 
 from __future__ import annotations
 

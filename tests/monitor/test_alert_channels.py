@@ -1,4 +1,4 @@
-"""Alerts sent to webhooks and mail servers over HTTP and SMTP, and the errors of failures."""
+"""Alerts sent to webhooks over HTTP and to mail servers over SMTP, and the errors when sending fails."""
 
 from __future__ import annotations
 

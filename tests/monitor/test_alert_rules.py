@@ -1,4 +1,4 @@
-"""Which findings are worth an alert, and which problems a check cannot see."""
+"""Which findings cause an alert, and which problems a check cannot detect."""
 
 from __future__ import annotations
 

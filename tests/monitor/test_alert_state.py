@@ -1,4 +1,5 @@
-"""One message per problem, one a day while it lasts and one at its end, whatever the shared state says."""
+"""One message when a problem starts, one a day while it lasts and one when it ends, for any content of the shared
+state."""
 
 from __future__ import annotations
 

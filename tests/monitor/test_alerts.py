@@ -1,4 +1,4 @@
-"""A check that is refused is a problem as well: sent once, from a state in its own place, and it ends no other."""
+"""A check that fails is a problem as well: it is reported once, has its own state, and resolves no other problem."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watching from the command line: each trouble is told once, its end once, and the ledger tells how far tables are."""
+"""The `check-alerts` command: one message when a problem starts, one when it ends, and lag rows in the ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each problem that can be made is found by `doctor`, and the command that it prints solves it."""
+"""`doctor` finds each problem that a test can cause, and the suggested command solves it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts and findings of real tables, and the fixes of the doctor."""
+"""Facts and findings of real tables, and the fixes of `doctor`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which steps changes wait for, since when, and what is unknown."""
+"""Which steps changes wait for, since when, and which waits are unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of mirrors and of the SQL endpoint, without Spark; what is not known is told with its reason."""
+"""Facts about mirrors and the SQL endpoint, without Spark. An unknown fact has a reason."""
 
 from __future__ import annotations
 

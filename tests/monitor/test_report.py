@@ -1,4 +1,4 @@
-"""The report: figures on a fixed ledger, the page around them, and the dashboard with the same queries."""
+"""The report: figures from a fixed ledger, the HTML page, and the dashboard with the same queries."""
 
 from __future__ import annotations
 

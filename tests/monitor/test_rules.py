@@ -1,4 +1,4 @@
-"""Each rule, with the smallest facts that it finds a problem in and with facts that it finds none in."""
+"""Each rule, with the smallest facts that cause its finding and with facts that cause none."""
 
 from __future__ import annotations
 

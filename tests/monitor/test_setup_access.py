@@ -1,4 +1,4 @@
-"""Privileges and hosts that a configuration needs, and the findings about missing ones."""
+"""Privileges and hosts that a configuration needs, and the findings when they are missing."""
 
 from __future__ import annotations
 

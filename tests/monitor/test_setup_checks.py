@@ -1,4 +1,4 @@
-"""All checks of a setup, for a configuration on this machine."""
+"""All setup checks, for a local configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of live services, against the simulator and stores that misbehave."""
+"""Checks of live services, against the simulator and faulty stores."""
 
 from __future__ import annotations
 

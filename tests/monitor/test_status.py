@@ -1,4 +1,4 @@
-"""The status of tables, which changes nothing."""
+"""The status of tables. It changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What publishing would do next, told without touching anything."""
+"""The next decision of a publication, shown without changing anything."""
 
 from __future__ import annotations
 

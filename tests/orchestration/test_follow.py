@@ -1,4 +1,4 @@
-"""Tables that are followed, with a clock and a source that the test moves."""
+"""Followed tables, with a clock and a source that the test controls."""
 
 from __future__ import annotations
 

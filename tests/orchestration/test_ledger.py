@@ -1,4 +1,4 @@
-"""The ledger tells of every publication and every failure, and nothing depends on it."""
+"""The ledger records every publication and every failure. No decision depends on it."""
 
 from __future__ import annotations
 

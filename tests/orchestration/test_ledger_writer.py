@@ -1,4 +1,4 @@
-"""What the ledger is told while a run goes on, and of runs that did not live to tell."""
+"""Rows that runs write to the ledger, and the rows that killed runs did not write."""
 
 from __future__ import annotations
 

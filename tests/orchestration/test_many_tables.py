@@ -1,4 +1,4 @@
-"""Many tables of a run: whose turn it is, and that none waits for another. No Spark is needed to see it."""
+"""Many tables in one run: their order, and that no table waits for another. Without Spark."""
 
 from __future__ import annotations
 

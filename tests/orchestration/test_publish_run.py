@@ -1,4 +1,4 @@
-"""Many tables at once, each on its own."""
+"""Many tables published in parallel and independently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes next for a table, by what its tries came to."""
+"""Retry decisions for a table, based on the results of its attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which table is published next, and when a followed table is due, by a clock of the test."""
+"""Which table is published next, and when a followed table is due, with a clock that the test controls."""
 
 from __future__ import annotations
 

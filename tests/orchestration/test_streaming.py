@@ -1,4 +1,4 @@
-"""A stream whose batches publish."""
+"""A streaming query whose batches publish tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What differs in a mirror is published once more: what is decided, and the whole way through the commands."""
+"""Differences in a mirror are repaired: the decisions, and the whole path through the commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of many tables share."""
+"""Fixtures that tests of many tables share."""
 
 from __future__ import annotations
 

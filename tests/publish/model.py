@@ -1,13 +1,12 @@
-"""A model of the protocol, written from its description and not from its code, in which all orders of steps are tried.
+"""A model of the protocol, written from its description and not from its code. All orders of steps are explored.
 
-Two publishers make one storage call per step. Calls fail, lose their answer, take effect late or are repeated by the
-client. The network delivers a request a second time. Publishers are killed, the service takes files, and the folder is
-deleted, each at any moment. A listing takes two steps, or a step for each name.
+Two publishers make one storage call per step. Calls fail, lose their response, take effect late or are repeated by the
+client. The network delivers a request a second time. Publishers are killed, the service consumes files, and the folder
+is deleted, each at any moment. A listing takes two steps, or one step for each name.
 
-A landing zone is a set of things: `("log", id)`, `("begun", id, number, batch)`, `("staged", id, number, batch,
-whole)`, `("record", id, number, batch, follows)`, `("final", number, batch, whole)` and `("taken", number, batch)`. A
-record has one file, and there are as many records as versions.
-"""
+A landing zone is a set of tuples: `("log", id)`, `("begun", id, number, batch)`, `("staged", id, number, batch,
+whole)`, `("record", id, number, batch, follows)`, `("final", number, batch, whole)` and `("taken", number, batch)`.
+Each record has one file, and each version has one record."""
 
 from __future__ import annotations
 

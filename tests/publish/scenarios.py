@@ -1,4 +1,4 @@
-"""Publications to disturb: a table, what is published of it before, and what remains to be published."""
+"""Publications for tests that inject faults: a table, its published versions, and the versions left to publish."""
 
 from __future__ import annotations
 

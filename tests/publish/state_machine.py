@@ -1,4 +1,4 @@
-"""What a machine of random publications does with its landing zone, whatever it publishes."""
+"""Shared part of the state machines that publish at random: the landing zone, the service, and the checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How deep the calls of the package are between `feed.publish()` and the rename that shows a file to Fabric."""
+"""Call depth of the package between `feed.publish()` and the rename that makes a file visible to Fabric."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every call of a publication fails in every way, and the next run brings the mirror to equality with the source."""
+"""Every call of a publication fails in every way, and the next run makes the mirror equal to the source."""
 
 from __future__ import annotations
 

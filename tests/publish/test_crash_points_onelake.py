@@ -1,8 +1,7 @@
-"""Every call of a publication over the protocol fails, and the next run brings the mirror to equality.
+"""Every call of a publication over HTTP fails, and the next run makes the mirror equal to the source.
 
-The client repeats calls by itself here, as it does against OneLake: so beside calls that fail for good there are those
-that took effect, lost their answer and were sent again.
-"""
+The client repeats calls, as it does with OneLake. A call can fail permanently, or take effect, lose its response and be
+sent again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delimited text as it is written, read back by the replica, which shares no code with the writer."""
+"""Written delimited text, read by the replica, which shares no code with the writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Delta tests of its own feed, clones, log and times, on the way into a mirror."""
+"""Delta's own test cases of its feed, clones, log and timestamps, published into a mirror."""
 
 from __future__ import annotations
 

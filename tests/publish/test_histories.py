@@ -1,4 +1,4 @@
-"""Random tables with random histories, published at random moments while the service takes files in between."""
+"""Random tables with random histories, published at random moments while the service consumes files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text that is not valid UTF-8, which Delta allows in a STRING column, is refused by key and column in all forms."""
+"""Invalid UTF-8 in a STRING column, which Delta allows, is refused with key and column in all file formats."""
 
 from __future__ import annotations
 

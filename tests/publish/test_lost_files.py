@@ -1,4 +1,4 @@
-"""Published files that were removed before Fabric consumed them: every command says so, and none buries the gap."""
+"""Published files removed before Fabric consumed them: every command reports the gap, and none hides it."""
 
 from __future__ import annotations
 

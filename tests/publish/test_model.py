@@ -1,4 +1,4 @@
-"""All orders of steps of the protocol's model. It shares no code with the publisher, which other tests hold to it."""
+"""Explore all orders of steps of the protocol's model. It shares no code with the publisher."""
 
 from __future__ import annotations
 

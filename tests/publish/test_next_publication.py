@@ -1,4 +1,4 @@
-"""How a table is published, by the configuration and by Unity Catalog."""
+"""Publication settings of a table, from the configuration and from Unity Catalog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detection, markers and forms, from the publisher to the replica."""
+"""File order, row markers and file formats, from the publisher to the replica."""
 
 from __future__ import annotations
 

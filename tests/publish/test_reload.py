@@ -1,4 +1,4 @@
-"""A table anew: after a crash at any call, a second rebuild or a plain publication brings the mirror to equality."""
+"""Reload a table: after a crash at any call, a second rebuild or a publication makes the mirror equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a table's mirror when the columns of its source change."""
+"""The mirror of a table when the columns of its source change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table of which a part is published: the whole way through the commands, and what happens when the part changes."""
+"""Publish a part of a table through the commands, and change which part."""
 
 from __future__ import annotations
 

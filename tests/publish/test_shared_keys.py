@@ -1,4 +1,4 @@
-"""A key that two rows have for a while: the mirror gets the row that is left, whatever was published in between."""
+"""A key that two rows share for some time: the mirror gets the remaining row."""
 
 from __future__ import annotations
 

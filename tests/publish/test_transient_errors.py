@@ -1,4 +1,4 @@
-"""Failures that may pass are repeated; others are not, and one table's never stop the rest."""
+"""Transient errors are retried, other errors are not, and the failure of one table never stops the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publishers that do not know of each other work on one table; a scheduler decides who makes the next call."""
+"""Independent publishers of one table. A scheduler in the test decides which one makes the next call."""
 
 from __future__ import annotations
 

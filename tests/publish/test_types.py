@@ -1,4 +1,4 @@
-"""Values of every type, on their whole way: into files, through the replica, and back against their source."""
+"""Values of every type: written to files, applied by the replica, and compared with their source."""
 
 from __future__ import annotations
 

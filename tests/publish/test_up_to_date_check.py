@@ -1,4 +1,4 @@
-"""What is told of many tables without Spark, and where Spark has to be asked."""
+"""Check many tables without Spark, and find those that need Spark."""
 
 from __future__ import annotations
 

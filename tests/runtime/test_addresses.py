@@ -1,4 +1,4 @@
-"""Which addresses are one, which hosts get tokens, and which proxies are refused."""
+"""Which addresses are equal, which hosts get tokens, and which proxies are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where secrets are found, what is said when they are not, and that they are in nothing that leaves the process."""
+"""Where secrets are found, errors when they are missing, and that no output of the process contains them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a session is set to, what is published is all that there is, as it is; and the session stays as it was."""
+"""Publications are complete and exact with any session settings, and leave the session unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every build has a version of its own, and the same sources have the same one."""
+"""Every build has its own version, and the same sources have the same version."""
 
 from __future__ import annotations
 

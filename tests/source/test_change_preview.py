@@ -1,4 +1,4 @@
-"""The feed between two versions or times, both included."""
+"""The feed between two versions or times, both inclusive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The net result of a range equals the difference between its two ends, as another reader of Delta sees them."""
+"""The net result of a range equals the difference between its two ends, read by another Delta reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The known ways in which a change feed loses or multiplies changes, each with the outcome that it has here."""
+"""Known ways in which a change feed loses or duplicates changes, each with its result."""
 
 from __future__ import annotations
 

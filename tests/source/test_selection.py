@@ -1,4 +1,4 @@
-"""What is selected of rows, of a snapshot and of the feed, and that verifying, by code of its own, selects the same."""
+"""Selected rows of a snapshot and of the feed. `verify` selects the same rows with its own code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store promises. The text of each verb in the port is the contract."""
+"""The contract of all stores. The docstring of each method of `Store` defines it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How requests are retried, with a clock that the pauses move."""
+"""How requests are retried, with a clock that the pauses advance."""
 
 from __future__ import annotations
 

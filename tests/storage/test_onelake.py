@@ -1,4 +1,4 @@
-"""The store against the protocol: the calls that it makes, and what becomes of them when calls fail."""
+"""The OneLake store: which HTTP calls it makes, and its behavior when calls fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an answer of OneLake means. Codes make it more exact; without one that is known, the status decides."""
+"""Responses of OneLake as errors. Known error codes decide first, otherwise the status code decides."""
 
 from __future__ import annotations
 

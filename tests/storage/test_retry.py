@@ -1,4 +1,4 @@
-"""A name whose one creation was not answered with success is given up, with a clock that the pauses move."""
+"""A name whose create request did not succeed is abandoned, with a clock that the pauses advance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiers in S3, against S3 as moto's authors understood it, and against answers as AWS documents them."""
+"""Storage tiers in S3, against moto and against responses from the AWS documentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulator of OneLake is as strict as the service is documented to be: what it refuses, and what it forgets."""
+"""The OneLake simulator is as strict as the documentation of the service."""
 
 from __future__ import annotations
 

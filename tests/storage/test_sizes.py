@@ -1,4 +1,4 @@
-"""Large files and long listings, once: what a store does in parts and pages comes together again."""
+"""Large files and long listings: stores join the parts and pages again."""
 
 from __future__ import annotations
 

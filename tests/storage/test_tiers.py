@@ -1,4 +1,4 @@
-"""Tiers against the protocol: the calls that are made of the blob endpoint, and what becomes of them."""
+"""Storage tiers in Azure: calls to the blob endpoint, and the behavior when calls fail."""
 
 from __future__ import annotations
 

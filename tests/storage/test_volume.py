@@ -1,4 +1,5 @@
-"""Volumes: what the Files API answers, and publications through it. The contract of all stores is tested beside it."""
+"""Volumes: responses of the Files API, and publications to a volume. `test_contract.py` has the contract of all
+stores."""
 
 from __future__ import annotations
 

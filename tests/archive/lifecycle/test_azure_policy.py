@@ -1,4 +1,4 @@
-"""The one policy of an account: others' rules are kept, ours are few, and what does not fit is said."""
+"""The lifecycle policy of a storage account: foreign rules stay unchanged, and conflicts are reported."""
 
 from __future__ import annotations
 

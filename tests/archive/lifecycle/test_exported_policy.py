@@ -1,4 +1,4 @@
-"""The exported policy of an account: which files are read."""
+"""Reading the exported lifecycle policy of a storage account."""
 
 from __future__ import annotations
 

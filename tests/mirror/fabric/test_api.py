@@ -1,4 +1,4 @@
-"""The same from Python: methods of the feed."""
+"""The Fabric operations as methods of `Feed`."""
 
 from __future__ import annotations
 

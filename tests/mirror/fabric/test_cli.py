@@ -1,4 +1,4 @@
-"""The commands about Fabric, as a user gives them."""
+"""The Fabric commands."""
 
 from __future__ import annotations
 

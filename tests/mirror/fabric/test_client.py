@@ -1,4 +1,4 @@
-"""Responses of Fabric that are not as documented are one error, whatever they hold."""
+"""Responses of Fabric that differ from the documentation raise one kind of error."""
 
 from __future__ import annotations
 

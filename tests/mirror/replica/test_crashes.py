@@ -1,4 +1,4 @@
-"""Each file is applied once, however often the replica dies."""
+"""Each file is applied once, no matter how often the replica crashes."""
 
 from __future__ import annotations
 

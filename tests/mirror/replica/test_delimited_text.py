@@ -1,4 +1,4 @@
-"""Delimited text with all the options that a table can declare."""
+"""Delimited text with all options that a table can declare."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged data files: each gives rows, or an error that names it."""
+"""Damaged data files: reading each returns rows or raises an error that names the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files are applied, in which order, and what becomes of them."""
+"""Which files are applied, in which order, and what happens to them afterwards."""
 
 from __future__ import annotations
 

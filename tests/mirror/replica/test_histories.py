@@ -1,4 +1,4 @@
-"""Random files in random passes, against a table kept row by row."""
+"""Random files applied in random passes, compared with a table that is updated row by row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of rows: what they do to the mirror of a table, from end to end."""
+"""How data files change the mirror of a table, end to end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns that come, go and change."""
+"""Columns that are added, removed and changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table folders that come, go and come again, and passes over many of them."""
+"""Table folders that are created, deleted and recreated, and passes over many tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A source at a version against its mirror: equal, or the first differences by key and column."""
+"""Compare a source version with its mirror: equal, or the first differences by key and column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Files that tasks send: by a function that reaches executors without the package, with its troubles told in rows."""
+"""Files that Spark tasks upload, with a function that needs no package on the executors. Errors are returned as
+rows."""
 
 from __future__ import annotations
 

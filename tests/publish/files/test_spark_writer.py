@@ -1,4 +1,4 @@
-"""What an engine may write otherwise than files are: looked at in each file, and made anew in bounded memory."""
+"""Files of an engine that differ from the required format: each file is checked, and rewritten with bounded memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small batches are collected as Arrow, and duplicate keys are found by their numbers."""
+"""Small batches are collected as Arrow, and duplicate keys are found by 64-bit hashes."""
 
 from __future__ import annotations
 

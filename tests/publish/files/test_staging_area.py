@@ -1,4 +1,4 @@
-"""Publication through files that Spark makes: in the landing zone itself, and in a handover that may do anything."""
+"""Files that Spark writes: in the landing zone, and in a staging area with every kind of failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which file is the one that a record names, where its final name is taken or a staged file is not whole."""
+"""Find the file of a record when its final name is already used or a staged file is incomplete."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What is to be said of sources that are compared before Spark is needed, and their protocol with every fault there is:
-a source that changes whenever it likes, the states that are kept of it, and kills at every moment."""
+"""Full compare without Spark: errors about sources, and the protocol with every fault.
+
+The source changes at any time, row hashes get lost, and the process is killed at every moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Delta table published through Spark: what stands in the files."""
+"""A Delta table published through Spark: the content of the files."""
 
 from __future__ import annotations
 

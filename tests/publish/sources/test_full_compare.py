@@ -1,4 +1,4 @@
-"""Sources without a feed, which are compared with what was published last."""
+"""Sources without a change data feed, which are compared with the last publication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A publication whose feed has a gap, and a history that has what is missing."""
+"""Publication across a gap in the feed, with the missing versions from a history."""
 
 from __future__ import annotations
 

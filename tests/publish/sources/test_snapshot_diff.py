@@ -1,4 +1,4 @@
-"""Across a gap in a feed by comparing its two ends, with no moment at which the mirror is not there."""
+"""Publication across a gap in the feed, by comparing the versions at its two ends. The mirror always has rows."""
 
 from __future__ import annotations
 
