@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from fixtures import codes
+from mirrorfeed.archive.errors import NoSuchColumn
 from mirrorfeed.errors import Terminal
 from mirrorfeed.errors.explain import catalogue
+from mirrorfeed.source.errors import VersionExpired
 
 _ROOT = Path(__file__).parents[2]
 
@@ -30,12 +32,23 @@ def test_every_code_has_a_text_and_one_registry_line() -> None:
 
 
 def test_test_of_every_code_exists() -> None:
-    shown = {entry.shown_by: entry.code for entry in catalogue().values()}
+    shown = {test: code for code, (name, test) in codes.registry().items() if name != codes.RETIRED}
     there = {file: set(_tests(_ROOT / file)) for file in {each.split("::")[0] for each in shown}}
     lacking = [
         f"{code} {each}" for each, code in shown.items() if each.split("::")[1] not in there[each.split("::")[0]]
     ]
     assert not lacking
+
+
+def test_examples_are_messages_as_errors_show_them() -> None:
+    known = catalogue()
+    assert known["MF2006"].example == str(VersionExpired(table="sales.orders", version=42))
+    assert known["MF5005"].example == str(
+        NoSuchColumn(table="sales.orders", column="amount", columns=["order_id", "amount"])
+    )
+    assert known["MF2007"].remarks()[-1] == f"Example: {known['MF2007'].example}"
+    assert sum(bool(each.example) for each in known.values()) > 140
+    assert not [each.code for each in known.values() if "{" in each.example or "\0" in each.example]
 
 
 def _tests(path: Path) -> Iterator[str]:

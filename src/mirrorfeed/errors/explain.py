@@ -9,7 +9,6 @@ import difflib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import field
 from functools import cache
 from importlib import resources
 
@@ -30,12 +29,13 @@ class Explanation(Row):
     means: str
     next: str
     """Instructions, one alternative per line, with placeholders such as <table>."""
-    shown_by: str = field(repr=False)
-    """The test that raises it."""
+    example: str
+    """A message as it is shown, with sample values. Empty if it is the same as `means`."""
 
     def remarks(self) -> Sequence[str]:
         ways = [f"To do: {way}" for way in self.next.split("\n") if way]
-        return (f"{self.code} {self.name} ({self.kind})", self.means, *ways)
+        shown = [f"Example: {self.example}"] if self.example else []
+        return (f"{self.code} {self.name} ({self.kind})", self.means, *ways, *shown)
 
 
 class UnknownCode(Terminal):
