@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -81,6 +82,34 @@ def test_immediate_exit_waits_for_no_thread_and_prints_one_line() -> None:
         "Stopping after the current files. Press Ctrl-C again to stop immediately.\n"
         "Interrupted. The next run completes the unfinished work.\n"
     )
+
+
+def test_interrupt_before_a_command_starts_prints_one_line() -> None:
+    code = """if True:
+        import os, signal
+        from mirrorfeed.cli import main
+        main.resolve_command = lambda *given: os.kill(os.getpid(), signal.SIGINT)
+        main(["status"])
+        """
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == "Interrupted. The next run completes the unfinished work.\n"
+
+
+def test_message_replaces_the_line_of_progress_on_a_terminal() -> None:
+    ours, theirs = pty.openpty()
+    code = """if True:
+        import os, signal, sys
+        from mirrorfeed.cli.signals import Interruption
+        sys.stderr.write("Starting Spark"); sys.stderr.flush()
+        with Interruption().listening():
+            os.kill(os.getpid(), signal.SIGINT)
+        """
+    subprocess.run([sys.executable, "-c", code], stderr=theirs, timeout=60, check=False)
+    shown = os.read(ours, 1000)
+    os.close(ours)
+    os.close(theirs)
+    assert shown == b"Starting Spark\x1b[?25h\r\x1b[KInterrupted. The next run completes the unfinished work.\r\n"
 
 
 def test_other_threads_run_without_a_signal_handler() -> None:

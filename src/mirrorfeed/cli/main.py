@@ -71,10 +71,9 @@ class _Command(click.Command):
         self.params.append(click.Option(["--json"], is_flag=True, expose_value=False, help="Print the result as JSON."))
 
     def invoke(self, ctx: click.Context) -> Any:
-        from mirrorfeed.cli.signals import Interruption
         from mirrorfeed.display.terminal import progress_shown
 
-        with progress_shown() as ctx.meta[_PROGRESS], Interruption().listening() as ctx.meta[_STOP]:
+        with progress_shown() as ctx.meta[_PROGRESS]:
             found = super().invoke(ctx)
         if found is not None:
             show(found)
@@ -132,6 +131,11 @@ class _Commands(click.Group):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
+        if _STOP not in ctx.meta:
+            from mirrorfeed.cli.signals import Interruption
+
+            with Interruption().listening() as ctx.meta[_STOP]:
+                return self.invoke(ctx)
         try:
             return super().invoke(ctx)
         except MirrorfeedError as error:

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from types import FrameType
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_SHOW_CURSOR = b"\x1b[?25h\n"
+_SHOW_CURSOR = b"\x1b[?25h"
 """Progress lines hide the cursor."""
+_CLEAR_LINE = b"\r\x1b[K"
 
 
 class Interruption:
@@ -56,7 +57,8 @@ class Interruption:
             os.close(self._stderr)
 
     def notify(self, message: str) -> None:
-        os.write(self._stderr, f"{message}\n".encode())
+        clear = _CLEAR_LINE if os.isatty(self._stderr) else b""
+        os.write(self._stderr, clear + f"{message}\n".encode())
 
     def exit_at_once(self) -> None:
         """End the process without waiting for anything, as a crash would: the next run completes what is unfinished."""
