@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from mirrorfeed.api.results import Result
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
-from mirrorfeed.display.rows import grid_of
+from mirrorfeed.display.rows import draw, grid_of, text_from
 from mirrorfeed.mirror.fabric.database import TableState
 from mirrorfeed.monitor.findings import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Freshness, Step
@@ -69,6 +70,21 @@ def test_many_tables_are_counted_by_state() -> None:
     ]  # fmt: skip
     assert summary_of(found) == "7 tables: 1 up to date, 1 compared, 1 never published, 2 behind, 2 failing"
     assert summary_of(found[:1]) == "1 table: 1 up to date"
+
+
+def test_many_tables_are_one_line_for_each_that_needs_attention() -> None:
+    three = SourceFacts("on", newest_version=3, lag_seconds=0.0)
+    done = [status_of(facts(f"done_{n}", LogFacts(published=3), three)) for n in range(297)]
+    late = [status_of(facts(f"late_{n}", LogFacts(published=2), replace(three, lag_seconds=60.0))) for n in range(3)]
+    found = Result((*late, *done), summary=summary_of([*late, *done]))
+    lines = text_from(lambda out: draw(out, found.rows, found.notes, found.summary)).splitlines()
+    assert lines[:2] == ["300 tables: 297 up to date, 3 behind", "297 tables: nothing to publish."]
+    assert [line.split()[1] for line in lines if "_" in line] == ["late_0", "late_1", "late_2"]
+    assert len(lines) == 9
+    everything = tuple(replace(each, listed=True) for each in found.rows)
+    assert sum("done_" in line for line in text_from(lambda out: draw(out, everything)).splitlines()) == 297
+    waiting = status_of(facts("done", LogFacts(published=3, log_created=NOW, data_files=3, has_consumed=True), three))
+    assert (done[0].quiet, waiting.quiet, replace(done[0], service="Failed").quiet) == (True, False, False)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,16 +18,20 @@ if TYPE_CHECKING:
 @main.command()
 @tables_argument
 @click.option("--behind", is_flag=True, help="Show only tables that are not up to date.")
+@click.option("--all", "every", is_flag=True, help="List all tables. Many that are up to date are only counted.")
 @click.option("--fabric", is_flag=True, help="Also show what Fabric and its SQL endpoint report.")
 @click.option("--mirror", metavar="FOLDER", help="Folder of the replicated tables. Also show when they were updated.")
 @config_option
-def status(tables: tuple[str, ...], behind: bool, fabric: bool, mirror: str | None, path: str) -> Result[Status]:
+def status(
+    tables: tuple[str, ...], behind: bool, every: bool, fabric: bool, mirror: str | None, path: str
+) -> Result[Status]:
     """Show published versions, lag, unconsumed files, and the time since each step of the newest changes.
 
     The most urgent tables come first. --fabric needs a mirrored database, and makes its SQL endpoint load new changes.
     Exits with 1 if a table has an error.
     """
-    return feed(path).status(*tables, behind=behind, fabric=fabric, mirror=mirror)
+    found = feed(path).status(*tables, behind=behind, fabric=fabric, mirror=mirror)
+    return replace(found, rows=tuple(replace(each, listed=True) for each in found)) if every or tables else found
 
 
 @main.command()

@@ -49,6 +49,8 @@ _STEPS = {
 class Status(Row):
     """How far a table is."""
 
+    QUIET = "{tables}: nothing to publish."
+
     table: str = shown("table")
     source: str
     state: str = shown("state")
@@ -74,6 +76,14 @@ class Status(Row):
     paused: str | None = None
     """Until when the table is not published, and why."""
     at: datetime = field(default_factory=lambda: datetime.now(UTC), repr=False)
+    listed: bool = field(default=False, repr=False)
+    """Whether the row is shown among many, also if it needs no attention."""
+
+    @property
+    def quiet(self) -> bool:
+        waits = self.has_consumed and self.not_consumed > 0
+        in_fabric = self.service is None or self.service.startswith("Replicating")
+        return self.state in _CURRENT and self.ok and in_fabric and not waits and not self.listed
 
     @property
     def ok(self) -> bool:
