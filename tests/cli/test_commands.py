@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,3 +69,15 @@ def test_nonexistent_shard_name_is_an_unknown_table(tmp_path: Path, name: str) -
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./z\ntables: [{source: ./t, target: orders}]\n")
     with pytest.raises(UnknownTable):
         load(tmp_path / "mirrorfeed.yml").select([name])
+
+
+def test_storage_calls_are_logged_to_standard_error_only_at_debug_level(tmp_path: Path) -> None:
+    (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{source: ./t, target: t, keys: [id]}]\n")
+    script = "from mirrorfeed.cli import main; import sys; main(sys.argv[1:])"
+    shown = []
+    for options in ([], ["--verbose"], ["--log-level", "debug"]):
+        words = [*options, "log", "t", "--config", str(tmp_path / "mirrorfeed.yml")]
+        ended = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=False)
+        shown.append([line for line in ended.stderr.splitlines() if " DEBUG mirrorfeed.storage.folder: " in line])
+    assert (shown[0], shown[1]) == ([], [])
+    assert f": read {tmp_path}/zone/t/" in shown[2][0]

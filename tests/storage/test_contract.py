@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import logging
 import os
 import pickle
 import re
@@ -58,6 +59,19 @@ def write(store: Store, path: str, *parts: bytes) -> None:
     with store.open_write(path) as sink:
         for part in parts:
             sink.write(part)
+
+
+def test_calls_are_logged_at_debug_level_without_secrets(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    if isinstance(store, MemoryStore):
+        return
+    with caplog.at_level(logging.DEBUG, logger="mirrorfeed.storage"):
+        store.create("a/b", b"123")
+        store.read("a/b")
+        store.list("a")
+    lines = [record.getMessage() for record in caplog.records if record.name.startswith("mirrorfeed.storage.")]
+    assert any("a/b" in line for line in lines)
+    assert len(lines) >= 3
+    assert not [line for line in lines if "Bearer" in line or "?" in line]
 
 
 def test_missing_folder_has_no_children(store: Store) -> None:

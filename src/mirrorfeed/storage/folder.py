@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import io
+import logging
 import os
 import re
 import shutil
@@ -34,6 +35,7 @@ from mirrorfeed.storage.errors import (
     UnreadableFile,
 )
 
+_log = logging.getLogger(__name__)
 _UNFINISHED = ".unfinished-"
 """Prefix of files that do not have their name yet, and of folders that are being deleted. Not in listings."""
 _LEFTOVER = re.compile(rf"{re.escape(_UNFINISHED)}[0-9a-f]{{32}}")
@@ -184,6 +186,7 @@ class FolderStore:
         return str(Path(self.root, path))
 
     def _at(self, action: str, path: str) -> Path:
+        _log.debug("%s %s", action, self.address(path))
         with self._errors(action, path):
             return resolve(action, self.root, path)
 

@@ -24,6 +24,8 @@ from mirrorfeed.storage.retry import RETRYABLE_STATUS, RetryBudget, RetryLimits,
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
 
+_log = logging.getLogger(__name__)
+
 API_VERSION = "2023-11-03"
 """All supported libraries know it. With versions before 2023-08-03 they delete only a part of a large folder."""
 _CONNECTION = re.compile(r"^\(?(?:<[^>]*>|\w+\(host=[^)]*\))(?:, '|: )(.*?)(?:'\))?$", re.DOTALL)
@@ -92,6 +94,7 @@ class FramedTransport(RequestsTransport):  # type: ignore[misc]  # the library l
     def send(self, request: Any, **options: Any) -> Any:
         response: Any = super().send(request, **options)
         headers, status = response.headers, response.status_code
+        _log.debug("%s %s: %d", request.method, request.url.partition("?")[0], status)
         has_end = "Content-Length" in headers or "Transfer-Encoding" in headers
         has_end = has_end or headers.get("Connection", "").lower() == "close"
         has_no_body = status in (204, 304) or request.method == "HEAD"
@@ -101,9 +104,10 @@ class FramedTransport(RequestsTransport):  # type: ignore[misc]  # the library l
 
 
 def transport_options(ca_bundle: str | None, limits: RetryLimits) -> dict[str, Any]:
-    log = logging.getLogger("azure.core.pipeline.transport")
-    if log.level == logging.NOTSET:  # it logs "Incomplete download." for each download that is then retried
-        log.setLevel(logging.ERROR)
+    for name in ("transport", "policies.http_logging_policy"):
+        log = logging.getLogger(f"azure.core.pipeline.{name}")
+        if log.level == logging.NOTSET:  # they log all headers, and each download that is then retried
+            log.setLevel(logging.ERROR)
     return {
         "connection_verify": ca_bundle or True,
         "connection_timeout": limits.connect_seconds,

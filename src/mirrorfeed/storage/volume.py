@@ -8,6 +8,7 @@ deletes the original. So a volume is for one publisher at a time.
 from __future__ import annotations
 
 import io
+import logging
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +33,7 @@ from mirrorfeed.storage.folder import FolderStore
 
 VOLUMES = "/Volumes/"
 _CHUNK = 2**20
+_log = logging.getLogger(__name__)
 _RENAMING = ".renaming-"
 """Prefix of the marker of a rename. Its content is the new path."""
 
@@ -181,6 +183,7 @@ class VolumeStore:
         from databricks.sdk import errors  # takes seconds to import, and folders never need it
 
         address = self.address(path)
+        _log.debug("%s %s", action, address)
         try:
             yield
         except errors.NotFound as error:
