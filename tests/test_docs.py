@@ -129,7 +129,7 @@ def test_readme_matches_the_getting_started_page() -> None:
     ]
 
 
-_IN_BUNDLES = {"variables"}
+_IN_BUNDLES = {"variables", "resources"}
 _FILLED_IN = {"<workspace id>": ID, "<mirrored database id>": ID, "{…}": "{}"}
 _AT_THE_TOP = re.compile(rf"({'|'.join(field.alias or name for name, field in Config.model_fields.items())}): (?!…)\S")
 CONFIGURATIONS = [
@@ -183,6 +183,9 @@ def test_python_snippets_use_existing_names_and_valid_calls(snippet: Snippet) ->
     Python().check(ast.parse(snippet.text))
 
 
+_NOT_INSTALLED = {"airflow"}
+
+
 class Python:
     """Follows a snippet as far as types are said: imports, our functions and what they give, methods and attributes."""
 
@@ -196,6 +199,8 @@ class Python:
                 case ast.Import():
                     for alias in statement.names:
                         self.known[alias.asname or alias.name.partition(".")[0]] = importlib.import_module(alias.name)
+                case ast.ImportFrom(module=str(name)) if name.partition(".")[0] in _NOT_INSTALLED:
+                    self.known |= {each.asname or each.name: None for each in statement.names}
                 case ast.ImportFrom():
                     found = importlib.import_module(statement.module or "")
                     self.known |= {each.asname or each.name: getattr(found, each.name) for each in statement.names}
@@ -382,3 +387,16 @@ def test_modules_on_the_architecture_page_exist() -> None:
     modules = re.findall(r"`((?:\w+/)+\w+\.py)`", text)
     assert len(modules) > 15
     assert [each for each in modules if not ((ROOT / "src/mirrorfeed" / each).exists() or (ROOT / each).exists())] == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "quickstart", "getting started", "incremental", "initial load", "backfill", "schema evolution", "idempotent",
+        "latency", "monitoring", "concurrency", "parallel", "log level", "retry", "dead letter", "pip install",
+        "airflow",
+    ],
+)  # fmt: skip
+def test_search_finds_a_guide_for_ordinary_words(words: str) -> None:
+    guides = [page for page in pages() if page.parent.name == "docs"]
+    assert [page.name for page in guides if words in re.sub(r"\s+", " ", page.read_text(encoding="utf-8")).lower()]
