@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,8 +17,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.api.results import Changes, Comparison, Difference, Result, VersionChanges
+from mirrorfeed.display.rows import section_of, text_of
 from mirrorfeed.monitor.errors import NoLedger
-from mirrorfeed.monitor.report_figures import Report, ledger_of, read_report
+from mirrorfeed.monitor.report_figures import Report, TableState, ledger_of, read_report
 from mirrorfeed.monitor.report_queries import DASHBOARD_ONLY, QUERIES
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.errors import LedgerUnreadable
@@ -329,3 +331,17 @@ def test_browser_shows_the_page_without_an_error(report: Report, tmp_path: Path)
     )  # fmt: skip
     assert answer.stdout.count("<svg") == 9
     assert "CONSOLE" not in answer.stderr
+
+
+def test_terminal_counts_many_tables_without_a_problem() -> None:
+    done = [
+        TableState(f"done_{n}", PUBLISHED, None, 3, 0, NOW, NOW, VERIFIED, 3, NOW, NOW, "equal.") for n in range(297)
+    ]
+    late = [replace(each, table=f"late_{n}", mirror=DIFFERENT) for n, each in enumerate(done[:3])]
+    shown = text_of([*late, *done])
+    assert "297 tables: published, and no difference was found." in shown
+    assert ("late_2" in shown, "done_2" in shown) == (True, False)
+    assert (
+        section_of([*late, *done], every=True).count("<tr>") + section_of([*late, *done], every=True).count("<tr ")
+        == 301
+    )

@@ -226,9 +226,9 @@ def html_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "") -
     return framed(section_of(rows, notes, summary))
 
 
-def section_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "") -> str:
-    """The HTML without styles. Rows that are not ok are marked."""
-    rows, left_out = _listed(rows)
+def section_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
+    """The HTML without styles, if `every` with many quiet rows too. Rows that are not ok are marked."""
+    rows, left_out = (rows, "") if every else _listed(rows)
     grid = grid_of(rows)
     bad = [at for at, row in enumerate(rows) if not row.ok]
     parts = [paragraph(line) for line in (summary, left_out) if line]

@@ -54,6 +54,8 @@ class Totals(Row):
 class TableState(Row):
     """The last publication or failure of a table, and the last comparison with its mirror."""
 
+    QUIET = "{tables}: published, and no difference was found."
+
     table: str = shown("Table")
     state: str | None = shown("State")
     """The outcome: `published`, `recovered`, `blocked` or `failed`; None without a publication or failure."""
@@ -77,6 +79,10 @@ class TableState(Row):
 
         return self.state not in STOPPED and self.mirror != DIFFERENT
 
+    @property
+    def quiet(self) -> bool:
+        return self.ok and self.error is None
+
     def remarks(self) -> Sequence[str]:
         return ()
 
@@ -88,6 +94,8 @@ _STEPS = ("published", "consumed", "mirrored", "queryable")
 class TableFreshness(Row):
     """Minutes since the newest commit of a table, and since each step on its way to Fabric; minutes that a change waits
     for a step, 0 if none waits. None if unknown."""
+
+    QUIET = "{tables}: no change waits."
 
     table: str
     as_of: datetime
@@ -104,6 +112,10 @@ class TableFreshness(Row):
     @property
     def ok(self) -> bool:
         return not any(getattr(self, f"{step}_waits") for step in _STEPS)
+
+    @property
+    def quiet(self) -> bool:
+        return self.ok
 
     def cells(self) -> Mapping[str, Cell]:
         steps = {step.capitalize(): self._step(step) for step in _STEPS}

@@ -37,7 +37,8 @@ def body(report: Report) -> str:
     )
     drawn = "".join(card(title, chart) for title, chart in charts(report.figures))
     listed = "".join(
-        card(SECTIONS[name][0], section_of(rows, report.notes.get(name, ()))) for name, rows in sections.items()
+        card(SECTIONS[name][0], section_of(rows, report.notes.get(name, ()), every=True))
+        for name, rows in sections.items()
     )
     return (
         f"<header><h1>mirrorfeed</h1><p>As of {time_in_utc(report.as_of)} UTC</p></header>"
