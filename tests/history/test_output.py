@@ -17,7 +17,7 @@ from mirrorfeed.history.errors import AppendConflict, ColumnsIncompatible, Histo
 from mirrorfeed.history.replay import resolve
 from mirrorfeed.orchestration import histories
 from mirrorfeed.orchestration.histories import History, select_tables, to_row
-from mirrorfeed.publish.sources.change_source import _schema_breaks as breaks
+from mirrorfeed.publish.sources.gap_sources import _schema_breaks as breaks
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.source.identifier import Source
 from tests.history.test_record import BOTH, at

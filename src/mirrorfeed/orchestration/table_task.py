@@ -27,7 +27,7 @@ from mirrorfeed.publish.files.staging_area import clear_staging
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.next_publication import UpToDateCheck, check_decision, decide_next, waits_since, with_keys
 from mirrorfeed.publish.result import TableResult
-from mirrorfeed.publish.sources.change_source import ChangeSource, bridge_gap, source_for
+from mirrorfeed.publish.sources.change_source import ChangeSource, source_for
 from mirrorfeed.publish.table_publisher import clear, publish
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import renewed
@@ -200,9 +200,10 @@ class TableTask:
         try:
             table = with_keys(self.table, lambda: context.client)
             view = TableLog(context.zone, table.target.folder).read_view()
-            source = source_for(context.session, context.config, table)
+            source: ChangeSource = source_for(context.session, context.config, table)
             facts, decision = decide_next(source, table, view)
-            if bridge := bridge_gap(source, table, decision) if isinstance(decision, Gap) else None:
+            bridge = None
+            if isinstance(decision, Gap) and (bridge := _bridge_gap(source, table, decision)):
                 source = bridge
                 facts, decision = decide_next(source, table, view)
             if isinstance(decision, MirrorfeedError):
@@ -249,7 +250,7 @@ class TableTask:
             try:
                 context.work(source, context.zone, keyed, result, context.on_step, ends)
             except Gap as gap:
-                if (bridge := bridge_gap(source, table, gap, context.on_problem)) is None:
+                if (bridge := _bridge_gap(source, table, gap, context.on_problem)) is None:
                     raise
                 context.work(bridge, context.zone, keyed, result, context.on_step, ends)
         except Exception as caught:
@@ -303,6 +304,14 @@ class TableTask:
             freshness_target_minutes=table.freshness_target_minutes,
             **known,
         )
+
+
+def _bridge_gap(
+    source: ChangeSource, table: Table, gap: Gap, on_problem: Callable[[MirrorfeedError], None] = lambda _: None
+) -> ChangeSource | None:
+    from mirrorfeed.publish.sources.gap_sources import bridge_gap  # imports the room history, and few tables need it
+
+    return bridge_gap(source, table, gap, on_problem)
 
 
 def clear_table(context: RunContext, table: Table, source: ChangeSource) -> None:

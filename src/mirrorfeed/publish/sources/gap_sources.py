@@ -1,0 +1,187 @@
+"""Sources of the changes across a gap in the feed: the permanent history, or a comparison of two snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from mirrorfeed import archive
+from mirrorfeed.config.model import Table
+from mirrorfeed.errors import named
+from mirrorfeed.history.history_table import HistoryTable, HistoryView
+from mirrorfeed.history.record import Segment, find_record, find_segment
+from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.errors import GapCompared, HistoryUnusable, NotComparable, ReadFromHistory
+from mirrorfeed.publish.files.staging_job import Staged, StagingJob
+from mirrorfeed.publish.sources.change_source import ChangeSource, Report
+from mirrorfeed.publish.sources.delta_feed import DeltaFeed
+from mirrorfeed.runtime.errors import EXPIRED, FILES_GONE, LOG_GONE, first_of
+from mirrorfeed.source import versions
+from mirrorfeed.source.errors import Gap, SnapshotGone
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.next_step import COMPARISON, Commit, Facts, Range, Repair
+from mirrorfeed.source.table_info import read_table_info
+from mirrorfeed.source.versions import only_adds_columns
+
+
+@dataclass(frozen=True)
+class SnapshotDiff(DeltaFeed):
+    """Reads all versions after the published one as one range: the rows that differ between its two ends."""
+
+    def facts(self, after: int | None, limit: int) -> Facts:
+        if after is None:
+            return super().facts(after, limit)
+        self._schemas.clear()
+        table = read_table_info(self.spark, self.source, counted=True)
+        known = versions.commits(self.spark, self.source, after)
+        times = {commit.version: commit.timestamp for commit in known}
+        commits = tuple(
+            Commit(version, times.get(version, known[0].timestamp), COMPARISON)
+            for version in range(after + 1, known[-1].version + 1)
+        )
+        return Facts(
+            table.table_id,
+            known[-1].version,
+            commits,
+            properties=table.properties,
+            partitions=table.partition_columns,
+            bytes=table.bytes,
+        )
+
+    def check(self, what: Range | int, facts: Facts) -> None:
+        if isinstance(what, int):
+            super().check(what, facts)
+            return
+        with self._comparable(what):
+            for version in (what.from_version_exclusive, what.to_version_inclusive):
+                archive.check(self.spark, self.source, version, facts.properties)
+                _ = self._rows_at(version).schema
+
+    def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged:
+        if not isinstance(what, Range):
+            return super().stage(what, facts, table, job)
+        with self._comparable(what):
+            return super().stage(what, facts, table, job)
+
+    def _changed_rows(self, range_: Range, facts: Facts, table: Table, job: StagingJob) -> DataFrame:
+        return self._differing_rows(range_, table, job)
+
+    @contextmanager
+    def _comparable(self, what: Range) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, Gap | SnapshotGone) or first_of(error, (*FILES_GONE, *LOG_GONE, EXPIRED)):
+                version = what.from_version_exclusive
+                raise NotComparable(table=str(self.source), published=version, where=version) from error
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFacts(Facts):
+    """Facts of a table whose history continues at the published version."""
+
+    held: tuple[HistoryView, Segment] | None = None
+    """The history, and its segment that continues at the published version."""
+
+    def holds(self, what: Range | int) -> bool:
+        if isinstance(what, int) or self.held is None:
+            return False
+        segment = self.held[1]
+        first, last = segment[0].to_version_inclusive, segment[-1].to_version_inclusive
+        return first <= what.from_version_exclusive and what.to_version_inclusive <= last
+
+
+@dataclass(frozen=True)
+class HistorySource(DeltaFeed):
+    """Reads ranges that the history contains from there, and everything else from the source."""
+
+    history: Source = field(kw_only=True)
+
+    def facts(self, after: int | None, limit: int) -> Facts:
+        live = super().facts(after, limit)
+        found = segment_after(self.spark, self.history, after, live.table_id)
+        if after is None or found is None:
+            return live
+        segment = found[1]
+        commits = [commit for record in segment for commit in record.commits if commit.version > after]
+        known = replace(
+            live,
+            commits=tuple(commits),
+            breaks=_schema_breaks(segment),
+            partitions=segment[-1].partitions,
+            feed_off_at=None,
+            damaged_at=None,
+            expired_at=None,
+        )
+        return HistoryFacts(**{each.name: getattr(known, each.name) for each in fields(known)}, held=found)
+
+    def is_as(self, facts: Facts) -> bool:
+        if not isinstance(facts, HistoryFacts):
+            return super().is_as(facts)
+        return read_table_info(self.spark, self.source).table_id == facts.table_id  # the history does not change
+
+    def check(self, what: Range | int, facts: Facts) -> None:
+        if not (isinstance(facts, HistoryFacts) and facts.holds(what)):
+            super().check(what, facts)
+
+    def _schema(self, version: int, facts: Facts) -> dict[str, Any]:
+        if isinstance(facts, HistoryFacts) and facts.held and facts.holds(Range(version - 1, version)):
+            return find_record(facts.held[1], version).schema
+        return super()._schema(version, facts)
+
+    def _changes(self, range_: Range, columns: Sequence[Column], facts: Facts) -> DataFrame:
+        if not (isinstance(facts, HistoryFacts) and facts.held and facts.holds(range_)):
+            return super()._changes(range_, columns, facts)
+        table = HistoryTable(self.spark, self.history)
+        return table.read_rows(*facts.held, range_.from_version_exclusive, range_.to_version_inclusive)
+
+
+def segment_after(
+    spark: SparkSession, history: Source, after: int | None, table_id: str
+) -> tuple[HistoryView, Segment] | None:
+    """Return the history, and its segment that continues at a version of this table. None if there is none."""
+    table = HistoryTable(spark, history)
+    view = table.read_view()
+    if after is None or view is None or view.newest is None or view.newest.source_id != table_id:
+        return None
+    segment = find_segment(table.read_records(view), after)
+    return (view, segment) if segment and segment[-1].to_version_inclusive > after else None
+
+
+def _schema_breaks(segment: Segment) -> tuple[int, ...]:
+    """The versions at which columns changed by more than additions. Each of them has a record of its own."""
+    return tuple(
+        record.commits[0].version
+        for before, record in pairwise(segment)
+        if record.commits and not only_adds_columns(before.schema, record.schema)
+    )
+
+
+def bridge_gap(source: ChangeSource, table: Table, gap: Gap, on_problem: Report = lambda _: None) -> DeltaFeed | None:
+    """Return the source that has the changes across a gap in the feed: the history, or a comparison of its two ends.
+
+    None if there is none. Reports a history that cannot be read.
+    """
+    if not isinstance(source, DeltaFeed) or isinstance(source, SnapshotDiff | HistorySource):
+        return None
+    common = (source.spark, source.source, source.staging_path, source.upload_from, source.selection)
+    if table.history:
+        history = table.history.table
+        try:
+            table_id = read_table_info(source.spark, source.source).table_id
+            if segment_after(source.spark, history, gap.published, table_id):
+                source.on_note(ReadFromHistory(gap=gap, history=str(history)))
+                return HistorySource(*common, on_note=source.on_note, history=history)
+        except Exception as error:
+            cause = named(f"Reading the history {history}", error)
+            on_problem(HistoryUnusable(gap=gap, history=str(history), error=cause))
+    if table.on_gap == "compare":
+        source.on_note(GapCompared(gap=gap))
+        return SnapshotDiff(*common)
+    return None
