@@ -16,12 +16,12 @@ from tests.publish.conftest import configured
 __all__ = ["configured"]
 
 HIDDEN = "T000-B000-s3cret"
-"""In the address of the webhook."""
+"""Secret part of the webhook URL."""
 
 
 @dataclass
 class Hook:
-    """A server that answers as told, the last answer again and again."""
+    """A server that returns the given responses, and then repeats the last one."""
 
     answers: list[tuple[int, dict[str, str], bytes]] = field(default_factory=lambda: [(200, {}, b"ok")])
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)

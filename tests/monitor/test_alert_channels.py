@@ -40,7 +40,7 @@ OVER = Message("ops", SentAlert("", "MIRRORING_PAUSED", NOW, NOW + timedelta(hou
 BRISK = RetryLimits(seconds=5, first_pause=0.001, longest_pause=0.002, response_seconds=5)
 
 
-# Words
+# Texts
 
 
 def test_alert_text_has_problem_start_and_fix() -> None:
@@ -91,7 +91,7 @@ def test_too_long_alerts_are_truncated() -> None:
 
 
 def sent(url: str, kind: str = "slack", retry_limits: RetryLimits = BRISK, message: Message = NEW) -> list[float]:
-    """The pauses between tries."""
+    """Pauses between the attempts."""
     pauses: list[float] = []
     webhook = Webhook.model_validate({"name": "ops", "kind": kind, "url": {"env": "HOOK"}})
     post(webhook, message, read=lambda _: f" {url}\n", retry_limits=retry_limits, sleep=pauses.append)
@@ -203,7 +203,7 @@ def test_unreadable_webhook_address_is_reported_with_its_location() -> None:
 
 @dataclass
 class Post:
-    """An SMTP server, over TLS from the beginning or once asked, that takes mail, or answers a command as told."""
+    """An SMTP server with TLS or STARTTLS. It accepts mails, or answers a command with the given response."""
 
     port: int
     context: ssl.SSLContext
@@ -262,7 +262,7 @@ def office(tmp_path: Path) -> Iterator[Post]:
         daemon_threads = True
 
         def handle_error(self, *_: object) -> None:
-            """Of clients that do not trust it."""
+            """Ignore clients that do not trust the server."""
 
     server = Server(("127.0.0.1", 0), Handler)
     trust = ssl.create_default_context(cafile=str(trusted))
@@ -272,7 +272,7 @@ def office(tmp_path: Path) -> Iterator[Post]:
 
 
 AS_SENT = base64.b64encode(f"\0feed\0{HIDDEN}".encode()).decode()
-"""By AUTH PLAIN."""
+"""Login by AUTH PLAIN."""
 
 
 def mail_to(office: Post, message: Message = NEW, password: str = HIDDEN) -> None:
@@ -346,7 +346,7 @@ def test_unreachable_mail_server_is_reported(office: Post) -> None:
         mail_to(office)
 
 
-# The configuration
+# Configuration
 
 
 def test_channels_are_created_from_the_configuration(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def minutes(count: float) -> datetime:
 
 
 class Life:
-    """Checks, ten minutes apart, and the messages after each."""
+    """Checks every ten minutes, and the messages after each."""
 
     def __init__(self) -> None:
         self.alerts: tuple[SentAlert, ...] = ()
@@ -131,11 +131,11 @@ def test_new_channel_gets_current_problems_and_a_removed_one_is_forgotten() -> N
     assert life.alerts == ()
 
 
-# The file
+# The state file
 
 
 class Desk:
-    """Watchers that share a store."""
+    """Several watchers that share a store."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()

@@ -15,7 +15,7 @@ from mirrorfeed.monitor.rules import RULES
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 NO_SPARK: Any = lambda: None  # noqa: E731
-"""A source that cannot be read is one more unknown."""
+"""Returns no Spark session, so facts about sources are unknown."""
 
 
 def test_landing_zone_without_permission_is_one_problem_and_hides_others(onelake: OneLake, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_check_alerts_sends_a_problem_once_and_writes_each_check(
 
     stray.unlink()
     hook.answers = [(200, {}, b"ok"), (404, {}, b"no_service")]
-    told = json.loads(project.watch("--json", code=1))  # for one message did not go out
+    told = json.loads(project.watch("--json", code=1))  # because one message was not sent
     first, second, failed = told["rows"]
     assert sorted(each["sent_to"] for each in (first, second)) == [["output"], ["output", "team"]]
     assert all(each["over"] for each in (first, second))

@@ -52,7 +52,7 @@ class Project:
         return {(row["table"].removeprefix("s."), row["name"]): row for row in rows}
 
     def shell(self, command: str) -> None:
-        """Let a shell read the command, and carry out what it would run."""
+        """Let a shell parse the command, and run the result."""
         asked, tool = self.folder / "asked", self.folder / "bin/mirrorfeed"
         tool.parent.mkdir(exist_ok=True)
         tool.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" "" >> {asked}\n', encoding="utf-8")
@@ -170,10 +170,10 @@ SOLVED: dict[str, Break] = {
     "NOT_PUBLISHED": _never,
     "EMPTY_TABLE": _no_file,
 }
-"""By the name of the finding. Its command solves the problem."""
+"""Problems by the name of their finding. The suggested command solves the problem."""
 OFF = "off"
 UNSOLVED: dict[str, Break] = {"NoTableAtPath": _dropped, "RowsRefused": _twice, "PAUSED": _paused}
-"""Only a person can solve these, so there is no command."""
+"""Problems that only a person can solve, so no command is suggested."""
 
 
 @pytest.mark.soak

@@ -43,7 +43,7 @@ class Patient:
         self.config = load(str(self.folder / "mirrorfeed.yml"))
 
     def facts(self, *states: TableState, now: datetime | None = None) -> TableFacts:
-        """Of Fabric's words only where some are given."""
+        """Collect facts. Fabric's status is included only if `states` are given."""
         moment = now or datetime.now(UTC)
         collector = Collector(self.config, lambda: self.spark, True, states or None, now=lambda: moment)
         return collector.collect(self.config.tables)[0]
@@ -74,7 +74,7 @@ def begun(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Zone
 
 @pytest.fixture
 def published(begun: Zone, tmp_path: Path) -> Patient:
-    """At version 0, which is empty."""
+    """An empty table, published at version 0."""
     return Patient(Zone.copied(begun, tmp_path))
 
 
@@ -212,7 +212,7 @@ def test_disabled_feed_and_clone_are_found(patient: Patient, tmp_path: Path) -> 
 
 def test_too_short_retention_is_found(published: Patient) -> None:
     def judged_at(facts: TableFacts, *lags: float) -> list[list[str]]:
-        """Had publication been so many days behind."""
+        """Findings for each lag, in days."""
         assert facts.source_facts
         behind = [replace(facts.source_facts, lag_seconds=days * 86_400) for days in lags]
         return [names(replace(facts, source_facts=each)) for each in behind]

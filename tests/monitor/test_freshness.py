@@ -24,18 +24,19 @@ def ago(minutes: float) -> datetime:
 
 
 def record(number: int, minutes: float, *files: int, next_: int = 0) -> Record:
-    """Record `number`, made so many minutes ago, with these file numbers; `next_` where it has none."""
+    """Record `number`, created `minutes` ago, with these file numbers. Without file numbers, the next number is
+    `next_`."""
     made = tuple(File(f"s{n}", n, {"upsert": 1}, 10, "") for n in files)
     following = files[-1] + 1 if files else next_
     return Record(number, "b", ago(minutes).isoformat(), "s", "id", number - 1, number, (), (), following, made)
 
 
 RECORDS = [record(3, 10, 4), record(2, 20, 2, 3), record(1, 30, 1)]
-"""The newest first: files 1; 2 and 3; 4."""
+"""Newest first. Their files are 4; 2 and 3; 1."""
 
 
 def waits(found: Freshness) -> dict[str, float]:
-    """In minutes, by step."""
+    """Lag of each step in minutes."""
     return {step.value: seconds / 60 for step in LAG_STEPS if (seconds := found.lag(step, NOW))}
 
 

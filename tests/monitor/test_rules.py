@@ -105,8 +105,8 @@ CASES: dict[str, tuple[list[TableFacts], list[TableFacts]]] = {
         [source(**LAGS), source(**{**LAGS, "lag_seconds": 2 * DAY, "lag_before": (2 * DAY, HOUR)})],
         [
             source(**{**LAGS, "lag_seconds": HOUR}),
-            source(**LAGS, lag_before=(DAY, DAY)),  # no more behind than before
-            source(**LAGS, lag_before=(10 * DAY, 0.9 * DAY)),  # months away
+            source(**LAGS, lag_before=(DAY, DAY)),  # the lag does not grow
+            source(**LAGS, lag_before=(10 * DAY, 0.9 * DAY)),  # the limit is months away
             source(lag_seconds=DAY),
             table(),
         ],

@@ -33,7 +33,7 @@ from tests.delta import SPARK_4_0, DeltaTable
 
 DECIMALS = "column 'price' as OPTIONAL INT32 Decimal (precision 9, scale 2)"
 MADE_ANEW = f": rewritten by the driver, because Spark writes {DECIMALS}" if SPARK_4_0 else ""
-"""Spark 4.0 heeds no option of a write about its form."""
+"""Spark 4.0 ignores write options for the decimal format."""
 
 
 def config(folder: Path, *tables: str, zone: str = "zone") -> Config:
@@ -127,7 +127,7 @@ def test_unwritable_landing_zone_is_reported_for_driver_and_executors(spark: Spa
 
 
 def test_file_visible_only_to_executors_is_reported(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(setup_checks, "zone_of", lambda _: MemoryStore())  # executors write into copies
+    monkeypatch.setattr(setup_checks, "zone_of", lambda _: MemoryStore())  # executors write into copies of the store
     asked = Config(landing_zone="memory:", tables=(), upload_from="executors")
     found = {check.name: check for check in check_setup(spark, asked, nowhere)}
     assert found["landing zone, written by executors"].code == ExecutorsElsewhere.code

@@ -40,7 +40,7 @@ NO_SPARK: Any = None
 
 @dataclass
 class Following(RunContext):
-    """A run without Spark, whose tables and commits are as a world says."""
+    """A run without Spark whose tables and commits come from a test world."""
 
     world: Any = None
 
@@ -52,7 +52,7 @@ class Following(RunContext):
 
 
 def follow(world: Any, tables: Sequence[Configured], **options: Any) -> list[TableResult]:
-    """Follow tables by the clock of a world, which records the rows of the ledger."""
+    """Follow tables with the clock of a world, which records the ledger rows."""
     context = Following(
         NO_SPARK,
         Config(landing_zone="/nowhere", tables=tuple(tables), **options),
@@ -72,20 +72,20 @@ def follow(world: Any, tables: Sequence[Configured], **options: Any) -> list[Tab
 
 @dataclass
 class World:
-    """A table, a landing zone, and time that passes only while somebody waits."""
+    """A table, a landing zone, and a clock that advances only during waits."""
 
     events: dict[float, Callable[[World], None]] = field(default_factory=dict)
-    """What happens when: none twice."""
+    """Events by their time. Each happens once."""
     ends: float = 300.0
     now: float = 0.0
     asked: int = 0
     stopped: bool = False
     failures: list[MirrorfeedError] = field(default_factory=list)
-    """Of the next runs."""
+    """Errors of the next runs."""
     table: Table = field(default_factory=lambda: Table({"id": "long", "v": "string"}, ("id",)))
     zone: MemoryStore = field(default_factory=MemoryStore)
     runs: list[tuple[float, int | None]] = field(default_factory=list)
-    """When, and what was published by then."""
+    """Time of each run, and the version published by then."""
     told: list[tuple[float, int]] = field(default_factory=list)
 
     def clock(self) -> float:
@@ -156,7 +156,7 @@ def test_table_without_commits_is_polled_and_rarely_published() -> None:
     world.follow()
     assert world.asked == 500 - 1
     assert [when for when, _ in world.runs] == [0.0, 600.0, 1200.0]
-    assert [count for _, count in world.told] == [1]  # of the snapshot alone
+    assert [count for _, count in world.told] == [1]  # only the snapshot
 
 
 def test_failure_is_retried_later_and_reported_once() -> None:
@@ -175,7 +175,7 @@ def test_terminal_failure_is_retried_after_minutes() -> None:
 
 
 def test_stop_request_ends_between_two_records_without_unfinished_renames() -> None:
-    """In the middle of five ranges of two versions."""
+    """The stop request arrives during five ranges of two versions each."""
     world = World({10.0: lambda world: [insert(n)(world) for n in range(10)]}, ends=60.0)  # type: ignore[func-returns-value,misc]
     world.zone.watcher = lambda verb, path, new: setattr(
         world, "stopped", world.stopped or path.endswith("00000000000000000003.json")
@@ -188,7 +188,7 @@ def test_stop_request_ends_between_two_records_without_unfinished_renames() -> N
     assert world.told[-1][1] == 2
 
 
-# Several tables
+# Many tables
 
 
 def a_table(name: str, **options: object) -> Configured:
@@ -198,11 +198,10 @@ def a_table(name: str, **options: object) -> Configured:
 
 @dataclass
 class Fleet:
-    """Tables, of which there is always something new, until three runs were made; and patterns that stand for others by
-    and by."""
+    """Tables that always have changes until they were run three times. Patterns can select more tables over time."""
 
     there: dict[float, list[Configured]]
-    """Which tables there are from when on."""
+    """The configured tables, by the time from which they exist."""
     ends: float
     slow: str = ""
     news: int = 1
@@ -210,7 +209,7 @@ class Fleet:
     runs: list[tuple[float, str]] = field(default_factory=list)
     asked: list[tuple[float, str]] = field(default_factory=list)
     others: threading.Event = field(default_factory=threading.Event)
-    """Once the slow one was overtaken."""
+    """Set when another table has overtaken the slow one."""
 
     def clock(self) -> float:
         self.now += 0.01 if self.slow else 0
@@ -248,7 +247,7 @@ def test_slow_table_does_not_delay_others() -> None:
     fleet = Fleet({0.0: [a_table("slow"), a_table("fast")]}, ends=1e6, slow="slow")
     results = {each.table: each for each in fleet.follow()}
     assert [name for _, name in fleet.runs] == ["fast", "fast", "fast", "slow"]
-    assert results["slow"].published_version == 1  # it was waited for
+    assert results["slow"].published_version == 1  # the run waited for it
 
 
 def test_table_with_higher_priority_starts_first_if_slots_are_full() -> None:
@@ -259,7 +258,7 @@ def test_table_with_higher_priority_starts_first_if_slots_are_full() -> None:
 
 
 def test_longest_waiting_table_starts_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them are always due, and there is one place."""
+    """All tables are always due, and only one can run at a time."""
     fleet = Fleet({0.0: [a_table(name) for name in "abcd"]}, ends=1e6)
     work, ended = fleet.work, list[str]()
 
@@ -315,7 +314,7 @@ def test_patterns_are_expanded_again_and_missing_tables_reported_once(tmp_path: 
     assert RunContext(NO_SPARK, config).expand([]) == ()
 
 
-# Through Spark
+# With Spark
 
 
 def configured(folder: Path, *lines: str) -> Config:

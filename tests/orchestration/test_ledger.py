@@ -153,7 +153,7 @@ def test_archived_share_is_a_ledger_row() -> None:
         message="3 of 4 files archived, 5.0 GiB of 9.0 GiB; 1 restored.",
     )
     copied = ledger.archived("main.a", Share("main.a", 4, 9 * gib, 3, 5 * gib, 1, gib, copies=True), NOON, rates)
-    assert (copied.month_cost, copied.month_saving) == (15.0, 3.0)  # a GiB is paid for as hot and as archived
+    assert (copied.month_cost, copied.month_saving) == (15.0, 3.0)  # each GiB costs hot and archive storage
     assert ledger.archived("main.a", Share("main.a", 4, 9, 3, 5), NOON, Prices.model_validate(prices)).currency is None
 
 
@@ -167,7 +167,7 @@ def test_ledger_columns_are_the_fields_of_row() -> None:
 
 @pytest.fixture(scope="module")
 def after_a_run(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with two tables, one of them without a feed, their landing zone and their ledger."""
+    """A folder with two tables, one of them without a feed, and their landing zone and ledger."""
     folder = tmp_path_factory.mktemp("fleet")
     DeltaTable(spark, folder / "a")
     DeltaTable(spark, folder / "silent", feed=False)
@@ -195,15 +195,15 @@ def test_recovered_table_without_new_changes_is_not_stopped(
     for _ in range(2):
         publish_tables(fleet, ["a"])
     found = [row for row in read_ledger(spark, Source(path=str(tmp_path / "fleet/ledger"))) if row.table == "a"]
-    assert [row.outcome for row in found] == [PUBLISHED, FAILED, RECOVERED]  # and once is enough
+    assert [row.outcome for row in found] == [PUBLISHED, FAILED, RECOVERED]  # only once
     assert found[-1].message == "The problem is solved, and nothing is new."
     assert (found[-1].from_version, found[-1].lag_versions) == (0, 0)
     assert config.ledger
     states = read_report(spark, config.ledger, datetime.now(UTC), ["tables"]).figures["tables"]
     assert [row["state"] for row in states if row["table"] == "a"] == [RECOVERED]
     asked = ledger.known(spark, config.ledger, ["a", "silent"], 10, datetime.now(UTC))
-    monkeypatch.delenv("SPARK_REMOTE", raising=False)  # over Connect folders are another machine's
-    assert ledger.known_without_spark(config.ledger, 10) == asked  # and is told so without Spark
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)  # over Connect, local folders are on another machine
+    assert ledger.known_without_spark(config.ledger, 10) == asked  # the result without Spark is the same
 
 
 def test_error_about_an_unwritten_ledger_has_a_reason() -> None:
@@ -228,7 +228,7 @@ def test_run_appends_ledger_rows_in_one_commit_and_survives_its_failure(
     assert {row.build for row in found} == {this_build()}
     records = [json.loads(file.read_text()) for file in (tmp_path / "fleet/zone/a/_mirrorfeed").glob("*/0*.json")]
     assert [record["build"] for record in records] == [this_build()] * 2
-    assert len(versions.commits(spark, config.ledger)) == 1 + 2  # it was made, and each run added to it once
+    assert len(versions.commits(spark, config.ledger)) == 1 + 2  # created once, then one commit per run
 
     table.insert(3)
     no_ledger = config.model_copy(update={"ledger": table.source})

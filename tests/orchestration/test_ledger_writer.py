@@ -49,8 +49,8 @@ def told(*spans: tuple[int | None, int]) -> list[PublicationKey]:
         ([], [(None, 4), (4, 7)], 7, True),
         ([(None, 4), (4, 7)], [], 7, True),
         ([(None, 4)], [(4, 7), (7, 7), (7, 9)], 9, True),  # with a repair
-        ([(None, 4), (4, 7)], [(None, 2)], 2, True),  # published anew
-        ([(4, 7)], [], 7, True),  # of what was before nothing is said
+        ([(None, 4), (4, 7)], [(None, 2)], 2, True),  # reloaded
+        ([(4, 7)], [], 7, True),  # nothing is known about earlier versions
         ([], [], 4, False),
         ([], [(4, 7)], 7, False),
         ([(None, 4)], [], 7, False),
@@ -83,12 +83,12 @@ def test_results_are_written_every_minute_and_again_after_a_failure(monkeypatch:
     assert heard[1:] == [["a", "b", "c"]]
 
 
-# Over a landing zone and a ledger in memory
+# With a landing zone and a ledger in memory
 
 
 @dataclass
 class World:
-    """A table that is published, and a ledger."""
+    """A published table and a ledger."""
 
     monkeypatch: pytest.MonkeyPatch
     table: Table = field(default_factory=lambda: Table({"id": "long"}, ("id",)))
@@ -98,7 +98,7 @@ class World:
     moment: datetime = NOON
 
     def now(self) -> datetime:
-        """A second after the time before."""
+        """Return a time one second after the previous one."""
         self.moment += timedelta(seconds=1)
         return self.moment
 
@@ -129,7 +129,7 @@ class World:
         )
 
     def publish(self, stop: Callable[[], bool] = lambda: False) -> TableResult:
-        """A new row, or what was left of them before."""
+        """Insert a row and publish it, or publish the rows of a stopped run."""
         if not stop():
             self.table.insert({"id": len(self.table.versions)})
         result = TableResult("sales.orders", stopped=stop())
@@ -156,12 +156,12 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 def test_gap_in_the_ledger_is_filled_from_the_log_once(world: World) -> None:
     world.teller().write([world.publish()])
     for _ in range(3):
-        world.publish()  # by a run that is killed before it tells
+        world.publish()  # by a run that is killed before it writes to the ledger
     teller = world.teller()
     teller.write([world.publish()])
     assert world.told == [(None, 1), (2, 3), (3, 4), (4, 5)]
     world.teller().write([world.publish()])
-    assert world.looks == 1  # three records are kept, and of these none is missing any more
+    assert world.looks == 1  # three records are stored, and none of them is missing
 
 
 def test_publications_of_another_run_are_left_to_that_run(world: World) -> None:
@@ -178,7 +178,7 @@ def test_results_written_twice_are_in_the_ledger_once(world: World) -> None:
     outcomes = [world.publish(), world.publish()]
     world.teller().write(outcomes)
     assert world.looks == 0
-    world.teller().write(outcomes)  # for the answer to the first time was lost
+    world.teller().write(outcomes)  # because the response to the first write was lost
     assert world.told == [(None, 1), (1, 2)]
 
 
@@ -210,7 +210,7 @@ def test_unreadable_landing_zone_does_not_block_the_ledger(world: World, monkeyp
     assert world.told == [(1, 2)]
 
 
-# Through Spark
+# With Spark
 
 
 @pytest.fixture
@@ -233,7 +233,7 @@ def spans(spark: SparkSession, config: Config) -> dict[str, list[tuple[str, int 
 def test_next_run_records_publications_of_a_killed_run_once(
     spark: SparkSession, tmp_path: Path, config: Config
 ) -> None:
-    """A run without a ledger leaves what one does that is killed before it tells."""
+    """A run without a ledger leaves the same state as a run that is killed before it writes to the ledger."""
     tables = [DeltaTable(spark, tmp_path / name) for name in "abc"]
     silent = config.model_copy(update={"ledger": None})
     publish_tables(RunContext(spark, silent), ["a", "b"])

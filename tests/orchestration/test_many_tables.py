@@ -30,7 +30,7 @@ class Busy(Transient):
 
 
 class World:
-    """Tables that are worked on as a test says, at a time that passes as it says."""
+    """Tables whose runs and clock a test defines."""
 
     def __init__(self, **works: Callable[[TableResult, Stop], None]) -> None:
         self.works: Mapping[str, Callable[[TableResult, Stop], None]] = works
@@ -63,13 +63,13 @@ def test_table_waiting_for_a_retry_frees_its_slot(configured: Configured) -> Non
     world = World(a=fails_twice, b=takes_long)
     outcomes = publish_tables(world.fleet(configured("a", "b", "c", more="max_parallel_tables: 1\n")))
     assert world.begun == ["a", "b", "c", "a", "a"]
-    assert world.slept == [4.0]  # for b took longer than the first pause
+    assert world.slept == [4.0]  # because b took longer than the first pause
     assert [(each.table, each.tries, each.error) for each in outcomes] == [
         ("a", 3, None),
         ("b", 1, None),
         ("c", 1, None),
     ]
-    assert [each.seconds for each in outcomes] == [30.0, 100.0, 0.0]  # their own, and no waiting
+    assert [each.seconds for each in outcomes] == [30.0, 100.0, 0.0]  # run time only, without waiting
 
 
 def test_table_over_its_timeout_ends_without_delaying_others(configured: Configured) -> None:

@@ -31,7 +31,7 @@ Published = Callable[..., tuple[FolderStore, Config]]
 
 @pytest.fixture
 def published(tmp_path: Path) -> Published:
-    """A landing zone with these tables, and a configuration that names sales.orders alone."""
+    """A landing zone with these tables, and a configuration that contains only sales.orders."""
 
     def make(*targets: str) -> tuple[FolderStore, Config]:
         store = FolderStore(str(tmp_path / "zone"))
@@ -68,7 +68,7 @@ def test_source_no_longer_matched_by_a_pattern_is_reported_but_not_removed(
     published: Published, tmp_path: Path
 ) -> None:
     store, config = published("sales.orders", "sales.old")
-    assert find_pattern_orphans(store, config) is None  # each table is named, and who took one out knows of it
+    assert find_pattern_orphans(store, config) is None  # without patterns, a table is only removed on purpose
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{sources: sales.*}]\n")
     found = [FoundTable(Source(("sales", "orders")))]
     told = find_pattern_orphans(store, expand(load(tmp_path / "mirrorfeed.yml"), [found]).config)

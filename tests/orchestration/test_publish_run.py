@@ -50,7 +50,7 @@ def test_failure_of_one_table_does_not_stop_the_others(
     assert [outcome.rows for outcome in outcomes] == [{"insert": 2}, {}, {"insert": 2}, {}]
     assert [outcome.lag_versions for outcome in outcomes] == [0, None, 0, None]
     assert {"a", "c"} <= set(seen)
-    assert "b" not in seen  # nothing was begun for it
+    assert "b" not in seen  # no work was started for it
 
 
 def test_workspace_is_opened_once_for_all_tables(spark: SparkSession, tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ class Waiting(Transient):
 
 @pytest.fixture
 def with_gap(spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]) -> Config:
-    """A table whose changes cannot be read, to be started again."""
+    """A table whose changes cannot be read and that needs a reload."""
     table = DeltaTable(spark, tmp_path / "a")
     config = configured("a", more="on_gap: reseed\n")
     publish_tables(RunContext(spark, config, sleep=never))

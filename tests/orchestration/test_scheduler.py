@@ -18,8 +18,8 @@ A, B, C = QueuedTable("a"), QueuedTable("b"), QueuedTable("c")
     ("waiting", "max_parallel_tables", "begin"),
     [
         ([], 4, []),
-        ([A, B, C], 2, ["a", "b"]),  # as they stand in the configuration
-        ([A, QueuedTable("b", due=5), QueuedTable("c", due=4)], 2, ["c", "b"]),  # what was never published comes last
+        ([A, B, C], 2, ["a", "b"]),  # in the order of the configuration
+        ([A, QueuedTable("b", due=5), QueuedTable("c", due=4)], 2, ["c", "b"]),  # unpublished tables come last
         ([QueuedTable("a", due=1), QueuedTable("b", 1, due=9)], 1, ["b"]),
         ([QueuedTable("a", -1, due=1), QueuedTable("b"), QueuedTable("c", due=9)], 3, ["c", "b", "a"]),
         ([QueuedTable("a", again=11), B], 2, ["b"]),
@@ -44,7 +44,7 @@ def test_table_waiting_for_a_retry_leaves_its_slot_to_others() -> None:
     assert turns.until(1) == math.inf
     turns.ended("a", QueuedTable("a", again=4))
     assert (turns.until(2), names(turns.begin(2))) == (2, ["b"])
-    assert names(turns.begin(4)) == []  # its pause is over, and the place is taken
+    assert names(turns.begin(4)) == []  # its pause is over, but no slot is free
     turns.ended("b")
     assert names(turns.begin(4)) == ["a"]
 
@@ -54,7 +54,7 @@ def test_table_over_its_timeout_does_not_block_others() -> None:
     assert names(turns.begin(5)) == ["a"]
     assert (turns.until(6), names(turns.begin(14.9))) == (9, [])
     assert names(turns.begin(15)) == ["b"]
-    assert names(turns.begin(99)) == []  # b has no limit, and a is still at it
+    assert names(turns.begin(99)) == []  # b has no timeout, and a is still running
     turns.ended("a")
     assert names(turns.begin(99)) == []
     turns.ended("b")
@@ -71,14 +71,14 @@ ROWS, BYTES = FollowLimits(max_delay_seconds=None, max_rows=50), FollowLimits(ma
     [
         (EVERY_15, NONE, 400.0, False),
         (EVERY_15, NONE, FULL_READ_INTERVAL, True),
-        (EVERY_15, ONE, None, True),  # the first after a quiet time goes at once
+        (EVERY_15, ONE, None, True),  # the first commit after a quiet time is due immediately
         (EVERY_15, ONE, 14.9, False),
         (EVERY_15, ONE, 15.0, True),
-        (EVERY_15, None, 1.0, True),  # nobody could say
+        (EVERY_15, None, 1.0, True),  # size unknown
         (FollowLimits(max_delay_seconds=0), ONE, 0.0, True),
         (ROWS, PendingCommits(3, 49, 0), 400.0, False),
         (ROWS, PendingCommits(3, 50, 0), 1.0, True),
-        (ROWS, PendingCommits(3, None, 0), 1.0, True),  # a commit that does not tell how much it changed
+        (ROWS, PendingCommits(3, None, 0), 1.0, True),  # a commit without row and byte counts
         (BYTES, PendingCommits(3, None, 9_999), 59.0, False),
         (BYTES, PendingCommits(3, None, 10_000), 1.0, True),
         (BYTES, PendingCommits(3, 0, 1), 60.0, True),

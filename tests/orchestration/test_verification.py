@@ -66,7 +66,7 @@ def test_repair_above_the_key_limit_is_refused() -> None:
 
 
 class Shop:
-    """One table that is published and replicated, in a folder of its own."""
+    """One table that is published and replicated, in its own folder."""
 
     def __init__(self, table: DeltaTable, folder: Path, keys: str, options: str = "") -> None:
         self.spark, self.folder, self.table = table.spark, folder, table
@@ -77,8 +77,8 @@ class Shop:
 
     @classmethod
     def copied(cls, original: Shop, folder: Path, options: str = "") -> Shop:
-        """With the source and the landing zone that another has by now, and a mirror of its own: to the replica a
-        copied folder is one that was deleted and made anew."""
+        """Copy the source and the landing zone of another shop, with a new mirror. The replica treats a copied folder
+        as one that was deleted and recreated."""
         table = DeltaTable.copied(original.table, folder / "source")
         shutil.copytree(original.folder / "landing", folder / "landing")
         shop = cls(table, folder, "id", options)
@@ -107,7 +107,7 @@ class Shop:
 
     @property
     def mirrored(self) -> list[dict[str, Any]]:
-        """Once the mirror has taken all."""
+        """Rows of the mirror, after it applied all files."""
         self.replicate()
         rows: list[dict[str, Any]] = AnyDeltaTable(self.folder / "mirror/s/t").to_pyarrow_table().to_pylist()
         return rows
@@ -135,7 +135,7 @@ FULL = "default_row_marker: upsert\nchanges: full\n"
     "options",
     [
         pytest.param("", id="parquet"),
-        # What a repair writes goes the way of a publication, whose forms are in `tests/e2e/test_file_formats`.
+        # A repair writes its files like a publication. `tests/e2e/test_file_formats` covers all formats.
         pytest.param(TEXT, id="text without declared types", marks=pytest.mark.soak),
         pytest.param(FULL, id="upserts without a marker", marks=pytest.mark.soak),
     ],
@@ -149,7 +149,7 @@ def test_repair_corrects_every_kind_of_difference(spark: SparkSession, tmp_path:
     assert "nothing to repair, equal at version 1, 6 rows" in shop.repair()
 
     published = shop.records
-    shop.table.sql("DELETE FROM {} WHERE note = 'note 5'")  # after what is published
+    shop.table.sql("DELETE FROM {} WHERE note = 'note 5'")  # after the published version
     shop.spoil(
         "DELETE FROM {} WHERE note = 'note 0'",
         "UPDATE {} SET note = 'wrong', tags = NULL WHERE note = 'note 1'",
@@ -201,7 +201,7 @@ def test_repair_with_a_condition_works_with_and_without_the_mirror(published: Sh
     assert "The condition 'no_such = 1' cannot be applied to" in shop.repair("--where", "no_such = 1", code=1)
     assert "The condition 'id <' cannot be applied to" in shop.repair("--where", "id <", code=1)
     log.removeHandler(heard)
-    assert heard.buffer == []  # pages of Java, which Spark writes there
+    assert heard.buffer == []  # documentation pages of Java, which Spark writes there
     assert len(shop.records) == 3
 
     shutil.rmtree(shop.table.path)

@@ -13,7 +13,7 @@ from mirrorfeed.config.model import Config
 
 @pytest.fixture
 def configured(tmp_path: Path) -> Callable[..., Config]:
-    """A configuration with a table for each target and the line of its keys."""
+    """Write a configuration with one table per target, with this line for its keys."""
 
     def write(*targets: str, zone: str = "zone", more: str = "") -> Config:
         tables = "".join(f"  - {{source: ./{name}, target: {name}, keys: [id]}}\n" for name in targets)

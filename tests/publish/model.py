@@ -21,7 +21,7 @@ Call = tuple[str, Thing]
 
 
 class Loss(AssertionError):
-    """A record counts as published, and its file is gone or another's."""
+    """A record counts as published, but its file is missing or belongs to another record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class Rules:
     duplicates: int = 0
     """Requests that the network delivers a second time, at any later moment."""
     taken: int = 0
-    """Files that the service takes. It may take the last one as well, which the real service leaves."""
+    """Files that the service consumes. Unlike the real service, it may consume the last file."""
     pages: bool = False
-    """Whether a listing shows each name as of a moment of its own, in any order."""
+    """Whether a listing shows each name at a different moment, in any order."""
 
 
 class Publisher(NamedTuple):
@@ -53,21 +53,21 @@ class Publisher(NamedTuple):
     tries: int = 0
     log: str | None = None
     left: World = frozenset()
-    """Names that the listing has not come to."""
+    """Names that the listing has not reached."""
     staged: World = frozenset()
     records: World = frozenset()
     begun: World = frozenset()
     batch: str = ""
     sent: int = 0
-    """The number of the record that it sent last."""
+    """Number of the last record that it sent."""
     confirming: World | None = None
-    """The records that the first listing showed, while the second is made."""
+    """Records of the first listing, during the second listing."""
     stages: bool = False
-    """Whether something is to be staged if the two agree."""
+    """Whether to stage a file if the two listings agree."""
     given: int = 0
-    """The highest number that the listing of the folder showed, while the second listing of the log is made."""
+    """Highest number in the listing of the folder, during the second listing of the log."""
     repeated: World = frozenset()
-    """Empty staged files that a repeated request created, after the file that the record names was renamed."""
+    """Empty staged files that a repeated request created after the file of the record was renamed."""
 
     @property
     def newest(self) -> Thing | None:
@@ -91,7 +91,7 @@ class State(NamedTuple):
 
 
 def explore(rules: Rules, most: int | None = None) -> int:
-    """How many states there are; raises the first loss, which is one of the shortest, with the steps to it."""
+    """Return the number of states. Raise the first loss, with a shortest sequence of steps that leads to it."""
     names = "ABC"[: rules.publishers]
     first = State(frozenset(), tuple(map(Publisher, names)), (), rules.faults, rules.deletions, rules.kills, 0, 0)
     first = first._replace(duplicates=rules.duplicates, taken=rules.taken)
@@ -117,7 +117,8 @@ def _way(came: dict[State, tuple[State, str] | None], state: State) -> list[str]
 
 
 def _lost(rules: Rules, world: World) -> str | None:
-    """What is wrong with a file of the log in force, if its records follow one another from the first."""
+    """Describe the loss of a file in the current log, if its records are consecutive from the first. None if there is
+    none."""
     for _, log in (each for each in world if each[0] == "log"):
         records = sorted((each for each in world if each[0] == "record" and each[1] == log), key=lambda each: each[2])
         batches = [None, *(each[3] for each in records)]
@@ -128,7 +129,7 @@ def _lost(rules: Rules, world: World) -> str | None:
         if rules.begins_with_a_file and len(records) == 1 and ("begun", *records[0][1:4]) not in world:
             return None
         for number, batch in enumerate(batches[1:], 1):
-            # An empty file has no rows. If it has the number of another, that one stays staged, and the table waits.
+            # An empty file has no rows. If its number is already used, it stays staged and the table waits.
             finals = [each[2] for each in world if each[:2] == ("final", number) and each[3]]
             taken = ("taken", number, batch) in world
             if finals not in ([], [batch]):
@@ -192,12 +193,12 @@ def _steps(rules: Rules, state: State) -> Iterator[tuple[str, State]]:
 
 
 def _first_half(left: World) -> World:
-    """Without pages, what is staged is listed at one moment, and the records at a later one."""
+    """Without pages, staged files are listed at one moment and records at a later one."""
     return frozenset(each for each in left if each[0] != "record") or left
 
 
 def _seen(world: World, me: Publisher, names: World) -> Publisher:
-    """A step of a listing."""
+    """One step of a listing."""
     seen = frozenset(each for each in world if (each[0], each[2:3]) in {(name[0], name[1:2]) for name in names})
     return me._replace(
         left=me.left - names,
@@ -208,7 +209,7 @@ def _seen(world: World, me: Publisher, names: World) -> Publisher:
 
 
 _THOUGHT = ("listed", "tidy", "decide", "confirm", "list again")
-"""Steps that ask and change nothing, but for what is tidied: they take no turn of their own."""
+"""Steps that only read or clean up. They do not count as separate steps."""
 
 
 def _think(rules: Rules, new: Publisher) -> Publisher:
@@ -257,8 +258,9 @@ def _effect(world: World, call: Call) -> tuple[World, bool]:
 
 
 def _next(rules: Rules, world: World, me: Publisher):
-    """The call that comes next, if it changes something, whether it is one request, and what follows its answer (True
-    or False, or None where none came). A step without a call reads what it needs."""
+    """Return the next call that changes something, whether it is one request, and what follows its response.
+
+    The response is True, False, or None if none arrives. A step without a call reads the state that it needs."""
     me_log = next((str(each[1]) for each in world if each[0] == "log"), None)
 
     def read(new: Publisher):

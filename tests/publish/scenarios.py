@@ -20,13 +20,13 @@ from mirrorfeed.storage import Store
 
 
 def plan(**other: Any) -> ConfigTable:
-    """Every row becomes a file."""
+    """Return a plan in which every row becomes a file."""
     return entry(**{"target_file_size": 1, "compression": "none", **other})
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is published before the run that is disturbed, and what that run has to publish."""
+    """A publication into which faults are injected, and what was published before."""
 
     name: str
     table: Callable[[], Table]
@@ -38,10 +38,10 @@ class Scenario:
     deleted: bool = False
     checks_renames: bool = True
     leftovers: int = 0
-    """How many files publishers that were killed staged for records that come next."""
+    """Number of files that killed publishers staged for the next records."""
     spoiled: Mapping[int, Sequence[tuple[int, str]]] = field(default_factory=dict)
-    """What a mirror has for some keys, for no reason that the landing zone knows: then the disturbed run is a repair of
-    these, at the version that was published before the change."""
+    """Wrong rows of the mirror, by key, that the landing zone cannot explain. The run then repairs these keys, at the
+    version published before the change."""
 
 
 def orders(*rows: tuple[int, str], keys: tuple[str, ...] = ("id",)) -> Table:
@@ -88,7 +88,7 @@ SCENARIOS = [
 
 
 class Scene:
-    """A scenario set up once, to be played again and again."""
+    """A scenario that is set up once and played many times."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.plan, self._table, self._options = scenario.plan, scenario.table(), scenario.feed
@@ -123,8 +123,9 @@ class Scene:
         runs: int = 1,
         end: Callable[[Take], None] = lambda take: take.ends_equal(),
     ) -> list[list[str]]:
-        """Runs with these faults, then a run while late calls arrive, then one after them: the mirror must be equal.
-        With `service`, it takes files while they are published. What comes back are the calls of the runs."""
+        """Run once with these faults, once while late calls arrive, and once after them. Then the mirror must be equal.
+
+        With `service`, files are consumed while they are published. Returns the calls of the runs."""
         take = self.open()
         store = FaultyStore(
             take.zone,
@@ -145,7 +146,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class Take:
-    """One play of a scene, on a landing zone of its own, under audit."""
+    """One play of a scene, on its own landing zone, with an audit."""
 
     plan: ConfigTable
     feed: TableFeed
@@ -160,19 +161,19 @@ class Take:
         return self.feed.table
 
     def publish(self, store: Store) -> None:
-        """A run that may be killed or told to come back later, but never told that a person must act."""
+        """Run once. The run may be killed or fail with a transient error, but no error may require a person."""
         with suppress(Transient, Crash):
             self._repair(store) if self.wrong else self._publish(store)
 
     def _repair(self, store: Store) -> None:
-        """Where there is nothing to repair, for its folder was deleted, the table is published."""
+        """Repair the keys, or publish the table if its folder was deleted."""
         try:
             publish(self.feed, store, self.plan, repair_keys=self.wrong)
         except (NothingPublished, RecordsMissing):
             self._publish(store)
 
     def _publish(self, store: Store) -> None:
-        """Starts the table again where the configuration would say so: its folder was deleted under a publisher."""
+        """Publish, and reload the table if its folder was deleted during the publication."""
         try:
             publish(self.feed, store, self.plan)
         except RecordsMissing:
@@ -180,19 +181,19 @@ class Take:
             publish(self.feed, store, self.plan)
 
     def ends_equal(self) -> None:
-        """After one more run, without faults."""
+        """Run once more without faults and compare the mirror."""
         if self.wrong:
             self._repair(self.zone)
         self._publish(self.zone)
         records = 0
         while sum(entry.is_folder for entry in self.zone.list(f"{FOLDER}/_mirrorfeed")) > 1:
             assert (records := records + 1) < 100, "what is left of other logs stays"
-            self.table.optimize()  # it goes with one of the next publications
+            self.table.optimize()  # a later publication removes it
             self._publish(self.zone)
         self.judge()
 
     def judge(self) -> None:
-        """Of what a run left that nothing disturbed."""
+        """Check the calls and files of a run without faults."""
         self.audit.at_rest(self.plan.log_retention_records)
         assert self.audit.published == self.table.latest
         self.mirror.take()

@@ -29,15 +29,15 @@ class Published(RuleBasedStateMachine):
         self.audit, self.mirror = Audit(self.zone, FOLDER), Mirror(self.zone, FOLDER)
 
     def rows_at(self, version: int) -> Iterable[Mapping[str, Any]]:
-        """Of the source, as they are published."""
+        """Published rows of the source at `version`."""
         raise NotImplementedError
 
     def decided(self, rows: Iterable[Mapping[str, Any]], version: int) -> Iterable[Mapping[str, Any]]:
-        """Those of which the mirror is to have the same as the source at this version."""
+        """Rows that must be equal in the mirror and in the source at this version."""
         return rows
 
     def publish_disturbed(self, feed: ChangeSource, fault: Fault) -> FaultyStore:
-        """What is late is still to be delivered."""
+        """Run once with a fault. The returned store can still deliver late calls."""
         store = FaultyStore(self.zone, [fault], delete=lambda: self.zone.remove_folder(FOLDER))
         with suppress(Transient, Crash):
             publish(feed, store, self.plan)

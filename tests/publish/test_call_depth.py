@@ -21,7 +21,7 @@ PACKAGE = str(Path(mirrorfeed.__file__).parent)
 
 
 def functions(frame: FrameType | None) -> Iterator[str]:
-    """The functions of the package in a stack, the innermost first."""
+    """Functions of the package in a stack, innermost first."""
     while frame:
         if frame.f_code.co_filename.startswith(PACKAGE):
             yield frame.f_code.co_qualname
@@ -29,7 +29,7 @@ def functions(frame: FrameType | None) -> Iterator[str]:
 
 
 class Watched(MemoryStore):
-    """Remembers who called the rename: in its own thread, and in the thread that waits for it."""
+    """Records the callers of the rename, in its own thread and in the thread that waits for it."""
 
     calls: tuple[list[str], list[str]] = ([], [])
 

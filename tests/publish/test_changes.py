@@ -33,7 +33,7 @@ def feed(spark: SparkSession, events: Sequence[Event]) -> DataFrame:
 def in_one_query(
     spark: SparkSession, translate: Any, cases: Mapping[str, Sequence[Event]], **options: bool
 ) -> dict[str, list[tuple[Any, ...]]]:
-    """What has landed of each case, whose name is a part of the key: so they have nothing to do with each other."""
+    """Translate all cases in one query. The name of the case is part of the key, so cases do not affect each other."""
     kinds = {"+": "insert", "-": "delete", "<": "update_preimage", ">": "update_postimage"}
     rows = [(case, key, v, kinds[kind], at) for case, events in cases.items() for at, kind, key, v in events]
     events = spark.createDataFrame(rows, "case string, id int, v string, _change_type string, _commit_version long")
@@ -45,13 +45,13 @@ def in_one_query(
 
 
 def landed(rows: DataFrame) -> list[tuple[Any, ...]]:
-    """Key, value and marker, and the problem where there is one."""
+    """Key, value and marker, and the problem if there is one."""
     assert rows.columns[-1] == PROBLEM
     return [tuple(row)[: -1 if row[PROBLEM] is None else None] for row in rows.collect()]
 
 
 CASES: dict[str, tuple[list[Event], list[tuple[Any, ...]], list[tuple[Any, ...]]]] = {
-    # events, the rows of net, the rows of full
+    # events, rows with net, rows with full
     "an insert": ([(1, "+", 1, "a")], [(1, "a", UPSERT)], [(1, "a", UPSERT)]),
     "a delete carries the key alone": ([(1, "-", 1, "a")], [(1, None, DELETE)], [(1, None, DELETE)]),
     "an update": ([(1, "<", 1, "a"), (1, ">", 1, "b")], [(1, "b", UPSERT)], [(1, "b", UPSERT)]),
@@ -191,7 +191,7 @@ def by_commit(spark: SparkSession) -> dict[str, list[tuple[Any, ...]]]:
 @pytest.mark.parametrize("case", CASES)
 def test_net_range_has_one_row_per_key(by_range: dict[str, list[tuple[Any, ...]]], case: str) -> None:
     _, expected, _ = CASES[case]
-    # Which of two rows of one key is shown with the problem does not matter.
+    # The row that is reported with the problem can be either row of the key.
     found = {row if len(row) == 3 else (row[0], *row[2:]) for row in by_range[case]}
     assert found == {row if len(row) == 3 else (row[0], *row[2:]) for row in expected}
 
@@ -258,8 +258,8 @@ def test_exact_row_markers_never_insert_an_existing_key(spark: SparkSession) -> 
         *[(1, "+", 1, "inserted"), (2, "<", 1, "inserted"), (2, ">", 1, "updated"), (3, "-", 1, "updated")],
         *[(1, "-", 2, "old"), (1, "+", 2, "exchanged")],
         *[(1, "<", 3, "c"), (1, ">", 4, "c")],  # a changed key
-        *[(2, "<", 5, "e"), (2, ">", 6, "e"), (2, "<", 6, "f"), (2, ">", 5, "f")],  # keys that were swapped
-        *[(1, "+", 7, "x"), (1, "+", 7, "y"), (2, "-", 7, "x"), (2, "-", 7, "y"), (3, "+", 7, "z")],  # once wrong
+        *[(2, "<", 5, "e"), (2, ">", 6, "e"), (2, "<", 6, "f"), (2, ">", 5, "f")],  # swapped keys
+        *[(1, "+", 7, "x"), (1, "+", 7, "y"), (2, "-", 7, "x"), (2, "-", 7, "y"), (3, "+", 7, "z")],  # wrong once
         *[(1, "+", None, "n"), (2, "<", None, "n"), (2, ">", 8, "n")],
     ]
     assert landed(full(feed(spark, events), COLUMNS, ["id"], exact=True)) == [
@@ -396,7 +396,7 @@ def test_nested_values_become_json_independent_of_the_session(oslo: SparkSession
 
 
 TYPED = [
-    # the type, a value, another, and whether that is a change
+    # type, value, other value, whether this is a change
     ("double", "double('NaN')", "double('NaN')", False),
     ("double", "1.0D", "double('NaN')", True),
     ("double", "0.0D", "double('-0.0')", True),
@@ -415,7 +415,7 @@ TYPED = [
 
 
 def test_values_of_every_type_are_compared(spark: SparkSession) -> None:
-    """Each in a column and in a row of its own."""
+    """Each type in its own column and row."""
     rows = []
     for at in range(len(TYPED)):
         for image, kind in ((1, "update_preimage"), (2, "update_postimage")):

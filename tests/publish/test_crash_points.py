@@ -17,7 +17,7 @@ from mirrorfeed.publish.table_publisher import publish
 from tests.publish.scenarios import SCENARIOS, Scenario, Scene, Take
 
 _Late = tuple[tuple[int | None, ...], ...]
-"""By how many calls late, for one call after the other, and then from the beginning again."""
+"""Delays of late calls, in number of calls. The list is repeated for further calls."""
 _LATE_FEW: _Late = ((1, 3, 8, 21, None), (2, 5, 13, 34, None))
 _LATE_MANY: _Late = ((*range(1, 80), None),)
 _CHANGES = ("create", "create_once", "replace", "rename", "remove", "remove_folder")
@@ -106,7 +106,8 @@ def _play_every_fault(scene: Scene, late: _Late, *, both: bool) -> int:
 
 
 def _play_pairs(scene: Scene, modes: list[Mode], late: _Late, *, at_most: int | None) -> int:
-    """With `at_most`, about so many second faults for each first one, spread evenly, others each time."""
+    """Combine each first fault with second faults. `at_most` limits them to an evenly spread sample, different each
+    time."""
     played = 0
     calm = scene.play()[0]
     changes = [call for call, verb in enumerate(calm) if verb in _CHANGES]

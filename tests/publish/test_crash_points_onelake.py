@@ -58,7 +58,7 @@ class Trouble(Enum):
 
 
 class Stage:
-    """A scenario in a simulated OneLake, to be played again and again."""
+    """A scenario in a simulated OneLake that is played many times."""
 
     def __init__(self, onelake: OneLake, scenario: Scenario, *, keeps_etags: bool) -> None:
         # In many parts, or in one.
@@ -77,7 +77,7 @@ class Stage:
         self._saved = onelake.files.save()
 
     def play(self, faults: list[Fault]) -> int:
-        """How many calls the run made that was to be disturbed."""
+        """Return the number of calls of the run with faults."""
         self._onelake.files.restore(self._saved)
         audit = self._audit.on(self._inside)  # type: ignore[arg-type]
         feed = TableFeed(self._table.copy(), **self._scenario.feed)
@@ -108,7 +108,7 @@ def _troubles(calls: int) -> Iterator[tuple[int, Trouble]]:
 
 @pytest.fixture(autouse=True)
 def _brisk_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library waits for a second before it reads on where an answer broke off."""
+    """Remove the library's pause of one second before it resumes an interrupted download."""
     monkeypatch.setattr("azure.storage.blob._download.time", SimpleNamespace(sleep=lambda _: None))
 
 

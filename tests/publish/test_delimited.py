@@ -49,7 +49,7 @@ COLUMNS = (Column("id", "long"), Column("text", "string"), Column('other, "name"
 
 
 def written(form: Delimited, columns: Sequence[Column], rows: Sequence[tuple[Any, ...]], **other: Any) -> bytes:
-    """One file of upserts; `BadRow`s are raised by their text."""
+    """Write one file of upserts and return its content. Raise `Refused` if a row cannot be written."""
     store = MemoryStore()
     job = StagingJob(store, "log", 1, "ba7c4", tuple(columns), ("id",), True, Output(form, compression="none"))
     schema = arrow_schema(columns, with_marker=True)
@@ -73,7 +73,7 @@ def read_back(data: bytes, form: Delimited, columns: Sequence[Column]) -> FileRo
 
 
 def faults(data: bytes, form: Delimited, columns: Sequence[Column]) -> Any:
-    """What `mirrorfeed lint` finds in the file and its metadata."""
+    """Findings of `mirrorfeed lint` for the file and its metadata."""
     settings, found = read_metadata(to_json(metadata_content(["id"], Output(form).settings(columns))))
     contents = text_contents(io.BytesIO(data), f"{1:020}.{form.extension}", settings)
     assert isinstance(contents, Contents)
@@ -156,7 +156,7 @@ def test_declared_types_are_read_back_equal(type_: str, escape: str) -> None:
     found = values(read_back(data, form, columns).rows)
     assert faults(data, form, columns) == ()
 
-    # A DateTime has no zone; an instant is written in UTC.
+    # A DateTime has no time zone; a timestamp is written in UTC.
     expected = [(n, v.replace(tzinfo=None) if isinstance(v, datetime) else v) for n, v in rows]
     if type_ == "float":
         expected = [(n, None if v is None else pa.scalar(v, pa.float32()).as_py()) for n, v in expected]

@@ -23,19 +23,19 @@ STATEMENTS = {
     "UPDATE {} SET v = 'once' WHERE id = 1": "1 once x, 2 b x, 3 c y",
     "UPDATE {} SET v = 'twice' WHERE id = 1": "1 twice x, 2 b x, 3 c y",
     "DELETE FROM {} WHERE id = 2": "1 twice x, 3 c y",
-    "DELETE FROM {} WHERE id < 3": "3 c y",  # of which one is gone already
+    "DELETE FROM {} WHERE id < 3": "3 c y",  # one of which is already deleted
     "INSERT INTO {} VALUES (2, 'back', 'y'), (4, 'd', 'x')": "2 back y, 3 c y, 4 d x",
-    "UPDATE {} SET id = 6 - id WHERE id IN (2, 4)": "4 back y, 3 c y, 2 d x",  # they change places
+    "UPDATE {} SET id = 6 - id WHERE id IN (2, 4)": "4 back y, 3 c y, 2 d x",  # they swap values
     "OPTIMIZE {}": "4 back y, 3 c y, 2 d x",
     """MERGE INTO {} t USING (SELECT 3 AS id, 'merged' AS v, 'x' AS p UNION ALL SELECT 5, 'e', 'z') s ON t.id = s.id
        WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED BY SOURCE AND t.id = 2 THEN DELETE
     """: "4 back y, 3 merged x, 5 e z",
     "MERGE INTO {} t USING (SELECT 99 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE": "4 back y, 3 merged x, 5 e z",
     "UPDATE {} SET p = 'y' WHERE id = 5": "4 back y, 3 merged x, 5 e y",  # to another partition
-    "DELETE FROM {}" if SPARK_4_0 else "TRUNCATE TABLE {}": "",  # Delta 4.0 truncates no table
+    "DELETE FROM {}" if SPARK_4_0 else "TRUNCATE TABLE {}": "",  # Delta 4.0 has no TRUNCATE TABLE
     "RESTORE TABLE {} TO VERSION AS OF 3": "1 twice x, 2 b x, 3 c y",
 }
-"""With the rows after each."""
+"""Statements, with the rows after each."""
 OVERWRITTEN = "7 dynamic x, 3 c y"
 
 
@@ -47,7 +47,7 @@ def _rows(spelled: str) -> Any:
 @pytest.mark.parametrize(
     "vectors",
     [
-        # Without them each change in order is in `test_source`, and all kinds of commits in `feed/test_differential`.
+        # Ordered changes without vectors are in `test_source`, and all kinds of commits in `feed/test_differential`.
         pytest.param(False, id="without deletion vectors", marks=pytest.mark.soak),
         pytest.param(True, id="with deletion vectors", marks=pytest.mark.slow),
     ],
@@ -55,8 +55,8 @@ def _rows(spelled: str) -> Any:
 def test_full_changes_take_the_mirror_through_every_version_in_order(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vectors: bool
 ) -> None:
-    """It takes long, for many kinds of commits are published in one range, each with its state. Those with vectors are
-    all Spark's own."""
+    """Slow, because many kinds of commits are published in one range, with the rows of each version. Spark writes all
+    commits with deletion vectors."""
     kind, properties = (SparkTable, {"delta.enableDeletionVectors": "true"}) if vectors else (DeltaTable, {})
     table = kind(spark, tmp_path / "t", "id int, v string, p string", properties=properties, by="p")
     table.sql("INSERT INTO {} VALUES (1, 'a', 'x'), (2, 'b', 'x'), (3, 'c', 'y')")
@@ -79,18 +79,18 @@ def test_full_changes_take_the_mirror_through_every_version_in_order(
     assert expected is None, "a version was not passed"
     told = as_told(table)
     monkeypatch.setattr(history, "open_local_table", lambda _: None)
-    assert told == as_told(table)  # by Spark
+    assert told == as_told(table)  # with Spark
 
 
 def as_told(table: DeltaTable) -> tuple[Any, Any]:
-    """What its history says."""
+    """Commits as the table history reports them."""
     names = ("version", "operation", "operationParameters", "operationMetrics", "userMetadata")
     newest = history.read_history(table.spark, table.source, 4)
     return history.commits(table.spark, table.source), [{name: row[name] for name in names} for row in newest]
 
 
 def _states(rows: Sequence[dict[str, Any]], changes: Sequence[dict[str, Any]]) -> Iterator[Any]:
-    """The rows by key as each change leaves them."""
+    """Rows by key after each change."""
     there = {row["id"]: row for row in rows}
     yield canonical(there.values())
     for change in changes:
@@ -112,7 +112,7 @@ def test_clone_of_an_old_version_is_an_independent_source(spark: SparkSession, t
     assert zone.record["to_version_inclusive"] == 0
     original.insert(3)
     assert len(zone.publish().made) == 0
-    clone.sql("UPDATE {} SET v = 'new' WHERE id = 2")  # rewrites a file that is the original's
+    clone.sql("UPDATE {} SET v = 'new' WHERE id = 2")  # rewrites a file of the original
     clone.insert(4)
     zone.publish()
     assert sorted(row["id"] for row in clone.rows()) == [1, 2, 4]
@@ -134,7 +134,7 @@ def test_clone_into_an_emptied_table_is_published(spark: SparkSession, tmp_path:
 
 
 def test_refreshed_deep_clone_is_published_as_file_changes(spark: SparkSession, tmp_path: Path) -> None:
-    """Delta outside Databricks makes no deep clones: the commit is written as the protocol has it."""
+    """Open source Delta has no deep clones, so the commit is written as the protocol describes it."""
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1, 2)
     table.insert(3, 4)
@@ -178,7 +178,7 @@ def test_log_with_compacted_commits_is_read_correctly(spark: SparkSession, tmp_p
 
 
 def actions(table: DeltaTable, version: int, kind: str) -> list[dict[str, Any]]:
-    """Those of a kind in a commit."""
+    """Actions of one kind in a commit."""
     found = map(json.loads, table.commit_file(version).read_text().splitlines())
     return [each[kind] for each in found if kind in each]
 
@@ -188,7 +188,7 @@ def commit(table: DeltaTable, *lines: dict[str, Any]) -> None:
 
 
 START = int(time.time()) - 2 * 86_400
-"""Delta looks back seven days."""
+"""Delta's default retention is seven days."""
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +203,7 @@ def backwards(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def theirs(table: DeltaTable, bound: str, seconds: int) -> tuple[str, set[int]]:
-    """A moment, and the versions that Delta gives from it on or up to it."""
+    """A time, and the versions that Delta returns from it and up to it."""
     moment = datetime.fromtimestamp(START + seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
     reader = table.spark.read.option("readChangeFeed", "true")
     if bound == "start":

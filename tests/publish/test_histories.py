@@ -54,7 +54,7 @@ class Histories(Published):
         self.plan = entry(keys=self.keys, changes=changes[0], row_markers=changes[1], **options)
         self.begin_zone()
 
-    # What may happen to the table.
+    # Changes of the table.
 
     @rule(data=st.data(), count=st.integers(1, 4))
     def insert(self, data: st.DataObject, count: int) -> None:
@@ -112,7 +112,7 @@ class Histories(Published):
     @precondition(lambda self: self.keys and self.table.rows and self.plan.max_versions_per_publication in (1, 500))
     @rule(data=st.data(), between=st.booleans(), by=st.sampled_from(["delete", "overwrite"]))
     def share_a_key(self, data: st.DataObject, between: bool, by: str) -> None:
-        """A row is appended whose key is there, and one of the two is deleted later."""
+        """Append a row with an existing key. One of the two rows is deleted later."""
         row = data.draw(st.sampled_from(self.table.rows))
         other = {**self._row(data), **{name: row[name] for name in self.keys}}
         self.table.insert(other)
@@ -137,7 +137,7 @@ class Histories(Published):
         self.types[name] = type_
         self.table.add_column(name, type_)
 
-    # What may happen to its publication.
+    # Events of its publication.
 
     @rule(partitions=st.integers(1, 3), rows_per_batch=st.sampled_from([1, 2, 100]))
     def publish(self, partitions: int, rows_per_batch: int) -> None:

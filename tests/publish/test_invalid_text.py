@@ -21,12 +21,12 @@ COLUMNS = "id int, k string, v string, nested struct<list: array<string>, by_nam
 BAD = "CAST(X'61FF62' AS STRING)"
 TEXT = Output(delimited=Delimited())
 SMALL, SPARK = staging.SMALL_BATCH_ROWS, 0
-"""The most rows of a small batch: with none, Spark writes all files."""
+"""Row limit of small batches. With 0, Spark writes all files."""
 LONG = pytest.mark.soak
 
 
 def row(id_: int, k: str = "'k'", v: str = "'v'", item: str = "'i'", name: str = "'n'", named: str = "'x'") -> str:
-    """Binary values are no text, and the character that stands for invalid bytes is a character like any other."""
+    """Binary values are not text, and the replacement character is an ordinary character."""
     return (
         f"({id_}, {k}, {v}, named_struct('list', array('a\ufffd😀', NULL, {item}), 'by_name', map({name}, {named}),"
         " 'raw', X'FF'))"
@@ -69,7 +69,7 @@ def test_invalid_text_is_refused_with_key_and_column(
         "raw": "/w==",
     }
     table.sql(f"INSERT INTO {{}} VALUES {row(4)}")
-    assert zone.publish().rows == {"upsert": 1}  # the source itself has the character that replaces invalid bytes
+    assert zone.publish().rows == {"upsert": 1}  # the source contains the replacement character itself
     table.sql(f"INSERT INTO {{}} VALUES {row(3, **values)}, {row(5)}")
     with pytest.raises(RowsRefused) as refused:
         zone.publish()

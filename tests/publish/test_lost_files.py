@@ -47,7 +47,7 @@ def remove(store: Store, *numbers: int) -> None:
 
 
 def published(store: Store, times: int = 4, how: ConfigTable = PLAN) -> Table:
-    """A table that was published so many times, with one file each time."""
+    """A table that was published `count` times, with one file each time."""
     table = two_orders()
     publish(TableFeed(table), store, how)
     for number in range(1, times):
@@ -137,7 +137,7 @@ class TestListings:
     @pytest.mark.parametrize("most", [1, 2, 3, 4])
     def test_files_consumed_during_a_read_are_not_lost(self, most: int) -> None:
         def found_while_consuming(at: int) -> FilesLost | LastFileMissing | None:
-            """Fabric consumes so many files before each call, from this call on."""
+            """From this call on, Fabric consumes `most` files before each call."""
             zone = MemoryStore()
             published(zone)
             mirror = Mirror(zone, FOLDER)
@@ -247,7 +247,7 @@ def test_many_lost_files_are_summarized() -> None:
 
 
 class TestCommands:
-    """Without Spark: nothing is new in the source."""
+    """Without Spark, because the source has no changes."""
 
     @pytest.fixture
     def file(self, tmp_path: Path) -> str:

@@ -13,7 +13,7 @@ from mirrorfeed.publish.next_publication import with_keys
 
 
 class Catalog:
-    """Unity Catalog as databricks-sdk shows it, with one primary key for all tables."""
+    """Unity Catalog as databricks-sdk returns it, with one primary key for all tables."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -29,7 +29,7 @@ class Catalog:
     ("source", "keys", "expected", "asked"),
     [
         ("main.sales.orders", None, ("order_id", "line"), ["main.sales.orders"]),
-        ("main.sales.orders", ["id"], ("id",), ["main.sales.orders"]),  # for its row filter
+        ("main.sales.orders", ["id"], ("id",), ["main.sales.orders"]),  # because of its row filter
         ("main.sales.orders", [], (), ["main.sales.orders"]),
         ("sales.orders", None, (), []),
         ("/tables/orders", None, (), []),

@@ -34,7 +34,8 @@ from tests.publish.scenarios import FOLDER, one_commit, orders, plan, three_comm
 
 
 class Ticking(MemoryStore):
-    """Storage times of whole seconds, a second every so many writes; files of one time come in any order."""
+    """Modification times in whole seconds, one second for every few writes. Files with equal times are listed in any
+    order."""
 
     def __init__(self, seed: int, writes_per_second: int) -> None:
         super().__init__()
@@ -48,7 +49,7 @@ class Ticking(MemoryStore):
 
 
 class AnyOrder:
-    """The store as the service sees it, which leaves the order of ties open: here another one at each look."""
+    """The store as the service sees it: files with equal times have another order in each listing."""
 
     def __init__(self, store: Ticking) -> None:
         self._store = store
@@ -120,7 +121,7 @@ def test_files_with_the_time_of_earlier_files_are_not_published() -> None:
 
 
 class Correcting(TableFeed):
-    """Whose last file corrects those before it."""
+    """A publication whose last file corrects the files before it."""
 
     def stage(self, what: Range | int | Repair, facts: Facts, table: ConfigTable, job: StagingJob) -> Staged:
         staged = super().stage(what, facts, table, job)

@@ -28,7 +28,7 @@ def no_pause(_: float) -> None: ...
 
 
 def rebuild(take: Take, store: Store) -> TableResult:
-    """As the command does; the service looks in between."""
+    """Rebuild as the command does. The service lists the folder meanwhile."""
     clear(take.feed, store, take.plan, no_pause)
     take.mirror.take()
     return publish(take.feed, store, take.plan)
@@ -118,7 +118,7 @@ def test_rebuild_repairs_a_folder_that_stops_publication(harm: Callable[[MemoryS
 
 
 class Unready(TableFeed):
-    """A source of which no snapshot could be followed by changes."""
+    """A source whose snapshots cannot be followed by changes."""
 
     def facts(self, after: int | None, limit: int) -> object:
         raise FeedOff(table="main.sales.orders", version=3)

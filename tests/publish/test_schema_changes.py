@@ -35,7 +35,7 @@ NESTED_ROWS = "(1, struct(1, 'x')), (2, NULL)"
 
 @contextmanager
 def merges_evolve(spark: SparkSession) -> Iterator[None]:
-    """As MERGE WITH SCHEMA EVOLUTION does, of which Delta before 4.3 takes no notice."""
+    """Emulate MERGE WITH SCHEMA EVOLUTION, which Delta before 4.3 ignores."""
     setting = "spark.databricks.delta.schema.autoMerge.enabled"
     spark.conf.set(setting, "true")
     try:
@@ -50,7 +50,7 @@ class Changing(Journey):
     _begun: ClassVar[dict[tuple[str, ...], dict[Path, bytes]]] = {}
 
     def begin(self, columns: str, rows: str, *, mapping: str = "name", more: str = "") -> None:
-        """The first of each kind is made and published; others are copies of it and of what is published."""
+        """Create and publish the first table of each kind. The others are copies of it and of its publication."""
         kind = (columns, rows, mapping, more)
         if kind not in self._begun:
             self._begin(columns, rows, mapping, more)
@@ -63,14 +63,14 @@ class Changing(Journey):
 
     def _begin(self, columns: str, rows: str, mapping: str, more: str) -> None:
         properties = "delta.enableChangeDataFeed = true"
-        if mapping != "none":  # or other writers could not write
+        if mapping != "none":  # because other writers cannot write the table otherwise
             properties += f", delta.enableTypeWidening = true, delta.columnMapping.mode = '{mapping}'"
         self.spark.sql(f"CREATE TABLE {self.sql} ({columns}) USING delta {more} TBLPROPERTIES ({properties})")
         self.run(f"INSERT INTO {{}} VALUES {rows}")
         self.publish()
 
     def run(self, *statements: str) -> None:
-        """Spark makes those commits that nobody else makes of such a table."""
+        """Use Spark for commits that no other writer supports."""
         for statement in statements:
             if not commit(self.source, statement):
                 self.run_by_spark(statement)
@@ -81,7 +81,7 @@ class Changing(Journey):
                 self.spark.sql(statement.replace("{}", self.sql))
 
     def overwrite(self, *columns: str, by: tuple[str, ...] = ()) -> None:
-        """With these columns, and partitions by some of them, as of now on."""
+        """Overwrite the table with these columns and partition columns."""
         rows = self.spark.read.table(self.sql).selectExpr(*columns).write.format("delta").mode("overwrite")
         rows.option("overwriteSchema", "true").partitionBy(*by).save(str(self.source))
 
@@ -90,7 +90,7 @@ class Changing(Journey):
         self.publish()
 
     def is_mirrored(self) -> bool:
-        """Of a table that any reader can read."""
+        """Whether the mirror is equal. Reads the table without Spark if possible."""
         self.replicate()
         there, mirrored = (DeltaTable(str(path)) for path in (self.source, self.place / "mirror/s/t"))
         return rows_of(there.to_pyarrow_table()) == rows_of(mirrored.to_pyarrow_table())
@@ -109,8 +109,7 @@ def table(spark: SparkSession, tmp_path: Path) -> Changing:
 
 DROP = "ALTER TABLE {} DROP COLUMN v"
 AGAIN = pytest.mark.soak
-"""What differs from another case in how a version got its columns: which columns mean what, `tests/landing/test_schema`
-decides."""
+"""Cases that add a new way to get columns. `tests/landing/test_schema` covers the meaning of columns."""
 
 
 NEW_YEAR = date(2026, 1, 1)
@@ -185,11 +184,11 @@ FLOWING = {
         [(202, 2, None), (103, 3, NEW_YEAR), (4, 40, None), (6, 6, None), (7, 7, None), (8, 8, None)],
     ),
 }
-"""With the columns and the rows of the table after each."""
+"""Changes, with the columns and rows of the table after each."""
 
 
 def test_compatible_schema_changes_are_published_one_after_another(table: Changing) -> None:
-    """It takes long, for each is published by itself; Delta alone makes such commits, and column mapping most."""
+    """Slow, because each change is published separately and only Delta can write such commits."""
     columns = "id int, v string, w int NOT NULL, n int NOT NULL, s struct<a: int>"
     table.begin(columns, "(1, 'a', 1, 1, struct(1)), (2, 'b', 2, 2, NULL)", mapping="none")
     for change, (statements, columns_then, rows) in FLOWING.items():
@@ -369,11 +368,11 @@ def test_changed_partition_columns_stop_the_table_until_rebuild(table: Changing)
 
 
 def test_repartitioning_during_a_read_is_detected(tmp_path: Path) -> None:
-    """What comes of that is in `test_table`. The changes of before would come with NULL in the new columns."""
+    """`test_table` covers the result. Earlier changes would have NULL in the new columns."""
     rows, source = pa.table({"id": [1], "v": ["a"], "w": [1]}), Source(path=str(tmp_path / "t"))
     write_deltalake(tmp_path / "t", rows, partition_by=["w"])
     facts = Facts(str(DeltaTable(tmp_path / "t").metadata().id), 0, (), partitions=("w",))
-    feed = DeltaFeed(cast(SparkSession, None), source)  # a table in a folder is asked without it
+    feed = DeltaFeed(cast(SparkSession, None), source)  # a path-based table is read without it
     assert feed.is_as(facts)
     write_deltalake(tmp_path / "t", rows, mode="overwrite", schema_mode="overwrite", partition_by=["v"])
     assert not feed.is_as(facts)
@@ -386,7 +385,7 @@ def test_overwrite_with_changed_type_or_missing_column_stops_the_table(table: Ch
         table.publish()
     table.overwrite("id", "v", "cast(w AS int) AS w")
     table.overwrite("id", "v")
-    with pytest.raises(IncompatibleSchema, match="'w' was integer and is string"):  # of the first that was met
+    with pytest.raises(IncompatibleSchema, match="'w' was integer and is string"):  # of the first one found
         table.publish()
 
 

@@ -32,7 +32,7 @@ PART = """\
 
 @dataclass
 class Shop:
-    """One table that is published and replicated, in a folder of its own."""
+    """One table that is published and replicated, in its own folder."""
 
     spark: SparkSession
     folder: Path
@@ -59,7 +59,7 @@ class Shop:
 
     @property
     def mirrored(self) -> dict[int, dict[str, Any]]:
-        """By what the orders are, once the mirror has taken all."""
+        """Row values by order id, after the mirror applied all files."""
         self.replicate()
         rows = AnyDeltaTable(str(self.folder / "mirror/s/t")).to_pyarrow_table().to_pylist()
         return {row["order"]: row for row in rows}
@@ -72,7 +72,7 @@ class Shop:
 
 
 def test_target_file_size_is_respected_with_few_selected_columns(spark: SparkSession, tmp_path: Path) -> None:
-    """Of a source that is too large for the driver to write them."""
+    """The source is too large for the driver to write the files."""
     table = DeltaTable(spark, tmp_path / "source", "id int, v string")
     rows = {"id": pa.array(range(30_000), pa.int32()), "v": [os.urandom(200).hex() for _ in range(30_000)]}
     write_deltalake(table.path, pa.table(rows), mode="append")
@@ -86,7 +86,7 @@ def test_target_file_size_is_respected_with_few_selected_columns(spark: SparkSes
     "options",
     [
         pytest.param("changes: net\n", id="net"),
-        # Text is in `test_file_formats`.
+        # `test_file_formats` covers delimited text.
         pytest.param("changes: full\nformat: delimited\n", id="full, as text", marks=pytest.mark.soak),
     ],
 )
@@ -96,7 +96,7 @@ def test_selection_is_published_followed_verified_and_repaired(
     shop, table = Shop(spark, tmp_path), DeltaTable(spark, tmp_path / "source", COLUMNS)
     shop.configure(PART, options)
     assert "snapshot at version 0" in shop.run("publish", "--dry-run")
-    shop.run("publish")  # of which nothing is selected
+    shop.run("publish")  # not selected
     table.sql(
         "INSERT INTO {} VALUES (1, 'EU', 'one of many', 0.0000000001, 'x'), (2, 'US', 'b', 2, 'x'),"
         " (3, 'EU', 'c', -3, 'x'), (4, NULL, 'd', 4, 'x'), (5, 'EU', NULL, 5, 'x')"
@@ -117,7 +117,7 @@ def test_selection_is_published_followed_verified_and_repaired(
     }
     table.sql("UPDATE {} SET note = 'not seen' WHERE order_id IN (1, 3)")
     assert shop.run("publish").count("version 4") >= 1
-    assert shop.record["files"] == []  # of which nothing is selected
+    assert shop.record["files"] == []  # not selected
     assert "up to date" in shop.run("status")
     mirror = DeltaTable.at(spark, tmp_path / "mirror/s/t")
     mirror.sql("UPDATE {} SET price = '7' WHERE remark = 'b'")
@@ -147,7 +147,7 @@ def test_changed_selection_needs_a_snapshot_but_a_dropped_column_does_not(spark:
     shop.run("rebuild", "s.t", "--yes")
     second = {"order": 2, "region": "US", "remark": "b", "price": "2.0000000000"}
     assert shop.mirrored == {2: second}
-    shop.configure(PART.replace("EU", "US").replace("[ssn]", "[ssn, region]"))  # the condition still asks for it
+    shop.configure(PART.replace("EU", "US").replace("[ssn]", "[ssn, region]"))  # the condition still uses it
     assert "nothing new" in shop.run("publish", "--dry-run")
     table.sql("INSERT INTO {} VALUES (3, 'US', 'c', 3, 'x')")
     shop.run("publish")
@@ -157,7 +157,7 @@ def test_changed_selection_needs_a_snapshot_but_a_dropped_column_does_not(spark:
 
 @pytest.fixture(scope="module")
 def mapped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
-    """A row at version 1, and column mapping."""
+    """A row at version 1, with column mapping."""
     folder, properties = tmp_path_factory.mktemp("mapped"), {"delta.columnMapping.mode": "name"}
     table = DeltaTable(spark, folder / "source", "id int, v string, w string", properties=properties)
     table.sql("INSERT INTO {} VALUES (1, 'a', 'secret')")
@@ -244,7 +244,7 @@ def test_table_without_keys_accepts_inserts_of_selected_rows(spark: SparkSession
     zone = Zone(tmp_path / "zone", DeltaTable(spark, tmp_path / "t"), (), selection=Selection(where="id > 2"))
     zone.table.insert(1, 2, 3)
     zone.publish()
-    zone.table.sql("DELETE FROM {} WHERE id = 1")  # which nobody has seen
+    zone.table.sql("DELETE FROM {} WHERE id = 1")  # which no reader has seen
     zone.table.insert(4)
     zone.publish()
     assert [row["id"] for file in zone.files for row in file.to_pylist()] == [3, 4]

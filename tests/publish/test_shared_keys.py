@@ -56,7 +56,7 @@ def test_newer_row_remains_after_the_older_one_is_deleted(
 
 
 @pytest.mark.usefixtures("all_rows_are_many")
-@pytest.mark.soak  # duplicates go in `test_remaining_duplicates_are_refused` as well
+@pytest.mark.soak  # duplicates are also allowed in `test_remaining_duplicates_are_refused`
 @pytest.mark.parametrize("way", ["exact", "by time"])
 def test_table_is_deduplicated_after_duplicates_were_published(spark: SparkSession, tmp_path: Path, way: str) -> None:
     table = DeltaTable(spark, tmp_path / "t")

@@ -20,7 +20,7 @@ from tests.publish.scenarios import FOLDER, one_commit, orders, plan, two_orders
 
 @dataclass
 class Exchanged:
-    """A source whose name goes to another table while its rows are read."""
+    """A source whose name moves to another table while its rows are read."""
 
     table: Table
     other: Table
@@ -48,7 +48,7 @@ class Exchanged:
 
 
 class Repeating(TableFeed):
-    """Executors that repeat a call to the store for each file of a range, and three for one of a snapshot."""
+    """Executors that repeat one store call for each file of a range, and three for a file of a snapshot."""
 
     def stage(self, what: Range | int | Repair, facts: Facts, table: ConfigTable, job: StagingJob) -> Staged:
         staged = super().stage(what, facts, table, job)

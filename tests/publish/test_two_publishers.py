@@ -29,7 +29,7 @@ def a_publisher_beside_a_repair(take: Take, store: Store) -> None:
 
 
 def many_publications(take: Take, store: Store) -> None:
-    """With pruning down to one record, the one that the sleeper knows is long gone."""
+    """With pruning down to one record, the record that the sleeping publisher knows is deleted."""
     for id_ in range(20, 24):
         take.table.insert({"id": id_, "status": "new"})
         take.publish(store)
@@ -88,7 +88,7 @@ def test_all_schedules_with_two_switches_end_equal(scenario: _Scenario, others: 
 
 @pytest.mark.parametrize("each", [2, pytest.param(1, marks=pytest.mark.soak)])
 def test_record_added_during_a_listing_is_finished_first(each: int, counted: Counter[str]) -> None:
-    """A listing of many leftovers may show a record and none of its files, which were staged before it."""
+    """A listing of many orphaned files may show a record but not its files, which were staged earlier."""
     scenario = _Scenario("ranges", two_orders, three_commits, plan(max_versions_per_publication=1), leftovers=5)
     scene = Scene(scenario)
     alone = scene.open()
@@ -101,8 +101,8 @@ def test_record_added_during_a_listing_is_finished_first(each: int, counted: Cou
 
 
 def test_log_creation_during_folder_deletion_loses_nothing(counted: Counter[str]) -> None:
-    """If one id could come into being twice, the second publisher would go on with the log of the first, whose record
-    counts although its files are gone."""
+    """If the same id could be created twice, the second publisher would continue the log of the first. A record of that
+    log counts although its files are deleted."""
     scene = Scene(_by_name("first snapshot"))
     verbs = scene.play()[0]
     creation = next(call for call, verb in enumerate(verbs) if verb.startswith("create"))
@@ -137,8 +137,9 @@ def test_many_random_schedules_with_faults_end_equal(counted: Counter[str]) -> N
 
 
 def _play_two_switches(scene: Scene, others: Others, at_most: int | None) -> int:
-    """One begins, the others come in after its i-th call and are stopped after their j-th, and it goes on to its end.
-    With `at_most`, about so many of all pairs (i, j), spread evenly."""
+    """Stop the first publisher after call i, run the others up to call j, then complete the first.
+
+    `at_most` limits the pairs (i, j) to an evenly spread sample."""
     alone = scene.open()
     calls = _calls(alone, alone.publish)
     alone = scene.open()
@@ -170,7 +171,8 @@ def _calls(take: Take, body: Callable[[Store], None]) -> int:
 
 
 def _play_random(seed: int) -> None:
-    """Two or three publishers that fail, are killed and start again, while the source and the service go on."""
+    """Two or three publishers that fail, are killed and restart, while the source changes and the service consumes
+    files."""
     random = Random(seed)
     deletes = random.random() < 0.5
     take = _random_scene(random).open()
@@ -207,7 +209,7 @@ def _play_random(seed: int) -> None:
 
 
 def _random_scene(random: Random) -> Scene:
-    """Made anew for each seed, for names and keys in it are random in any case."""
+    """Create a new scene for each seed, because its names and keys are random anyway."""
     options = {
         "log_retention_records": random.choice((1, 2, 10)),
         "max_versions_per_publication": random.choice((1, 2, 500)),

@@ -27,7 +27,7 @@ from tests.delta import SPARK_4_0, DeltaTable
 def test_every_value_is_equal_in_the_mirror(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In files that are written here, for the rows are few, and in Spark's."""
+    """In files that pyarrow writes for small batches, and in Spark's files."""
     source = tmp_path / "source"
     journeys = {most: Journey(spark, source, tmp_path / str(most), ("id",)) for most in (staging.SMALL_BATCH_ROWS, 0)}
     with any_type(spark):
@@ -37,7 +37,7 @@ def test_every_value_is_equal_in_the_mirror(
             for most, journey in journeys.items():
                 monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", most)
                 differed = journey.publish().differed
-                # Spark 4.0 writes its own form whatever the options of a write say, and all is made anew.
+                # Spark 4.0 ignores format options of a write, so all files are rewritten.
                 assert (differed != "") is (SPARK_4_0 and not most)
         few_rows, by_spark = journeys.values()
         found = compared(few_rows)

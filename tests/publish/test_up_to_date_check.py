@@ -56,7 +56,7 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def all_up_to_date(config: Config) -> list[TableResult] | None:
-    """The results of publishing, unless it asks for Spark."""
+    """Return the results of the check, or None if it needs Spark."""
 
     def refuse() -> Any:
         raise NoSpark
@@ -102,9 +102,9 @@ def test_up_to_date_tables_are_reported_without_spark(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "at_rest"),
     [
-        ([], False),  # a run that was killed before it told
+        ([], False),  # a run that was killed before it wrote to the ledger
         (TOLD[:2], False),
-        ([*TOLD, Row(NOW + timedelta(minutes=1), "sales.t1", FAILED)], False),  # it is well again
+        ([*TOLD, Row(NOW + timedelta(minutes=1), "sales.t1", FAILED)], False),  # it works again
         ([*TOLD, Row(NOW - timedelta(minutes=1), "sales.t1", FAILED)], True),
         (
             [

@@ -232,14 +232,14 @@ def test_retried_task_writes_under_other_names() -> None:
 
 @pytest.fixture(scope="module")
 def left_alone() -> Iterator[None]:
-    """What earlier tests keep is looked through once, for it takes long after thousands of them."""
+    """Exclude objects of earlier tests from garbage collection, because there may be many thousands."""
     yield
     gc.unfreeze()
 
 
 @pytest.fixture
 def without_garbage(left_alone: None) -> None:
-    """What tests before this one left is collected, and no warning of it is this test's."""
+    """Collect the garbage of earlier tests first, so that their warnings do not appear in this one."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         gc.collect()

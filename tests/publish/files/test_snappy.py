@@ -14,7 +14,7 @@ from mirrorfeed.publish.files.file_formats import SnappyFrames, checksum
 
 def test_checksum_is_a_masked_crc_32c() -> None:
     unmasked = (checksum(b"123456789") - 0xA282EAD8) & 0xFFFFFFFF
-    assert ((unmasked << 15) | (unmasked >> 17)) & 0xFFFFFFFF == 0xE3069283  # the polynomial's published check value
+    assert ((unmasked << 15) | (unmasked >> 17)) & 0xFFFFFFFF == 0xE3069283  # the check value of the polynomial
 
 
 @pytest.mark.parametrize("data", [b"", b"a", b"ab" * 100_000, bytes(range(256)) * 300], ids=len)

@@ -38,7 +38,7 @@ def job(store: MemoryStore, **other: Any) -> StagingJob:
 
 
 def written(path: Path, rows: list[dict[str, Any]] = ROWS, schema: pa.Schema = SCHEMA, **options: Any) -> str:
-    """As an engine would, with these options."""
+    """Write a file as an engine with these options does."""
     pq.write_table(pa.Table.from_pylist(rows, schema), path / "made.parquet", **options)
     return f"{path}/made.parquet"
 
@@ -136,7 +136,7 @@ def test_failed_upload_is_retried_once_under_a_new_name(tmp_path: Path) -> None:
     store = Breaking()
     (receipt,), *_ = upload_file(job(store), StagingArea(str(tmp_path)), path)
     assert store.read(f"t/_mirrorfeed/log/{receipt.staged}") == Path(path).read_bytes()
-    assert len(store.list("t/_mirrorfeed/log")) == 2  # the name of the first try is never used again
+    assert len(store.list("t/_mirrorfeed/log")) == 2  # the name of the first attempt is never reused
     failing.extend([1, 1])
     with pytest.raises(StoreUnavailable):
         upload_file(job(store), StagingArea(str(tmp_path)), path)

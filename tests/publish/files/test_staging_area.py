@@ -52,7 +52,7 @@ def never_few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def handed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """As where Spark and this process do not share the landing zone."""
+    """Staging path for tests in which Spark and this process do not share the landing zone."""
     monkeypatch.setattr(DeltaFeed, "_stage", _through(str(tmp_path / "handover")))
     return tmp_path / "handover"
 
@@ -81,7 +81,7 @@ def orders(three_files: DeltaTable, tmp_path: Path) -> Zone:
 
 
 class CleanedByAnother(FolderStore):
-    """The publisher that wins removes the files of the other one."""
+    """Another publisher that wins removes the files of this one."""
 
     def rename(self, path: str, new_path: str) -> None:
         if path.startswith(staging_area.IN_ZONE):
@@ -180,7 +180,7 @@ def test_invalid_rows_are_refused_and_leave_no_files(
     table.insert(1, 2)
     table.sql(statement)
     zone = Zone(tmp_path / "zone", table)
-    for most in (staging.MAX_DRIVER_KEYS, 1):  # compared by hashes, and by Spark
+    for most in (staging.MAX_DRIVER_KEYS, 1):  # compared by hashes, in Spark
         monkeypatch.setattr(staging, "MAX_DRIVER_KEYS", most)
         with pytest.raises(RowsRefused, match=words):
             published(zone)
@@ -222,7 +222,7 @@ def test_leftovers_of_a_dead_run_are_removed_only_for_its_table(
     elsewhere.parent.mkdir(parents=True)
     elsewhere.write_bytes(b"")
 
-    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 20_000)  # one that makes no files there removes it as well
+    monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 20_000)  # a small batch removes it as well
     published(orders)
 
     assert not left.exists()
@@ -319,7 +319,7 @@ def test_files_are_ordered_by_partition_and_file_number(uris: list[str], names: 
 def test_leftovers_of_failed_tasks_are_not_uploaded(
     spark: SparkSession, orders: Zone, handed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark's reader leaves out what is below a name with `_`."""
+    """Spark's reader ignores folders whose names start with `_`."""
     in_order = StagingArea.file_names
 
     def with_leftovers(self: StagingArea, folder: str, written: DataFrame) -> list[str]:
@@ -375,7 +375,7 @@ VOLUME = "/Volumes/main/mirrorfeed/handover"
 
 @pytest.fixture
 def volume() -> Iterator[FilesApi]:
-    """A volume that only Spark sees."""
+    """A volume that only Spark can access."""
     with files_api() as api:
         yield api
 
@@ -516,7 +516,7 @@ DATABRICKS = {"DATABRICKS_RUNTIME_VERSION": "client.4.9"}
 
 
 class Elsewhere:
-    """A landing zone that is no folder."""
+    """A landing zone that is not a local folder."""
 
     def address(self, path: str) -> str:
         return f"https://onelake/{path}"

@@ -75,7 +75,7 @@ def a_record(number: int, files: int = 0, first: int = 1, **other: Any) -> Recor
 
 
 def zone(*records: Record) -> MemoryStore:
-    """A table folder with the log `abc`, these records, and what is staged for the newest."""
+    """A table folder with the log `abc`, these records, and staged files for the newest record."""
     store = MemoryStore()
     store.create(f"{T}/_mirrorfeed/log.json", b'{"log_id": "abc"}')
     store.create(f"{T}/_metadata.json", b'{"keyColumns": ["id"]}')
@@ -99,7 +99,7 @@ def names(store: MemoryStore, folder: str) -> list[str]:
 
 
 def look(store: Store, folder: str) -> View:
-    """At a log that is there."""
+    """Read the view of an existing log."""
     view = TableLog(store, folder).read_view()
     assert view is not None
     return view
@@ -115,7 +115,7 @@ def check(store: Store) -> None:
     TableLog(store, T).check(look(store, T))
 
 
-# look
+# read
 
 
 def test_log_is_created_once_and_found_by_later_reads() -> None:
@@ -238,7 +238,7 @@ def test_error_explains_why_landing_zone_cannot_be_written(tmp_path: Path) -> No
 
 
 class ReadOnly(MemoryStore):
-    """Takes no new file, but for staged ones."""
+    """Accepts no new files except staged files."""
 
     locked = False
     refusals = 0
@@ -259,7 +259,7 @@ def test_failed_log_creation_is_not_retried_forever() -> None:
         TableLog(store, T).begin()
 
 
-# settle
+# finish
 
 
 def test_settling_renames_remaining_files_of_newest_record_in_order() -> None:
@@ -352,7 +352,7 @@ def test_underscore_names_and_consumed_files_are_ignored() -> None:
     assert look(store, T).data == (f"{name(3)}.parquet",)
 
 
-# tidy
+# clean up
 
 
 def test_records_are_returned_newest_first_until_a_pruned_one() -> None:
@@ -652,7 +652,7 @@ def test_refused_first_load_creates_nothing_that_fabric_reads() -> None:
 
 
 def test_keys_are_not_written_if_they_cause_rows_to_be_refused() -> None:
-    """Once they are set they can never change."""
+    """Keys can never change once they are written."""
     store, table = MemoryStore(), orders()
     table.insert({"id": None})
     publish(TableFeed(table), store, changed(PLAN, keys=()))
@@ -678,7 +678,7 @@ def test_errors_are_either_transient_or_terminal(error: MirrorfeedError, kind: t
     assert isinstance(error, kind)
 
 
-# what is ours and what is not
+# own and foreign files
 
 
 def foreign(*names: str) -> MemoryStore:
@@ -732,13 +732,13 @@ def test_log_created_by_another_publisher_during_the_check_is_accepted() -> None
 
     def others(verb: str) -> None:
         calls.append(verb)
-        if calls == ["read", "read", "list"]:  # between the look for a log and that for files
+        if calls == ["read", "read", "list"]:  # after reading the log, before listing the data files
             publish(TableFeed(table), store, PLAN)
 
     assert publish(TableFeed(table), FaultyStore(store, before=others), PLAN).published_version == 1
 
 
-# a log without its beginning
+# a log without its first records
 
 
 def test_records_contain_number_and_etag_of_their_predecessor() -> None:
@@ -754,7 +754,7 @@ def test_records_contain_number_and_etag_of_their_predecessor() -> None:
 
 
 def test_log_with_missing_first_records_publishes_nothing() -> None:
-    """The id of a log comes back after its folder was deleted, and one who was still staging adds a record."""
+    """The log id reappears after its folder was deleted, and a publisher that was still staging adds a record."""
     store, table = MemoryStore(), orders()
     publish(TableFeed(table), store, PLAN)
     named = store.read(f"{T}/_mirrorfeed/log.json")
@@ -772,7 +772,7 @@ def test_log_with_missing_first_records_publishes_nothing() -> None:
 
     assert missing.value.number == 2
     assert missing.value.address == f"memory:/{T}/_mirrorfeed/{json.loads(named)['log_id']}"
-    for _ in range(2):  # nor does a run that has nothing to add
+    for _ in range(2):  # also for a run without new changes
         with pytest.raises(RecordsMissing):
             publish(TableFeed(table), store, PLAN)
 
@@ -791,7 +791,7 @@ def test_copied_predecessor_with_another_etag_is_accepted() -> None:
     assert look(store, T).follows_on
 
 
-# files that are not what their record says
+# files that do not match their record
 
 
 @pytest.mark.parametrize("in_place", [1, 2])
@@ -820,11 +820,11 @@ def test_staged_file_of_wrong_size_is_not_published() -> None:
     assert names(store, T) == ["_metadata.json", "_mirrorfeed"]
 
 
-# what is told
+# reported results
 
 
 class LosesReads(MemoryStore):
-    """The look after the first creation of a record fails."""
+    """The read after the first creation of a record fails."""
 
     failing = False
 
@@ -873,7 +873,7 @@ def test_next_run_reports_publication_of_a_killed_run() -> None:
 
 
 def test_late_first_record_in_a_deleted_folder_is_not_reported() -> None:
-    """All that a run reads of its log is there, and the log is not in force."""
+    """Everything that a run reads of its log exists, but the log is not the current one."""
     store, table = MemoryStore(), orders()
     publish(TableFeed(table), store, PLAN)
     log_id = look(store, T).log_id
@@ -905,7 +905,7 @@ def test_publication_of_another_publisher_is_not_reported() -> None:
 
 
 class Overtaken(MemoryStore):
-    """Before record 2 of the first publisher is created, others publish it and more."""
+    """Other publishers publish record 2 and more before the first publisher creates record 2."""
 
     overtake: Callable[[], None] | None = None
 
@@ -934,7 +934,7 @@ def test_record_with_reused_and_pruned_number_is_not_reported(log_retention_reco
     assert [each.record.number for each in publish(TableFeed(table), store, kept).made] == [7]
 
 
-# leftovers
+# orphaned files
 
 
 def test_refused_run_leaves_no_staged_files() -> None:
@@ -954,7 +954,7 @@ def test_refused_run_leaves_no_staged_files() -> None:
 
 
 class Keeps(MemoryStore):
-    """Nothing can be removed."""
+    """Files cannot be removed."""
 
     def remove(self, path: str) -> None:
         raise StoreUnavailable(action="remove", address=self.address(path), reason="409 LeaseIdPresent")
@@ -980,7 +980,7 @@ def test_changed_keys_are_refused_without_new_changes() -> None:
 
 
 def before_last(what: str, store: Store) -> Table:
-    """What is published before the publication whose calls are counted."""
+    """Publish everything before the publication whose calls are counted."""
     table, ranges = orders(), {"a first publication": -1, "nothing new": 1, "a range": 1}.get(what, 0)
     for number in range(ranges + 1):
         publish(TableFeed(table), store, PLAN)
@@ -1000,7 +1000,7 @@ def before_last(what: str, store: Store) -> Table:
     ],
 )
 def test_store_calls_per_publication_are_limited(what: str, calls: int) -> None:
-    """Without those that write the file, of which there are as many as the writer of Parquet likes."""
+    """Calls that write the file are not counted, because their number depends on the Parquet writer."""
     store = MemoryStore()
     counting = FaultyStore(store)
     publish(TableFeed(before_last(what, store)), counting, PLAN)
@@ -1010,7 +1010,7 @@ def test_store_calls_per_publication_are_limited(what: str, calls: int) -> None:
 
 @pytest.mark.parametrize(("what", "calls"), [("a first publication", 22), ("a range", 18), ("nothing new", 3)])
 def test_http_calls_per_publication_are_limited(onelake: OneLake, what: str, calls: int) -> None:
-    """With the one that a process asks whether the landing zone is there, and with the three that write the file."""
+    """Includes the one check per process that the landing zone exists, and the three calls that write the file."""
     table = before_last(what, onelake.store())
     before = len(onelake.verbs())
     publish(TableFeed(table), onelake.store(), PLAN)

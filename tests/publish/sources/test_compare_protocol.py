@@ -62,7 +62,7 @@ def test_comparison_requires_a_ledger() -> None:
 
 @pytest.mark.parametrize("now", [3, 4])
 def test_hashes_older_than_the_published_version_are_reported_as_lost(now: int) -> None:
-    """By one version as well, of which the next comparison would seem to be published."""
+    """Hashes that are only one version older are lost as well, because the next comparison would use a wrong state."""
 
     class WentBack(RowHashTable):
         def newest(self) -> HashTableVersion:
@@ -114,16 +114,19 @@ Rows = dict[int, str | None]
 
 
 class Kept:
-    """The table of hashes as it would be: its versions, each with the state and with what differs from the one before.
-    Here the values themselves stand for their hashes."""
+    """Model of the table of row hashes: for each version, the state and the differences from the previous version.
+
+    The values themselves are used as hashes."""
 
     def __init__(self) -> None:
         self.versions: list[tuple[Rows, list[dict[str, Any]]]] = []
 
 
 class ModelSource:
-    """As `FullCompare`, over a source that is a dict. `moment` is called before and after the commit, also where there
-    is none, and after the files are made: others may do something, or the process is killed."""
+    """Like `FullCompare`, with a dict as the source.
+
+    `moment` is called before and after the commit, also if there is none, and after the files are written. Other
+    writers can act in it, or the process is killed."""
 
     def __init__(self, source: Rows, kept: Kept, moment: Any = lambda when: None) -> None:
         self.source, self.kept, self.moment = source, kept, moment
@@ -171,7 +174,7 @@ class ModelSource:
 
 
 class Moved(Transient):
-    """As `RowHashesChanged`."""
+    """Like `RowHashesChanged`."""
 
     what = "moved"
     fix = "again"
@@ -205,7 +208,7 @@ class Comparisons(Published):
 
     @rule()
     def publish_again(self) -> None:
-        """Where nothing differs, there is neither a state nor a record of it."""
+        """If nothing differs, there is neither a new state nor a record of it."""
         publish(ModelSource(self.source, self.kept), self.zone, self.plan)
         kept, audited, changes = len(self.kept.versions), self.zone.watcher, list[str]()
         self.zone.watcher = lambda verb, path, new_path: changes.append(f"{verb} {path}")

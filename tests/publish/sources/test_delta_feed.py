@@ -69,7 +69,7 @@ def test_every_type_has_its_parquet_type_in_snapshot_and_range(spark: SparkSessi
 
     columns = [pa.field("id", pa.int32()), *(pa.field(name, form) for name, (_, _, form, _) in TYPES.items())]
     snapshot, range_ = zone.files
-    assert snapshot.schema.remove_metadata() == pa.schema(columns)  # every column optional, and no marker
+    assert snapshot.schema.remove_metadata() == pa.schema(columns)  # all columns nullable, no marker
     assert range_.schema.remove_metadata() == pa.schema([*columns, pa.field("__rowMarker__", pa.int32())])
     expected = {name: value for name, (*_, value) in TYPES.items()}
     assert snapshot.to_pylist() == [{"id": 1, **expected}]
@@ -77,7 +77,7 @@ def test_every_type_has_its_parquet_type_in_snapshot_and_range(spark: SparkSessi
 
 
 def net_and_full(folder: Path, table: DeltaTable, **options: Any) -> list[Zone]:
-    """Two of one table: its commits are made once."""
+    """The same table published with net and with full changes. Its commits are created once."""
     return [Zone(folder / changes, table, changes=changes, **options) for changes in ("net", "full")]
 
 
@@ -143,7 +143,7 @@ def test_reserved_column_is_refused_in_any_case(spark: SparkSession, tmp_path: P
 
 @pytest.fixture
 def small_batches(spark: SparkSession) -> Iterator[None]:
-    """A file ends after a batch that makes it large enough. Rows that are few come from one task."""
+    """A file ends after the batch that fills it. A small number of rows comes from one task."""
     with setting(spark, "spark.sql.execution.arrow.maxRecordsPerBatch", "100"), setting(spark, ADAPTIVE, "true"):
         yield
 
@@ -184,7 +184,7 @@ def test_full_changes_are_in_commit_order_across_files(spark: SparkSession, tmp_
     table.insert(1, 2, 3)
     zone = Zone(tmp_path / "zone", table, changes="full", target_file_size=1024)
     zone.publish()
-    table.sql("UPDATE {} SET id = id + 1")  # every key but the first goes to another row
+    table.sql("UPDATE {} SET id = id + 1")  # all keys except the first move to another row
     table.sql("UPDATE {} SET v = 'later' WHERE id = 3")
     table.sql("DELETE FROM {} WHERE id = 4")
     table.sql("INSERT INTO {} SELECT id + 4, repeat(uuid(), 4) FROM range(300)")
@@ -211,7 +211,7 @@ def test_partitioned_tables_and_changed_partition_keys_are_mirrored(spark: Spark
     table.sql("INSERT INTO {} VALUES (1, date'2026-01-01', 1), (1, date'2026-01-02', 2), (2, date'2026-01-02', 3)")
     zone = Zone(tmp_path / "zone", table, keys=("id", "day"))
     zone.publish()
-    table.sql("DELETE FROM {} WHERE day = date'2026-01-02'")  # a whole partition: nothing is written for the feed
+    table.sql("DELETE FROM {} WHERE day = date'2026-01-02'")  # a whole partition: nothing is written to the feed
     table.sql("UPDATE {} SET day = date'2026-01-03'")
     zone.publish()
     assert zone.mirrors_the_table()
@@ -259,7 +259,7 @@ def test_range_is_published_after_its_invalid_keys_are_corrected(spark: SparkSes
             zone.publish()
             assert zone.mirrors_the_table()
     for zone in zones:
-        zone.publish()  # tidies
+        zone.publish()  # cleans up
         assert list(zone.folder.glob("_mirrorfeed/*/*.parquet")) == []
 
 
@@ -276,7 +276,7 @@ def test_snapshot_with_invalid_keys_is_refused_and_leaves_no_files(
     table = DeltaTable(spark, tmp_path / "t")
     table.sql(f"INSERT INTO {{}} VALUES {values}")
     zone = Zone(tmp_path / "zone", table, keys=("id", "v"))
-    for most in (staging.MAX_DRIVER_KEYS, 1):  # compared by hashes, and by Spark
+    for most in (staging.MAX_DRIVER_KEYS, 1):  # compared by hashes, in Spark
         monkeypatch.setattr(staging, "MAX_DRIVER_KEYS", most)
         with pytest.raises(RowsRefused, match=re.escape(f"at version 1 {words}")):
             zone.publish()
@@ -306,7 +306,7 @@ def test_unchanged_rows_are_not_published(spark: SparkSession, tmp_path: Path) -
     for statement in ("UPDATE {} SET v = v", f"INSERT OVERWRITE {{}} {rows}", "RESTORE {} TO VERSION AS OF 1"):
         table.sql(statement)
         assert net.publish().rows == {}, statement
-    assert full.publish().rows == {}  # which looks at every commit
+    assert full.publish().rows == {}  # which reads every commit
     table.sql("INSERT OVERWRITE {} " + rows.replace("double('NaN')", "if(id = 7, 0D, double('NaN'))"))
     for zone in zones:
         assert zone.publish().rows == {"upsert": 1}

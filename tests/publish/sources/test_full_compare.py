@@ -39,19 +39,19 @@ from mirrorfeed.storage.folder import FolderStore
 
 
 class Unswept(RowHashTable):
-    """Removes nothing, which takes Delta longer than all the rest. `second` alone does."""
+    """Removes nothing, because VACUUM takes longer than everything else. Only `second` removes files."""
 
     def vacuum(self) -> None:
         pass
 
 
 class Compared:
-    """A view in the catalog, the table of hashes, and a landing zone with a mirror."""
+    """A view in the catalog, the table of row hashes, and a landing zone with a mirror."""
 
     kind: type[RowHashTable] = Unswept
     columns: Sequence[str] = ("id", "v")
     always: Sequence[dict[str, Any]] = ()
-    """Rows that are there whatever else is."""
+    """Rows that are always in the source."""
 
     def __init__(self, spark: SparkSession, root: Path, **options: Any) -> None:
         self.spark, self.root = spark, root
@@ -63,13 +63,13 @@ class Compared:
 
     @classmethod
     def copied(cls, original: Compared, root: Path) -> Compared:
-        """As another is, with nothing mirrored."""
+        """Copy another one, with an empty mirror."""
         copy = cls(original.spark, shutil.copytree(original.root, root / "copied"))
         copy.columns, copy.always = original.columns, original.always
         return copy
 
     def holds(self, *rows: tuple[Any, ...], columns: Sequence[str] = ()) -> None:
-        """Each has values for the first columns; the others are NULL."""
+        """Replace the source. Each row has values for the first columns; the others are NULL."""
         names = columns or self.columns
         listed = [dict(zip(names, row, strict=False)) for row in rows] + [*self.always]
         self.rows = [{name: row.get(name) for name in names} for row in listed]
@@ -92,7 +92,7 @@ class Compared:
 
     @property
     def hashes(self) -> set[str]:
-        """The files with them."""
+        """Files of the row hashes table."""
         return {file.name for file in (self.root / "hashes").glob("*.parquet")}
 
     def is_mirrored(self) -> bool:
@@ -112,14 +112,14 @@ def view(spark: SparkSession, tmp_path: Path) -> Compared:
 
 
 def always(*first: tuple[Any, ...]) -> list[dict[str, Any]]:
-    """Three rows, and so many more that few changes are few among them."""
+    """Three rows, plus enough others that a few changes are a small part of them."""
     rows = *first, *((i, f"v{i}", "w", 1.0) for i in range(23, 30))
     return [dict(zip(("id", "v", "w", "d"), row, strict=True)) for row in rows]
 
 
 @pytest.fixture(scope="module")
 def first(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Compared:
-    """Rows 1 to 3, and those that are always there, published."""
+    """Rows 1 to 3 and the constant rows, published."""
     view = Compared(spark, tmp_path_factory.mktemp("first"))
     view.columns = ("id", "v", "w", "d")
     view.always = always((20, None, "x", 0.0), (21, "x", None, float("nan")), (22, "x", None, 0.0))
@@ -131,9 +131,10 @@ def first(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Comp
 
 @pytest.fixture(scope="module")
 def second(first: Compared, tmp_path_factory: pytest.TempPathFactory) -> tuple[Compared, TableResult]:
-    """Two rows of those that are always there are others. As all had been kept whole, the hashes were written anew, and
-    what these replaced was removed. It takes long where it is the first thing that a JVM does: two publications by
-    comparison, and a VACUUM."""
+    """Two of the constant rows changed.
+
+    The hashes were complete, so they were rewritten, and the replaced files were removed. This is slow as the first
+    work of a JVM: two publications by comparison and a VACUUM."""
     view = Compared.copied(first, tmp_path_factory.mktemp("second"))
     view.kind = RowHashTable
     _looks_back(view, "0 hours")
@@ -151,7 +152,7 @@ def _looks_back(view: Compared, how_far: str) -> None:
 
 @pytest.fixture
 def published(second: tuple[Compared, TableResult], tmp_path: Path) -> Compared:
-    """The same, to go on with. Of so many rows a few that differ are added to the hashes."""
+    """The same, for further changes. The hashes get a few different rows added."""
     return Compared.copied(second[0], tmp_path)
 
 
@@ -162,7 +163,7 @@ def test_compare_publishes_changed_rows_and_deletes_missing_ones(published: Comp
     assert (progress.rows, view.is_mirrored()) == ({"upsert": 2, "delete": 1}, True)
     assert progress.made[0].record.read.rows == 13
 
-    view.spark.sql(f"OPTIMIZE {view.states.sql}")  # which is no new state, and nor is VACUUM
+    view.spark.sql(f"OPTIMIZE {view.states.sql}")  # which is not a new state, and VACUUM is not either
     seen, last = view.newest_state, progress.published_version
     again = view.publish()
     assert (again.made, again.published_version, again.latest, view.newest_state) == ([], last, last, seen)
@@ -187,7 +188,7 @@ def test_full_rows_are_stored_only_as_long_as_needed(first: Compared, published:
         assert sum(row["_hash"] is not None for row in rows) == 13
         return {row["_0"] for row in rows if (row["_1"], row["_2"], row["_3"]) != (None, None, None)}
 
-    assert (len(whole(first)), whole(published)) == (12, {20, 22})  # of row 3 there is the key alone
+    assert (len(whole(first)), whole(published)) == (12, {20, 22})  # only the key of row 3
 
 
 def test_unneeded_hash_files_are_removed(first: Compared, published: Compared) -> None:
@@ -203,7 +204,7 @@ def test_hashes_are_not_rewritten_without_differences(first: Compared, tmp_path:
 
 @pytest.mark.soak
 def test_hashes_of_a_run_that_published_nothing_are_ignored(view: Compared) -> None:
-    view.states = Source(("hashes_of_a_first_run",))  # in the catalog, of which only Spark knows
+    view.states = Source(("hashes_of_a_first_run",))  # in the catalog, which only Spark can read
     view.holds((1, "a"), (1, "b"))
     with pytest.raises(RowsRefused, match=r"a key is not unique \(id = 1\)"):
         view.publish()
@@ -226,7 +227,7 @@ def test_null_keys_are_refused_until_they_are_corrected(published: Compared) -> 
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """Ends the process at this point."""
 
 
 def dying(feed: FullCompare, where: str) -> FullCompare:
@@ -266,13 +267,13 @@ def test_killed_run_neither_loses_nor_duplicates_rows_if_source_changes(publishe
     view.holds((1, "new"), (3, "c"))
     with pytest.raises(Killed):
         publish(dying(view.feed(), where), view.store, view.plan)
-    view.holds((1, "a"), (2, "b"), (3, None), (4, "d"))  # back again, but for a row
+    view.holds((1, "a"), (2, "b"), (3, None), (4, "d"))  # the same again, except one row
     assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 1}, True)
 
 
 @dataclass(frozen=True)
 class DyingStore(FolderStore):
-    """The process is killed when it creates a record, before or after that took effect."""
+    """The process is killed when it creates a record, before or after the call took effect."""
 
     after: bool = False
 
@@ -288,7 +289,7 @@ def test_hash_version_without_a_record_is_recovered_without_differences(publishe
     view.holds((1, "new"))
     with pytest.raises(Killed):
         view.publish(DyingStore(view.store.root))
-    view.holds((1, "a"), (2, "b"), (3, None))  # back again
+    view.holds((1, "a"), (2, "b"), (3, None))  # the same again
     mended = view.publish()
     assert (mended.rows, mended.files, len(mended.made)) == ({}, 0, 1)
     assert (mended.published_version, view.is_mirrored()) == (view.newest_state, True)
@@ -300,7 +301,7 @@ def test_kill_after_the_record_publishes_every_row_once(published: Compared) -> 
     with pytest.raises(Killed):
         view.publish(DyingStore(view.store.root, after=True))
     view.holds((1, "a"), (2, "b"), (4, "after"))
-    assert view.publish().rows == {"upsert": 2, "delete": 1}  # with what the killed run recorded
+    assert view.publish().rows == {"upsert": 2, "delete": 1}  # with the record of the killed run
     assert view.is_mirrored()
 
 
@@ -354,7 +355,7 @@ def test_foreign_commit_to_the_hashes_is_detected_and_next_run_succeeds(publishe
 def test_missing_hashes_are_reported(published: Compared) -> None:
     view = published
     view.holds((1, "a"))
-    for file in (view.root / "hashes").glob("*.parquet"):  # as VACUUM would, had another run written them anew
+    for file in (view.root / "hashes").glob("*.parquet"):  # as VACUUM would if another run had rewritten them
         file.unlink()
     with pytest.raises(RowHashesLost):
         view.publish()
@@ -377,7 +378,7 @@ def test_added_and_dropped_columns_of_a_view_are_handled_like_a_table(published:
     view = published
     view.always = [row for row in view.always if row["id"] > 22]
     view.holds((1, "w", None, None), (2, "w", None, 7), (3, None, None, None), columns=("id", "w", "d", "x"))
-    assert view.publish().rows == {"upsert": 9, "delete": 3}  # all that had a `v`, for `x` that is NULL changes nothing
+    assert view.publish().rows == {"upsert": 9, "delete": 3}  # all rows with a `v`; `x` is NULL and changes nothing
     assert view.is_mirrored()
     view.always = []
     view.holds((1, 7), columns=("id", "w"))

@@ -28,9 +28,10 @@ def told_by(folder: Path, *arguments: str, status: int = 0) -> Told:
     return told(*arguments, "--config", str(folder / "mirrorfeed.yml"), code=status)
 
 
-@pytest.mark.soak  # the test of a gap below reads the history as well
+@pytest.mark.soak  # the gap test below also reads the history
 def test_publish_reads_missing_feed_versions_from_history(spark: SparkSession, tmp_path: Path) -> None:
-    """It takes long, for the whole way is gone by commands: versions are kept, lost by the feed, and published."""
+    """Slow, because all steps are commands: versions are stored in the history, removed from the feed, and
+    published."""
     table = DeltaTable(spark, tmp_path / "t")
     zone = Zone(tmp_path / "landing", table)
     text = "landing_zone: ./landing\nhistory: ./histories\ntables: [{source: ./t, target: sales.orders, keys: [id]}]\n"
@@ -48,7 +49,7 @@ def test_publish_reads_missing_feed_versions_from_history(spark: SparkSession, t
     table.sql("UPDATE {} SET w = 7 WHERE id = 3")
     shutil.rmtree(table.path / "_change_data")  # as VACUUM would
     (stopped,) = publish_tables(RunContext(spark, config, sleep=lambda _: None, on_problem=lambda _: None))
-    assert isinstance(stopped.error, Gap)  # version 5 is gone and was not kept
+    assert isinstance(stopped.error, Gap)  # version 5 is lost and not in the history
     assert stopped.published_version == 4
     assert zone.record["to_version_inclusive"] == 4
 
@@ -75,7 +76,7 @@ def test_gap_is_published_from_history_and_reported(spark: SparkSession, tmp_pat
     run(tmp_path, "history", "run")
     table.insert(4)
     table.checkpoint()
-    for version in range(4):  # as log clean-up would
+    for version in range(4):  # as log cleanup would
         table.commit_file(version).unlink()
     shutil.rmtree(table.path / "_change_data")
     table.sql("INSERT INTO {} VALUES (5, 'v5')")

@@ -89,8 +89,8 @@ def test_snapshot_diff_publishes_only_selected_rows_and_columns(spark: SparkSess
     )
     published(spark, config)
     table.set_feed(False)
-    table.sql("UPDATE {} SET secret = 'other'")  # of which nothing is published
-    table.sql("UPDATE {} SET w = 'xyw' WHERE id = 1")  # nor of this
+    table.sql("UPDATE {} SET secret = 'other'")  # unpublished columns
+    table.sql("UPDATE {} SET w = 'xyw' WHERE id = 1")  # also unpublished
     table.sql("UPDATE {} SET v = 'out' WHERE id = 2")
     table.sql("UPDATE {} SET v = 'in' WHERE id IN (3, 5)")
     table.sql("UPDATE {} SET w = 'new' WHERE id = 4")
@@ -140,13 +140,14 @@ def test_columns_dropped_within_a_gap_follow_on_dropped_column(spark: SparkSessi
 
 @pytest.fixture(scope="module")
 def scattered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Zone:
-    """A published table, of whose file the second deletion vector is too large for Delta's feed reader (more than
-    64 KiB), and the versions after that: rows updated and added."""
+    """A published table and the next versions, which update and add rows.
+
+    The second deletion vector of its file is larger than 64 KiB, too large for Delta's feed reader."""
     folder = tmp_path_factory.mktemp("scattered")
     table = SparkTable(spark, folder / "t", "id int, v string", properties={"delta.enableDeletionVectors": "true"})
     zone = Zone(folder / "landing", table)
     table.sql("INSERT INTO {} SELECT /*+ COALESCE(1) */ id, concat('v', id % 3) FROM range(0, 402000, 1, 1)")
-    table.sql("DELETE FROM {} WHERE id % 65536 >= 8400")  # few rows are left, in seven blocks of the vector
+    table.sql("DELETE FROM {} WHERE id % 65536 >= 8400")  # a few rows remain, in seven blocks of the vector
     zone.publish()
     table.sql("DELETE FROM {} WHERE id % 2 = 0")
     table.sql("UPDATE {} SET v = 'new' WHERE id < 10")
