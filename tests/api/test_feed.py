@@ -140,7 +140,7 @@ VALUES = {
     "Enabled": "table source feed error",
     "Alert": "table name what fix since over sent_to error",
     "Finding": "severity code name table what fix command",
-    "Explanation": "code name kind means next",
+    "Explanation": "code name kind means next example",
     "History": "table history since versions newest_version lag_versions rows error",
     "LintFinding": "code severity file what next",
     "Listed": "table source included keys takes part why error",
