@@ -162,7 +162,7 @@ def _names(group: Any, before: str = "") -> Iterator[str]:
 COMMANDS = sorted(_names(main))
 
 
-def _console() -> Any:
+def _console(*, stderr: bool = False) -> Any:
     from tests.golden.recorder import Screens
 
     return Screens.current

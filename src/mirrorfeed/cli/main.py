@@ -99,10 +99,9 @@ def print_result(result: Result[Any]) -> None:
 def publishing() -> Iterator[Steps]:
     """Show the steps of publishing: on standard output, or beside JSON on standard error."""
     from mirrorfeed.cli.output import steps
-    from mirrorfeed.display.terminal import console, error_console
+    from mirrorfeed.display.terminal import console
 
-    out = error_console() if for_programs() else console()
-    with steps(out, click.get_current_context().meta[_PROGRESS].mute) as shown:
+    with steps(console(stderr=for_programs()), click.get_current_context().meta[_PROGRESS].mute) as shown:
         yield shown
 
 
@@ -297,15 +296,6 @@ def spark_session(*needed: Source) -> Any:
     return context.meta[_SPARK]
 
 
-def _log_to_standard_error(level: str) -> None:
-    """Log messages of this package."""
-    logger = logging.getLogger("mirrorfeed")
-    logger.setLevel(level.upper())
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logger.handlers = [handler]
-
-
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
         from mirrorfeed.runtime.version import this_build
@@ -345,5 +335,8 @@ def main(
 ) -> None:
     """Replicate Delta tables to Microsoft Fabric open mirroring, exactly once."""
     if level := log_level or ("INFO" if verbose else None):
-        _log_to_standard_error(level)
+        logger, handler = logging.getLogger("mirrorfeed"), logging.StreamHandler()
+        logger.setLevel(level.upper())
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logger.handlers = [handler]
     context.obj = {"landing_zone": landing_zone, "ledger": ledger, "staging_path": staging_path or None}

@@ -28,18 +28,14 @@ _BETWEEN = 3
 """A table's border and padding for each column; one more at its end."""
 
 
-def console() -> Console:
-    """Return a console for standard output. In logs and files nothing is folded."""
+def console(*, stderr: bool = False) -> Console:
+    """Return a console for standard output, or beside JSON for standard error. In logs and files nothing is folded."""
     from rich.console import Console
 
-    return _unfolded(Console(highlight=False, force_jupyter=False))
-
-
-def error_console() -> Console:
-    """Return a console for standard error, beside JSON."""
-    from rich.console import Console
-
-    return _unfolded(Console(highlight=False, force_jupyter=False, stderr=True))
+    found = Console(highlight=False, force_jupyter=False, stderr=stderr)
+    if not found.is_terminal:
+        found.width = _UNFOLDED
+    return found
 
 
 def buffer(width: int) -> Console:
@@ -54,12 +50,6 @@ def text(*lines: str, style: str = "") -> Text:
     from rich.text import Text
 
     return Text("\n".join(map(printable, lines)), style=style)
-
-
-def _unfolded(found: Console) -> Console:
-    if not found.is_terminal:
-        found.width = _UNFOLDED
-    return found
 
 
 @contextmanager
@@ -88,12 +78,9 @@ class Listing:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         header, *rows = [tuple(map(printable, cells)) for cells in (self.header, *self.rows)]
-        yield from Listing(header, rows, self.right)._lay_out(options.max_width)
-
-    def _lay_out(self, width: int) -> Iterator[Table | Text]:
-        columns = list(zip(self.header, *self.rows, strict=True))
-        widths = fitting([_widths(cells, whole=not at) for at, cells in enumerate(columns)], width)
-        yield from [self._table(widths)] if widths else self._list(width)
+        shown, columns = Listing(header, rows, self.right), list(zip(header, *rows, strict=True))
+        widths = fitting([_widths(cells, whole=not at) for at, cells in enumerate(columns)], options.max_width)
+        yield from [shown._table(widths)] if widths else shown._list(options.max_width)
 
     def _table(self, widths: Sequence[int]) -> Table:
         from rich.table import Table

@@ -173,8 +173,7 @@ class SessionLost(Transient):
 
 
 def plain(value: Any) -> Any:
-    """As JSON can say it: errors, and values without words of their own, by their parts; times in ISO form; anything
-    else in its words, which are made to be read by anybody."""
+    """Convert to JSON values: errors and dataclasses by their fields, times in ISO format, and other values as text."""
     match value:
         case None | bool() | int() | float():
             return value
@@ -194,19 +193,23 @@ def plain(value: Any) -> Any:
 
 
 def coded(error: MirrorfeedError) -> str:
-    """As it is shown where it stands among other words."""
+    """The error with its code, as a part of a longer text."""
     return f"{error.code}: {error}"
 
 
 def named(doing: str, error: Exception, helps: str = "") -> MirrorfeedError:
-    """The error, if it is one of ours; `SessionLost` if Spark ended; else `Unexpected`, with what `helps` if trying
-    again does not; all that there is to know of it goes to the log."""
+    """Return the error if it has a code, `SessionLost` if Spark ended, or else `Unexpected`, and log its traceback.
+
+    `helps` is an instruction for the case that trying again does not help.
+    """
     if isinstance(error, MirrorfeedError):
         return error
     if is_spark_gone(error):
         return SessionLost()
     _log.error("%s failed", doing, exc_info=error)
-    return Unexpected(doing=doing, kind=type(error).__name__, reason=_first_lines(str(error)), helps=helps)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    reason = redact(" ".join(line[:_LONGEST_LINE] for line in lines[:3]))[:500]
+    return Unexpected(doing=doing, kind=type(error).__name__, reason=reason, helps=helps)
 
 
 def is_spark_gone(error: Exception) -> bool:
@@ -228,11 +231,6 @@ def first_line(text: str) -> str:
     lines = (line.strip(" \t:").rstrip(".;") for line in text.splitlines() if not line.startswith(_OF_THE_BRIDGE))
     line = next(filter(None, lines), "no reason was given")
     return redact(line[:_LONGEST_LINE])[:300]
-
-
-def _first_lines(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return redact(" ".join(line[:_LONGEST_LINE] for line in lines[:3]))[:500]
 
 
 def _restore(kind: type[MirrorfeedError], facts: dict[str, Any]) -> MirrorfeedError:

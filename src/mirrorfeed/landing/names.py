@@ -130,7 +130,7 @@ def _folder_fault(part: str) -> str | None:
 
 def data_name(number: int, suffix: str = "parquet") -> str:
     """Return the published name of a data file. Numbers start at 1."""
-    return _numbered(number, suffix)
+    return f"{_digits(number)}.{_checked(_SUFFIX, suffix)}"
 
 
 def data_number(name: str, extension: str | None = "parquet") -> int | None:
@@ -159,7 +159,7 @@ def log_folder(log_id: str) -> str:
 
 
 def record_name(number: int) -> str:
-    return _numbered(number, "json")
+    return data_name(number, "json")
 
 
 def record_number(name: str) -> int | None:
@@ -195,10 +195,6 @@ def is_log_file(name: str) -> bool:
 def staged_batch(name: str) -> str | None:
     """Return the batch that a staged file belongs to, or None."""
     return name.split("-")[1] if staged_record_number(name) else None
-
-
-def _numbered(number: int, suffix: str) -> str:
-    return f"{_digits(number)}.{_checked(_SUFFIX, suffix)}"
 
 
 def _digits(number: int) -> str:

@@ -122,7 +122,7 @@ def check_keys(table: str, keys: Sequence[str], columns: Sequence[Column]) -> No
     for key in keys:
         if key not in types:
             near = [name for name in types if name.lower() == key.lower()]
-            hint = f"the table has {near[0]!r}" if near else f"the table has {_list(list(types))}"
+            hint = f"the table has {near[0]!r}" if near else f"the table has {', '.join(map(repr, types))}"
             raise BadKey(table=table, column=key, reason=f"it does not exist; {hint}")
         if types[key] in _NOT_FOR_KEYS or is_place(types[key]):
             raise BadKey(table=table, column=key, reason=f"values of the type {types[key]} have no reliable equality")
@@ -184,15 +184,13 @@ def _gone(column: Column) -> str:
 def _difference(column: Column, now: Column) -> str:
     if now.type != column.type:
         return f"{column.name!r} was {column.type} and is {now.type}"
-    return "" if _only_adds_fields(column.nested, now.nested) else f"{column.name!r} has different nested fields"
-
-
-def _only_adds_fields(before: str, now: str) -> bool:
-    """Whether JSON of the first nested type has the same meaning for the second one."""
-    return before == now or _extends(json.loads(before), json.loads(now))
+    if column.nested == now.nested or _extends(json.loads(column.nested), json.loads(now.nested)):
+        return ""
+    return f"{column.name!r} has different nested fields"
 
 
 def _extends(before: Any, now: Any) -> bool:
+    """Whether JSON of the first type has the same meaning for the second one: it may only have more fields."""
     if not isinstance(before, dict) or not isinstance(now, dict):
         return bool(before == now)
     if before["type"] != now["type"]:
@@ -226,7 +224,3 @@ def check_type(type_: Any) -> None:
             raise ValueError("it has a type that is not valid in Spark")
     for each in inner:
         check_type(each)
-
-
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(repr(name) for name in names)

@@ -231,7 +231,8 @@ def _with_values(
                 markers.update(_counted(values, markers))
             elif name in keys:
                 nulls[name] += values.null_count
-                if _is_text(values.type) or _is_binary(values.type):
+                kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+                if _is_text(values.type) or any(is_kind(values.type) for is_kind in kinds):
                     longest = pc.max(pc.binary_length(values)).as_py() or 0
                     widest[name] = max(widest.get(name, 0), longest)
         rows += batch.num_rows
@@ -278,10 +279,6 @@ def _first_invalid(texts: Any) -> int | None:
 
 def _is_text(type_: Any) -> bool:
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
-
-
-def _is_binary(type_: Any) -> bool:
-    return bool(pa.types.is_binary(type_) or pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_))
 
 
 def _counted(values: Any, known: Counter[str]) -> dict[str, int]:

@@ -124,14 +124,6 @@ def _fabric_error(name: str) -> Callable[[TableFacts], Values | None]:
     return test
 
 
-def _not_published(facts: TableFacts) -> Values | None:
-    return {} if facts.log_facts and facts.log_facts.published is None and not facts.errors else None
-
-
-def _empty_table(log: LogFacts) -> Values | None:
-    return {} if log.exists and log.published is None and not log.data_files else None
-
-
 def _too_long(facts: TableFacts) -> Values | None:
     name, length = (facts.source_facts and facts.source_facts.longest_text) or ("", 0)
     return {"column": name, "bytes": length, "most": _TEXT} if length > _TEXT else None
@@ -239,7 +231,14 @@ DATABASE_RULES: tuple[Rule[DatabaseFacts], ...] = (
     ),
 )
 TABLE_RULES: tuple[Rule[TableFacts], ...] = (
-    Rule("MF822", "NOT_PUBLISHED", _not_published, "Nothing is published yet.", _PUBLISH, Severity.NOTE),
+    Rule(
+        "MF822",
+        "NOT_PUBLISHED",
+        lambda facts: {} if facts.log_facts and facts.log_facts.published is None and not facts.errors else None,
+        "Nothing is published yet.",
+        _PUBLISH,
+        Severity.NOTE,
+    ),
     Rule(
         "MF838",
         "PAUSED",
@@ -278,7 +277,7 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
     Rule(
         "MF821",
         "EMPTY_TABLE",
-        _of_log(_empty_table),
+        _of_log(lambda log: {} if log.exists and log.published is None and not log.data_files else None),
         "The folder of the table has no data file. After days Fabric fails such a table and pauses the database. If you"
         " cannot publish it soon, remove it from the configuration and run `mirrorfeed drop`.",
         _PUBLISH,

@@ -26,10 +26,6 @@ from mirrorfeed.storage import Store
 __all__ = ["Replica", "State", "TableReport", "follow"]
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 @dataclass(frozen=True)
 class Replica:
     """Applies a landing zone to the Delta tables `<target>/<schema>/<table>`. The default schema is `dbo`.
@@ -39,14 +35,15 @@ class Replica:
 
     zone: Store
     target: str
-    clock: Callable[[], datetime] = _utc_now
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def step(self) -> list[TableReport]:
         """Make one pass over all tables. A failed table is reported and does not stop the others."""
         delete_dropped(self.target)
         folders = self._folders()
         places = Counter(mirror_path(self.target, folder) for folder in folders)
-        reports = self._drop_gone(folders)
+        gone = [place for place in find_delta_tables(self.target) if place not in places]
+        reports = [report for place in gone if (report := self._drop(place))]
         for folder in folders:
             if places[mirror_path(self.target, folder)] > 1:
                 error = SamePlace(table=folder.table, place=str(mirror_path(self.target, folder)))
@@ -61,11 +58,6 @@ class Replica:
         for schema in schemas_in(root):
             folders += tables_in(self.zone.list(f"{schema}{SCHEMA_SUFFIX}"), schema)
         return folders
-
-    def _drop_gone(self, folders: list[TableFolder]) -> list[TableReport]:
-        there = {mirror_path(self.target, folder) for folder in folders}
-        gone = [place for place in find_delta_tables(self.target) if place not in there]
-        return [report for place in gone if (report := self._drop(place))]
 
     def _drop(self, place: Path) -> TableReport | None:
         table = f"{place.parent.name}.{place.name}"

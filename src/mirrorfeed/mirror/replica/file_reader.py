@@ -45,7 +45,9 @@ def read_rows(data: bytes, name: str, address: str, settings: Settings) -> FileR
     """The rows of a file. The end of its name shows the format."""
     try:
         rows = _parsed(data, name, address, settings)
-        _refuse_twice(rows, address)
+        names = rows.column_names
+        if twice := sorted({each for each in names if names.count(each) > 1}):
+            raise ColumnTwice(address=address, columns=twice)
         rows, markers = _split(rows, address)
         if settings.declared is not None and not name.endswith(".parquet"):
             rows = as_declared(rows, settings.declared)
@@ -66,13 +68,6 @@ def _parsed(data: bytes, name: str, address: str, settings: Settings) -> pa.Tabl
     if name.lower().endswith(f".{settings.extension}"):
         return read_delimited(data, name, settings)
     raise UnknownExtension(address=address, extension=settings.extension)
-
-
-def _refuse_twice(rows: pa.Table, address: str) -> None:
-    names = rows.column_names
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ColumnTwice(address=address, columns=twice)
 
 
 def _split(rows: pa.Table, address: str) -> tuple[pa.Table, pa.ChunkedArray | None]:

@@ -45,9 +45,9 @@ def find_delta_tables(target: str) -> list[Path]:
 def open_mirror(place: Path) -> Mirror | None:
     """The mirror at a path; None if there is no table. Raise `NotOurs` if no replica created the table."""
     with _delta_errors(place):
-        delta = DeltaTable(_address(place)) if _is_table(place) else None
-    if delta is None:
-        return None
+        if not place.is_dir() or not DeltaTable.is_deltatable(_address(place)):
+            return None
+        delta = DeltaTable(_address(place))
     if _FOLDER not in delta.metadata().configuration:
         raise NotOurs(place=str(place))
     return Mirror(place, delta)
@@ -197,10 +197,6 @@ def refuse_years(rows: pa.Table, address: str) -> None:
             found = pc.min_max(rows[field.name].cast(pa.int32())).as_py()
             if found["min"] is not None and not _FIRST_DAY <= found["min"] <= found["max"] <= _LAST_DAY:
                 raise YearNotHeld(address=address, column=field.name)
-
-
-def _is_table(place: Path) -> bool:
-    return place.is_dir() and DeltaTable.is_deltatable(_address(place))
 
 
 def _address(place: Path) -> str:

@@ -118,9 +118,15 @@ class TableCycle:
             return State.FAILED, mirror.stopped
         settings = self._settings()
         if mirror is not None:
-            self._settle_keys(mirror, settings.keys)
+            if mirror.keys and mirror.keys != settings.keys:
+                raise KeysChanged(table=self._folder.table, before=mirror.keys, now=settings.keys or ("none",))
+            if settings.keys and not mirror.keys:
+                mirror.set_keys(settings.keys)
         files = data_files(self._zone.list(self._folder.path))
-        queue = self._queue(mirror, files, settings)
+        if settings.by_time:
+            queue = by_time(files, mirror.processed(files) if mirror else frozenset())
+        else:
+            queue = by_number(files, mirror.applied() if mirror else 0, self._folder.table)
         done = list(queue.done)
         failure: MirrorfeedError | None = None
         for file in queue.ready:
@@ -133,7 +139,10 @@ class TableCycle:
         # Files applied before a failure are set aside as usual; of two failures the first is raised.
         with suppress(*([MirrorfeedError] if failure else [])):
             if mirror is not None:
-                self._tidy(mirror, done, now)
+                self._confirm_folder()
+                for name in set_aside(self._zone, self._folder.path, done):
+                    self._notes.append(f"{name} was applied before and is not read again.")
+                delete_old(self._zone, self._folder.path, mirror.place, now)
         if failure is not None:
             raise failure
         if queue.missing is not None:
@@ -147,17 +156,6 @@ class TableCycle:
         except NotThere:
             return Settings()  # it may be added at any time
         return parse_settings(content, self._zone.address(path))
-
-    def _settle_keys(self, mirror: Mirror, keys: Sequence[str]) -> None:
-        if mirror.keys and mirror.keys != tuple(keys):
-            raise KeysChanged(table=self._folder.table, before=mirror.keys, now=keys or ("none",))
-        if keys and not mirror.keys:
-            mirror.set_keys(keys)
-
-    def _queue(self, mirror: Mirror | None, files: Sequence[DataFile], settings: Settings) -> Queue:
-        if settings.by_time:
-            return by_time(files, mirror.processed(files) if mirror else frozenset())
-        return by_number(files, mirror.applied() if mirror else 0, self._folder.table)
 
     def _apply(self, mirror: Mirror | None, place: Path, file: DataFile, settings: Settings) -> Mirror | None:
         """Apply the file and return the mirror; None if no column has a type yet, so that there is no table."""
@@ -223,12 +221,6 @@ class TableCycle:
             raise
         if new:
             mirror.add_columns(new)
-
-    def _tidy(self, mirror: Mirror, done: Sequence[DataFile], now: datetime) -> None:
-        self._confirm_folder()
-        for name in set_aside(self._zone, self._folder.path, done):
-            self._notes.append(f"{name} was applied before and is not read again.")
-        delete_old(self._zone, self._folder.path, mirror.place, now)
 
     def _report(self, state: State, message: str, error: MirrorfeedError | None = None) -> TableReport:
         text = " ".join(filter(None, [*self._notes, message]))

@@ -193,7 +193,10 @@ def _first(table: DataFrame, columns: Sequence[str], keys: Sequence[str], shown:
     if "__s__" in table.columns:
         texts += [_text(table, side, name).alias(f"{side}{i}") for side in "sm" for i, name in enumerate(columns)]
         texts += [_bytes(side, name).alias(f"{side}{i}b") for side in "sm" for i, name in enumerate(columns)]
-        texts += [_unequal(name).alias(f"d{i}") for i, name in enumerate(columns)]
+        texts += [
+            (~F.col(f"__s__.{quote(name)}").eqNullSafe(F.col(f"__m__.{quote(name)}"))).alias(f"d{i}")
+            for i, name in enumerate(columns)
+        ]
     found: list[Difference] = []
     for each in wrong.select(*texts).orderBy("key").limit(shown).collect():
         if "__s__" not in table.columns or each["__n_source__"] != 1 or each["__n_mirror__"] != 1:
@@ -249,10 +252,6 @@ def _key_text(part: Column) -> Column:
     text = part.cast("string")
     with_bytes = F.concat(F.make_valid_utf8(text), F.lit(" (bytes "), F.hex(text), F.lit(")"))
     return F.coalesce(F.when(F.is_valid_utf8(text), text).otherwise(with_bytes), F.lit("NULL"))
-
-
-def _unequal(name: str) -> Column:
-    return ~F.col(f"__s__.{quote(name)}").eqNullSafe(F.col(f"__m__.{quote(name)}"))
 
 
 def _times(count: int) -> str:
