@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from fixtures.memory import MemoryStore
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.landing.names import data_name
+from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import clear, publish
 from mirrorfeed.source.errors import FeedOff
@@ -131,6 +133,29 @@ def test_rebuild_deletes_nothing_if_no_snapshot_can_follow() -> None:
     with pytest.raises(FeedOff):
         clear(Unready(table), zone, plan(), no_pause)
     assert zone.list(FOLDER) == before
+
+
+@pytest.mark.parametrize(("key", "reason"), [(1, "a key is not unique"), (None, "a key is NULL")])
+@pytest.mark.parametrize("options", [{}, {"validate_keys": "range"}, {"changes": "compare", "validate_keys": "none"}])
+def test_rebuild_deletes_nothing_if_keys_of_the_source_are_invalid(
+    key: int | None, reason: str, options: dict[str, Any]
+) -> None:
+    zone, table = MemoryStore(), two_orders()
+    publish(TableFeed(table), zone, plan())
+    table.insert({"id": key, "status": "another"})
+    before = zone.list(FOLDER)
+    with pytest.raises(RowsRefused, match=rf"at version {table.latest} {reason}"):
+        clear(TableFeed(table), zone, plan(**options), no_pause)
+    assert zone.list(FOLDER) == before
+
+
+@pytest.mark.parametrize("options", [{"keys": ()}, {"validate_keys": "none"}])
+def test_rebuild_does_not_check_keys_that_the_snapshot_does_not_check(options: dict[str, Any]) -> None:
+    zone, table = MemoryStore(), two_orders()
+    table.insert({"id": 1, "status": "another"})
+    publish(TableFeed(table), zone, plan(**options))
+    clear(TableFeed(table), zone, plan(**options), no_pause)
+    assert zone.list(FOLDER) == []
 
 
 class BeingRead(MemoryStore):

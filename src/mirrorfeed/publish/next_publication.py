@@ -18,7 +18,7 @@ from mirrorfeed.landing.record import Record
 from mirrorfeed.landing.schema import Column, check_keys, evolve
 from mirrorfeed.landing.selection import check as check_names
 from mirrorfeed.landing.selection import check_source_columns, target_keys, unselected_columns
-from mirrorfeed.publish.errors import KeysRequired, NothingPublished
+from mirrorfeed.publish.errors import KeysRequired, NothingPublished, RowsRefused
 from mirrorfeed.publish.log import metadata_files
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
@@ -131,12 +131,15 @@ def decide_repair(
 
 
 def check_snapshot(source: ChangeSource, table: Table) -> None:
-    """Raise if the source cannot be published from the start."""
+    """Raise if the source cannot be published from the start. Reads its keys if the snapshot checks them."""
     facts, decision = decide_next(source, table, None)
     if isinstance(decision, Finding):
         raise decision
     next_columns(source, table, None, facts, facts.latest)
     source.check(facts.latest, facts)
+    checks_keys = table.validate_keys != "none" or table.changes == "compare"
+    if table.keys and checks_keys and (bad := source.bad_keys(facts.latest, table)):
+        raise RowsRefused(table=str(table.source), range=facts.latest, rows=bad)
 
 
 def check_decision(

@@ -30,7 +30,7 @@ from mirrorfeed.publish.errors import (
 )
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.sources.full_compare import FullCompare, RowHashTable
-from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.table_publisher import clear, publish
 from mirrorfeed.source.errors import NothingToRead, SourceMissing
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.versions import newest_version
@@ -222,6 +222,8 @@ def test_null_keys_are_refused_until_they_are_corrected(published: Compared) -> 
     view.holds((1, "a"), (None, "b"))
     with pytest.raises(RowsRefused, match=r"a key is NULL \(id = NULL\)"):
         view.publish()
+    with pytest.raises(RowsRefused, match=r"a key is NULL \(id = NULL\)"):
+        clear(view.feed(), view.store, view.plan)
     view.holds((1, "b"), (2, "a"), (3, None))
     assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 2}, True)
 
