@@ -103,7 +103,7 @@ NAMED = {"source": ORDERS, "target": "shop.orders", "keys": ["order_id"]}
         ),
         (
             [{"sources": "main.*.*"}], {"history": "main.kept"}, [["main.kept.sales_orders", ORDERS]],
-            {"main.kept.sales_orders": "is in the place of the histories", ORDERS: "-> sales.orders"},
+            {"main.kept.sales_orders": "is in the history location", ORDERS: "-> sales.orders"},
         ),
         (
             [SALES, {"source": "main.crm.a", "target": "crm.a", "history": "main.sales.kept"}], {},
@@ -336,7 +336,7 @@ def test_table_without_a_key_is_listed_as_accepting_only_inserts(written: Writte
 def test_keys_are_not_guessed_without_a_configured_workspace(written: Written) -> None:
     rows = listed(expand(written(NAMED, SALES), [there(LINES)]), None, unconfigured)
     assert [(row.keys, row.takes, row.why) for row in rows] == [
-        (("order_id",), "inserts, updates, deletes", "named by itself"),
+        (("order_id",), "inserts, updates, deletes", "has its own entry"),
         (None, None, "by main.sales.*; its keys are in Unity Catalog, and no workspace is configured here"),
     ]
     assert rows.ok
@@ -441,7 +441,7 @@ def test_configuration_without_patterns_lists_no_catalog(lake: Path, monkeypatch
     monkeypatch.setattr("mirrorfeed.config.expansion.list_tables", lambda *_: pytest.fail("it asked"))
     (lake / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{source: ./tables/orders, target: a}]\n")
     assert mirrorfeed.load(lake / "mirrorfeed.yml").tables == ("a",)
-    assert "named by itself" in " ".join(run(lake, "tables").split())
+    assert "has its own entry" in " ".join(run(lake, "tables").split())
 
 
 def test_commands_that_need_no_tables_list_no_catalog(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ def test_invalid_arguments_are_refused_before_spark_starts(arguments: list[str],
 
 def test_archive_plan_needs_either_a_query_or_a_feed_range() -> None:
     ended = said(["archive", "plan", "t", "--where", "id = 1", "--feed-from", "1", "--to", "p"], 2)
-    assert "--where and --feed-from exclude each other" in ended
+    assert "--where and --feed-from cannot be combined" in ended
     assert "--feed-to requires --feed-from" in said(["archive", "plan", "t", "--feed-to", "1", "--to", "p"], 2)
     for given in (["t", "--sql", "SELECT 1"], [], ["--sql", "SELECT 1", "--where", "id = 1"]):
         assert "Give either TABLE" in said(["archive", "plan", *given, "--to", "p"], 2)
@@ -83,7 +83,7 @@ def test_lifecycle_rules_of_a_table_are_merged_into_the_account_policy(
     assert [rule["enabled"] for rule in paused["rules"]] == [False]
     assert "mirrorfeed" not in run("rule", str(table), "--merge", str(exported), "--remove")
     assert "mirrorfeed90days1" in run("rule", str(table), "--merge", str(exported), "--interval", "90 days")
-    assert "exclude each other" in said(["archive", "rule", str(table), "--paused", "--remove"], 2)
+    assert "cannot be combined" in said(["archive", "rule", str(table), "--paused", "--remove"], 2)
 
     exported.write_text(json.dumps(merged).replace("mirrorfeed60days1", "legalhold"))
     (ruled,) = told("archive", "rule", str(table), "--merge", str(exported), "--remove").rows

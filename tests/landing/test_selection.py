@@ -48,7 +48,7 @@ def test_columns_are_selected_renamed_and_cast_in_source_order() -> None:
     ("selection", "words"),
     [
         (Selection(("a", "b", "c", "d")), "a, b, c and 1 more"),
-        (Selection(exclude_columns=("a",), where="b > 1"), "all but a; where b > 1"),
+        (Selection(exclude_columns=("a",), where="b > 1"), "all except a; where b > 1"),
         (Selection(rename={"a": "b"}, cast={"a": "string(9)", "c": "int"}), "a as b; a: string(9), c: int"),
     ],
 )

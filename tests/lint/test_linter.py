@@ -152,15 +152,18 @@ _LATE = _strings(*[b"x"] * 70_000, b"\xff")
     [
         ({"id": _PLAIN_TEXT, "v": _PLAIN_TEXT}, []),
         ({"id": _PLAIN_TEXT, "v": _NOT_UTF_8.cast(pa.binary())}, []),
-        ({"id": _PLAIN_TEXT, "v": _NOT_UTF_8}, ["'v' has a text that is not valid UTF-8 in row 2"]),
-        ({"id": _PLAIN_TEXT, "v": _NOT_UTF_8.dictionary_encode()}, ["'v' has a text that is not valid UTF-8 in row 2"]),
+        ({"id": _PLAIN_TEXT, "v": _NOT_UTF_8}, ["'v' has a value that is not valid UTF-8 in row 2"]),
+        (
+            {"id": _PLAIN_TEXT, "v": _NOT_UTF_8.dictionary_encode()},
+            ["'v' has a value that is not valid UTF-8 in row 2"],
+        ),
         (
             {"id": _NOT_UTF_8, "v": _NOT_UTF_8},
-            ["'id' has a text that is not valid UTF-8 in row 2", "'v' has a text that is not valid UTF-8 in row 2"],
+            ["'id' has a value that is not valid UTF-8 in row 2", "'v' has a value that is not valid UTF-8 in row 2"],
         ),
         (
             {"id": pa.array(range(70_001)), "v": _LATE},
-            ["'v' has a text that is not valid UTF-8 in row 70,001"],
+            ["'v' has a value that is not valid UTF-8 in row 70,001"],
         ),
     ],
 )

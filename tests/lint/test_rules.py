@@ -68,9 +68,17 @@ def test_advice_has_separate_codes_and_is_ok() -> None:
         ((3,), (1, 2, 3), []),
         ((3, 4), (3,), []),
         ((10**19 + 1,), (10**19,), []),
-        ((1, 3), (), [f"MF302 {data_name(3)}: Before it, number 2 is missing; the last before is 1."]),
-        ((1, 5, 6), (), [f"MF302 {data_name(5)}: Before it, the numbers 2 to 4 are missing; the last before is 1."]),
-        ((5,), (1, 2), [f"MF302 {data_name(5)}: Before it, the numbers 3 to 4 are missing; the last before is 2."]),
+        ((1, 3), (), [f"MF302 {data_name(3)}: Before this file, number 2 is missing. The previous file is 1."]),
+        (
+            (1, 5, 6),
+            (),
+            [f"MF302 {data_name(5)}: Before this file, the numbers 2 to 4 are missing. The previous file is 1."],
+        ),
+        (
+            (5,),
+            (1, 2),
+            [f"MF302 {data_name(5)}: Before this file, the numbers 3 to 4 are missing. The previous file is 2."],
+        ),
         (
             (3, 4),
             (),
@@ -140,7 +148,10 @@ def test_files_ordered_by_time_have_any_name_and_are_checked_in_order() -> None:
         (Contents((_NAME, _ID), 1), []),
         (Contents((_ID, _NAME, Column("more", "date")), 1), []),
         (Contents((_ID, _NAME, Column("a b,;{}()\n\t=", "string")), 1), []),
-        (Contents((_ID, Column("Name", "string")), 1), ["MF402: The column 'Name' was 'name' before."]),
+        (
+            Contents((_ID, Column("Name", "string")), 1),
+            ["MF402: The column 'Name' is spelled 'name' in earlier files."],
+        ),
         (Contents((Column("id", "int32"), _NAME), 1), ["MF404: The column 'id' was int64 and is int32"]),
         (Contents((_NAME,), 1), ["MF407: The file does not have the key column 'id'; it has 'name'."]),
         (Contents((Column("ID", "int64"), _NAME), 1), ["MF407: The file does not have the key column 'id'; it spells"]),

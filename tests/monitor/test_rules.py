@@ -207,13 +207,13 @@ def test_lost_files_are_found_once() -> None:
     [
         (
             text(9_000, OLD),
-            "Column 'v' has a text of 9,000 bytes, and the table has been published since 2025-11-17: in tables that"
+            "Column 'v' has a value of 9,000 bytes, and the table has been published since 2025-11-17: in tables that"
             " Fabric created before 2025-11-18 a text column holds 8,000.",
             Severity.SOON,
         ),
         (
             text(2**25),
-            "Column 'v' has a text of 33,554,432 bytes; a text column in Fabric holds 16,777,216.",
+            "Column 'v' has a value of 33,554,432 bytes, but a text column in Fabric holds at most 16,777,216.",
             Severity.WRONG,
         ),
         (
@@ -223,7 +223,7 @@ def test_lost_files_are_found_once() -> None:
         ),
         (
             waiting(Step.PUBLISHED, 45),
-            "Commits are not published since 2026-03-14 08:45:00 UTC. Waiting for 45.0 min.",
+            "Commits have not been published since 2026-03-14 08:45:00 UTC. Waiting for 45.0 min.",
             Severity.WRONG,
         ),
         (fabric("Failed", "A {brace}"), "Fabric reports: A {brace}", Severity.WRONG),

@@ -154,7 +154,7 @@ def test_too_long_text_is_found_without_spark(tmp_path: Path) -> None:
     code, told = ran("check-alerts", "--config", file)
     (trouble,) = told["rows"]
     assert (code, trouble["name"], trouble["table"]) == (1, "TEXT_TOO_LONG", "sales.t0")
-    assert "'v' has a text of 17,825,792 bytes" in trouble["what"]
+    assert "'v' has a value of 17,825,792 bytes" in trouble["what"]
 
 
 def test_unknown_file_in_the_landing_zone_needs_spark(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_table_with_computed_changes_needs_no_action(
         )
         for command in ("enable-cdf", "doctor --setup", "status")
     }
-    assert "computed from row tracking when it is read: nothing is to be done" in said["enable-cdf"]
+    assert "computed from row tracking when it is read: no action is needed" in said["enable-cdf"]
     assert "computed from row tracking when it is read" in said["doctor --setup"]
     assert "computed" in said["status"]
 

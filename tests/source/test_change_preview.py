@@ -74,8 +74,8 @@ def test_both_ends_are_included(start: Bound, end: Bound | None, past_end: PastE
 @pytest.mark.parametrize(
     ("start", "end", "words"),
     [
-        (2, None, "Version 2 is before the kept history of t."),
-        (at(5), None, "The time 2026-03-01 05:00:00 UTC is before the kept history of t."),
+        (2, None, "Version 2 is before the retained history of t."),
+        (at(5), None, "The time 2026-03-01 05:00:00 UTC is before the retained history of t."),
         (7, None, "Version 7 is past the newest version of t."),
         (4, 7, "Version 7 is past the newest version of t."),
         (4, at(13), "The time 2026-03-01 13:00:00 UTC is past the newest version of t."),

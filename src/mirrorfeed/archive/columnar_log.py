@@ -305,7 +305,7 @@ def columns(spark: SparkSession, source: Source, version: int | None) -> Iterato
     try:
         parts = parts_at(str(source), names, at)
     except LogDamaged as error:
-        raise Doubt("a log that is not whole") from error
+        raise Doubt("an incomplete log") from error
     try:
         if location.startswith("file:"):
             on_disk = Path(str(folder.toUri().getPath()), "_delta_log")
@@ -314,7 +314,7 @@ def columns(spark: SparkSession, source: Source, version: int | None) -> Iterato
             with tempfile.TemporaryDirectory(prefix="mirrorfeed-log-") as copies:
                 yield at, ColumnarLog(plain(location), parts, lambda name: copied(spark, log, name, Path(copies)))
     except (pa.ArrowException, OSError) as error:
-        raise Doubt("a log that is not as expected") from error
+        raise Doubt("a log in an unknown form") from error
 
 
 def _folder(spark: SparkSession, source: Source) -> Any:

@@ -107,7 +107,7 @@ def _why_bad(error: AnalysisException) -> str:
         return "contains a nondeterministic function"
     if first_of(error, ("PARSE_", "UNCLOSED_BRACKETED_COMMENT")):
         return "cannot be parsed"
-    return f"is not a condition on a row ({first_of(error, ('',)) or 'Spark does not say why'})"
+    return f"is not a condition on a row ({first_of(error, ('',)) or 'Spark gives no reason'})"
 
 
 _COMPARISONS: Mapping[str, Sign] = {
@@ -127,7 +127,7 @@ def frame_of_schema(spark: SparkSession, schema: str) -> DataFrame:
         none = spark.sparkContext._jsc.emptyRDD()
         return DataFrame(spark._jsparkSession.createDataFrame(none, types), spark)
     except (Py4JError, PySparkException) as error:
-        raise Doubt("types that are not known here") from error
+        raise Doubt("unknown types") from error
 
 
 def comparisons_in(frame: DataFrame) -> list[Comparison]:

@@ -59,7 +59,7 @@ class ActiveRowsUnavailable(Terminal):
 class SubqueryInStatement(Terminal):
     code = "MF5013"
     what = "The {kind} of {table} contains a subquery, which Delta does not support there: {text!r}."
-    fix = "Join the data of the subquery to the source rows of a merge."
+    fix = "Use a merge, and join the data of the subquery to its source rows."
 
 
 class UnknownFiles(Terminal):
@@ -71,7 +71,7 @@ class UnknownFiles(Terminal):
 class CannotBePlanned(Terminal):
     code = "MF5102"
     what = "The query cannot be planned: {reason:phrase}. Nothing was read."
-    fix = "Correct the reason and run the query again."
+    fix = "Correct the cause and run the query again."
 
 
 class NoPlan(Terminal):

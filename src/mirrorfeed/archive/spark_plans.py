@@ -256,7 +256,7 @@ def _scans(spark: SparkSession, plan: Any) -> Iterator[Scan]:
             elif "DataSourceV2" in kind:
                 table = (leaf.relation() if kind.endswith("ScanRelation") else leaf).table()
                 if class_of(table).startswith(DELTA):
-                    raise UnknownFiles(reads=f"a Delta table in a form that is not known here ({kind_of(leaf)})")
+                    raise UnknownFiles(reads=f"a Delta table in an unknown form ({kind_of(leaf)})")
                 if is_a(table, _FILE_TABLE):
                     _refuse_tables(spark, table.fileIndex())
 
@@ -349,5 +349,5 @@ def candidates(spark: SparkSession, statement: str, table: Scan) -> Scan:
             parts = helper.splitMetadataAndDataPredicates(command.condition().get(), partitions, session)
             asked = parts._1().concat(parts._2())
         else:
-            raise UnknownFiles(reads=f"by a statement of a kind that is not known here ({kind_of(command)})")
+            raise UnknownFiles(reads=f"by an unknown kind of statement ({kind_of(command)})")
         return Scan(table.name, spark, table.snapshot, table.snapshot.filesForScan(asked, False).files())

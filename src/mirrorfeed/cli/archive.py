@@ -102,7 +102,7 @@ def plan(
     from mirrorfeed.archive.restore_plan import check_place
 
     if where is not None and feed_from is not None:
-        raise click.UsageError("--where and --feed-from exclude each other: changes are always read completely.")
+        raise click.UsageError("--where and --feed-from cannot be combined: changes are always read completely.")
     if feed_to is not None and feed_from is None:
         raise click.UsageError("--feed-to requires --feed-from.")
     if (table is None) == (sql is None) or (sql is not None and (where or feed_from is not None)):
@@ -246,7 +246,7 @@ def rule(
     Exits with 1 if something in the policy does not fit TABLE.
     """
     if paused and remove:
-        raise click.UsageError("--paused and --remove exclude each other.")
+        raise click.UsageError("--paused and --remove cannot be combined.")
     state: Literal["on", "paused", "gone"] = "paused" if paused else "gone" if remove else "on"
     found = open_table(table).lifecycle(merge, state=state, take_over=take_over, interval=interval)
     if for_programs():

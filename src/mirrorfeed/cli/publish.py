@@ -104,12 +104,14 @@ def publish(
       mirrorfeed publish --shard 2/8              publish one of eight parts of the tables
     """
     if shard and tables:
-        raise click.UsageError("--shard excludes TABLES.")
+        raise click.UsageError("--shard cannot be combined with TABLES.")
     tables = (shard,) if shard else tables
     if duration is not None and not follow:
         raise click.UsageError("--duration requires --follow.")
     if follow and (dry_run or for_programs()):
-        raise click.UsageError("--follow prints each publication when it is made, and excludes --dry-run and --json.")
+        raise click.UsageError(
+            "--follow prints each publication as it happens, and cannot be combined with --dry-run or --json."
+        )
     if dry_run:
         return feed(path).dry_run(*tables)
     if follow:
@@ -175,7 +177,11 @@ def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> Result[Com
 @table_argument
 @click.option("--where", metavar="CONDITION", help="Publish all rows that match this SQL condition.")
 @mirror_option
-@click.option("--source-only", is_flag=True, help="Do not read the mirror. Rows only there stay. Requires --where.")
+@click.option(
+    "--source-only",
+    is_flag=True,
+    help="Do not read the mirror. Rows that exist only in the mirror remain. Requires --where.",
+)
 @config_option
 def repair(table: str, where: str | None, mirror: str | None, source_only: bool, path: str) -> Result[Repair]:
     """Publish the rows of TABLE again that differ between source and mirror.

@@ -67,7 +67,7 @@ class OptionInvalid(Terminal):
 class BadAddress(Terminal):
     code = "MF1105"
     what = "The landing zone {reason}."
-    fix = "Nothing was done."
+    fix = "Correct `landing_zone` or `--landing-zone`. Nothing was done."
     meaning = "The address of the landing zone is neither a folder nor a valid address in OneLake."
 
 
@@ -90,7 +90,7 @@ class NothingMatches(Terminal):
 
 class TargetsMeet(Terminal):
     code = "MF1112"
-    what = "Sources in {path} have the same target (names that differ in case only are the same): {pairs}."
+    what = "Sources in {path} have the same target (names that differ only in case are the same): {pairs}."
     fix = (
         "Use another `target`, such as {{schema}}_{{table}}, leave a source out with `exclude`, or add a separate entry"
         " for it. Nothing was done."

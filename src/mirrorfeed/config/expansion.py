@@ -21,7 +21,7 @@ from mirrorfeed.source.identifier import FoundTable, Source, matches_end, parts_
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_BY_ITSELF = "named by itself"
+_BY_ITSELF = "has its own entry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def _own_purpose(config: Config, source: Source) -> str:
     if any(table.history and source.fold() == table.history.table.fold() for table in config.tables):
         return "is a history"
     if any(entry.history and _is_below(source, entry.history.table) for entry in config.patterns):
-        return "is in the place of the histories"
+        return "is in the history location"
     if config.staging_path and source.path and PurePath(source.path).is_relative_to(config.staging_path):
         return "is in the staging area"
     zone = None if config.landing_zone.startswith(ONELAKE) else config.landing_zone

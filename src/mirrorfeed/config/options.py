@@ -226,7 +226,7 @@ def _selection_conflicts(entry: Entry) -> Iterator[Conflict]:
     if chosen is None:
         return
     if entry.columns is not None and entry.exclude_columns is not None:
-        yield ("exclude_columns",), "and `columns` exclude each other: set one of them"
+        yield ("exclude_columns",), "and `columns` cannot be combined: set one of them"
         return
     for field in ("rename", "cast"):
         for name in getattr(chosen, field):

@@ -46,7 +46,7 @@ class IncompatibleSchema(Terminal):
     )
     meaning = (
         "The columns of the source changed in a way that a table in Fabric does not support, for example to another"
-        " type. Nothing was published since."
+        " type. Nothing has been published since."
     )
     changes: Sequence[str]
 

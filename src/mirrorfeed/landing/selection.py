@@ -92,7 +92,7 @@ class Selection:
         """A summary for display."""
         parts = [
             a_few(self.columns) if self.columns is not None else "",
-            f"all but {a_few(self.exclude_columns)}" if self.exclude_columns else "",
+            f"all except {a_few(self.exclude_columns)}" if self.exclude_columns else "",
             f"where {self.where}" if self.where is not None else "",
             a_few([f"{name} as {other}" for name, other in self.rename.items()]),
             a_few([f"{name}: {type_}" for name, type_ in self.cast.items()]),

@@ -43,10 +43,10 @@ _VOLATILE = ("CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "CURRENT_USER"
 _ONLY_ITS_ROW = "but may depend only on the values of its row"
 _UNEXPECTED = {
     '"': "has a double quote: write text in single quotes, and names with special characters in backticks",
-    "'": "has a text without an end",
-    "`": "has a name in backticks without an end",
+    "'": "has a string without a closing quote",
+    "`": "has a name without a closing backtick",
     ".": "has a '.': name top-level columns only, without their table",
-    ";": "has a ';': write one condition, without an end",
+    ";": "has a ';': write one condition without it",
 }
 
 
@@ -108,7 +108,7 @@ def _kind(before: _Token | None, token: _Token, after: _Token | None) -> str:
     """Return `column` for the name of a column, and the kind of any other token. Raises `ValueError`."""
     if token.kind == "text" and before is not None and before.kind == "text":
         raise ValueError(
-            "has two texts in a row, which Spark releases read differently: write \\' for a quote in a text"
+            "has two adjacent strings, which Spark releases read differently: write \\' for a quote in a string"
         )
     if token.kind != "word":
         return "column" if token.kind == "quoted" else token.kind
@@ -123,7 +123,7 @@ def _kind(before: _Token | None, token: _Token, after: _Token | None) -> str:
     if word in _VOLATILE:
         raise ValueError(f"has {word}, {_ONLY_ITS_ROW}")
     if is_prefix and word not in (*_KEYWORDS, *_PREFIXES):
-        raise ValueError(f"has a text after {token.text}, which is not supported")
+        raise ValueError(f"has a string after {token.text}, which is not supported")
     if is_type and word not in _TYPES:
         raise ValueError(f"casts to {token.text}: supported types are {', '.join(sorted(_TYPES)).lower()}")
     if is_type or is_prefix or word in _KEYWORDS:

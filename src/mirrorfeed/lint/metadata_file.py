@@ -41,7 +41,7 @@ _ESCAPES = {r"\r\n": "\r\n", r"\n": "\n", r"\r": "\r", r"\t": "\t"}
 UNREADABLE = error(
     "MF203",
     "It cannot be read: {reason}.",
-    "Write it again as one JSON object.",
+    "Write the file again as one JSON object.",
     "A table's `_metadata.json` is not one JSON object.",
 )
 MISSPELLED = error(
@@ -58,7 +58,9 @@ KEYS_TYPE = error(
     'Set a list of column names: `"keyColumns": ["C1", "C2"]`.',
     "keyColumns is not a list of names.",
 )
-KEYS_TWICE = error("MF207", "{problem}.", "List each key column once.", "keyColumns has a column or a spelling twice.")
+KEYS_TWICE = error(
+    "MF207", "{problem}.", "List each key column once.", "keyColumns lists a column twice, or in two spellings."
+)
 DETECTION = error(
     "MF208",
     "fileDetectionStrategy is {value}.",
@@ -73,7 +75,7 @@ UPSERT_TYPE = error(
 )
 UPSERT_KEYLESS = error(
     "MF210",
-    "isUpsertDefaultRowMarker is true, and there are no key columns.",
+    "isUpsertDefaultRowMarker is true, but there are no key columns.",
     "Set keyColumns, or remove isUpsertDefaultRowMarker.",
 )
 FORMAT = error(
@@ -91,18 +93,18 @@ EXTENSION = error(
 OPTIONS_TYPE = error(
     "MF213",
     "FileFormatTypeProperties {problem}.",
-    f"Set an object with options among {', '.join(_OPTION_NAMES)}.",
+    f"Set an object with only these options: {', '.join(_OPTION_NAMES)}.",
     "FileFormatTypeProperties is not an object, or has an unknown option.",
 )
 OPTION_VALUE = error(
     "MF214",
     "{option} is {value}.{allowed:more}",
-    "Set a value of the specification, and write the files accordingly.",
+    "Set a value that the specification allows, and write the files accordingly.",
     "An option of delimited text has a value that is not in the specification.",
 )
 HEADER = error(
     "MF215",
-    "FirstRowAsHeader is {value}, and mirroring needs column names in the first row.",
+    "FirstRowAsHeader is {value}, but mirroring needs column names in the first row.",
     "Set FirstRowAsHeader to true, and write the column names into the first row of each file.",
 )
 DEFINITION = error(

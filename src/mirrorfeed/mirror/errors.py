@@ -85,7 +85,7 @@ class SamePlace(Terminal):
 class MirrorUnavailable(Transient):
     code = "MF7013"
     what = "Cannot read or write the mirror {place}: {reason:phrase}."
-    fix = "Nothing of the file was applied. The next pass tries again."
+    fix = "The file was not applied. The next pass tries again."
 
 
 class NotOurs(Terminal):
@@ -126,7 +126,7 @@ class ColumnLeftOut(Terminal):
 
 class NameOnlyDiffersInCase(Terminal):
     code = "MF7019"
-    what = "{address} has the column {new}, and table {table} has {known}. The names differ in case only."
+    what = "{address} has the column {new}, and table {table} has {known}. The names differ only in case."
     fix = "Publish the column under one name. To rename it, delete the folder and create it again with all data."
 
 

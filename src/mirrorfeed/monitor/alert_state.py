@@ -199,7 +199,7 @@ def _record(
     now: datetime,
 ) -> AlertsNotRecorded | None:
     """Replace the file that was read. If another watcher replaced it first, apply the change to its alerts."""
-    reason = "other watchers keep replacing it"
+    reason = "other runs of check-alerts keep replacing it"
     with suppress(StoreUnavailable):
         for _ in range(_ATTEMPTS):
             if (new := change(state.alerts)) == state.alerts and not state.damage:

@@ -43,9 +43,9 @@ class MirrorTimes:
     """Times of a mirrored table that are not in the landing zone."""
 
     mirrored: datetime | None = None
-    """When the mirror was last written; None if it has no such table yet."""
+    """Time of the last write to the mirror; None if it has no such table yet."""
     queryable: datetime | None = None
-    """When the SQL endpoint last loaded new changes."""
+    """Time when the SQL endpoint last loaded new changes."""
     refresh_failed: bool = False
     """Whether a refresh of the endpoint has just failed. Only then changes wait for it."""
     unknown: Mapping[Step, str] = field(default_factory=dict)
@@ -60,11 +60,11 @@ class Freshness:
     committed: datetime | None = None
     """When the newest version of the source was committed."""
     published: datetime | None = None
-    """When the newest files were published: the time of their record."""
+    """Publication time of the newest files: the time of their record."""
     consumed: datetime | None = None
-    """When the newest files that Fabric has consumed were published."""
+    """Publication time of the newest files that Fabric has consumed."""
     mirrored: datetime | None = None
-    """When the mirror was last written."""
+    """Time of the last write to the mirror."""
     queryable: datetime | None = None
     """When its SQL endpoint last loaded new changes."""
     since: Mapping[Step, datetime] = field(default_factory=dict)

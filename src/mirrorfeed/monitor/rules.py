@@ -26,7 +26,7 @@ from mirrorfeed.monitor.findings import (
 from mirrorfeed.monitor.freshness import Step
 from mirrorfeed.source.table_info import FILES, LOG, MIN_FACTOR
 
-NOTHING = "No problem was found. Only publishing can show others."
+NOTHING = "No problem was found. Some problems are found only when you publish."
 
 Values = Mapping[str, Any]
 F = TypeVar("F", TableFacts, DatabaseFacts)
@@ -212,7 +212,7 @@ DATABASE_RULES: tuple[Rule[DatabaseFacts], ...] = (
         "MF826",
         "MIRRORING_PAUSED",
         lambda facts: {} if facts.status == "Paused" else None,
-        "Mirroring is paused, as it stays after a capacity was paused and resumed. A start loads every table again.",
+        "Mirroring stays paused after the capacity was paused and resumed. `start` would load every table again.",
         "mirrorfeed fabric resume",
     ),
     Rule(
@@ -296,14 +296,14 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         "MF829",
         "TEXT_TOO_LONG",
         _too_long,
-        "Column {column!r} has a text of {bytes:,} bytes; a text column in Fabric holds {most:,}.",
+        "Column {column!r} has a value of {bytes:,} bytes, but a text column in Fabric holds at most {most:,}.",
         _REBUILD,
     ),
     Rule(
         "MF829",
         "TEXT_TOO_LONG",
         _too_long_in_old_table,
-        "Column {column!r} has a text of {bytes:,} bytes, and the table has been published since {begun:%Y-%m-%d}: in"
+        "Column {column!r} has a value of {bytes:,} bytes, and the table has been published since {begun:%Y-%m-%d}: in"
         " tables that Fabric created before {change:%Y-%m-%d} a text column holds {most:,}.",
         _REBUILD,
         Severity.SOON,
@@ -359,7 +359,7 @@ ALERT_RULES: tuple[Rule[TableFacts], ...] = (
         "MF834",
         "LAG_PUBLISHED",
         _lags(Step.PUBLISHED),
-        f"Commits are not published{_SINCE}",
+        f"Commits have not been published{_SINCE}",
         "mirrorfeed doctor {table}",
     ),
     Rule(
@@ -373,14 +373,14 @@ ALERT_RULES: tuple[Rule[TableFacts], ...] = (
         "MF836",
         "LAG_MIRRORED",
         _lags(Step.MIRRORED),
-        f"Published changes are not in the mirror{_SINCE}",
+        f"Published changes have not reached the mirror{_SINCE}",
         "mirrorfeed fabric status",
     ),
     Rule(
         "MF837",
         "LAG_QUERYABLE",
         _lags(Step.QUERYABLE),
-        f"The SQL endpoint does not show changes that are in the mirror{_SINCE}",
+        f"The SQL endpoint has not shown changes of the mirror{_SINCE}",
         "mirrorfeed status {table} --fabric",
     ),
 )

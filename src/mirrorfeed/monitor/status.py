@@ -74,7 +74,7 @@ class Status(Row):
     """When the newest changes were committed, published, consumed, mirrored and queryable in the SQL endpoint."""
     error: MirrorfeedError | None = None
     paused: str | None = None
-    """Until when the table is not published, and why."""
+    """Reason and end of the pause of the table."""
     at: datetime = field(default_factory=lambda: datetime.now(UTC), repr=False)
     listed: bool = field(default=False, repr=False)
     """Whether the row is shown among many, also if it needs no attention."""

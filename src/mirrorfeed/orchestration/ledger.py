@@ -61,7 +61,7 @@ def _column(type_: str, comment: str, default: Any = None) -> Any:
 class Row:
     """A row; its fields are the columns of the ledger."""
 
-    time: datetime = _column("timestamp", "When it was recorded, or when it failed", MISSING)
+    time: datetime = _column("timestamp", "Time of the record, or of the failure", MISSING)
     table: str = _column("string", "The target; for archive the table itself", MISSING)
     outcome: str = _column(
         "string",
@@ -102,10 +102,10 @@ class Row:
     month_saving: float | None = _column("double", "Saving compared with a month without archived files")
     currency: str | None = _column("string", "Currency of these prices")
     committed_at: datetime | None = _column("timestamp", "Commit time of the newest source version")
-    published_at: datetime | None = _column("timestamp", "When the newest files were published")
-    consumed_at: datetime | None = _column("timestamp", "When the newest files that Fabric has consumed were published")
-    mirrored_at: datetime | None = _column("timestamp", "When the mirror was last written")
-    queryable_at: datetime | None = _column("timestamp", "When the SQL endpoint last loaded new changes")
+    published_at: datetime | None = _column("timestamp", "Publication time of the newest files")
+    consumed_at: datetime | None = _column("timestamp", "Publication time of the newest files that Fabric has consumed")
+    mirrored_at: datetime | None = _column("timestamp", "Time of the last write to the mirror")
+    queryable_at: datetime | None = _column("timestamp", "Time when the SQL endpoint last loaded new changes")
     published_lag_seconds: float | None = _column(
         "double", "Seconds that the oldest change waited for this step; 0 if none waits, NULL if unknown"
     )

@@ -39,7 +39,7 @@ class RowsRefused(Terminal):
     }
     meaning = (
         "Rows cannot be published. A key is NULL or not unique, a row changed in a table without keys, a text is not"
-        " valid UTF-8, or the file format cannot store a value. Nothing of their range is published."
+        " valid UTF-8, or the file format cannot store a value. The versions that contain them were not published."
     )
     range: Range | int
     rows: Sequence[BadRow]

@@ -164,4 +164,4 @@ def _output_to(log: Path) -> Iterator[None]:
 def _last_words(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     telling = [line for line in lines if re.search(r"error|exception|invalid|not found", line, re.IGNORECASE)]
-    return (telling or lines or ["it said nothing"])[0].rstrip(".")
+    return (telling or lines or ["it printed no message"])[0].rstrip(".")

@@ -62,7 +62,7 @@ class FeedKind(Enum):
 class EnableResult(Enum):
     NOW = "switched on"
     BEFORE = "on already"
-    COMPUTED = "computed from row tracking when it is read: nothing is to be done"
+    COMPUTED = "computed from row tracking when it is read: no action is needed"
 
 
 def enable_feed(spark: SparkSession, source: Source) -> EnableResult:
@@ -314,12 +314,12 @@ def resolve(table: str, start: Bound, end: Bound | None, known: Sequence[Commit]
         raise crossed()
     if isinstance(start, datetime):
         if start < first.timestamp and first.version > 0:
-            raise outside(start, "before the kept history")
+            raise outside(start, "before the retained history")
         from_version = next((c.version for c in known if c.timestamp >= start), last.version + 1)
     else:
         from_version = start
     if from_version < first.version:
-        raise outside(from_version, "before the kept history")
+        raise outside(from_version, "before the retained history")
     if from_version > last.version:
         if past_end == "error":
             raise outside(start, "past the newest version")

@@ -105,7 +105,9 @@ class FeedOff(Finding):
     code = "MF2101"
     what = "The change data feed of {table} is off at version {version}."
     fix = "Run `mirrorfeed enable-cdf`, then `mirrorfeed publish`."
-    meaning = "The source does not record its changes. Without changes to follow it, no snapshot is published either."
+    meaning = (
+        "The change data feed of the source is off. No snapshot was published, because later changes would be missing."
+    )
     version: int
 
 

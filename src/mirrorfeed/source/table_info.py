@@ -296,7 +296,7 @@ def find_metadata_changes(spark: SparkSession, location: str, versions: Collecti
         commits = reader.json([f"{location.rstrip('/')}/_delta_log/{name}" for name in names])
         rows = commits.groupBy(F.col("_metadata.file_name").alias("name")).agg(has_metadata).collect()
     except Exception as error:
-        _log.info("The log at %s cannot be read directly, so the engine is asked: %s", location, error)
+        _log.info("The log at %s cannot be read directly, so the engine reads it: %s", location, error)
         return None
     found = {row["name"]: row["has_metadata"] for row in rows}
     return frozenset(names[name] for name in names if found[name]) if found.keys() == names.keys() else None

@@ -42,7 +42,7 @@ def test_compared_publication_reports_number_of_rows_read(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "not the file: it has 0 bytes, and the record says"),
+        (b"", "not the file: it has 0 bytes, but the record has"),
         (None, "not the file: it has the"),
     ],
     ids=["empty, as a creation that took effect late leaves it", "of the same size"],

@@ -132,7 +132,7 @@ def _misfit(archive: Mapping[str, Any], days: int) -> str | None:
     said = archive[BY_CREATION]
     if said == days:
         return None
-    return f"says {said!r} days, and the table's property {days}: they must be equal"
+    return f"says {said!r} days, but the table's property has {days}: they must be equal"
 
 
 def rules_in(policy: Any) -> list[dict[str, Any]]:

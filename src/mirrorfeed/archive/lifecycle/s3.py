@@ -87,7 +87,9 @@ class S3Rules:
                 found.append(Finding(name, "deletes files of the table: only VACUUM may delete them"))
             moves = rule.get("Transitions") or []
             if any(move.get("StorageClass") == "INTELLIGENT_TIERING" for move in moves):
-                problem = "moves files to Intelligent-Tiering, which may archive by access time: the log does not know"
+                problem = (
+                    "moves files to Intelligent-Tiering, which archives by access time: not in the log"
+                )
                 found.append(Finding(name, problem))
             archives = [move for move in moves if move.get("StorageClass") in CLASSES]
             if not archives:
@@ -100,7 +102,7 @@ class S3Rules:
             if any("Days" not in move for move in archives):
                 found.append(Finding(name, "archives on a date, and not by the age of files"))
             elif (said := min(move["Days"] for move in archives)) != days:
-                problem = f"says {counted(said, 'day')}, and the table's property {days}: they must be equal"
+                problem = f"says {counted(said, 'day')}, but the table's property has {days}: they must be equal"
                 found.append(Finding(name, problem))
             covered |= {part for part in self.listed if part.startswith(prefix)}
         if missing := [part for part in self.listed if part not in covered]:

@@ -16,7 +16,7 @@ MISSING = error(
 )
 MISNAMED = error(
     "MF202",
-    "The file is named {name!r}, and Fabric reads no other name than _metadata.json.",
+    "The file is named {name!r}, but Fabric reads only _metadata.json.",
     f"Rename the file to {METADATA}.",
 )
 

@@ -25,10 +25,12 @@ _INTEGERS = frozenset({"int8", "int16", "int64", "uint8", "uint16", "uint32", "u
 NAME_TWICE = error(
     "MF401",
     "The file has the column {column!r} {how}.",
-    "Give each column its own name. Column names in the mirror are case-insensitive.",
-    "A data file has two columns whose names differ in case only, or not at all.",
+    "Give each column a unique name. Column names in the mirror are case-insensitive.",
+    "A data file has two columns with the same name, or with names that differ only in case.",
 )
-OTHER_CASE = error("MF402", "The column {column!r} was {before!r} before.", "Spell the column as in earlier files.")
+OTHER_CASE = error(
+    "MF402", "The column {column!r} is spelled {before!r} in earlier files.", "Spell the column as in earlier files."
+)
 UNSUPPORTED = error(
     "MF403",
     "The column {column!r} has the type {type}, which a mirrored table cannot store.",
@@ -41,12 +43,12 @@ DRIFT = error(
 )
 GONE = warning(
     "MF405",
-    "The column {column!r} is not in this file; it was before. It is NULL in new rows of the mirror.",
+    "The column {column!r} is missing in this file, but was in earlier files. It is NULL in new rows of the mirror.",
     f"Keep the column, and write NULL if there is no value. If it was renamed, {REBUILD}.",
 )
 REQUIRED_GONE = error(
     "MF406",
-    "The column {column!r}, which is not nullable, is not in this file; it was before.",
+    "The column {column!r}, which is not nullable, is missing in this file, but was in earlier files.",
     "Keep publishing the column, or rebuild the table: the merge fails without it.",
 )
 NO_KEY = error(
@@ -58,7 +60,7 @@ NO_KEY = error(
 NULL_KEY = error(
     "MF408",
     "The key column {key!r} is NULL in {count:,} of {rows:,} rows.",
-    "Give every row a key. Updates of rows without one insert duplicates.",
+    "Give every row a key. An update of a row without a key inserts a duplicate.",
 )
 NO_COLUMNS = error(
     "MF409",
@@ -127,9 +129,9 @@ NULL = error(
 )
 KEYLESS = error(
     "MF507",
-    "The table has no key columns, and the file has {kinds}.",
+    "The table has no key columns, but the file has {kinds}.",
     "Set keyColumns in _metadata.json, or publish inserts only.",
-    "Rows are marked as updates, deletes or upserts, and the table has no keys.",
+    "Rows are marked as updates, deletes or upserts, but the table has no keys.",
 )
 TYPE = error("MF508", f"{MARKER} has the type {{type}}, which is not an integer.", "Write the marker as int32.")
 FIRST_LOAD = advice(

@@ -27,14 +27,14 @@ NAME = error(
 )
 GAP = error(
     "MF302",
-    "Before it, {missing} missing; the last before is {before}.",
+    "Before this file, {missing} missing. The previous file is {before}.",
     "Publish the missing number. Fabric reads no later file before it.",
     "A number is missing between data files, so Fabric does not read the later ones.",
 )
 NUMBER_TWICE = error(
     "MF303",
-    "The number {number} is also that of {other}.",
-    "Find out which file has the batch, and delete the other one.",
+    "The file has the same number ({number}) as {other}.",
+    "Find out which of the two files contains the correct rows, and delete the other one.",
 )
 USED_AGAIN = error(
     "MF304",
@@ -43,12 +43,12 @@ USED_AGAIN = error(
 )
 EMPTY = error(
     "MF305",
-    "The file has no bytes, which stops the table.",
+    "The file is empty (0 bytes), which stops the table.",
     "Delete the file, and write the complete file under the same name.",
 )
 TRUNCATED = error(
     "MF306",
-    "The file is cut short, which stops the table: {reason}.",
+    "The file is truncated, which stops the table: {reason}.",
     "Delete the file, and write the complete file under the same name.",
 )
 UNREADABLE = error(
@@ -75,7 +75,7 @@ UNSAFE = error(
 )
 INVALID_TEXT = error(
     "MF315",
-    "The column {column!r} has a text that is not valid UTF-8 in row {row:,}, so readers fail.",
+    "The column {column!r} has a value that is not valid UTF-8 in row {row:,}, so readers fail.",
     "Correct the values, and write bytes that are not text into a binary column.",
 )
 NO_FILES = warning(
@@ -106,7 +106,7 @@ LOST = error(
 )
 LATE_START = advice(
     "MF351",
-    "The first number is {number}, and nothing shows that those before it were consumed.",
+    "The first number is {number}, and nothing shows that Fabric consumed earlier numbers.",
     "If mirroring has not started yet, begin with number 1, because Fabric waits for it.",
 )
 _UNREADABLE = {

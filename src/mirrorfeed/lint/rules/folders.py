@@ -33,14 +33,14 @@ LOOSE = warning(
 )
 SCHEMA_NAME = error(
     "MF102",
-    "The folder has tables, and its name does not end in '.schema', so Fabric reads the folder as a table.",
+    "The folder contains tables, but its name does not end in '.schema', so Fabric reads the folder as a table.",
     "Rename the folder to <schema>.schema before mirroring starts.",
 )
-NO_TABLES = warning("MF103", "The folder of the schema has no table.", "Delete the folder, or create its tables.")
+NO_TABLES = warning("MF103", "The schema folder contains no tables.", "Delete the folder, or create its tables.")
 BAD_NAME = warning(
     "MF104",
     "The table's name {reason}, and may not be valid in Fabric.",
-    "Change the name of the table. A renamed folder is a new table and needs all data again.",
+    "Change the name of the table. A renamed folder is a new table, so publish all data again.",
 )
 SAME_NAME = error(
     "MF105",
@@ -49,7 +49,7 @@ SAME_NAME = error(
 )
 MISPLACED = warning(
     "MF106",
-    "Fabric does not find the partner events here under this name.",
+    "Fabric does not find the partner events, because the file has the wrong name or is in the wrong folder.",
     f"Name the file {PARTNER_EVENTS}, and move it to the top of the landing zone.",
 )
 NEARLY_FULL = advice(
@@ -66,7 +66,7 @@ UNREADABLE = error(
 SHAPE = warning(
     "MF108",
     "{property} is {found}.",
-    'Give `{"partnerName": "…", "sourceInfo": {"sourceType": "…", "sourceVersion": "…",'
+    'Write `{"partnerName": "…", "sourceInfo": {"sourceType": "…", "sourceVersion": "…",'
     ' "additionalInformation": {…}}}`.',
     "A property of the partner events is missing or has the wrong type.",
 )
@@ -109,7 +109,7 @@ OTHER_CONTENT = error(
 )
 FOREIGN = error(
     "MF709",
-    "mirrorfeed's log does not know the file; the last that it published: {last}.",
+    "mirrorfeed did not publish the file. The last file in its log: {last}.",
     f"Let only one publisher write to a table. Find out who wrote the file. To be safe, {REBUILD}.",
 )
 TOO_NEW = warning(
@@ -119,7 +119,7 @@ TOO_NEW = warning(
 )
 KEYS_CHANGED = error(
     "MF220",
-    "The keys are {now}, and mirrorfeed published the table with {before:names}.",
+    "The keys are {now}, but mirrorfeed published the table with {before:names}.",
     f"Keys never change after they are set. Restore them, or {REBUILD}.",
 )
 _STAGED = re.compile(r"_.*\.(?:parquet|csv|tsv|psv|txt)(?:\.\w+)?|_temporary", re.IGNORECASE)
@@ -223,7 +223,7 @@ def _check_text(content: dict[str, Any], name: str, where: str = "") -> Iterator
         found = f"spelled {near[0]!r}" if near else "missing"
         yield SHAPE.finding(PARTNER_EVENTS, property=f"{where}{name}", found=found)
     elif not isinstance(value, str) or not value.strip():
-        yield SHAPE.finding(PARTNER_EVENTS, property=f"{where}{name}", found=f"{describe(value)}, not a text")
+        yield SHAPE.finding(PARTNER_EVENTS, property=f"{where}{name}", found=f"{describe(value)}, not text")
 
 
 def check_leftovers(table: Table, settings: Settings) -> Iterator[Finding]:

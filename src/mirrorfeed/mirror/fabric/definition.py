@@ -28,7 +28,7 @@ _FIELDS = {
     "default_schema": "defaultSchema",
 }
 NOTES = {
-    "change_data_feed": "the feed of mirrored tables is paid for, and read through a shortcut in a Lakehouse",
+    "change_data_feed": "the feed uses capacity, and is read through a shortcut in a Lakehouse",
     "default_schema": "needs `mirrorfeed fabric stop` first, and the next start loads every table again",
 }
 

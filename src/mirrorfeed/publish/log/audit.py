@@ -172,7 +172,7 @@ def _file_state(store: Store, path: str, file: File) -> FileState:
     except NotThere:
         return FileState(address, None)
     if size != file.bytes:
-        return FileState(address, f"not the file: it has {counted(size, 'byte')}, and the record says {file.bytes:,}")
+        return FileState(address, f"not the file: it has {counted(size, 'byte')}, but the record has {file.bytes:,}")
     if digest.hexdigest() != file.sha256:
         return FileState(address, f"not the file: it has the {size:,} bytes of the record and another checksum")
     return FileState(address, f"the file, {counted(size, 'byte')}, with the checksum of the record", is_the_file=True)
