@@ -82,7 +82,7 @@ def test_advice_has_separate_codes_and_is_ok() -> None:
         (
             (3, 4),
             (),
-            [f"MF351 {data_name(3)}: The first number is 3, and nothing shows that those before it were consumed."],
+            [f"MF351 {data_name(3)}: The first number is 3, and nothing shows that Fabric consumed earlier numbers."],
         ),
         (
             (),
@@ -143,8 +143,8 @@ def test_files_ordered_by_time_have_any_name_and_are_checked_in_order() -> None:
     [
         (_UPSERT, []),
         (Contents((_ID, _MARKER), 1, markers={"2": 1}), []),
-        (Contents((_ID, _MARKER), 2, markers={"2": 1, "4": 1}), ["MF405: The column 'name' is not in this file"]),
-        (Contents((_ID,), 1), ["MF405: The column 'name' is not in this file; it was before."]),
+        (Contents((_ID, _MARKER), 2, markers={"2": 1, "4": 1}), ["MF405: The column 'name' is missing in this file"]),
+        (Contents((_ID,), 1), ["MF405: The column 'name' is missing in this file, but was in earlier files."]),
         (Contents((_NAME, _ID), 1), []),
         (Contents((_ID, _NAME, Column("more", "date")), 1), []),
         (Contents((_ID, _NAME, Column("a b,;{}()\n\t=", "string")), 1), []),
@@ -202,7 +202,7 @@ def test_a_column_stays_as_nullable_as_its_first_file_made_it(first: Column | No
 
 
 def test_updates_require_keys() -> None:
-    expected = [f"MF507 {data_name(1)}: The table has no key columns, and the file has 1 row marked 4."]
+    expected = [f"MF507 {data_name(1)}: The table has no key columns, but the file has 1 row marked 4."]
     assert _said(_table(_file(1, _UPSERT), metadata={})) == expected
 
 

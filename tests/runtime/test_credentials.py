@@ -327,7 +327,7 @@ def test_failed_login_is_retried(onelake: OneLake, verb: str, how: How) -> None:
 
 def test_failing_login_service_is_not_a_refusal(onelake: OneLake) -> None:
     onelake.server.faults.add(Fault("token", How.ANSWER, 1000))
-    with pytest.raises(StoreUnavailable, match=r"cannot log in: .*the login service answers with status 503"):
+    with pytest.raises(StoreUnavailable, match=r"cannot log in: .*the login service returns status 503"):
         onelake.store(retry_limits=IMPATIENT).list("")
 
 
@@ -338,7 +338,7 @@ def test_login_response_without_a_token_is_reported_with_its_status(
     onelake: OneLake, caplog: pytest.LogCaptureFixture, verb: str, status: int, moved: bool
 ) -> None:
     onelake.server.faults.add(Fault(verb, How.ANSWER, 1000, status=status, moved=moved))
-    with pytest.raises(CredentialRefused, match=f": the login service answers with status {status}, and no token\\. "):
+    with pytest.raises(CredentialRefused, match=f": the login service returns status {status} without a token\\. "):
         onelake.store().list("")
     assert caplog.records == []
     assert [call.verb for call in onelake.calls].count("token") == (verb == "token")

@@ -180,7 +180,7 @@ def test_pattern_matches_names_case_insensitively_and_paths_exactly(pattern: str
         ("main..*", "'main..*' has an empty part"),
         ("main.`sales.*", "'main.`sales.*' has a backtick that does not enclose a whole part"),
         ("abfss://c@a.net/*", "'abfss://c@a.net/*' is a URI, and only local folders can be listed"),
-        ("~/tables/*", "'~/tables/*' is not a path of folders"),
+        ("~/tables/*", "'~/tables/*' is not a folder path"),
         ("/a*/b/c/*", "'/a*/b/c/*' has '*' in a folder other than the last two"),
     ],
 )

@@ -567,7 +567,7 @@ class Feed:
 
     def archive(self, table: str | None = None) -> ArchiveAwareTable:
         """Return a table whose old files are in an archive tier: a target or source of the configuration, or any other
-        name or path. None is the first one of the deployment.
+        name or path. None means the first archived table of the deployment.
 
         Raises `MirrorfeedError` if there is none.
         """

@@ -160,7 +160,7 @@ def evolve(
     known = {column.name for column in published}
     added = [column for column in now if column.name not in known]
     if fixed:
-        changes += [f"{column.name!r} was added, and SchemaDefinition does not allow new columns" for column in added]
+        changes += [f"{column.name!r} was added, but SchemaDefinition does not allow new columns" for column in added]
     if changes:
         raise IncompatibleSchema(table=table, version=version, changes=tuple(changes))
     return (*kept, *added)

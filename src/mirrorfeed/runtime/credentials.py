@@ -156,9 +156,9 @@ def _refuse_odd_answer(response: Any) -> None:
 
     status = response.http_response.status_code
     if status == 429 or status >= 500:
-        raise ServiceResponseError(f"the login service answers with status {status}")
+        raise ServiceResponseError(f"the login service returns status {status}")
     if status != 200 and status < 400:
-        raise ClientAuthenticationError(f"the login service answers with status {status}, and no token")
+        raise ClientAuthenticationError(f"the login service returns status {status} without a token")
 
 
 def default_workspace() -> WorkspaceClient:

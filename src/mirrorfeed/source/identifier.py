@@ -115,7 +115,7 @@ class Pattern:
         if URI.match(text):
             raise ValueError(f"{text!r} is a URI, and only local folders can be listed. Name tables in a catalog")
         if "?" in text or text.startswith("~"):
-            raise ValueError(f"{text!r} is not a path of folders")
+            raise ValueError(f"{text!r} is not a folder path")
         if any("*" in part for part in text.rstrip("/").split("/")[:-_PATTERN_PARTS]):
             raise ValueError(f"{text!r} has '*' in a folder other than the last two")
         return cls(path=text.rstrip("/"))

@@ -87,9 +87,7 @@ class S3Rules:
                 found.append(Finding(name, "deletes files of the table: only VACUUM may delete them"))
             moves = rule.get("Transitions") or []
             if any(move.get("StorageClass") == "INTELLIGENT_TIERING" for move in moves):
-                problem = (
-                    "moves files to Intelligent-Tiering, which archives by access time: not in the log"
-                )
+                problem = "moves files to Intelligent-Tiering, which archives by access time: not in the log"
                 found.append(Finding(name, problem))
             archives = [move for move in moves if move.get("StorageClass") in CLASSES]
             if not archives:
