@@ -53,7 +53,7 @@ class ArchiveAwareTable:
 
     @property
     def interval_days(self) -> int:
-        """The age in days from which files count as archived. Raises `MirrorfeedError` without an interval."""
+        """The age in days from which files count as archived. Raises `MirrorfeedError` if the table has no interval."""
         from mirrorfeed.archive import interval as intervals
 
         return intervals.required(self._spark, self._source).days
@@ -222,7 +222,7 @@ class ArchiveAwareTable:
     def chart(self) -> Chart:
         """Draw active and archived bytes by the age of their files. Empty on Databricks, which does not return ages.
 
-        Raises `MirrorfeedError` without an interval.
+        Raises `MirrorfeedError` if the table has no interval.
         """
         from mirrorfeed.archive import archived_share
 
@@ -265,7 +265,7 @@ class ArchiveAwareTable:
 
         Reads no data file, and requests nothing.
 
-        Raises `MirrorfeedError` without an interval.
+        Raises `MirrorfeedError` if the table has no interval.
         """
         from mirrorfeed.api.archives import rates_of, tiers_of
         from mirrorfeed.archive.restore import estimate

@@ -178,7 +178,7 @@ class ColumnarLog:
                     sidecars = pc.struct_field(column, "path").drop_null().to_pylist()
         for sidecar in sidecars:
             if "/" in sidecar:
-                raise Doubt("a checkpoint with parts elsewhere")
+                raise Doubt("a checkpoint with parts in another folder")
             with pq.ParquetFile(self.here(f"_sidecars/{sidecar}"), pre_buffer=False, buffer_size=_BUFFER) as file:
                 yield from _rows(file)
 
