@@ -20,7 +20,7 @@ from mirrorfeed.archive.archived_files import LogFile
 from mirrorfeed.archive.columnar_log import ColumnarLog, parts_at
 from mirrorfeed.archive.data_skipping import Rules
 from mirrorfeed.archive.interval import Policy
-from mirrorfeed.archive.lifecycle.base import starts
+from mirrorfeed.archive.lifecycle import starts
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.next_step import Range
 from mirrorfeed.source.table_info import read_table_info

@@ -25,7 +25,7 @@ from mirrorfeed.api.results import Changes, Difference, Result
 from mirrorfeed.cli import main, output
 from mirrorfeed.cli.main import print_error
 from mirrorfeed.display import terminal
-from mirrorfeed.display.printable import escape_html, printable, printable_block, shell_argument
+from mirrorfeed.display.redact import escape_html, printable, printable_block, shell_argument
 from mirrorfeed.errors import Unexpected
 
 ESCAPE = "\x1b]0;title\x07\x1b[2J"

@@ -21,8 +21,8 @@ from fixtures.onelake import tls
 from mirrorfeed.config.connections import Mail, Webhook
 from mirrorfeed.config.loader import load
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-from mirrorfeed.monitor.alert_channels import channels_of, post, send_mail, slack, teams, text
 from mirrorfeed.monitor.alert_state import Message, SentAlert
+from mirrorfeed.monitor.alerts import channels_of, post, send_mail, slack, teams, text
 from mirrorfeed.monitor.errors import ChannelUnavailable, MailRefused, WebhookRefused
 from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.runtime.addresses import BadProxy

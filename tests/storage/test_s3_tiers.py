@@ -18,8 +18,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from botocore.stub import Stubber
 from moto import mock_aws
 
-from mirrorfeed.archive.lifecycle import rules_at
-from mirrorfeed.archive.lifecycle.base import Wanted
+from mirrorfeed.archive.lifecycle import Wanted, rules_at
 from mirrorfeed.runtime.errors import ServiceCredentialUnreachable
 from mirrorfeed.storage.cloud_tiers import AzureTiers, S3Tiers, facts_of
 from mirrorfeed.storage.errors import NoBoto, OtherPlace, TiersUnavailable

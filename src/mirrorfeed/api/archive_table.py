@@ -178,7 +178,7 @@ class ArchiveAwareTable:
         """
         from dataclasses import replace
 
-        from mirrorfeed.api.archives import report
+        from mirrorfeed.api.listing import report
         from mirrorfeed.archive import interval as intervals
 
         policy = intervals.step(self._spark, self._source, datetime.now(UTC))
@@ -201,8 +201,7 @@ class ArchiveAwareTable:
         table.
         """
         from mirrorfeed.archive.interval import days_of
-        from mirrorfeed.archive.lifecycle import with_rules
-        from mirrorfeed.archive.lifecycle.base import Wanted
+        from mirrorfeed.archive.lifecycle import Wanted, with_rules
 
         days = None if interval is None else days_of(interval)
         return with_rules(self._spark, self._source, exported, Wanted(state), take_over, days)
@@ -241,7 +240,7 @@ class ArchiveAwareTable:
         The queries are the conditions in `where` and in the file `predicates`, one per line, and on Databricks the
         queries of the last `history_days` days.
         """
-        from mirrorfeed.api.archives import rates_of
+        from mirrorfeed.api.listing import rates_of
         from mirrorfeed.archive import archived_share
         from mirrorfeed.archive.interval import days_of
 
@@ -267,7 +266,7 @@ class ArchiveAwareTable:
 
         Raises `MirrorfeedError` if the table has no interval.
         """
-        from mirrorfeed.api.archives import rates_of, tiers_of
+        from mirrorfeed.api.listing import rates_of, tiers_of
         from mirrorfeed.archive.restore import estimate
         from mirrorfeed.archive.restore_plan import make_plan
         from mirrorfeed.storage.tiers import Priority
@@ -283,7 +282,7 @@ class ArchiveAwareTable:
 
         Raises `MirrorfeedError` if the storage has no tiers, or rejects the request.
         """
-        from mirrorfeed.api.archives import restore
+        from mirrorfeed.api.listing import restore
 
         return restore(self._session, plan, wait=False)
 
@@ -314,13 +313,13 @@ class ArchiveAwareTable:
 
     @cached_property
     def _spark(self) -> SparkSession:
-        from mirrorfeed.api.archives import session_of
+        from mirrorfeed.api.listing import session_of
 
         return session_of(self._session)
 
     @cached_property
     def _tiers(self) -> TierStore | None:
-        from mirrorfeed.api.archives import tiers_of
+        from mirrorfeed.api.listing import tiers_of
 
         return tiers_of(self._spark, self._source)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from mirrorfeed.config import loader
 from mirrorfeed.config.model import Config
-from mirrorfeed.display.printable import printable
+from mirrorfeed.display.redact import printable
 from mirrorfeed.runtime.version import this_build
 
 DEPLOYED = "deployed/deployment.json"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mirrorfeed.archive.archived_files import ArchivedFile
     from mirrorfeed.archive.archived_share import Share, Simulation
     from mirrorfeed.archive.interval import Interval
-    from mirrorfeed.archive.lifecycle.base import Lifecycle
+    from mirrorfeed.archive.lifecycle import Lifecycle
     from mirrorfeed.archive.maintenance import FileCheck, Maintained
     from mirrorfeed.archive.restore import Restoring
     from mirrorfeed.archive.restore_plan import RestorePlan
@@ -286,7 +286,7 @@ _HOMES = {
     "Finding": "monitor.findings",
     "History": "orchestration.histories",
     "Interval": "archive.interval",
-    "Lifecycle": "archive.lifecycle.base",
+    "Lifecycle": "archive.lifecycle",
     "LintFinding": "lint.specification",
     "LogRecord": "publish.log.audit",
     "Maintained": "archive.maintenance",

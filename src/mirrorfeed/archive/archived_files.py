@@ -21,7 +21,7 @@ from mirrorfeed.archive import interval
 from mirrorfeed.archive.errors import FileOfNoTable
 from mirrorfeed.archive.interval import Policy, counts_as_archived
 from mirrorfeed.display.humanize import a_few, counted, size
-from mirrorfeed.display.printable import shell_argument
+from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import Row, row
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.strict_json import Count

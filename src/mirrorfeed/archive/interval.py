@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.archive import PROPERTY
 from mirrorfeed.archive.errors import InvalidInterval, LongerInterval, NoInterval, RuleFirst
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.display.printable import shell_argument
+from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.runtime.spark_session import is_databricks, setting
 from mirrorfeed.source.errors import BadInterval

@@ -31,7 +31,7 @@ from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.restore_plan import Plan, RestorePlan, check_readable
 from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.display.printable import shell_argument
+from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import DataRow, Row, row, shown
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.source import versions

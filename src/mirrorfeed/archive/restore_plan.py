@@ -34,7 +34,7 @@ from mirrorfeed.archive.errors import (
 )
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.display.humanize import size
-from mirrorfeed.display.printable import shell_argument
+from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.landing.strict_json import CONFIG, Count, format_of, parse_json, validate
 from mirrorfeed.runtime.errors import FILES_GONE, first_of

@@ -6,5 +6,5 @@ from mirrorfeed.cli.main import main
 
 __all__ = ["main"]
 
-for _commands in ["archive", "deployment", "landing_zone", "monitor", "publish"]:
+for _commands in ["archive", "deployment", "check", "publish"]:
     import_module(f"{__name__}.{_commands}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirrorfeed.display.printable import shell_argument
+from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.errors import Terminal
 
 

@@ -21,8 +21,7 @@ import click
 
 from mirrorfeed.cli.errors import Misused, NotConfirmed
 from mirrorfeed.config import FILE
-from mirrorfeed.display.printable import is_escaped, printable, printable_block
-from mirrorfeed.display.redact import filter_logs, redact
+from mirrorfeed.display.redact import filter_logs, is_escaped, printable, printable_block, redact
 from mirrorfeed.errors import MirrorfeedError, is_spark_gone, named
 
 if TYPE_CHECKING:

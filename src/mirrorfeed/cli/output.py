@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.display.printable import printable
+from mirrorfeed.display.redact import printable
 from mirrorfeed.display.terminal import folded, text
 from mirrorfeed.errors import coded
 

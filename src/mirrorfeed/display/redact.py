@@ -1,4 +1,4 @@
-"""Removes secrets from third-party text before it is shown or stored.
+"""Remove secrets from third-party text, and control characters from all text, before it is shown or stored.
 
 The process remembers the secrets and tokens that it sends. Answers, exceptions of libraries and lines of their logs may
 repeat them. Tokens of others are found by their form.
@@ -11,15 +11,15 @@ import html
 import json
 import logging
 import re
+import shlex
 import sys
+import unicodedata
 from collections import OrderedDict
 from collections.abc import Iterator
 from threading import Lock
 from types import ModuleType
 from typing import cast
 from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
-
-from mirrorfeed.display.printable import printable, printable_block
 
 HIDDEN = "(not shown)"
 _MOST = 100
@@ -178,3 +178,44 @@ def filter_logs() -> None:
 
     # A filter of a logger does not see the records of the loggers below it, and handlers are the application's.
     logging.setLogRecordFactory(record)
+
+
+_ESCAPED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode categories: control and format characters, which include those for the direction of text, surrogates, and
+the separators of lines and paragraphs."""
+
+
+def printable(text: str, longest: int | None = None) -> str:
+    """Return the text as one line without control and format characters, cut to `longest` characters."""
+    shown = text if text.isprintable() else "".join(map(_escaped, text))
+    return shown if longest is None or len(shown) <= longest else f"{shown[: longest - 1]}…"
+
+
+def printable_block(text: str) -> str:
+    """Return lines of others, such as a traceback, indented: none of them looks like a line of ours."""
+    return "\n".join(f"  {printable(line)}" for line in text.splitlines())
+
+
+def escape_html(text: str) -> str:
+    """Return the text for a page, without markup."""
+    return html.escape(printable(text))
+
+
+def is_escaped(character: str) -> bool:
+    """Whether `printable` shows an escape instead of this character."""
+    return unicodedata.category(character) in _ESCAPED
+
+
+def shell_argument(text: str) -> str:
+    """Return the text as one argument of a command that people paste into a shell."""
+    if printable(text) != text:
+        escaped = printable(text.replace("\\", "\\\\").replace("'", "\\'"))
+        return f"$'{escaped}'"
+    # A condition holds texts in single quotes, so it is easier to read between double quotes.
+    if "'" in text and not set('"$`\\!').intersection(text):
+        return f'"{text}"'
+    return shlex.quote(text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode() if is_escaped(character) else character

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from threading import Timer
 from typing import TYPE_CHECKING, TextIO
 
-from mirrorfeed.display.printable import printable
+from mirrorfeed.display.redact import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

@@ -28,8 +28,7 @@ from traceback import walk_tb
 from typing import Any, ClassVar
 
 from mirrorfeed.display.humanize import a_few, counted, duration
-from mirrorfeed.display.printable import printable, shell_argument
-from mirrorfeed.display.redact import redact
+from mirrorfeed.display.redact import printable, redact, shell_argument
 
 _log = logging.getLogger(__name__)
 _LONGEST_LINE = 2000

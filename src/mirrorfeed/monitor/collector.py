@@ -102,7 +102,7 @@ class Collector:
         from mirrorfeed.publish.errors import RowsRefused
         from mirrorfeed.publish.log.table_log import TableLog
         from mirrorfeed.publish.next_publication import check_decision, decide_next, with_keys
-        from mirrorfeed.publish.sources.change_source import source_for
+        from mirrorfeed.publish.sources import source_for
         from mirrorfeed.source.errors import Finding
         from mirrorfeed.source.next_step import NothingNew
 

@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from mirrorfeed.display.printable import shell_argument
-from mirrorfeed.display.redact import redact
+from mirrorfeed.display.redact import redact, shell_argument
 from mirrorfeed.display.rows import Row, row
 from mirrorfeed.errors import MirrorfeedError, Transient, Unexpected
 from mirrorfeed.monitor.freshness import Freshness, Step

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.display.html import Chart, Point, bars, card, lines, page_of, titled
-from mirrorfeed.display.printable import escape_html
+from mirrorfeed.display.redact import escape_html
 from mirrorfeed.display.rows import grid_of, section_of
 from mirrorfeed.monitor.report_figures import SECTIONS, Figures, Report, read_report, time_in_utc
 

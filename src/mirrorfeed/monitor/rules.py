@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
-from mirrorfeed.display.printable import shell_argument
+from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.errors import Transient, fill
 from mirrorfeed.monitor.findings import (
     DatabaseFacts,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import SparkSession, Window
 from pyspark.sql.functions import col, expr, row_number
 
-from mirrorfeed.display.printable import shell_argument
+from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.orchestration.errors import LedgerNotWritten
 from mirrorfeed.publish.result import Publication, TableResult

@@ -25,7 +25,7 @@ from mirrorfeed.publish.errors import FeedRequired
 from mirrorfeed.publish.log.metadata_files import partner_events_problem
 from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.publish.result import TableResult
-from mirrorfeed.publish.sources.change_source import source_for
+from mirrorfeed.publish.sources import source_for
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.retry import retry_counter

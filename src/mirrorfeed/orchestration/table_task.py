@@ -27,7 +27,7 @@ from mirrorfeed.publish.files.staging_area import clear_staging
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.next_publication import UpToDateCheck, check_decision, decide_next, waits_since, with_keys
 from mirrorfeed.publish.result import TableResult
-from mirrorfeed.publish.sources.change_source import ChangeSource, source_for
+from mirrorfeed.publish.sources import ChangeSource, source_for
 from mirrorfeed.publish.table_publisher import clear, publish
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import renewed

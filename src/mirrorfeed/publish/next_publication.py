@@ -42,7 +42,7 @@ from mirrorfeed.source.table_info import TableInfo, commit_name, local_table_inf
 from mirrorfeed.storage import Store
 
 if TYPE_CHECKING:
-    from mirrorfeed.publish.sources.change_source import ChangeSource
+    from mirrorfeed.publish.sources import ChangeSource
 
 
 def with_keys(table: Table, workspace: Callable[[], Workspace] = default_workspace) -> Table:

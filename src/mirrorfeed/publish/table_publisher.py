@@ -52,7 +52,7 @@ from mirrorfeed.storage.errors import StoreUnavailable
 from mirrorfeed.storage.retry import retry_counter
 
 if TYPE_CHECKING:
-    from mirrorfeed.publish.sources.change_source import ChangeSource
+    from mirrorfeed.publish.sources import ChangeSource
 
 _DELETE_ATTEMPTS, _DELETE_PAUSE = 12, 10.0
 

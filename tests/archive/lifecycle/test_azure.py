@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from mirrorfeed.archive.errors import NoRules
+from mirrorfeed.archive.lifecycle import Finding
 from mirrorfeed.archive.lifecycle.azure import AzureRules, folder_of
-from mirrorfeed.archive.lifecycle.base import Finding
 from tests.archive.archived_table import prefixes
 
 FOLDER = "lake/sales/orders/"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mirrorfeed.archive.errors import TooManyRules
+from mirrorfeed.archive.lifecycle import Finding, Wanted
 from mirrorfeed.archive.lifecycle.azure import AzureRules
-from mirrorfeed.archive.lifecycle.base import Finding, Wanted
 from tests.archive.archived_table import prefixes
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mirrorfeed.archive.errors import NoJson
-from mirrorfeed.archive.lifecycle.base import read_policy
+from mirrorfeed.archive.lifecycle import read_policy
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from mirrorfeed.archive.errors import NoBucketRules, NoLifecycle, TooManyRules
-from mirrorfeed.archive.lifecycle import rules_at
+from mirrorfeed.archive.lifecycle import Finding, Wanted, rules_at
 from mirrorfeed.archive.lifecycle.azure import AzureRules
-from mirrorfeed.archive.lifecycle.base import Finding, Wanted
 from mirrorfeed.archive.lifecycle.s3 import S3Rules, folder_of
 
 FOLDER = "sales/orders/"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirrorfeed.archive.errors import NoRules, TooManyRules
-from mirrorfeed.archive.lifecycle.base import Finding, Wanted, meet
+from mirrorfeed.archive.lifecycle import Finding, Wanted, meet
 from mirrorfeed.display.humanize import a_few
 
 BY_CREATION = "daysAfterCreationGreaterThan"

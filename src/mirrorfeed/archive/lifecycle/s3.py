@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirrorfeed.archive.errors import NoBucketRules, TooManyRules
-from mirrorfeed.archive.lifecycle.base import Finding, Wanted, meet
+from mirrorfeed.archive.lifecycle import Finding, Wanted, meet
 from mirrorfeed.display.humanize import a_few, counted
 
 MOST_RULES = 1000

@@ -42,11 +42,11 @@ from mirrorfeed.mirror.replica.mirrored_table import (
     create_mirror,
     drop,
     mirror_path,
+    net_change,
     open_mirror,
     refuse_nulls,
     refuse_years,
 )
-from mirrorfeed.mirror.replica.net_change import net_change
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import NotThere
 from mirrorfeed.storage.folder import resolve

@@ -1,1 +1,62 @@
-"""Where changes come from: the change data feed, and sources without a usable feed."""
+"""The source of a table's changes: its protocol, and the choice between the change feed and a full comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.config.model import Config, Table
+from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
+from mirrorfeed.publish.sources.delta_feed import DeltaFeed
+from mirrorfeed.publish.sources.full_compare import FullCompare, full_compare
+from mirrorfeed.source.next_step import Facts, Range, Repair
+
+
+class ChangeSource(Protocol):
+    """The source of one table. It has no state: what it reads about the history is in the `Facts`."""
+
+    def facts(self, after: int | None, limit: int) -> Facts:
+        """Read the history after the published version, at most `limit` versions in detail."""
+        ...
+
+    def is_as(self, facts: Facts) -> bool:
+        """Whether the table still has the same identity and its changes can still be read."""
+        ...
+
+    def columns(self, version: int, facts: Facts) -> tuple[Column, ...]:
+        """The selected columns at a version."""
+        ...
+
+    def source_columns(self, version: int, facts: Facts) -> Mapping[str, str]:
+        """The types of all columns of the table at a version. Called only if some columns are selected."""
+        ...
+
+    def check(self, what: Range | int, facts: Facts) -> None:
+        """Raise if it is known beforehand that the range, or the snapshot at a version, cannot be read."""
+        ...
+
+    def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
+        """Stage the landing rows of a range, of a snapshot at a version, or of a repair.
+
+        An empty snapshot has one file. Returns None if a comparison found no difference.
+        """
+        ...
+
+    def bad_keys(self, version: int, table: Table) -> Sequence[BadRow]:
+        """The first keys of a version that are NULL or not unique."""
+        ...
+
+
+Report = Callable[[MirrorfeedError], None]
+
+
+def source_for(
+    spark: SparkSession, config: Config, table: Table, on_note: Report = lambda _: None
+) -> DeltaFeed | FullCompare:
+    if table.changes == "compare":
+        return full_compare(spark, config, table)
+    return DeltaFeed(spark, table.source, config.staging_path, config.upload_from, table.selection, on_note=on_note)

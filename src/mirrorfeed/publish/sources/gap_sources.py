@@ -18,7 +18,7 @@ from mirrorfeed.history.record import Segment, find_record, find_segment
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.errors import GapCompared, HistoryUnusable, NotComparable, ReadFromHistory
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
-from mirrorfeed.publish.sources.change_source import ChangeSource, Report
+from mirrorfeed.publish.sources import ChangeSource, Report
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.runtime.errors import EXPIRED, FILES_GONE, LOG_GONE, first_of
 from mirrorfeed.source import versions
