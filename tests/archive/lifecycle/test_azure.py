@@ -90,7 +90,7 @@ def test_correct_policy_passes_as_exported_by_powershell() -> None:
 
 def test_different_days_are_shown_as_whole_numbers() -> None:
     (found,) = RULES.check(exported({"daysAfterCreationGreaterThan": 30.0}), 60)
-    assert str(found) == "ours: says 30 days, and the table's property 60: they must be equal"
+    assert str(found) == "ours: says 30 days, but the table's property has 60: they must be equal"
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_rule_by_modification_time_is_flagged() -> None:
     [
         (policy({"daysAfterLastAccessTimeGreaterThan": 60}), "uses the access time"),
         (policy({"daysAfterModificationGreaterThan": 60}), "uses the modification time"),
-        (policy({"daysAfterCreationGreaterThan": 30}), "says 30 days, and the table's property 60"),
-        (policy({"daysAfterCreationGreaterThan": "60"}), "says '60' days, and the table's property 60"),
+        (policy({"daysAfterCreationGreaterThan": 30}), "says 30 days, but the table's property has 60"),
+        (policy({"daysAfterCreationGreaterThan": "60"}), "says '60' days, but the table's property has 60"),
         (policy({}), "has no days after creation"),
         (
             policy({"daysAfterCreationGreaterThan": 60, "daysAfterLastTierChangeGreaterThan": 7}),

@@ -98,7 +98,7 @@ def test_foreign_rule_for_the_table_remains_unless_taken_over() -> None:
     for wanted in Wanted:
         assert put(ORDERS, 60, wanted, exported)["rules"][:2] == exported["rules"]
     assert [str(each) for each in ORDERS.check(put(ORDERS, into=exported), 60)] == [
-        "legalhold: says 30 days, and the table's property 60: they must be equal"
+        "legalhold: says 30 days, but the table's property has 60: they must be equal"
     ]
     assert ORDERS.policy(60, exported=exported, take_over=True) == put(ORDERS, into={"rules": [OTHER]})
     gone = ORDERS.policy(60, Wanted.GONE, exported, take_over=True)

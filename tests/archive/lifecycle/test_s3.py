@@ -103,7 +103,7 @@ def test_too_many_rules_for_a_bucket_are_refused_with_their_number() -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        (rule(Transitions=[{"Days": 30, "StorageClass": "GLACIER"}]), "says 30 days, and the table's property 60"),
+        (rule(Transitions=[{"Days": 30, "StorageClass": "GLACIER"}]), "says 30 days, but the table's property has 60"),
         (rule(Transitions=[{"Days": 30, "StorageClass": "DEEP_ARCHIVE"}]), "says 30 days"),
         (rule(Transitions=[{"Date": "2026-01-01", "StorageClass": "GLACIER"}]), "archives on a date"),
         (rule(Filter={"Prefix": "sales/"}), "archives the table's _delta_log"),

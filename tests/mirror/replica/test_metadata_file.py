@@ -106,7 +106,7 @@ def test_metadata_is_parsed_to_settings(fields: dict[str, Any], expected: Settin
         ({"FileFormatTypeProperties": 1}, "FileFormatTypeProperties is the value 1. Set an object"),
         (
             {"FileFormatTypeProperties": {"FirstRowAsHeader": False}},
-            "FirstRowAsHeader is the value false, and mirroring needs column names",
+            "FirstRowAsHeader is the value false, but mirroring needs column names",
         ),
         (
             {"FileFormatTypeProperties": {"ColumnSeparator": "#"}},

@@ -276,7 +276,7 @@ def test_file_that_cannot_be_applied_stops_the_table_until_replaced(
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "It cannot be read: it is empty. Write it again as one JSON object"),
+        (b"", "It cannot be read: it is empty. Write the file again as one JSON object"),
         (
             json.dumps({"keyColumns": "id"}).encode(),
             'keyColumns is the text "id", not a list. Set a list of column names: `"keyColumns": ["C1", "C2"]`',
