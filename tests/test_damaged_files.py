@@ -22,7 +22,7 @@ from mirrorfeed.history import record as history_record
 from mirrorfeed.landing import output_format, record
 from mirrorfeed.landing.errors import DamagedFile, RecordTooNew
 from mirrorfeed.monitor import alert_state
-from mirrorfeed.monitor.alert_state import REPEAT_AFTER, Check
+from mirrorfeed.monitor.alert_state import Check
 from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.publish.log.audit import audit_log
 from mirrorfeed.publish.log.table_log import TableLog
@@ -142,7 +142,7 @@ KINDS = {
             alert_state.spell(
                 (
                     alert_state.SentAlert("a", "GAP", NOW, None, {"ops": NOW}),
-                    alert_state.SentAlert("b", "OTHER", NOW - REPEAT_AFTER, NOW, {"ops": NOW}),
+                    alert_state.SentAlert("b", "OTHER", NOW - Check().remind_after, NOW, {"ops": NOW}),
                 )
             )
         ],

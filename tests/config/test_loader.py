@@ -529,9 +529,11 @@ def test_alerts_have_default_limits_and_no_channels_by_default(load: Load) -> No
         read.max_lag_minutes.queryable,
     ) == (120, 30, 30, 60)
     assert (read.webhooks, read.mail, read.state_path, read.sql_endpoint) == ((), None, None, "leave")
+    assert read.remind_after_hours == 24
     read = load(
         alerts(
             "max_lag_minutes: {published: 15, queryable: never}, sql_endpoint: refresh, state_path: ./told,"
+            " remind_after_hours: 4,"
             " webhooks: [{name: ops, kind: slack, url: {env: HOOK}}, {name: t, kind: teams, url: {scope: s, key: k}}],"
             " mail: {server: smtp.example.com, sender: a@b.c, to: [d@e.f], user: u, password: {env: MAIL}}"
         )
@@ -541,6 +543,7 @@ def test_alerts_have_default_limits_and_no_channels_by_default(load: Load) -> No
         30,
         None,
     )
+    assert read.remind_after_hours == 4
     assert [(each.name, each.kind, each.url) for each in read.webhooks] == [
         ("ops", "slack", Secret(env="HOOK")),
         ("t", "teams", Secret(scope="s", key="k")),

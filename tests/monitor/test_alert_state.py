@@ -1,4 +1,4 @@
-"""One message when a problem starts, one a day while it lasts and one when it ends, for any content of the shared
+"""One message when a problem starts, one per interval while it lasts and one when it ends, for any content of the shared
 state."""
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from fixtures.memory import MemoryStore
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.errors import DamagedFile
 from mirrorfeed.monitor.alert_state import (
-    REPEAT_AFTER,
     Check,
     Message,
     Notified,
@@ -82,6 +81,23 @@ def test_each_problem_and_its_resolution_are_sent_once() -> None:
 def test_lasting_problem_is_sent_once_a_day() -> None:
     life = Life()
     assert [bool(life.look(ONE)) for _ in range(145)] == [True, *[False] * 143, True]
+
+
+def test_lasting_problem_is_sent_once_per_configured_interval() -> None:
+    life, interval = Life(), timedelta(hours=1)
+    there = [life.look(ONE, remind_after=interval) for _ in range(13)]
+    assert there == [["ops GAP", "team GAP"] if at % 6 == 0 else [] for at in range(13)]
+    assert life.look(remind_after=interval) == ["ops GAP over", "team GAP over"]
+    assert [life.look(remind_after=interval) for _ in range(7)] == [[]] * 7
+
+
+def test_reminder_interval_of_each_problem_and_channel_starts_with_its_own_message() -> None:
+    life, interval = Life(), timedelta(hours=1)
+    assert life.look(ONE, deaf="team", remind_after=interval) == ["ops GAP"]
+    assert life.look(ONE, TWO, remind_after=interval) == ["team GAP", "ops LAG_QUERYABLE", "team LAG_QUERYABLE"]
+    assert [life.look(ONE, TWO, remind_after=interval) for _ in range(4)] == [[]] * 4
+    assert life.look(ONE, TWO, remind_after=interval) == ["ops GAP"]
+    assert life.look(ONE, TWO, remind_after=interval) == ["team GAP", "ops LAG_QUERYABLE", "team LAG_QUERYABLE"]
 
 
 def test_failed_channel_is_notified_later_and_of_known_resolutions_only() -> None:
@@ -289,12 +305,12 @@ def test_special_file_or_symlink_as_state_suppresses_no_alert(tmp_path: Path, ki
     assert place.is_symlink() == (kind == "link")
 
 
-def test_forged_state_suppresses_an_alert_for_at_most_a_day() -> None:
+def test_forged_state_suppresses_an_alert_for_at_most_one_interval() -> None:
     desk = Desk()
     forged = entry(notified=dict.fromkeys(BOTH, NOW.isoformat()))
     desk.store.create(PATH, json.dumps({"format": 1, "alerts": [forged]}).encode())
     desk.run(ONE)
     assert desk.sent == []
-    desk.now += REPEAT_AFTER
+    desk.now += Check().remind_after
     desk.run(ONE)
     assert desk.sent == ["ops GAP", "team GAP"]

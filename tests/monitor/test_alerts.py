@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.config.loader import load
 from mirrorfeed.monitor.alert_state import Check, Message, notify
-from mirrorfeed.monitor.alerts import check_all, ledger_rows, state_of
+from mirrorfeed.monitor.alerts import check_all, ledger_rows, send_alerts, state_of
 from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.monitor.rules import RULES
 
@@ -49,3 +49,17 @@ def test_sent_alerts_are_recorded_in_the_landing_zone_by_default(tmp_path: Path)
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{source: ./a, target: b}]\n")
     store, file = state_of(load(tmp_path / "mirrorfeed.yml"))
     assert store.address(file) == f"{tmp_path}/zone/_mirrorfeed/alerts.json"
+
+
+def test_lasting_problem_is_reported_again_after_the_configured_hours(tmp_path: Path) -> None:
+    (tmp_path / "mirrorfeed.yml").write_text(
+        "landing_zone: ./zone\nalerts: {remind_after_hours: 2, max_lag_minutes: {published: never}}\ntables: [{source: ./missing, target: b}]\n"
+    )
+    config, now = load(tmp_path / "mirrorfeed.yml"), NOW
+    sent = []
+    for _ in range(9):
+        check, _ = check_all(NO_SPARK, config, now=lambda: now)
+        sent.append([each.table for each in send_alerts(config, check, lambda: now) if each.sent_to])
+        now += timedelta(minutes=30)
+    assert sent[0]
+    assert sent == [sent[0], [], [], [], sent[0], [], [], [], sent[0]]

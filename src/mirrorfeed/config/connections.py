@@ -187,6 +187,9 @@ class Alerts(BaseModel):
     model_config = values.FORM
 
     max_lag_minutes: MaxLagMinutes = MaxLagMinutes()
+    remind_after_hours: Annotated[int, Field(ge=1, le=168)] = 24
+    """Hours after which a problem that lasts is sent again. The maximum also limits how long a forged alert state can
+    suppress an alert."""
     webhooks: tuple[Webhook, ...] = ()
     mail: Mail | None = None
     state_path: Annotated[str, AfterValidator(_folder)] | None = None

@@ -1,7 +1,7 @@
-"""The alerts sent so far: a problem is one message when it starts, one a day while it lasts, and one at its end.
+"""The alerts sent so far: a problem is one message when it starts, one per interval while it lasts, and one at its end.
 
 The state is one JSON file. By default it is in the landing zone, where others may write, so it holds names and times
-only, and little of it is believed: an alert counts as sent for one day, and a file that is damaged or has times in the
+only, and little of it is believed: an alert counts as sent for one interval, and a file that is damaged or has times in the
 future is reported, ignored and replaced. The file is written after the messages are sent. If that fails, or
 two watchers run at the same moment, a message may be sent twice, but none is lost.
 """
@@ -26,7 +26,6 @@ from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable, SymbolicLink, UnreadableFile
 
 FILE = "alerts.json"
-REPEAT_AFTER = timedelta(days=1)
 _CLOCK_SKEW = timedelta(minutes=10)
 _ATTEMPTS = 5
 
@@ -41,6 +40,8 @@ class Check:
     an empty table for all problems."""
     patience: float = 0.0
     """Seconds for which a problem that may pass must last before an alert is sent."""
+    remind_after: timedelta = timedelta(days=1)
+    """Interval after which a problem that lasts is sent again."""
 
     def hides(self, key: tuple[str, str]) -> bool:
         table, name = key
@@ -146,7 +147,7 @@ def due_messages(alerts: Iterable[SentAlert], check: Check, channels: Collection
             found += [Message(name, alert) for name in alert.notified if name in channels]
         elif problem and (now - alert.since).total_seconds() >= check.delay(problem):
             last = alert.notified
-            names = [name for name in channels if name not in last or now - last[name] >= REPEAT_AFTER]
+            names = [name for name in channels if name not in last or now - last[name] >= check.remind_after]
             found += [Message(name, alert, problem) for name in names]
     return found
 

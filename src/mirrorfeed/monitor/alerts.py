@@ -7,7 +7,8 @@ import smtplib
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid, parseaddr
 from functools import partial
@@ -273,7 +274,9 @@ def check_all(
     times_of = mirror_times_of(config, database.states, syncs, mirror)
     collector = Collector(config, spark, True, database.states, times_of, workspace, now)
     facts = collector.collect(config.tables)
-    return check_of(database, facts, (config.alerts.max_lag_minutes.published or 0.0) * 60), facts
+    patience = (config.alerts.max_lag_minutes.published or 0.0) * 60
+    check = check_of(database, facts, patience)
+    return replace(check, remind_after=timedelta(hours=config.alerts.remind_after_hours)), facts
 
 
 def check_of(database: DatabaseFacts, tables: Sequence[TableFacts], patience: float = 0.0) -> Check:
