@@ -1,5 +1,4 @@
-"""One message when a problem starts, one per interval while it lasts and one when it ends, for any content of the shared
-state."""
+"""Alert state: one message when a problem starts, one per interval while it lasts, and one when it ends."""
 
 from __future__ import annotations
 

@@ -53,13 +53,14 @@ def test_sent_alerts_are_recorded_in_the_landing_zone_by_default(tmp_path: Path)
 
 def test_lasting_problem_is_reported_again_after_the_configured_hours(tmp_path: Path) -> None:
     (tmp_path / "mirrorfeed.yml").write_text(
-        "landing_zone: ./zone\nalerts: {remind_after_hours: 2, max_lag_minutes: {published: never}}\ntables: [{source: ./missing, target: b}]\n"
+        "landing_zone: ./zone\nalerts: {remind_after_hours: 2, max_lag_minutes: {published: never}}\n"
+        "tables: [{source: ./missing, target: b}]\n"
     )
     config, now = load(tmp_path / "mirrorfeed.yml"), NOW
     sent = []
     for _ in range(9):
-        check, _ = check_all(NO_SPARK, config, now=lambda: now)
-        sent.append([each.table for each in send_alerts(config, check, lambda: now) if each.sent_to])
+        check, _ = check_all(NO_SPARK, config, now=lambda now=now: now)
+        sent.append([each.table for each in send_alerts(config, check, lambda now=now: now) if each.sent_to])
         now += timedelta(minutes=30)
     assert sent[0]
     assert sent == [sent[0], [], [], [], sent[0], [], [], [], sent[0]]

@@ -1,9 +1,9 @@
 """The alerts sent so far: a problem is one message when it starts, one per interval while it lasts, and one at its end.
 
 The state is one JSON file. By default it is in the landing zone, where others may write, so it holds names and times
-only, and little of it is believed: an alert counts as sent for one interval, and a file that is damaged or has times in the
-future is reported, ignored and replaced. The file is written after the messages are sent. If that fails, or
-two watchers run at the same moment, a message may be sent twice, but none is lost.
+only, and little of it is believed: an alert counts as sent for one interval, and a file that is damaged or has times in
+the future is reported, ignored and replaced. The file is written after the messages are sent. If that fails, or two
+watchers run at the same moment, a message may be sent twice, but none is lost.
 """
 
 from __future__ import annotations
