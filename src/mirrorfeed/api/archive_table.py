@@ -178,7 +178,7 @@ class ArchiveAwareTable:
         """
         from dataclasses import replace
 
-        from mirrorfeed.api.listing import report
+        from mirrorfeed.api.archives import report
         from mirrorfeed.archive import interval as intervals
 
         policy = intervals.step(self._spark, self._source, datetime.now(UTC))
@@ -240,7 +240,7 @@ class ArchiveAwareTable:
         The queries are the conditions in `where` and in the file `predicates`, one per line, and on Databricks the
         queries of the last `history_days` days.
         """
-        from mirrorfeed.api.listing import rates_of
+        from mirrorfeed.api.archives import rates_of
         from mirrorfeed.archive import archived_share
         from mirrorfeed.archive.interval import days_of
 
@@ -266,7 +266,7 @@ class ArchiveAwareTable:
 
         Raises `MirrorfeedError` if the table has no interval.
         """
-        from mirrorfeed.api.listing import rates_of, tiers_of
+        from mirrorfeed.api.archives import rates_of, tiers_of
         from mirrorfeed.archive.restore import estimate
         from mirrorfeed.archive.restore_plan import make_plan
         from mirrorfeed.storage.tiers import Priority
@@ -282,7 +282,7 @@ class ArchiveAwareTable:
 
         Raises `MirrorfeedError` if the storage has no tiers, or rejects the request.
         """
-        from mirrorfeed.api.listing import restore
+        from mirrorfeed.api.archives import restore
 
         return restore(self._session, plan, wait=False)
 
@@ -313,13 +313,13 @@ class ArchiveAwareTable:
 
     @cached_property
     def _spark(self) -> SparkSession:
-        from mirrorfeed.api.listing import session_of
+        from mirrorfeed.api.archives import session_of
 
         return session_of(self._session)
 
     @cached_property
     def _tiers(self) -> TierStore | None:
-        from mirrorfeed.api.listing import tiers_of
+        from mirrorfeed.api.archives import tiers_of
 
         return tiers_of(self._spark, self._source)
 

@@ -98,7 +98,7 @@ def plan(
     to: str,
 ) -> Result[RestorePlan]:
     """Plan the restore of archived files for a query on TABLE, its change data feed, or any query."""
-    from mirrorfeed.api.listing import plan_query
+    from mirrorfeed.api.archives import plan_query
     from mirrorfeed.archive.restore_plan import check_place
 
     if where is not None and feed_from is not None:
@@ -144,7 +144,7 @@ def restore(
 
     You can stop it at any time and run it again: pending files are not requested twice.
     """
-    from mirrorfeed.api.listing import restore
+    from mirrorfeed.api.archives import restore
 
     rates = given_rates(prices, path)
     return as_result(
@@ -303,7 +303,7 @@ def report(path: str, tables: tuple[str, ...], prices: str | None) -> Result[Sha
     Default for TABLES: all configured tables with an archive. `mirrorfeed report` draws the ledger. Exits with 1 if a
     table fails.
     """
-    from mirrorfeed.api.listing import report
+    from mirrorfeed.api.archives import report
 
     config = load_if_there(path) if tables else load(path)
     sources = tables or [table.source for table in (config.tables if config else ())]
