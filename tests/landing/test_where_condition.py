@@ -48,7 +48,7 @@ def test_condition_has_the_names_of_its_columns(text: str, columns: tuple[str, .
         ("CAST(a AS timestamp) > b", "has TIMESTAMP, which depends on the session's time zone"),
         ("CAST(a AS varchar) = 'x'", "casts to varchar: supported types are bigint, boolean"),
         ('a = "x"', "has a double quote: write text in single quotes, and names with special characters in backticks"),
-        ("a = 'it''s'", "has two texts in a row"),
+        ("a = 'it''s'", "has two adjacent strings"),
         ("a = 'x", "has a string without a closing quote"),
         ("`a = 1", "has a name without a closing backtick"),
         ("a = 1; DROP TABLE t", "has a ';': write one condition"),

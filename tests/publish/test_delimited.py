@@ -327,7 +327,7 @@ def test_new_column_is_refused_only_with_a_declared_schema() -> None:
             publish(TableFeed(table), store, chosen)
         assert refused.value.problem == (
             "The columns of main.sales.orders at version 3 are incompatible with the published columns: 'city' was"
-            " added, and SchemaDefinition does not allow new columns."
+            " added, but SchemaDefinition does not allow new columns."
         )
 
 
