@@ -266,7 +266,7 @@ def test_invalid_value_is_reported_when_the_query_is_planned(asking: Guarded) ->
     with pytest.raises(CannotBePlanned) as caught:
         asking.sql("SELECT v FROM orders WHERE id = 'x'")
     assert str(caught.value).startswith("The query cannot be planned: [CAST_INVALID_INPUT] The value 'x' of the type")
-    assert str(caught.value).endswith("Nothing was read. Correct the reason and run the query again.")
+    assert str(caught.value).endswith("Nothing was read. Correct the cause and run the query again.")
 
 
 @pytest.mark.parametrize("name", ["spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"])
@@ -282,7 +282,7 @@ def test_session_that_ignores_missing_files_is_refused(
             writer.delete("id = 35")
     assert str(caught.value) == (
         f"The query cannot be planned: {name} is true, so rows of unreadable files would be missing."
-        " Nothing was read. Correct the reason and run the query again."
+        " Nothing was read. Correct the cause and run the query again."
     )
 
 

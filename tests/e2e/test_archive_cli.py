@@ -117,7 +117,7 @@ def test_restored_rows_are_copied_into_another_table(
     clock = Clock(datetime.now(UTC))
     tiers = FolderTiers(tmp_path / "aside", clock)
     tiers.archive(file.uri for file in made.files("1", "2"))
-    monkeypatch.setattr("mirrorfeed.api.listing.tiers_of", lambda spark, source: tiers)
+    monkeypatch.setattr("mirrorfeed.api.archives.tiers_of", lambda spark, source: tiers)
     passing = partial(follow, sleep=lambda seconds: clock.pass_(seconds / 3600))
     monkeypatch.setattr("mirrorfeed.archive.restore.follow", passing)
     monkeypatch.chdir(tmp_path)
@@ -161,7 +161,7 @@ def test_archive_report_counts_restored_files_and_updates_the_ledger(
     stored = {"hot": 2**30, "archive": 0}
     prices.write_text(json.dumps({"currency": "EUR", "standard": price, "high": price, "stored": stored}))
     tiers = FolderTiers(tmp_path / "aside", Clock(datetime.now(UTC)))
-    monkeypatch.setattr("mirrorfeed.api.listing.tiers_at", lambda location: tiers)
+    monkeypatch.setattr("mirrorfeed.api.archives.tiers_at", lambda location: tiers)
     told_twice = ["--ledger", str(rows), "archive", "report", table, str(tmp_path / "none"), "--prices", str(prices)]
     reported = said(told_twice, 1)
     assert "none: MF" in reported
