@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mirrorfeed.cli.signals import Interruption
+from mirrorfeed.cli.output import Interruption
 from mirrorfeed.orchestration.publish_run import sleep_unless, stop_after
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -68,7 +68,7 @@ def test_interrupt_raised_by_sparks_handler_exits() -> None:
 def test_immediate_exit_waits_for_no_thread_and_prints_one_line() -> None:
     code = """if True:
         import os, signal, threading
-        from mirrorfeed.cli.signals import Interruption
+        from mirrorfeed.cli.output import Interruption
         threading.Thread(target=threading.Event().wait).start()
         with Interruption().listening() as stop:
             stop.defer()
@@ -100,7 +100,7 @@ def test_message_replaces_the_line_of_progress_on_a_terminal() -> None:
     ours, theirs = pty.openpty()
     code = """if True:
         import os, signal, sys
-        from mirrorfeed.cli.signals import Interruption
+        from mirrorfeed.cli.output import Interruption
         sys.stderr.write("Starting Spark"); sys.stderr.flush()
         with Interruption().listening():
             os.kill(os.getpid(), signal.SIGINT)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.cli import main
 from mirrorfeed.cli import output as show
-from mirrorfeed.cli.signals import Interruption
+from mirrorfeed.cli.output import Interruption
 from mirrorfeed.config import loader
 from mirrorfeed.config.model import zone_of
 from mirrorfeed.monitor.collector import Collector

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
     from mirrorfeed.api.feed import Feed
     from mirrorfeed.api.results import Result
-    from mirrorfeed.cli.output import Steps
-    from mirrorfeed.cli.signals import Interruption
+    from mirrorfeed.cli.output import Interruption, Steps
     from mirrorfeed.config.model import Config
     from mirrorfeed.source.identifier import Source
 
@@ -130,7 +129,7 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         if _STOP not in ctx.meta:
-            from mirrorfeed.cli.signals import Interruption
+            from mirrorfeed.cli.output import Interruption
 
             with Interruption().listening() as ctx.meta[_STOP]:
                 return self.invoke(ctx)
