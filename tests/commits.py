@@ -16,7 +16,8 @@ import pyarrow as pa
 
 _LITERAL = r"(?:-?\d+|'[^'\\]*'|NULL)"
 _TERM = r"(?:\w+(?![\w'(])|'[^'\\]*'|[-+*%<> ])"
-"""A name, a number, a text or a sign that means the same everywhere; no function, and no text with a type."""
+"""A name, a number, a string or an operator with the same meaning in every engine. No functions and no typed
+literals."""
 _WHERE = rf"(?: WHERE ((?:{_TERM}|[=(),])+))?"
 _INSERT = re.compile(rf"INSERT INTO {{}} VALUES (\({_LITERAL}(?:(?:, |\), \(){_LITERAL})*\))")
 _SET = rf"(\w+) = ({_TERM}+?)"
@@ -29,7 +30,7 @@ _OPTIMIZE = re.compile(r"OPTIMIZE {}")
 
 
 def commit(path: Path, statement: str) -> bool:
-    """Does what a statement says, where {} is the table; or nothing, where it or the table is not that plain."""
+    """Run a statement without Spark; {} is the table. Return False if the statement or the table is not plain."""
     kinds = (_INSERT, _UPDATE, _DELETE, _SWITCH, _ADD, _RESTORE, _OPTIMIZE)
     found = [kind.fullmatch(statement) for kind in kinds]
     if not any(found):
@@ -69,7 +70,7 @@ _SAME_EVERYWHERE = {"integer", "long", "double", "string", "boolean"}
 
 
 def plain_rows(path: Path, version: int | None) -> list[dict[str, Any]] | None:
-    """The rows of a table, or nothing where it is not that plain."""
+    """Rows of a table, or None if the table is not plain."""
     try:
         table = deltalake.DeltaTable(path, version=version)
         types = set(_types_in(json.loads(table.schema().to_json())))
@@ -82,7 +83,7 @@ def plain_rows(path: Path, version: int | None) -> list[dict[str, Any]] | None:
 
 
 def _types_in(type_: Any) -> Iterator[str]:
-    """Those that are not nested themselves."""
+    """Primitive types in a schema, including nested ones."""
     if isinstance(type_, str):
         yield type_
         return
@@ -95,14 +96,14 @@ _COUNTS = {"added": "numOutputRows", "updated": "numUpdatedRows", "deleted": "nu
 
 
 def _as_spark_says(commit: str) -> str:
-    """With Spark's names for what was done and for how many rows it was."""
+    """Use Spark's names for operations and row counts."""
     commit = commit.replace('"operation":"ADD COLUMN"', '"operation":"ADD COLUMNS"')
     counted = r'"num_(added|updated|deleted)_rows":(\d+)'
     return re.sub(counted, lambda found: f'"{_COUNTS[found[1]]}":"{found[2]}"', commit)
 
 
 def tell_state(made: Path) -> None:
-    """Beside a commit, as Spark's own have it: the state of the table, which saves those who read it a query each."""
+    """Write the state of the table next to a commit, as Spark does. It saves readers a query."""
     files: dict[str, int] = {}
     told: dict[str, Any] = {}
     taken: dict[str, Any] = {}
@@ -128,7 +129,7 @@ def tell_state(made: Path) -> None:
 
 
 def anew(first: str) -> str:
-    """The first commit of a table, for another one that begins now."""
+    """Return the first commit of a table with the identity of a new table."""
     now = str(time.time_ns() // 1_000_000)
     first = re.sub(r'("(?:timestamp|inCommitTimestamp|createdTime)":)\d+', rf"\g<1>{now}", first)
     return re.sub(r'(?<="metaData":\{"id":")[^"]+', str(uuid.uuid4()), first)

@@ -60,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def counted(request: pytest.FixtureRequest) -> Counter[str]:
-    """How many cases of each kind the tests ran, by its name. The last lines of a run print it."""
+    """Number of cases by kind. The last lines of a run print them."""
     return request.config.stash.setdefault(COUNTED, Counter())
 
 
@@ -106,7 +106,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The only session of a run. Tests that use it run last."""
-    os.environ.setdefault(SECRET, uuid.uuid4().hex)  # of all simulators, so that its workers find it
+    os.environ.setdefault(SECRET, uuid.uuid4().hex)  # used by all simulators, and inherited by Spark's workers
     warehouse = tmp_path_factory.mktemp("warehouse")
     options = INTERPRETED | {
         ADAPTIVE: "false",
@@ -116,7 +116,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.leafNodeDefaultParallelism": "1",
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.databricks.delta.allFilesInCrc.enabled": "false",  # with it each commit reads all earlier files
-        "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",  # the usual one starts processes
+        "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",  # the default one starts processes
         "spark.sql.warehouse.dir": warehouse.as_uri(),
     }
     try:

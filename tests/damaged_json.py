@@ -54,7 +54,7 @@ def _replaced(value: Any, place: tuple[Any, ...], text: str) -> str:
 
 
 def _copied(value: Any, place: tuple[Any, ...], other: tuple[Any, ...]) -> str:
-    """With the value of another place."""
+    """Replace a value with the value of another place."""
     found = value
     for name in other:
         found = found[name]
@@ -79,7 +79,7 @@ def _without(value: Any, place: tuple[Any, ...]) -> str:
 
 
 def _doubled(value: Any, place: tuple[Any, ...]) -> str:
-    """With a name, or an entry of a list, twice."""
+    """Duplicate a name, or an entry of a list."""
     found = value
     for name in place:
         found = found[name]

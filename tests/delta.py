@@ -25,25 +25,24 @@ from mirrorfeed.storage.folder import FolderStore
 from tests.commits import anew, commit, plain_rows, tell_state
 
 if TYPE_CHECKING:
-    from delta.tables import DeltaTableBuilder  # Databricks Connect comes without it
+    from delta.tables import DeltaTableBuilder  # Databricks Connect does not include it
 
 FEED = "delta.enableChangeDataFeed"
 SPARK_4_0 = pyspark.__version__.startswith("4.0.")
-"""Whether tests run on the oldest Spark, with Delta 4.0. What differs there is said where it does."""
+"""Whether tests run on the oldest Spark, with Delta 4.0. Tests explain where it differs."""
 
 
 class DeltaTable:
-    """A table at a path, with its feed on unless told otherwise. In statements, {} stands for it.
+    """A table at a path, with its feed on by default. In statements, {} stands for the table.
 
-    Commits of plain rows are made without Spark, in milliseconds, for to those who read it is one who wrote a table.
-    Spark makes the others, and the first table of each kind: the next begin with a copy of its commit.
-    """
+    Commits of plain rows are written without Spark, in milliseconds. Readers do not see a difference. Spark writes all
+    other commits and the first table of each kind. Further tables start with a copy of its commit."""
 
     _created: ClassVar[dict[tuple[Any, ...], str]] = {}
     _known: ClassVar[set[Path]] = set()
-    """Where Spark remembers a table, even if it is gone."""
+    """Paths that Spark has cached, even if the table is deleted."""
     _plain = False
-    """Whether commits without Spark are known to fit it."""
+    """Whether commits without Spark are known to work for the table."""
 
     def __init__(
         self,
@@ -74,27 +73,27 @@ class DeltaTable:
 
     @classmethod
     def at(cls, spark: SparkSession, path: Path, *, plain: bool = True) -> Self:
-        """The one that is there."""
+        """The existing table at `path`."""
         table = cls.__new__(cls)
         table.spark, table.path, table.source, table._plain = spark, path, Source(path=str(path)), plain
         return table
 
     @classmethod
     def built(cls, spark: SparkSession, path: Path, builder: DeltaTableBuilder) -> Self:
-        """A table with columns that Delta 4.0 makes in this way alone, as generated ones."""
+        """A table with columns that Delta 4.0 only creates through its builder, such as generated columns."""
         builder.location(str(path)).property(FEED, "true").execute()
         return cls.at(spark, path, plain=False)
 
     @classmethod
     def cloned(cls, original: DeltaTable, path: Path, version: int) -> Self:
-        """A table that starts with the files of another at a version."""
+        """A shallow clone of another table at a version."""
         clone = cls.at(original.spark, path, plain=False)
         clone.sql(f"CREATE TABLE {{}} SHALLOW CLONE {original.source.sql} VERSION AS OF {version}")
         return clone
 
     @classmethod
     def copied(cls, original: DeltaTable, path: Path) -> Self:
-        """As another is, its id included."""
+        """A copy of another table with the same table id."""
         shutil.copytree(original.path, path)
         cls._known.add(path)
         return cls.at(original.spark, path, plain=original._plain)
@@ -107,18 +106,18 @@ class DeltaTable:
         self.spark.sql(statement.replace("{}", self.source.sql))
 
     def insert(self, *ids: int) -> None:
-        """One commit: for each id a row whose other column says it."""
+        """Commit one row for each id. The other column contains the id as text."""
         self.sql("INSERT INTO {} VALUES " + ", ".join(f"({i}, 'v{i}')" for i in ids))
 
     def set_feed(self, on: bool) -> None:
         self.sql(f"ALTER TABLE {{}} SET TBLPROPERTIES ({FEED} = {str(on).lower()})")
 
     def checkpoint(self) -> None:
-        """Of the newest version, without Spark."""
+        """Write a checkpoint of the newest version, without Spark."""
         deltalake.DeltaTable(self.path).create_checkpoint()
 
     def live_files(self) -> set[Path]:
-        """The data files of the newest version."""
+        """Data files of the newest version."""
         return {self.path / uri for uri in deltalake.DeltaTable(self.path).file_uris()}
 
     def commit_file(self, version: int) -> Path:
@@ -129,7 +128,7 @@ class DeltaTable:
         return newest_version(self.path)
 
     def rows(self, version: int | None = None) -> list[dict[str, Any]]:
-        """As Spark reads them, or where any reader can, another one, in milliseconds."""
+        """Rows of the newest version, read without Spark if the table is plain."""
         if (found := plain_rows(self.path, version)) is not None:
             return found
         reader = self.spark.read if version is None else self.spark.read.option("versionAsOf", version)
@@ -137,14 +136,14 @@ class DeltaTable:
 
 
 class SparkTable(DeltaTable):
-    """All of its commits are Spark's own, for tests of what is in these."""
+    """Spark writes all of its commits, for tests of the content of commits."""
 
     def sql(self, statement: str) -> None:
         self._by_spark(statement)
 
 
 class Zone:
-    """A landing zone for one table, and a mirror that applies what is published there."""
+    """A landing zone for one table, and a mirror that applies the published files."""
 
     def __init__(self, root: Path, table: DeltaTable, keys: tuple[str, ...] = ("id",), **options: Any) -> None:
         self.root, self.table = root, table
@@ -155,7 +154,7 @@ class Zone:
 
     @classmethod
     def copied(cls, original: Zone, folder: Path) -> Zone:
-        """As another is, of a copy of its table, with nothing mirrored."""
+        """A copy of another landing zone and of its table, with an empty mirror."""
         shutil.copytree(original.root, folder / original.root.name)
         table = DeltaTable.copied(original.table, folder / original.table.path.name)
         return cls(folder / original.root.name, table, original.plan.target_keys)
@@ -166,18 +165,18 @@ class Zone:
 
     @property
     def files(self) -> list[pa.Table]:
-        """The published files that are there, in their order."""
+        """Existing published files, in order."""
         return [pq.read_table(path) for path in sorted(self.folder.glob("*.parquet"))]
 
     @property
     def last(self) -> list[dict[str, Any]]:
-        """The rows of the last published file."""
+        """Rows of the last published file."""
         rows: list[dict[str, Any]] = self.files[-1].to_pylist()
         return rows
 
     @property
     def record(self) -> dict[str, Any]:
-        """The newest record."""
+        """Newest record."""
         found: dict[str, Any] = json.loads(max(self.folder.glob("_mirrorfeed/*/*.json")).read_text())
         return found
 
@@ -187,10 +186,10 @@ class Zone:
 
     @property
     def mirrored(self) -> list[Any]:
-        """The rows of the mirror, when it has taken what is published."""
+        """Rows of the mirror, after it applied all published files."""
         self._mirror.take()
         return list(self._mirror.rows)
 
     def mirrors_the_table(self) -> bool:
-        """Whether the mirror, when it has taken what is published, holds the rows of the table."""
+        """Whether the mirror equals the table, after it applied all published files."""
         return canonical(self.mirrored) == canonical(self.table.rows())

@@ -16,12 +16,14 @@ from mirrorfeed.storage.folder import FolderStore
 from tests.commits import commit
 
 CHANGED = 10
-"""Rows that are changed in each table that is behind."""
+"""Rows that are changed in each table with unpublished changes."""
 
 
 def fleet(folder: Path, count: int, *, rows: int = 100, behind: int = 0, longest: int = 2, more: str = "") -> Path:
-    """The configuration of so many tables, `sales.t0` and on, that are published; in the last `behind` of them ten rows
-    changed since. The longest text has so many characters; `more` goes before the tables."""
+    """Publish `count` tables (`sales.t0` and so on) and return their configuration.
+
+    In the last `behind` tables ten rows have changed since. The longest text has `longest` characters. `more` is
+    inserted before the tables."""
     source = folder / "source"
     empty = pa.table({"id": pa.array([], pa.int64()), "v": pa.array([], pa.string())})
     deltalake.write_deltalake(source, empty, configuration={"delta.enableChangeDataFeed": "true"})

@@ -12,13 +12,13 @@ from mirrorfeed.source.identifier import Source
 
 
 def read_ledger(spark: SparkSession, ledger: Source) -> list[Row]:
-    """All rows by time. NULL gives the default of a column."""
+    """All rows, ordered by time. NULL becomes the default of a column."""
     found = spark.sql(as_of_this_release(spark, ledger)).orderBy("time").toArrow().to_pylist()
     return [Row(**{name: _plain(value) for name, value in each.items() if value is not None}) for each in found]
 
 
 def write_ledger(spark: SparkSession, ledger: Source, rows: list[Row]) -> None:
-    """A ledger with these rows, as they are."""
+    """Write a ledger with exactly these rows."""
     columns = ", ".join(f"`{name}` {type_}" for name, type_, _ in COLUMNS)
     frame = spark.createDataFrame([astuple(row) for row in rows], columns)
     frame.coalesce(1).write.format("delta").save(str(ledger.path))

@@ -53,7 +53,7 @@ project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(enco
 
 
 def declared(file: Path) -> dict[str, dict[str, Any]]:
-    """A file's resources, by kind and name, of whichever target they are."""
+    """Resources of a file, by kind and name, in any target."""
     document = yaml.safe_load(file.read_text(encoding="utf-8"))
     targets = document.get("targets", {}).values()
     found: dict[str, dict[str, Any]] = document.get("resources", {})
@@ -69,7 +69,7 @@ JOBS = {name: content for kind, name, content in RESOURCES if kind == "jobs"}
 
 
 def tasks(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """All of a job that run something, those of a loop among them."""
+    """All tasks of a job that run something, including tasks in loops."""
     for task in job["tasks"]:
         if "condition_task" not in task:
             yield task["for_each_task"]["task"] if "for_each_task" in task else task
@@ -90,7 +90,7 @@ def strings(value: Any) -> Iterator[str]:
 
 
 def used(pattern: str) -> set[str]:
-    """What the texts of the bundle's files refer to."""
+    """References in the texts of the bundle's files."""
     documents = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in (ROOT / "databricks.yml", *FILES)]
     return {match for text in strings(documents) for match in re.findall(pattern, text)}
 
@@ -120,7 +120,8 @@ def test_resource_file_is_named_after_its_resource_and_included(file: Path) -> N
 
 
 ASKED = {target: rendered(target) for target in TARGETS}
-"""What the Databricks CLI would ask of a workspace; `test_bundle_cli.py` holds it against what it does ask."""
+"""Requests that the Databricks CLI sends to a workspace. `test_bundle_cli.py` compares them with the actual
+requests."""
 IN_TARGETS = [
     (target, kind, name)
     for target, document in ASKED.items()
@@ -176,7 +177,7 @@ def test_job_runs_once_at_a_time_with_timeout_and_notifications(name: str) -> No
     ("name", "task"), WHEEL_TASKS, ids=[f"{name}.{task['task_key']}" for name, task in WHEEL_TASKS]
 )
 def test_task_uses_the_configured_compute_and_is_not_retried(name: str, task: dict[str, Any]) -> None:
-    """Databricks repeats any failure; what may pass is repeated by the package itself."""
+    """Databricks would retry any failure. The package itself retries transient errors."""
     assert task["environment_key"] == "${var.environment_key}"
     assert task["job_cluster_key"] == "${var.cluster_key}"
     assert task["libraries"] == "${var.libraries}"
@@ -186,7 +187,7 @@ def test_task_uses_the_configured_compute_and_is_not_retried(name: str, task: di
 
 
 def command_of(task: dict[str, Any]) -> click.Context:
-    """What a task's parameters call, checked as the entry point would check them."""
+    """The command that a task's parameters call, parsed like the entry point does."""
     assert task["package_name"] == project["name"]
     assert task["entry_point"] == "mirrorfeed-task"
     group = EntryPoint("mirrorfeed", project["scripts"]["mirrorfeed"], "console_scripts").load()
@@ -200,7 +201,7 @@ def command_of(task: dict[str, Any]) -> click.Context:
         group = group.commands[name]
     numbers = {f"${{var.{name}}}": value.get("default") for name, value in bundle["variables"].items()}
     arguments = [str(numbers[each]) if isinstance(numbers.get(each), int) else each for each in arguments]
-    context: click.Context = group.make_context(name, arguments)  # raises for what it does not take
+    context: click.Context = group.make_context(name, arguments)  # raises for invalid values
     return context
 
 
@@ -209,7 +210,7 @@ def command_of(task: dict[str, Any]) -> click.Context:
 )
 def test_task_calls_an_existing_command_with_valid_options(name: str, task: dict[str, Any]) -> None:
     context = command_of(task["python_wheel_task"])
-    if "path" in context.params:  # none takes a default for its configuration
+    if "path" in context.params:  # no command uses a default for its configuration
         assert context.params["path"] == "${var.config}"
 
 
@@ -357,7 +358,7 @@ CALLS = {
     "secret_scopes": [f"POST {SCOPES}/create", f"GET {SCOPES}/list", f"POST {SCOPES}/delete"],
     "volumes": [f"POST {UNITY}/volumes", f"GET {VOLUME}", f"DELETE {VOLUME}"],
 }
-"""To make a resource of each kind, to be told of it, and to delete it."""
+"""Create a resource of each kind, get notifications about it, and delete it."""
 
 
 @pytest.mark.parametrize("kind", CLASSES)
@@ -384,7 +385,7 @@ def test_notebook_has_no_outputs_and_reads_each_of_its_widgets(file: Path) -> No
     code = "".join("".join(cell["source"]) for cell in cells)
     made = re.findall(r'widgets\.text\("(\w+)"', code)
     assert "mirrorfeed.deployed(dbutils, spark)" in code
-    assert "from mirrorfeed" not in code  # the public names are enough
+    assert "from mirrorfeed" not in code  # only public names are used
     assert set(made) - {"config", "landing_zone", "mirror"} == set(re.findall(r'widgets\.get\("(\w+)"', code))
     assert made[0] == "config"
 
@@ -402,7 +403,7 @@ def test_wheel_does_not_depend_on_spark() -> None:
     assert not names & {"pyspark", "delta-spark", "databricks-connect"}
 
 
-# The dashboard
+# Dashboard
 
 (DASHBOARD,) = (
     json.loads((ROOT / "resources" / content["file_path"]).read_text(encoding="utf-8"))

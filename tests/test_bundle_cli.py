@@ -40,7 +40,7 @@ pytestmark = pytest.mark.skipif(CLI is None, reason="there is no databricks comm
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A copy of what a deployment sends: the CLI writes its state beside it."""
+    """A copy of the deployed files, because the CLI writes its state next to them."""
     for name in ("databricks.yml", "pyproject.toml", "uv.lock", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path / name)
     for name in (".ci", "resources", "notebooks", "src", "tests", "fixtures"):
@@ -52,7 +52,7 @@ def project(tmp_path: Path) -> Path:
 def bundle(project: Path, address: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("DATABRICKS_", "BUNDLE_"))}
     environment |= {"DATABRICKS_HOST": address, "DATABRICKS_TOKEN": "none", "DATABRICKS_CONFIG_FILE": os.devnull}
-    environment["DATABRICKS_CACHE_ENABLED"] = "false"  # it holds the user of a host, and stand-ins share ports
+    environment["DATABRICKS_CACHE_ENABLED"] = "false"  # it contains the user of a host, and stand-ins share ports
     environment |= {f"BUNDLE_VAR_{name}": value for name, value in variables.items()}
     environment["PATH"] = os.pathsep.join([str(uv().parent), os.environ["PATH"]])
     return subprocess.run(
@@ -87,8 +87,10 @@ def test_databricks_cli_renders_the_bundle_like_the_tests(project: Path, target:
 
 
 def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
-    """Where the second does not say what the first does. It leaves empty texts out, sorts tasks, writes numbers among
-    texts as text, puts something before names and paths, and adds permissions."""
+    """Differences of the second document from the first.
+
+    The CLI omits empty texts, sorts tasks, writes numbers in texts as text, adds prefixes to names and paths, and adds
+    permissions."""
     if isinstance(ours, dict):
         for name, value in ours.items():
             if value != "":
@@ -98,7 +100,7 @@ def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
         if path.endswith(".tasks"):
             ours, theirs = (sorted(tasks, key=lambda task: str(task["task_key"])) for tasks in (ours, theirs))
         if path.endswith(".permissions"):
-            theirs = theirs[: len(ours)]  # after them come those of the whole bundle
+            theirs = theirs[: len(ours)]  # the permissions of the whole bundle come last
         for at, (value, there) in enumerate(zip_longest(ours, theirs)):
             yield from differences(value, there, f"{path}[{at}]")
     elif not (theirs == ours or (isinstance(theirs, str) and theirs.endswith(str(ours)))):
@@ -106,7 +108,7 @@ def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
 
 
 def make_classic(project: Path, target: str) -> None:
-    """Takes the page on Databricks at its word, in the target."""
+    """Change the target as the page about Databricks describes it."""
     document = yaml.safe_load((project / "databricks.yml").read_text(encoding="utf-8"))
     document["targets"][target]["variables"] = classic()
     (project / "databricks.yml").write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
@@ -138,17 +140,17 @@ def test_second_deployment_changes_nothing(
 
 
 def synced(made: Workspace) -> set[str]:
-    """What is in the deployed folder."""
+    """Files in the deployed folder."""
     return {path.split("/files/")[1] for path in made.files if "/files/" in path}
 
 
 def wheels(made: Workspace) -> set[str]:
-    """Those that tasks find."""
+    """Wheels in the deployed folder."""
     return {path.split("/.internal/")[1] for path in made.files if "/.internal/" in path}
 
 
 def used(made: Workspace) -> set[str]:
-    """The wheels that the jobs name."""
+    """Wheels that the jobs use."""
     named = re.findall(r"/\.internal/([^\"]+\.whl)", json.dumps(made.of_kind("job")))
     return set(named)
 
@@ -164,7 +166,7 @@ def test_deployment_of_changed_sources_adds_a_wheel(project: Path) -> None:
         assert re.search(r"Resources: 0 created, [1-9]\d* changed, 0 deleted", answer.stderr + answer.stdout)
         (second,) = used(made)
         assert first != second
-        assert wheels(made) == {first, second}  # a task of a run that goes on may still start with the first
+        assert wheels(made) == {first, second}  # a task of a running job may still start with the first wheel
         assert synced(made) == layout(second)
         assert bundle(project, address, "deploy", "--var", "keep_old_wheels=false", **DEV).returncode == 0
         assert wheels(made) == {second}
@@ -249,8 +251,8 @@ def test_bundle_can_be_reinstalled_over_its_ledger(project: Path) -> None:
         call("deployment", "unbind", "mirrorfeed")
         call("destroy", "--auto-approve")
         assert (made.of_kind("job"), set(made.of_kind("schemas"))) == ({}, {"main.mirrorfeed"})
-        assert not made.of_kind("volumes")  # with the staging volume, which keeps nothing
-        assert bundle(project, address, "deploy", "-t", "prod", **SHARED).returncode == 1  # it is there already
+        assert not made.of_kind("volumes")  # including the staging volume, which stores nothing permanently
+        assert bundle(project, address, "deploy", "-t", "prod", **SHARED).returncode == 1  # it already exists
         call("deployment", "bind", "mirrorfeed", "main.mirrorfeed", "--auto-approve")
         call("deploy")
         assert made.of_kind("job")

@@ -51,7 +51,7 @@ def _record(data: bytes) -> record.Record:
 
 
 def _look(data: bytes) -> object:
-    """Of a whole log, whose newest record this is."""
+    """Read a complete log with this newest record."""
     store = MemoryStore()
     store.create("t/_mirrorfeed/log.json", b'{"log_id": "a"}')
     store.create(f"t/_mirrorfeed/a/{9:020d}.json", data)
@@ -88,7 +88,7 @@ def _saved(plan: Plan) -> bytes:
 
 
 def _alerts(data: bytes) -> alert_state.Notified:
-    """Of a run that finds this state."""
+    """Alerts of a run that reads this state."""
     store, sent = MemoryStore(), list[alert_state.Message]()
     store.create("alerts.json", data)
     check = Check((Finding(Severity.WRONG, "MF2102", "GAP", "a", "What.", "mirrorfeed x"),))
@@ -162,7 +162,7 @@ KINDS = {
 
 
 def check(kind: Kind, data: bytes) -> None:
-    """A document is read, and written as it was read, or refused."""
+    """Read a document, and check that it is either refused or written back unchanged."""
     with suppress(*kind.errors):
         found = kind.read(data)
         assert kind.write is None or kind.read(kind.write(found)) == found

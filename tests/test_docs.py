@@ -41,7 +41,7 @@ from mirrorfeed.storage.onelake import ENDPOINT
 
 ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 ELSEWHERE = {"az", "export", "gh", "pip", "pre-commit"}
-"""Programs of others, which are not there when tests run; their lines are split into words and no more."""
+"""Programs that are not installed when tests run. Their lines are only split into words."""
 OURS = {"mirrorfeed", "make", "databricks"}
 
 
@@ -61,7 +61,7 @@ COMMANDS = [*snippets("sh"), *inline("mirrorfeed", "make", "databricks")]
 
 @pytest.mark.parametrize("snippet", COMMANDS, ids=str)
 def test_every_command_and_its_arguments_exist(snippet: Snippet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(click.Path, "convert", lambda _self, value, *_: value)  # files need not be there
+    monkeypatch.setattr(click.Path, "convert", lambda _self, value, *_: value)  # files need not exist
     monkeypatch.setattr(click.Command, "invoke", lambda *_: None)
     for program, *arguments in snippet.commands:
         assert program in OURS | ELSEWHERE, f"{program} is not known here: say how it is checked"
@@ -74,7 +74,7 @@ def test_every_command_and_its_arguments_exist(snippet: Snippet, monkeypatch: py
 
 
 def check_mirrorfeed(arguments: list[str]) -> None:
-    """As the command line reads them, and no further. A command that is only named may lack what it is given."""
+    """Parse as the command line does. A command that is only mentioned may omit its arguments."""
     found = CliRunner().invoke(main, arguments)
     only_named = not any(each.startswith("-") for each in arguments)
     lacking = "Error: Missing" in found.output or "Error:" not in found.output  # arguments, or the command of a group
@@ -93,7 +93,7 @@ def bundle() -> dict[str, Any]:
 
 
 def check_databricks(arguments: list[str]) -> None:
-    """Jobs, targets and variables are those of the bundle; the rest is for the CLI to say, in the next test."""
+    """Check jobs, targets and variables against the bundle. The next test checks the rest with the CLI."""
     for option, known in (("-t", bundle()["targets"]), ("--var", bundle()["variables"])):
         if option in arguments:
             assert arguments[arguments.index(option) + 1].partition("=")[0] in known
@@ -175,7 +175,7 @@ def test_spark_settings_name_the_host_of_the_endpoint(snippet: Snippet) -> None:
 
 
 GIVEN = {"spark", "display", "dbutils", "config", "token"}
-"""What a notebook has, and what the text around a snippet names."""
+"""Names in a notebook, and names that the text around a snippet defines."""
 
 
 @pytest.mark.parametrize("snippet", snippets("python"), ids=str)
@@ -187,11 +187,12 @@ _NOT_INSTALLED = {"airflow"}
 
 
 class Python:
-    """Follows a snippet as far as types are said: imports, our functions and what they give, methods and attributes."""
+    """Checks names in a snippet as far as types are declared: imports, our functions and their results, methods,
+    attributes."""
 
     def __init__(self) -> None:
         self.known: dict[str, Any] = {}
-        """What a name stands for; None: not known, and not asked about."""
+        """The type of each name. None if it is unknown and not checked."""
 
     def check(self, module: ast.Module) -> None:
         for statement in module.body:
@@ -230,7 +231,7 @@ class Python:
         if isinstance(of, _Instance) and is_dataclass(kind) and name in kind.__annotations__:
             return _instance(kind, name)
         assert hasattr(kind, name), f"{kind} has no {name}"
-        found = inspect.getattr_static(kind, name, None)  # a module may make its names when they are asked for
+        found = inspect.getattr_static(kind, name, None)  # a module may create names on access
         if isinstance(found, property) and isinstance(of, _Instance):
             return _instance(found.fget)
         return _Method(getattr(kind, name)) if isinstance(of, _Instance) else getattr(kind, name)
@@ -259,14 +260,14 @@ class _Method:
 
 
 def _instance(of: Any, name: str = "return") -> _Instance | None:
-    """Of the kind that is said of it, where that is one of ours."""
-    with suppress(NameError):  # of what is imported for types alone
+    """An instance of the annotated type, if it is one of ours."""
+    with suppress(NameError):  # imports for type checking only
         kind = eval(of.__annotations__.get(name, "None"), vars(sys.modules[of.__module__]))
         return _Instance(kind) if inspect.isclass(kind) and kind.__module__.startswith("mirrorfeed") else None
     return None
 
 
-# The reference
+# Reference pages
 
 
 def test_generated_pages_are_up_to_date() -> None:
@@ -281,7 +282,7 @@ DELIMITED = {
 
 
 def fields(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Those that hold a value, by their names in the file."""
+    """Fields that hold a value, by their names in the file."""
     for name, field in model.model_fields.items():
         if name == "entries":
             continue
@@ -305,7 +306,7 @@ def kinds(annotation: Any) -> Iterator[Any]:
 
 @cache
 def rows() -> Mapping[str, list[str]]:
-    """The fields that the page has, each with its default and what it says."""
+    """Fields on the page, each with its default and description."""
     text = (FOLDER / "configuration.md").read_text(encoding="utf-8")
     found = re.findall(r"^\| `([\w.\[\]]+)` \| [^|]+ \| ((?:`[^`]+`)|\w+) \| (.*) \|$", text, re.MULTILINE)
     assert len({name for name, *_ in found}) == len(found)
@@ -358,7 +359,7 @@ def test_field_is_documented_with_its_default_and_values(name: str) -> None:
     assert all(f"`{value}`" in words for value in values)
 
 
-# The pages
+# Pages
 
 
 def test_every_page_is_in_the_navigation_with_title_and_summary() -> None:

@@ -33,7 +33,7 @@ COMMANDS = [pytest.param(path, each, id=" ".join(path)) for path, each in _comma
 
 @pytest.fixture
 def file(tmp_path: Path) -> str:
-    """A configuration with a landing zone that is not there yet."""
+    """A configuration with a landing zone that does not exist yet."""
     path = tmp_path / "mirrorfeed.yml"
     lines = [
         "landing_zone: ./zone",

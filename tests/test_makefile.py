@@ -17,7 +17,7 @@ TOOLS = ("sh", "sed", "head", "make")
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """A folder that is all of PATH: it has the usual tools, this Python, and Java 17."""
+    """A folder that is the whole PATH: it contains the usual tools, this Python, and Java 17."""
     bin_folder = tmp_path / "bin"
     bin_folder.mkdir()
     for tool in TOOLS:

@@ -35,8 +35,8 @@ def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(notebook: Path, home: Path, spark: SparkSession, patch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Its outputs, cell by cell. Its kernel shares the JVM of the tests, with a session of its own."""
-    shutil.copytree(ROOT / "fixtures/ipython", home / "profile_default/startup")  # IPython writes beside its profile
+    """Run a notebook and return its outputs by cell. Its kernel shares the JVM of the tests, with its own session."""
+    shutil.copytree(ROOT / "fixtures/ipython", home / "profile_default/startup")  # IPython writes to its profile folder
     own = {"IPYTHONDIR": str(home), "PYTHONPATH": str(ROOT), "MIRRORFEED_NOTEBOOK": str(notebook)}
     own["MIRRORFEED_UV"] = str(uv())
     with patch.context() as meanwhile:
@@ -64,11 +64,11 @@ def test_notebook_runs_with_its_defaults_in_the_deployed_folder(
     assert str(outputs).count('class="mirrorfeed"') == FRAMES[name]
     assert [output for output in outputs if _shown_as_python(output)] == []
     if name == "feed":
-        assert "No row was changed" not in str(outputs)  # the shop's feed was on from its first row
+        assert "No row was changed" not in str(outputs)  # the feed of the shop was on from its first row
 
 
 def _shown_as_python(output: dict[str, Any]) -> bool:
-    """Whether all that there is to see of it is a dictionary, or what an object is called."""
+    """Whether an output shows only a Python dictionary or an object's default representation."""
     data = output.get("data", {})
     return "text/html" not in data and str(data.get("text/plain", "")).startswith(("['{", "['<"))
 

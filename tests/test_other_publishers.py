@@ -27,7 +27,7 @@ CHECKED_OUT = {"lineterminator": "\n"}
 
 
 class Zone:
-    """A landing zone with the table `orders`, and the mirror of it."""
+    """A landing zone with the table `orders`, and its mirror."""
 
     def __init__(self, root: Path) -> None:
         self.folder, self._target = root / "zone" / "orders", root / "mirror"
@@ -38,7 +38,7 @@ class Zone:
         (self.folder / "_metadata.json").write_text(json.dumps(fields))
 
     def parquet(self, number: int, rows: list[dict[str, Any]], columns: list[str] | None = None) -> None:
-        """As who hands over rows and leaves it to Arrow to find out their types."""
+        """Write Parquet like publishers that pass rows and let Arrow infer types."""
         found = pa.Table.from_pylist(rows) if columns is None else pa.table({name: [] for name in columns})
         pq.write_table(found, self.folder / f"{number:020}.parquet")
 

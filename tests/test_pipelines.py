@@ -36,7 +36,7 @@ STEPS = {
         if "variable-overrides.json" in step.get("bash", "")
     ),
 }
-"""Those that write the variables down."""
+"""Pipelines that contain the variables."""
 bundle: dict[str, Any] = yaml.safe_load((ROOT / "databricks.yml").read_text(encoding="utf-8"))
 
 
@@ -60,7 +60,7 @@ def test_pipeline_logs_in_with_its_run_token_and_stores_no_secret(text: str) -> 
 
 @BOTH
 def test_pipeline_writes_complex_variables_to_the_overrides_file(text: str) -> None:
-    """All but one are in the file that the command line reads: it takes no complex ones from the environment."""
+    """Only one is passed through the environment, because the command line reads no complex variables from it."""
     assert re.findall(r"BUNDLE_VAR_(\w+):", text) == ["service_principal"]
     assert set(bundle["variables"]["notify"]) >= {"type"}
     assert text.index(".databricks/bundle/") < text.index("databricks bundle validate")
@@ -71,7 +71,7 @@ def test_tags_are_deployed_after_tests_on_the_oldest_spark() -> None:
     assert jobs["floor"]["if"] == "startsWith(github.ref, 'refs/tags/')"
     assert (ROOT / jobs["floor"]["uses"]).read_text(encoding="utf-8") == THOROUGH
     assert jobs["deploy"]["needs"] == ["check", "floor"]
-    assert "!failure() && !cancelled()" in jobs["deploy"]["if"]  # or it would be left out where floor is
+    assert "!failure() && !cancelled()" in jobs["deploy"]["if"]  # otherwise it would be omitted if floor is set
     check, deploy = yaml.safe_load(AZURE)["stages"]
     ((when, (floor,)),) = check["jobs"][-1].items()
     assert when == "${{ if startsWith(variables['Build.SourceBranch'], 'refs/tags/') }}"
@@ -85,7 +85,7 @@ def verbs() -> set[str]:
 
 def test_weekly_run_tests_the_oldest_versions_and_the_soak() -> None:
     workflow = yaml.safe_load(THOROUGH)
-    on = workflow[True]  # as YAML 1.1 takes the word
+    on = workflow[True]  # as YAML 1.1 reads the word
     assert [len(each["cron"].split()) for each in on["schedule"]] == [5]
     assert on["schedule"][0]["cron"].split()[2:] == ["*", "*", "6"]
     (job,) = workflow["jobs"].values()

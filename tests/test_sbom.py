@@ -39,4 +39,4 @@ def test_bill_of_materials_lists_wheel_and_dependencies_with_hashes(tmp_path: Pa
     asked = [*project["dependencies"], *(each for extra in project["optional-dependencies"].values() for each in extra)]
     names = {re.split("[<>=~]", each)[0] for each in asked}
     assert names <= {parts[each]["name"] for each in needs[main["bom-ref"]]}
-    assert "pyspark" not in {each["name"] for each in parts.values()}  # a runtime brings it
+    assert "pyspark" not in {each["name"] for each in parts.values()}  # a runtime includes it

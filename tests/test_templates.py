@@ -99,7 +99,7 @@ def test_every_raised_error_has_the_keywords_of_its_class() -> None:
 
 
 def _calls(path: Path) -> Iterator[tuple[ast.Call, type[MirrorfeedError]]]:
-    """Calls of error classes in a module, also of those that a function imports."""
+    """Calls of error classes in a module, including imports inside functions."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     name = ".".join(("mirrorfeed", *path.relative_to(_SOURCE).with_suffix("").parts)).removesuffix(".__init__")
     if name.endswith("__main__"):

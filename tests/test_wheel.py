@@ -20,9 +20,9 @@ from tests.delta import DeltaTable
 
 ROOT = Path(__file__).parent.parent
 RUNTIME = ("pyspark", "py4j", "pandas", "numpy", "pytz", "dateutil", "six.py", "tzdata")
-"""What pyspark is and needs; a runtime has it."""
+"""pyspark and its dependencies, which a runtime includes."""
 BY_EXTRA = ("mirrorfeed.mirror.replica",)
-"""Rooms that need the extra [replica]."""
+"""Packages that need the extra [replica]."""
 
 
 def uv() -> Path:
@@ -39,12 +39,12 @@ def run(*command: str | Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the wheel and what it asks for."""
+    """An environment with the wheel and its dependencies."""
     folder = tmp_path_factory.mktemp("wheel")
     run(uv(), "build", "--quiet", "--wheel", "--out-dir", folder / "dist", "--python", sys.executable, ROOT)
     (wheel,) = (folder / "dist").glob("*.whl")
     run(uv(), "venv", "--quiet", "--python", sys.executable, folder / "env")
-    # The releases of the lock: they are at hand where this suite runs.
+    # The locked releases, because they are installed where the tests run.
     wanted = run(
         *(uv(), "export", "--quiet", "--frozen", "--no-dev", "--no-emit-project", "--no-hashes", "--project", ROOT)
     )
@@ -57,7 +57,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_commands_of_the_wheel_start_without_spark(place: Path, tmp_path: Path) -> None:
-    assert importlib.util.find_spec("pyspark")  # here, and not there
+    assert importlib.util.find_spec("pyspark")  # installed here, but not there
     assert "doctor" in run(place / "mirrorfeed", "--help")
     config = tmp_path / "mirrorfeed.yml"
     config.write_text("landing_zone: ./landing\ntables: [{source: a, target: sales.orders}]\n")
@@ -92,7 +92,7 @@ def test_wheel_has_the_entry_points_of_the_jobs(place: Path) -> None:
 
 @pytest.fixture(scope="module")
 def without_python(spark: SparkSession) -> Iterator[str]:
-    """Spark behind Connect, whose executors can run no Python at all."""
+    """Spark behind Connect whose executors cannot run Python."""
     options = INTERPRETED | {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
     with connect_server(options, "/bin/false") as address:
         yield address
@@ -102,8 +102,9 @@ def without_python(spark: SparkSession) -> Iterator[str]:
 def test_wheel_publishes_over_connect_to_executors_without_python(
     place: Path, spark: SparkSession, without_python: str, tmp_path: Path
 ) -> None:
-    """Few rows, files that Spark makes, and text of both; what is around the package is this suite's own. It takes
-    long, for its Spark is one whose executors have no Python, and commands run in a process with the wheel alone."""
+    """A small batch, files that Spark writes, and delimited text of both.
+
+    Slow, because this Spark has executors without Python, and commands run in a process with only the wheel."""
     brought = str(Path(importlib.util.find_spec("pyspark").origin or "").parent.parent)  # type: ignore[union-attr]
     (tmp_path / "mirrorfeed.yml").write_text(
         "landing_zone: ./landing\nstaging_path: ./staging\ntables:\n"

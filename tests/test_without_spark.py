@@ -36,13 +36,13 @@ WITHOUT_SPARK = {
     f"--landing-zone {NOWHERE} fabric status": (1, "mirrored database"),
     "replicate landing mirror": (0, ""),
 }
-"""How each ends, and words of what it says."""
+"""Exit code of each command, and words of its output."""
 WITH_SPARK = ("status", "publish", "enable-cdf", "doctor --setup", "verify --mirror x", "archive show a")
 
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
-    """How each command ended in a folder of its own, and what it said: one process runs them one after the other."""
+    """How each command ended, in its own folder, and its output. One process runs all commands."""
     commands = (*WITHOUT_SPARK, *WITH_SPARK)
     folders = [_prepared(tmp_path_factory.mktemp("without_spark")) for _ in commands]
     asked = [(str(folder), command.split()) for folder, command in zip(folders, commands, strict=True)]

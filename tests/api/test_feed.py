@@ -20,7 +20,7 @@ from mirrorfeed.source.errors import FeedOff
 
 ROOT = Path(__file__).parents[2]
 
-# What stands here is promised: a line of it changes after a release has warned of it, and only then.
+# The public API. Change a line only after a release has warned about the change.
 NAMES = "ArchiveAwareTable Feed MirrorfeedError Terminal Transient deployed guarded load"
 SIGNATURES = {
     "load": "(path='mirrorfeed.yml', spark=None, *, landing_zone=None, ledger=None, staging_path=None)",
@@ -236,7 +236,7 @@ def test_result_is_a_table_in_notebook_and_terminal(monkeypatch: pytest.MonkeyPa
     assert "<th>table</th><th>published</th>" in drawn
     assert '<td>sales.orders</td><td>1 to 3</td><td class="n">7</td>' in drawn
     assert "b&lt;" in drawn
-    assert "deletes" not in drawn  # no row has any
+    assert "deletes" not in drawn  # no row has deletes
     assert '<p class="bad">b&lt;: ' in drawn
     lines = repr(found).splitlines()
     assert lines[1].split()[1:3] == ["table", "┃"]

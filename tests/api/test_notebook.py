@@ -17,11 +17,11 @@ from mirrorfeed.mirror.verify.table_comparison import folder_of
 from mirrorfeed.runtime.version import this_build
 
 SPARK: Any = object()
-"""Nothing here asks it for anything."""
+"""A workspace that must not be used."""
 
 
 class Fields:
-    """The fields of a notebook, as `dbutils.widgets`, and where it is, as `dbutils.notebook`."""
+    """The widgets of a notebook (`dbutils.widgets`) and its path (`dbutils.notebook`)."""
 
     def __init__(self, path: Path, **values: str) -> None:
         context = SimpleNamespace(notebookPath=lambda: SimpleNamespace(get=lambda: str(path)))
@@ -45,7 +45,7 @@ def files(tmp_path: Path) -> Path:
 def test_notebook_loads_and_prints_the_settings_of_its_deployment(
     files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir("/")  # the working directory may be any
+    monkeypatch.chdir("/")  # the working directory can be any folder
     found = load_settings(Fields(files / "notebooks/feed"))
     said = f"mirrorfeed {this_build()}, {files}/mirrorfeed.yml, landing zone /Volumes/main/m/landing\n"
     assert capsys.readouterr().out == said

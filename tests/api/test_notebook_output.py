@@ -22,7 +22,7 @@ ENVIRONMENTS = ({}, {"DATABRICKS_RUNTIME_VERSION": "16.4"})
 
 @pytest.fixture(scope="module")
 def outputs() -> list[list[dict[str, Any]]]:
-    """The outputs of every cell, in a kernel and in one that resembles the Databricks runtime."""
+    """Outputs of every cell, in a plain kernel and in one that resembles the Databricks runtime."""
     cells = []
     for environment in ENVIRONMENTS:
         cells += [SETUP.replace("ENVIRONMENT", repr(environment)), *CELLS]

@@ -32,9 +32,10 @@ _EVER = 2**62
 
 
 class Orders(SparkTable):
-    """Partitioned by day, with a file and ten rows a day: ids 10 to 19 on day 1, and so on. Days 1 and 2 are 100 days
-    old, the others new. Version 2 gives it an interval, if one is named. Spark makes one of each kind; the others are
-    copies of it, with ids of their own."""
+    """A table partitioned by day, with one file and ten rows per day: ids 10 to 19 on day 1, and so on.
+
+    Days 1 and 2 are 100 days old, the others are new. Version 2 sets the archive interval, if one is given. Spark
+    creates one table of each kind. The others are copies with their own ids."""
 
     _made: ClassVar[dict[tuple[Any, ...], dict[str, bytes]]] = {}
 
@@ -79,7 +80,7 @@ class Orders(SparkTable):
         return list(guard.needed(self.spark, self.source, found, Range(first - 1, last)))
 
     def files(self, *of: str) -> list[LogFile]:
-        """Those of the newest version, all or of these days."""
+        """Files of the newest version, all or only those of these days."""
         folder = self.path / "_delta_log"
         parts = parts_at(str(self.path), [each.name for each in folder.iterdir()], self.latest)
         log = ColumnarLog(f"file:{self.path}", parts, lambda name: folder / name)
@@ -88,18 +89,18 @@ class Orders(SparkTable):
 
 
 def prefixes(folder: str, partition_columns: Sequence[str], random_names: bool) -> list[str]:
-    """The prefixes of a table's files, with the container."""
+    """Prefixes of a table's files, including the container."""
     return [folder + start for start in starts(partition_columns, random_names)]
 
 
 def days(files: Iterable[LogFile]) -> list[str | None]:
-    """Their partitions."""
+    """Partitions of the files."""
     return sorted(str(file.partition["day"]) if file.partition else "?" for file in files)
 
 
 @contextmanager
 def data_moved_away(path: Path) -> Iterator[None]:
-    """The table's folder holds its log and nothing else meanwhile."""
+    """Move all data files of the table away. Its folder contains only the log during this time."""
     aside = path.with_name(f"{path.name}-aside")
     path.rename(aside)
     shutil.copytree(aside / "_delta_log", path / "_delta_log")

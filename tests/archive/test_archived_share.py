@@ -20,7 +20,7 @@ from tests.archive.archived_table import NOW, POLICY, Orders
 
 
 def file(size: int | None, days: float | None) -> LogFile:
-    """One of this age."""
+    """A file of this age."""
     created: datetime | None = None if days is None else NOW - timedelta(days=days)
     return LogFile(f"file:/t/{size}-{days}", size, created=created)
 
@@ -118,7 +118,7 @@ def test_share_is_read_from_the_log_or_from_databricks(spark: SparkSession, tmp_
     assert (found.archived, found.summary) == (0.5, "2 of 4 files archived")
     engine = RecordingDatabricks(spark, {"SHOW ARCHIVED FILES FOR ": [(file.uri,) for file in table.files()[:2]]})
     told = share(engine, table.source, NOW, tiers)  # type: ignore[arg-type]
-    assert (told.archived_files, told.archived_bytes, told.restored_bytes) == (2, 8, 4)  # the storage knows their sizes
+    assert (told.archived_files, told.archived_bytes, told.restored_bytes) == (2, 8, 4)  # sizes from the storage
     engine = RecordingDatabricks(spark, {"SHOW ARCHIVED FILES FOR ": [("file:/t/1",), ("file:/t/2",)]})
     share(engine, table.source, NOW)  # type: ignore[arg-type]
     assert engine.statements == [f"SHOW ARCHIVED FILES FOR {table.source.sql}"]

@@ -22,13 +22,13 @@ from tests.delta import DeltaTable
 
 @pytest.fixture(scope="module")
 def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orders:
-    """With an interval from version 2 on."""
+    """A table with an interval from version 2."""
     return Orders(spark, tmp_path_factory.mktemp("clones") / "original", interval=60)
 
 
 @pytest.fixture(scope="module")
 def clone(spark: SparkSession, original: Orders) -> DeltaTable:
-    """Of when its original had no interval, so that it has none, and given files of its own."""
+    """A clone of version 1, which has no interval, with added files of its own."""
     made = DeltaTable.cloned(original, original.path.with_name("clone"), 1)
     made.sql("INSERT INTO {} VALUES (15, 'own', 1)")
     tiers = FolderTiers(original.path.with_name("aside"), Clock(NOW))

@@ -107,7 +107,7 @@ def test_only_old_enough_files_are_returned_and_all_are_counted(tmp_path: Path) 
     assert found(log(tmp_path, 0), below, until=1) == (2, ["file:/t/a"])
     assert found(log(tmp_path, 0), below, until=None) == (2, [])
     commit(tmp_path, 1, add("d", 3, modificationTime=None))
-    assert found(log(tmp_path, 1), below, until=1) == (3, ["file:/t/a", "file:/t/d"])  # which may be as old as can be
+    assert found(log(tmp_path, 1), below, until=1) == (3, ["file:/t/a", "file:/t/d"])  # d may have any age
 
 
 _STRUCT = pa.struct(
@@ -122,7 +122,7 @@ _PROTOCOL = pa.struct([("minReaderVersion", pa.int32()), ("readerFeatures", pa.l
 
 
 def checkpoint(path: Path, files: list[dict[str, Any]], sidecars: tuple[str, ...] = (), **more: Any) -> None:
-    """With tombstones and the table beside the files."""
+    """Write a checkpoint that also contains tombstones and table metadata."""
     path.parent.mkdir(exist_ok=True)
     rows: list[dict[str, Any]] = [
         {"add": each | {"partitionValues": list(each["partitionValues"].items())}} for each in files

@@ -58,9 +58,9 @@ NO_NULLS = {"id": 0, "col-1": 0, "v": 0}
         ([("v", "<", "k")], stats(nullCount=NO_NULLS), False),
         ([("v", "is there", None)], stats(), False),
         ([("at", "is there", None)], stats(), True),
-        # All are NULL, so there are no bounds, and nothing can match.
+        # All values are NULL, so there are no bounds, and nothing can match.
         ([("id", "=", 15)], stats(nullCount={"id": 5}, minValues={}, maxValues={}), False),
-        # One that is missing keeps the file, whatever the others say.
+        # A missing statistic keeps the file, whatever the other statistics contain.
         ([("id", "=", 9)], None, True),
         ([("id", "=", 9)], stats(minValues={}), True),
         ([("id", "<", 9)], stats(maxValues={}), False),
@@ -75,7 +75,7 @@ NO_NULLS = {"id": 0, "col-1": 0, "v": 0}
 )
 def test_file_is_retained_unless_a_match_is_ruled_out(asked: list[Any], said: str | None, stays: bool) -> None:
     found = rules([Comparison(*each) for each in asked], SCHEMA, ["day"], {})
-    # Beside one whose statistics say nothing, in a part of an array that does not begin with it.
+    # Next to a file without useful statistics, in a slice that does not start at the beginning of its array.
     texts = pa.array([stats(), said, None]).slice(1)
     days = pa.array(["2026-01-01", "2026-01-01"])
     assert kept(found, lambda _: days, texts)[0].as_py() is stays

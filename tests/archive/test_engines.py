@@ -73,7 +73,7 @@ def test_every_file_listed_by_databricks_is_checked(spark: SparkSession, table: 
     tiers.restore(old[:1], Priority.HIGH)
     clock.pass_(1)
     with pytest.raises(ArchivedFilesNeeded, match="1 archived file of"):
-        guarded.query()  # the engine, which samples, might take all as restored
+        guarded.query()  # Databricks only samples files, so it might treat all as restored
     tiers.restore(old, Priority.HIGH)
     clock.pass_(1)
     assert guarded.query().count() == 40

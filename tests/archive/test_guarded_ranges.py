@@ -29,9 +29,9 @@ from tests.commits import commit
 from tests.delta import SPARK_4_0, Zone
 
 EARLIER = NOW - timedelta(days=50)
-"""Nothing counts as archived yet."""
+"""No file counts as archived at this time."""
 LATER = NOW + timedelta(days=90)
-"""Everything counts as archived by then."""
+"""Every file counts as archived at this time."""
 
 
 def check(table: Orders, what: Range | int, tiers: FolderTiers | None = None, now: datetime = NOW) -> None:
@@ -41,7 +41,8 @@ def check(table: Orders, what: Range | int, tiers: FolderTiers | None = None, no
 
 @pytest.fixture(scope="module")
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orders:
-    """Versions: 1 the data, of which days 1 and 2 are old, 2 the interval, 3 a change on a hot day, 4 day 1 goes."""
+    """Versions: 1 adds the data, of which days 1 and 2 are old; 2 sets the interval; 3 changes a row of an active day;
+    4 deletes day 1."""
     made = Orders(spark, tmp_path_factory.mktemp("feed") / "orders", interval=60)
     made.sql("UPDATE {} SET v = 'x' WHERE id = 35")
     assert commit(made.path, "DELETE FROM {} WHERE day = 1")
@@ -59,7 +60,7 @@ def test_range_with_archived_files_is_refused_and_names_them(spark: SparkSession
 def test_removed_file_counts_by_its_own_age(spark: SparkSession, table: Orders) -> None:
     with pytest.raises(ArchivedFilesNeeded) as caught:
         check(table, Range(3, 4), now=NOW)
-    assert days(caught.value.files) == ["1"]  # it is no part of the table any more
+    assert days(caught.value.files) == ["1"]  # it is no longer part of the table
 
 
 def test_change_files_count_by_the_age_of_their_commit(spark: SparkSession, table: Orders) -> None:
@@ -88,7 +89,7 @@ def test_plan_covers_a_range_that_is_readable_after_the_restore(
 
 @pytest.mark.skipif(SPARK_4_0, reason="its Delta looks back as far as there are files")
 def test_plan_excludes_versions_that_delta_no_longer_reads(spark: SparkSession, tmp_path: Path) -> None:
-    """To bring its files back would be paid for in vain."""
+    """Restoring their files would cost money without any use."""
     table = Orders(spark, tmp_path / "t", interval=60)
     weeks_ago = (NOW - timedelta(days=20)).timestamp()
     for version in range(3):

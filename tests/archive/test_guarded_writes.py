@@ -32,13 +32,13 @@ UPSERT = "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *"
 
 @dataclass(frozen=True)
 class Statement:
-    """What the writer is asked for, and the SQL that says the same."""
+    """A statement for the writer, and the same statement as SQL."""
 
     kind: str
     where: str | None
     clauses: str = ""
     rows: tuple[tuple[int, int, int], ...] = ()
-    """Of a MERGE: `a`, `b` and the day."""
+    """Rows of a MERGE: `a`, `b` and the day."""
     keys: tuple[str, ...] = ()
 
     @property
@@ -65,8 +65,10 @@ class Statement:
 
 
 class Cut:
-    """A table of 80 rows whose old files are moved away. Each of four days has two files; `a` grows from one to the
-    next, `b` is anything. Those up to the middle of day 3 are old."""
+    """A table of 80 rows whose old files are moved away.
+
+    Each of four days has two files. `a` increases from file to file, `b` is in no order. Files up to the middle of day
+    3 are old."""
 
     def __init__(self, spark: SparkSession, folder: Path, vectors: bool = False) -> None:
         self.spark = spark
@@ -88,14 +90,14 @@ class Cut:
         make_old(self.table.path, age)
         interval.set_first(spark, self.table.source, 60, NOW)
         self.whole = SparkTable.copied(self.table, folder / "whole")
-        """As it is before any file is moved away and any statement runs."""
+        """The table before files are moved away and statements run."""
         self._clock = Clock(NOW)
         self._tiers = FolderTiers(folder / "aside", self._clock)
         self._tiers.archive(self._away)
         self._writer = GuardedTable(spark, self.table.source, self._tiers, lambda: NOW)
 
     def runs(self, statement: Statement) -> bool:
-        """Whether it runs; where it is refused, nothing is changed."""
+        """Run the statement and return True. Return False if it is refused, and check that nothing changed."""
         before = self.table.latest
         try:
             statement.guarded(self._writer, self.spark)
@@ -105,7 +107,7 @@ class Cut:
         return True
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """Once all is back."""
+        """All rows, after all files are restored."""
         self._tiers.restore(self._away, Priority.HIGH)
         self._clock.pass_(1)
         self._tiers.read_tiers(self._away)
@@ -129,7 +131,7 @@ def merge(*rows: tuple[int, int, int], keys: str = "a", where: str | None = None
 
 
 def test_statement_never_reads_an_archived_file(spark: SparkSession, tmp_path: Path) -> None:
-    """A query's plan goes by what follows from its conditions; the commands go by the conditions alone."""
+    """A query's plan uses predicates derived from its conditions; the commands use only the conditions."""
     cut = Cut(spark, tmp_path)
     expected = {a: (a, a * 37 % 80, f"v{a}", a // 20 + 1) for a in range(80)}
     ran = [
@@ -153,12 +155,12 @@ def test_statement_never_reads_an_archived_file(spark: SparkSession, tmp_path: P
     del expected[60]
     expected[61] = (61, 17, "v61!", 4)
     expected[62] = (62, 54, "m62", 4)
-    expected[90] = (90, 1, "m64", 4)  # as it was inserted by the first MERGE, and found by its `b` by the second
+    expected[90] = (90, 1, "m64", 4)  # inserted by the first MERGE, and found by its `b` in the second
     assert sorted(cut.rows()) == sorted(expected.values())
 
 
 def condition(rng: random.Random, of: str = "", depth: int = 0) -> str:
-    """Mostly on what is hot."""
+    """A random condition, mostly on active files."""
     a, b, v, day = (f"{of}{column}" for column in ("a", "b", "v", "day"))
     if depth < 2 and rng.random() < 0.45:
         left, right = condition(rng, of, depth + 1), condition(rng, of, depth + 1)

@@ -31,7 +31,7 @@ def test_interval_of_a_table_is_set_changed_stepped_and_unset(spark: SparkSessio
     assert interval.step(spark, table.source, START + 7 * DAY).days == 67
     before = table.latest
     assert interval.step(spark, table.source, START + 7 * DAY).days == 67
-    assert table.latest == before  # nothing to do writes nothing
+    assert table.latest == before  # without a change nothing is written
     assert interval.set_first(spark, table.source, 30, START + 8 * DAY).days == 30
     assert interval.step(spark, table.source, START + 99 * DAY).days == 30
     assert spark.conf.get("spark.databricks.delta.allowArbitraryProperties.enabled") == "false"
@@ -44,7 +44,7 @@ BROKEN = [
     {PROPERTY: "60 days", "mirrorfeed.archive.movedFrom": "60 days"},
     {
         **to_properties(Policy(60, Change(Frontier(60, START, 90), True))),
-        "mirrorfeed.archive.movedFromSince": "2026-01-01T00:00:00",  # in which zone?
+        "mirrorfeed.archive.movedFromSince": "2026-01-01T00:00:00",  # in an unknown time zone
     },
     {
         **to_properties(Policy(60, Change(Frontier(60, START, 90), True))),
@@ -62,7 +62,7 @@ def test_invalid_interval_properties_are_reported(broken: dict[str, str]) -> Non
 
 
 def test_invalid_interval_properties_are_repaired_by_set_and_unset(spark: SparkSession, tmp_path: Path) -> None:
-    table, broken = DeltaTable(spark, tmp_path / "t"), BROKEN[-1]  # all properties that there are
+    table, broken = DeltaTable(spark, tmp_path / "t"), BROKEN[-1]  # all existing properties
     listed = ", ".join(f"'{name}' = '{value}'" for name, value in broken.items())
 
     def break_it() -> None:

@@ -45,7 +45,7 @@ def test_shorter_interval_takes_effect_at_once(shorter: int, days: int) -> None:
 
 def test_shorter_target_during_growth_is_reached_on_the_way() -> None:
     frontier = Frontier(60, START, 90).under(80, START + 10.5 * DAY)
-    assert frontier.age(START + 19.9 * DAY) == 79  # not a part of a day was lost
+    assert frontier.age(START + 19.9 * DAY) == 79  # not even a part of a day was lost
     assert frontier.age(START + 20 * DAY) == frontier.age(START + 99 * DAY) == 80
 
 
@@ -55,8 +55,10 @@ def test_clock_going_back_makes_no_file_active() -> None:
 
 @dataclass
 class World:
-    """A table that gets a file every few hours, a cloud that moves files by its rule at any time, and a job that may
-    miss days. Times are in hours."""
+    """A table that gets a file every few hours, a cloud that archives files by its rule at any time, and a job that may
+    miss days.
+
+    Times are in hours."""
 
     rule: int
     frontier: Frontier
@@ -71,7 +73,7 @@ class World:
         return START + timedelta(hours=self.hour)
 
     def wait(self, hours: int) -> None:
-        """Every hour a file comes, and the cloud moves what its rule says."""
+        """Every hour, add a file and let the cloud archive files by its rule."""
         for _ in range(hours):
             self.hour += 1
             self.files.append(self.hour)

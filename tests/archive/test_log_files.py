@@ -71,7 +71,7 @@ def test_log_with_a_missing_commit_is_refused(names: tuple[str, ...], version: i
 
 
 def engine(*features: str) -> Any:
-    """As much of a session as answers DESCRIBE DETAIL."""
+    """A session that only answers DESCRIBE DETAIL."""
     row = Row(format="delta", id="a", location="s3://b/t", properties={}, tableFeatures=features)
     return SimpleNamespace(sql=lambda statement: SimpleNamespace(first=lambda: row))
 
@@ -107,7 +107,7 @@ def test_files_equal_those_of_another_reader_for_all_checkpoints(
     table.sql("DELETE FROM {} WHERE id IN (13, 14) OR day = 2")
     table.sql("UPDATE {} SET v = 'other' WHERE id = 33")
     found = files_as_another_reader_has_them(table, 3, after=2)
-    assert sum(file.rows or 0 for file in found) == 28  # without those that were deleted
+    assert sum(file.rows or 0 for file in found) == 28  # without deleted files
     if not properties:
         table.sql(f"ALTER TABLE {{}} SET TBLPROPERTIES ({COLUMNS})")
         found = files_as_another_reader_has_them(table, 4, after=4)
@@ -115,7 +115,7 @@ def test_files_equal_those_of_another_reader_for_all_checkpoints(
 
 
 def files_as_another_reader_has_them(table: Orders, version: int, after: int) -> list[LogFile]:
-    """Of a version that is told by a checkpoint, of this version, and the commits after it."""
+    """Compare the files of a version with another reader, from a checkpoint and the commits after it."""
     assert any(path.name.startswith(f"{after:020d}.checkpoint.") for path in (table.path / "_delta_log").iterdir())
     found = [*ClassicEngine(table.spark).files(table.source, version).values()]
     assert {file.uri: file.size for file in found} == {
@@ -131,15 +131,15 @@ def files_as_another_reader_has_them(table: Orders, version: int, after: int) ->
 
 def test_feed_range_uses_change_files_or_added_and_removed_files(spark: SparkSession, tmp_path: Path) -> None:
     table = Orders(spark, tmp_path / "t")
-    table.sql("UPDATE {} SET v = 'x' WHERE id = 11")  # 2: changes are recorded
-    table.sql("DELETE FROM {} WHERE day = 2")  # 3: a whole file goes
+    table.sql("UPDATE {} SET v = 'x' WHERE id = 11")  # 2: changes are written to the feed
+    table.sql("DELETE FROM {} WHERE day = 2")  # 3: a whole file is deleted
     table.sql("INSERT INTO {} VALUES (39, 'x', 3)")  # 4
     table.sql("OPTIMIZE {}")  # 5: no row changes
     (recorded,) = table.changed_files(2, 2)
     assert "/_change_data/" in recorded.uri
-    assert recorded.created is not None  # that of its commit
+    assert recorded.created is not None  # from its commit
     (gone,) = table.changed_files(3, 3)
     assert (gone.partition, gone.rows) == ({"day": "2"}, 10)
-    assert gone.created is not None  # known from the version before
+    assert gone.created is not None  # from the version before
     assert table.changed_files(5, 5) == []
-    assert days(table.changed_files(1, 5)) == ["1", "1", "2", "3", "3", "4"]  # the one recorded has a partition, too
+    assert days(table.changed_files(1, 5)) == ["1", "1", "2", "3", "3", "4"]  # the feed file has a partition, too

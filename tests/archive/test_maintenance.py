@@ -36,7 +36,7 @@ def test_partition_conditions_have_typed_values() -> None:
 
 
 def test_maintenance_runs_on_active_partitions_and_names_the_others(spark: SparkSession, tmp_path: Path) -> None:
-    """The archived files are moved away: to read one would fail."""
+    """The archived files are moved away, so that reading one fails."""
     table = Orders(spark, tmp_path / "t", properties={"delta.enableDeletionVectors": "true"}, interval=60)
     table.sql("DELETE FROM {} WHERE id = 35")
     table.sql("INSERT INTO {} VALUES (400, 'x', 4)")

@@ -122,8 +122,9 @@ def _rows(spark: SparkSession, *ids: int) -> DataFrame:
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, DeltaTable]:
-    """Days 1 and 2 of `orders` and `returns` are archived, also as files of `clone`. Version 3 of `orders` deletes a
-    row of day 1 and a row of day 3 with deletion vectors."""
+    """Days 1 and 2 of `orders` and `returns` are archived, including the files of `clone`.
+
+    Version 3 of `orders` deletes a row of day 1 and a row of day 3 with deletion vectors."""
     folder = tmp_path_factory.mktemp("needed")
     orders = Orders(spark, folder / "orders", properties={"delta.enableDeletionVectors": "true"}, interval=60)
     returns = Orders(spark, folder / "returns", interval=60)
@@ -138,7 +139,7 @@ Compare = Callable[[str, Callable[[], Any]], None]
 
 @pytest.fixture(scope="module")
 def compare(request: pytest.FixtureRequest, tables: dict[str, DeltaTable]) -> Iterator[Compare]:
-    """Compares the answer to a question, or the error and the files that it names, with the recorded answer."""
+    """Compare the answer to a question, or the error and its files, with the recorded answer."""
     renews = request.config.getoption("renew")
     expected: dict[str, Any] = json.loads(ANSWERS.read_text(encoding="utf-8"))
 
@@ -280,7 +281,7 @@ def _planned(tables: dict[str, DeltaTable], plan: Any) -> Any:
 
 
 def _files(tables: dict[str, DeltaTable], files: Sequence[LogFile]) -> list[str]:
-    """Names without the parts that differ each time, and with the number of rows."""
+    """File names without their random parts, and with the number of rows."""
     found = []
     for file in files:
         path = Path(file.uri.removeprefix("file:"))

@@ -19,7 +19,8 @@ COLUMNS = "k string, f double, s string, t timestamp, n struct<a: int>, v int"
 
 @pytest.fixture(scope="module")
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkTable:
-    """Of `odd`, every row but one is hidden by a deletion vector: those with values in v."""
+    """A table with the files `odd` and `even`. A deletion vector hides every row of `odd` except one, the row with
+    values in v."""
     made = SparkTable(
         spark,
         tmp_path_factory.mktemp("pitfalls") / "t",
@@ -38,14 +39,14 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Spar
 
 @pytest.fixture(scope="module")
 def held(table: SparkTable) -> dict[str, str]:
-    """What the two files hold."""
+    """Kind of each of the two files, by URI."""
     frame = table.spark.table(table.source.sql)
     found = {kind: files_of(frame.where(f"k = '{kind}'")) for kind in ("odd", "even")}
     return {uri: kind for kind, (uri,) in found.items()}
 
 
 def needed(table: SparkTable, held: dict[str, str], predicate: str) -> set[str]:
-    """Which of the two files are needed, by what they hold."""
+    """Which of the two files are needed."""
     return {held[uri] for uri in files_of(filtered(table.spark.table(table.source.sql), "t", predicate))}
 
 
@@ -91,4 +92,4 @@ def test_every_file_is_retained_without_statistics(spark: SparkSession, tmp_path
     both = files_of(frame)
     assert len(both) == 2
     assert files_of(frame.where("id = 1")) == both
-    assert files_of(frame.groupBy().count()) == both  # nor can the log count them
+    assert files_of(frame.groupBy().count()) == both  # the log cannot count them either

@@ -113,7 +113,7 @@ SELECT day, v, count(*) FROM orders GROUP BY GROUPING SETS ((day), (v))
 a join that prunes while it runs: orders 1 2
 SELECT o.id FROM orders o JOIN plain p ON o.day = p.day WHERE p.v = 'v35'
 """
-"""Each with the days that are missing of each table, and the query."""
+"""Queries, each with the missing days of each table."""
 
 
 def _case(block: str) -> tuple[str, str, dict[str, list[str]]]:
@@ -137,12 +137,12 @@ ANSWERS: dict[str, list[tuple[int, ...]]] = {
     "nothing at all": [],
     "a pivot": [(10, 10)],
 }
-"""Of those that can be given without the archive."""
+"""Results of the queries that need no archived file."""
 
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Orders]]:
-    """Two with an archive, one without; as views, so that a query names them."""
+    """Two tables with an archive and one without, as views, so that queries can name them."""
     folder = tmp_path_factory.mktemp("statements")
     made = {name: Orders(spark, folder / name, interval=60) for name in ("orders", "returns")}
     made["plain"] = Orders(spark, folder / "plain")
@@ -221,7 +221,7 @@ def test_error_names_missing_files_per_table_and_the_fix(asking: Guarded, tables
 
 @pytest.fixture
 def scripts(spark: SparkSession) -> Iterator[None]:
-    """Spark 4.0 takes none unless it is told to."""
+    """Spark 4.0 runs SQL scripts only with this setting."""
     spark.conf.set("spark.sql.scripting.enabled", "true")
     yield
     spark.conf.unset("spark.sql.scripting.enabled")
@@ -273,7 +273,7 @@ def test_invalid_value_is_reported_when_the_query_is_planned(asking: Guarded) ->
 def test_session_that_ignores_missing_files_is_refused(
     asking: Guarded, spark: SparkSession, tables: dict[str, Orders], name: str
 ) -> None:
-    """A file that is moved just after it was looked at would be missing from the answer, and nothing would tell."""
+    """A file that is archived just after the check would be missing from the result, without an error."""
     with setting(spark, name, "true"):
         with pytest.raises(CannotBePlanned) as caught:
             asking.frame(spark.range(1))
@@ -320,7 +320,7 @@ def test_rows_without_a_plan_are_refused_unless_local(
 def test_files_of_a_delta_table_cannot_be_read_as_plain_files(
     asking: Guarded, spark: SparkSession, tables: dict[str, Orders], tmp_path: Path, v1: bool
 ) -> None:
-    """Of such a folder those rows would come whose files are there."""
+    """Reading such a folder would return only the rows of the remaining files."""
     orders = tables["orders"].path
     with setting(spark, "spark.sql.sources.useV1SourceList", "parquet" if v1 else ""):
         read = spark.read.schema("id int")
@@ -352,13 +352,13 @@ def test_one_plan_restores_files_of_several_tables(
         restore.run_query(spark, made, both, NOW)
     with pytest.raises(StatementNeedsArchivedFiles) as caught:
         asking.frame(spark.sql(query))
-    assert restore.run_query(spark, caught.value.plan(), both, NOW) is None  # was made for files alone
+    assert restore.run_query(spark, caught.value.plan(), both, NOW) is None  # was created only for files
     clock.pass_(1)
     assert restore.progress(made, both).done
     rows = restore.run_query(spark, made, both, NOW)
     assert rows is not None
     assert rows.count() == 5
-    tiers.archive(file.uri for file in made.files)  # as it was, for other tests
+    tiers.archive(file.uri for file in made.files)  # restore the previous state for other tests
 
 
 def test_databricks_guards_queries_itself(spark: SparkSession) -> None:

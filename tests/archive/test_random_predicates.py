@@ -24,7 +24,7 @@ from mirrorfeed.archive.interval import Policy
 from mirrorfeed.source.identifier import Source
 
 LATER = datetime.now(UTC) + timedelta(days=400)
-"""Everything counts as archived by then."""
+"""Every file counts as archived at this time."""
 
 STRUCT = T.StructType([T.StructField("x", T.IntegerType()), T.StructField("y", T.StringType())])
 SCHEMA = T.StructType(
@@ -63,11 +63,11 @@ PARTS = ["a", "b", "", "x y", "c%d", "é=1", None]
 BASE = datetime(2026, 3, 29, 0, 59, 59, 999_999)
 
 WIDE = [T.StructField(f"w{i}", T.IntegerType()) for i in range(34)]
-"""More columns than are indexed, before those that are asked for."""
+"""Unindexed columns, placed before the queried ones."""
 
 
 def row(rng: random.Random, centre: int) -> tuple[object, ...]:
-    """Values near a centre, so that files have bounds of their own."""
+    """A row with values near a center, so that each file has its own bounds."""
 
     def maybe(value: object, chance: float = 0.12) -> object:
         return None if rng.random() < chance else value
@@ -117,7 +117,7 @@ def table(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory:
         for start in (0, 4):
             rows = [row(rng, start + file) for file in range(4) for _ in range(8)]
             prefix = tuple(range(len(WIDE))) if "wide" in trait else ()
-            ranges = 2 if "by" in trait else 4  # so that files of partitions hold several rows, too
+            ranges = 2 if "by" in trait else 4  # so that files of partitions contain several rows, too
             frame = spark.createDataFrame([prefix + each for each in rows], schema).repartitionByRange(ranges, "i")
             write = frame.write.format("delta").mode("append")
             (write.partitionBy("p") if "by" in trait else write).save(str(source.path))
@@ -134,7 +134,7 @@ def table(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory:
 
 
 def literal(rng: random.Random, column: str) -> str:
-    """As SQL writes a value of the column, from those that are there or just beside them."""
+    """A value of the column, or a value close to it, as an SQL literal."""
     number = rng.randrange(-5, 105)
     match column:
         case "i" | "n.x":
@@ -204,7 +204,7 @@ def predicate(rng: random.Random, depth: int = 0) -> str:
 
 
 def comparisons(rng: random.Random) -> str:
-    """Those that are decided without Delta, on columns that are indexed and partitions."""
+    """Comparisons on indexed columns and partitions, which are decided without Delta."""
     parts = []
     for _ in range(rng.choice([1, 1, 2])):
         column = rng.choice(["i", "l", "s", "day", "p"])

@@ -32,7 +32,7 @@ def plan_of(files: Sequence[LogFile], priority: Speed = "STANDARD") -> Plan:
 
 
 class Scene:
-    """A plan of some files, all of which are in the archive."""
+    """A restore plan of some files, all of them archived."""
 
     def __init__(self, folder: Path, count: int, priority: Speed = "STANDARD", copies: bool = False) -> None:
         self.clock = Clock(START)
@@ -250,7 +250,7 @@ def test_killed_restore_is_resumed(onelake: OneLake, tmp_path: Path) -> None:
         told = running[-1].communicate(timeout=120)[1]
         return running[-1].returncode, told
 
-    blobs.before_answer = lambda: running[-1].kill()  # the first batch took effect, and its answer is lost
+    blobs.before_answer = lambda: running[-1].kill()  # the first batch took effect, but its response is lost
     assert carry_out()[0] == -signal.SIGKILL
     assert blobs.batches == [256]
     blobs.before_answer = blobs.arrive

@@ -27,7 +27,7 @@ BARE = Prices.model_validate({name: PRICES[name] for name in ("currency", "stand
 
 
 def file(gib: float, days: float | None, tier: Tier = Tier.ARCHIVE) -> Facts:
-    """One that is in its tier for so many days."""
+    """A file that has been in its tier for this number of days."""
     return Facts(tier, int(gib * GIB), None if days is None else NOW - timedelta(days=days))
 
 
@@ -48,7 +48,7 @@ def test_azure_restore_costs_cover_retrieval_storage_and_early_deletion() -> Non
         "retrieval": 0.4,
         "requests": 0.001,
         "3 days in hot": 0.6,
-        "leaving the archive before 180 days": 0.3,  # 10 GiB for 30 days more
+        "leaving the archive before 180 days": 0.3,  # 10 GiB for 30 more days
         "archiving again": 0.002,
     }
 

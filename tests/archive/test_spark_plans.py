@@ -33,7 +33,7 @@ def zone(spark: SparkSession, name: str) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def moments(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
-    """Half past midnight in Paris, which in UTC is the day before."""
+    """Half past midnight in Paris, which is the previous day in UTC."""
     from delta.tables import DeltaTable as Maker
 
     columns = Maker.create(spark).addColumn("id", "int").addColumn("ts", "timestamp")
@@ -63,13 +63,13 @@ def test_day_derived_in_another_time_zone_hides_no_file_or_row(spark: SparkSessi
 
 @pytest.fixture(scope="module")
 def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orders:
-    """Days 1 and 2 count as archived."""
+    """A table of which days 1 and 2 count as archived."""
     return Orders(spark, tmp_path_factory.mktemp("planned") / "orders", interval=60)
 
 
 @contextmanager
 def cached(spark: SparkSession, table: DeltaTable) -> Iterator[DataFrame]:
-    """Under its name, and at its version."""
+    """A cached table, by name and by version."""
     frames = [spark.table(table.source.sql), spark.read.option("versionAsOf", table.latest).table(table.source.sql)]
     for frame in frames:
         frame.cache().count()
@@ -98,7 +98,7 @@ def test_planned_files_are_read_despite_later_caching(spark: SparkSession, tmp_p
     guarded = GuardedTable(spark, orders.source, now=lambda: NOW)
     found = guarded.query("day = 3")
     spark.sql(f"CACHE LAZY TABLE whole AS SELECT * FROM {orders.source.sql}")
-    lazy = spark.table(orders.source.sql).cache()  # reading it would fail, for files are not there
+    lazy = spark.table(orders.source.sql).cache()  # reading would fail, because the files are moved away
     try:
         assert found.count() == 10
         assert guarded.query("day = 4").where("id > 44").count() == 5

@@ -30,7 +30,7 @@ from tests.delta import SparkTable
 
 @pytest.fixture(scope="module")
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orders:
-    """Versions: 1 the data, of which days 1 and 2 are old, 2 the interval, 3 one row of day 3 is deleted."""
+    """Versions: 1 adds the data, of which days 1 and 2 are old; 2 sets the interval; 3 deletes one row of day 3."""
     made = Orders(
         spark,
         tmp_path_factory.mktemp("archive") / "orders",
@@ -48,7 +48,7 @@ def clock() -> Clock:
 
 @pytest.fixture(scope="module")
 def tiers(table: Orders, clock: Clock, tmp_path_factory: pytest.TempPathFactory) -> FolderTiers:
-    """Days 1 and 2 are in the archive."""
+    """Storage tiers in which days 1 and 2 are archived."""
     made = FolderTiers(tmp_path_factory.mktemp("aside"), clock)
     made.archive(file.uri for file in table.files("1", "2"))
     return made
@@ -245,8 +245,8 @@ def test_table_without_a_policy_is_read_normally(spark: SparkSession, tmp_path: 
 
 
 def test_texts_are_compared_by_the_collation_of_their_column(spark: SparkSession, tmp_path: Path) -> None:
-    """Publication compares them as they are written, for the service does; a question here means what it says."""
-    with setting(spark, "spark.databricks.delta.schema.typeCheck.enabled", "false"):  # which collations do not pass
+    """Publication compares texts exactly, because Fabric does. A query uses the collation."""
+    with setting(spark, "spark.databricks.delta.schema.typeCheck.enabled", "false"):  # it rejects collations
         made = SparkTable(spark, tmp_path / "t", "id int, v string COLLATE UTF8_LCASE")
         made.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'A')")
         table = GuardedTable(spark, made.source)
@@ -257,7 +257,7 @@ def test_partly_restored_table_is_still_guarded(guarded: GuardedTable, tiers: Fo
     first, second = guarded.needed("day <= 2").files
     tiers.restore([first.uri], Priority.HIGH)
     with pytest.raises(ArchivedFilesNeeded, match="2 archived files"):
-        guarded.query("day <= 2")  # on its way is not there
+        guarded.query("day <= 2")  # a pending restore is not complete
     clock.pass_(1)
     with pytest.raises(ArchivedFilesNeeded, match="1 archived file ") as caught:
         guarded.query("day <= 2")
@@ -265,4 +265,4 @@ def test_partly_restored_table_is_still_guarded(guarded: GuardedTable, tiers: Fo
     tiers.restore([second.uri], Priority.STANDARD)
     clock.pass_(15)
     assert guarded.query("day <= 2").count() == 20
-    tiers.archive((first.uri, second.uri))  # as it was, for other tests
+    tiers.archive((first.uri, second.uri))  # restore the previous state for other tests

@@ -76,7 +76,7 @@ def test_statement_that_touches_archived_files_fails_before_it_starts(
 
 
 class Meanwhile:
-    """A session in which something happens just before a MERGE runs."""
+    """A session that runs an action just before a MERGE."""
 
     def __init__(self, spark: SparkSession, happens: Callable[[], None]) -> None:
         self._spark, self._happens = spark, happens
@@ -91,7 +91,7 @@ class Meanwhile:
 
 
 def test_rows_added_to_the_source_meanwhile_are_not_merged(spark: SparkSession, table: Orders, tmp_path: Path) -> None:
-    """They have keys in archived files, where nobody looked for them."""
+    """The new rows have keys in archived files, which were not checked."""
     staging = DeltaTable(spark, tmp_path / "staging", "id int, v string, day int")
     staging.sql("INSERT INTO {} VALUES (44, 'staged', 4)")
     late = Meanwhile(spark, lambda: staging.sql("INSERT INTO {} VALUES (15, 'late', 1)"))
@@ -151,10 +151,10 @@ def test_subquery_and_unknown_key_errors_are_readable(spark: SparkSession, write
 
 
 def test_statements_on_active_files_run(spark: SparkSession, table: Orders, writer: GuardedTable) -> None:
-    """Reading an archived file would fail, for it is not there."""
+    """Reading an archived file would fail, because it is moved away."""
     writer.delete("id = 30 AND day = 3 -- a comment")
     writer.update({"v": "concat(v, '!')"}, "id = 30 + 3")
-    text = "WHEN NOT MATCHED BY SOURCE"  # no clause
+    text = "WHEN NOT MATCHED BY SOURCE"  # text, not a clause
     clauses = f"WHEN MATCHED AND s.id = 40 THEN DELETE WHEN MATCHED AND s.id = 37 THEN UPDATE SET v = '{text}' {UPSERT}"
     writer.merge(rows(spark, 34, 37, 40, 350), ["id"], clauses, "t.day < 5")
     found = GuardedTable(spark, table.source, now=lambda: NOW).query("day > 2").collect()
@@ -217,7 +217,7 @@ def test_keys_are_case_insensitive_columns(spark: SparkSession, tmp_path: Path) 
 def test_merge_reads_only_files_that_can_contain_its_keys(
     spark: SparkSession, table: Orders, writer: GuardedTable
 ) -> None:
-    """Without a key there is no such place, and whole numbers are as they are in any width."""
+    """A NULL key or no row matches no file. Integer types of different widths are equal."""
     nowhere = "WHEN MATCHED THEN UPDATE SET v = s.v"
     writer.merge(rows(spark, 35).where("false"), ["id"], nowhere)
     writer.merge(rows(spark, 35).selectExpr("nullif(id, 35) AS id", "v", "day"), ["id"], nowhere)
@@ -230,7 +230,7 @@ def test_merge_reads_only_files_that_can_contain_its_keys(
 
 
 def test_key_that_looks_like_a_variable_is_matched(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark puts the values of settings in place of what is written so in a statement."""
+    """Spark replaces text that looks like a variable with the value of a setting."""
     table = DeltaTable(spark, tmp_path / "t", "k string, v string")
     key = spark.createDataFrame([("${spark.app.name}", "new")], "k string, v string")
     writer = GuardedTable(spark, table.source)

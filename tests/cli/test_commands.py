@@ -19,7 +19,7 @@ from mirrorfeed.runtime import spark_session
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of one table that is not there, where Spark would start on this machine."""
+    """A configuration of a missing table, for which Spark would start on this machine."""
     file = tmp_path / "mirrorfeed.yml"
     file.write_text("landing_zone: ./zone\ntables: [{source: ./orders, target: sales.orders, keys: [id]}]\n")
     monkeypatch.setattr(spark_session, "kind", lambda: spark_session.Kind.LOCAL)

@@ -74,7 +74,7 @@ def test_tables_are_set_as_a_task_value() -> None:
 
 
 def names_of(size: int) -> list[str]:
-    """Targets that are so many bytes as JSON."""
+    """Targets with a total size of so many bytes as JSON."""
     names = [f"sales.{n:04d}{'t' * 40}" for n in range(900)]
     return [*names[:-1], names[-1] + "t" * (size - len(json.dumps(names)))]
 
@@ -124,7 +124,7 @@ def test_override_option_is_validated_like_the_file(file: str, options: list[str
 
 
 def test_empty_mirror_option_is_refused_before_spark_starts(file: str) -> None:
-    """As the job gives it for a landing zone in OneLake, where it is known."""
+    """The job passes it for a landing zone in OneLake, where the mirror is known."""
     result = CliRunner().invoke(main, ["verify", "--mirror", "", "--config", file])
     assert result.exit_code == 1
     assert "MF7105" in result.output

@@ -129,7 +129,7 @@ def test_steps_are_printed_as_lines_without_a_terminal() -> None:
     out, progress = Console(file=io.StringIO(), width=120), TableResult("sales.orders")
     table, store = orders((1, "new"), (2, "new")), MemoryStore()
     with show.steps(out) as step:
-        for zone in (store, store, MemoryStore()):  # a first load, two ranges, and one after its folder was deleted
+        for zone in (store, store, MemoryStore()):  # an initial load, two ranges, a reload after its folder was deleted
             publish(
                 TableFeed(table),
                 zone,

@@ -44,7 +44,7 @@ Written = Callable[..., Config]
 
 @pytest.fixture
 def written(tmp_path: Path) -> Written:
-    """A configuration with these entries, in the working folder of nobody."""
+    """Write a configuration with these entries and return its path."""
 
     def write(*entries: Mapping[str, Any], **top: Any) -> Config:
         file = tmp_path / "mirrorfeed.yml"
@@ -60,7 +60,7 @@ def there(*names: str) -> list[FoundTable]:
 
 
 def told(expansion: Expansion) -> dict[str, str]:
-    """By source: its target, or why it is out."""
+    """By source: its target, or the reason why it is not selected."""
     return {
         str(row.source): f"-> {row.table.target}" if row.table else row.why
         for row in expansion.listed
@@ -136,7 +136,7 @@ def test_patterns_are_expanded_with_a_reason_per_table(
 ) -> None:
     expansion = expand(written(*entries, **top), [there(*names) for names in found])
     shown = told(expansion)
-    if "by main.sales.* already" in expected.values():  # the same source twice: in by one, out by the other
+    if "by main.sales.* already" in expected.values():  # the same source: one selects it, one does not
         assert [row.why for row in expansion.listed if str(row.source) == ORDERS] == [
             "by main.sales.*", "by main.sales.* already",
         ]  # fmt: skip
@@ -310,7 +310,7 @@ def test_number_of_tables_near_the_database_limit_is_noted(written: Written, cou
     assert all(note.startswith(f"{count} tables. {TABLE_LIMITS} Distribute") for note in rows.notes)
 
 
-# Keys, and which changes they let through
+# Keys, and the change modes that they allow
 
 
 def key(*columns: str) -> TableInfo:
@@ -354,12 +354,12 @@ def test_configured_key_missing_in_the_catalog_is_an_error(written: Written) -> 
     assert [row.takes for row in rows] == ["inserts, updates, deletes", None, None, None]
 
 
-# Commands and the face, over a folder of tables
+# Commands and the API, with a folder of tables
 
 
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two tables and one that is left out, in a folder beside a configuration that names the folder."""
+    """Two tables and an excluded one, in a folder that the configuration next to it names."""
     for name in ("orders", "lines", "tmp_x"):
         deltalake.write_deltalake(tmp_path / "tables" / name, pa.table({"id": [1], "v": ["a"]}))
     entry = {"sources": "./tables/*", "exclude": ["tmp_*"], "target": "shop.{table}", "keys": ["id"]}

@@ -42,7 +42,7 @@ CHAIN = b"a0: &a0 [x]\n" + b"".join(f"a{n}: &a{n} [*a{n - 1}]\n".encode() for n 
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
-    """Loads a text as the file mirrorfeed.yml of the working folder."""
+    """Load a text as the file mirrorfeed.yml of the working folder."""
     monkeypatch.chdir(tmp_path)
 
     def load_text(text: str) -> Config:

@@ -25,7 +25,7 @@ def written() -> Iterator[tuple[str, list[str]]]:
 
 
 LONG = "landing_zone: /lz\n{}\ntables: [{source: a, target: b}]\n"
-"""For values of thousands of digits."""
+"""Template for values with thousands of digits."""
 LARGE = "is a whole number of more than 64 bits"
 CASES = [
     *written(),

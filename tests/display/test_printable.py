@@ -38,7 +38,7 @@ SHOWN = (
 
 
 def hostile(text: str, *, lines: str = "\n") -> list[str]:
-    """Characters that a terminal obeys or that change the order of others, and lines that only a value made."""
+    """Texts with control characters, characters that change the text direction, and line breaks inside values."""
     odd = {char for char in text if char not in lines and unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp")}
     return sorted(odd) + [line for line in text.splitlines() if line.strip().startswith("Error MF9999")]
 
@@ -108,13 +108,13 @@ def test_shell_parses_a_quoted_argument_unchanged(argument: str) -> None:
 
 
 def test_every_suggested_command_quotes_its_arguments() -> None:
-    """`mirrorfeed rebuild {self.table}` would run code that a name holds, once it is pasted."""
+    """A command such as `mirrorfeed rebuild {self.table}` would run code in a table name after copy and paste."""
     command = re.compile(r"`mirrorfeed [^`\n]*?\{(?!shell_argument\(|[\w.]+:argument\}|asked\}|self\.asked\})[^`\n]*")
     package = Path(mirrorfeed.__file__).parent
     assert [found for path in package.rglob("*.py") for found in command.findall(path.read_text())] == []
 
 
-# The commands
+# Commands
 
 
 def test_only_two_modules_print() -> None:

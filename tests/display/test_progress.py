@@ -45,7 +45,7 @@ def test_logged_messages_are_not_shown_twice(capfd: pytest.CaptureFixture[str], 
 
 
 def test_progress_goes_to_the_original_standard_error(tmp_path: Path) -> None:
-    """While Spark starts, standard error is redirected into a file."""
+    """Standard error is redirected to a file while Spark starts."""
     script = """
 import os, sys, threading
 from mirrorfeed.display import terminal as room

@@ -53,7 +53,7 @@ def test_series_beyond_the_colors_share_one() -> None:
     drawn = lines({f"t{n}": [Point(NOW, n), Point(NOW + timedelta(hours=1), n)] for n in range(11)}, "min")
     assert drawn.count('class="line rest"') == 3
     assert "3 more" in drawn
-    assert drawn.index(">t10<") < drawn.index(">t3<")  # the largest have the colors
+    assert drawn.index(">t10<") < drawn.index(">t3<")  # the largest series have colors
 
 
 @pytest.mark.parametrize(

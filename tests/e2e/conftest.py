@@ -14,7 +14,7 @@ SEVERAL_FILES = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2",
     "spark.sql.adaptive.coalescePartitions.enabled": "false",
 }
-"""With small files asked for, a handful of rows fills several of them, in several tasks."""
+"""With a small target file size, a handful of rows fills several files in several tasks."""
 
 
 @pytest.fixture(scope="module")

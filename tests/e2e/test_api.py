@@ -26,7 +26,7 @@ tables:
 
 @pytest.fixture
 def feed(spark: SparkSession, tmp_path: Path) -> mirrorfeed.Feed:
-    """Of two tables with two rows each, the second of which has no change data feed yet."""
+    """A feed of two tables with two rows each. The second table has no change data feed yet."""
     for name, on in (("orders", True), ("lines", False)):
         DeltaTable(spark, tmp_path / name, feed=on).insert(1, 2)
     (tmp_path / "mirrorfeed.yml").write_text(TABLES)

@@ -42,11 +42,11 @@ class Project:
         self.config.write_text("\n".join(["landing_zone: landing", *options, "tables:", *tables]), encoding="utf-8")
 
     def run(self, *arguments: str, code: int = 0) -> str:
-        """What a command that reads the configuration printed, in one line."""
+        """Return the output of a command that reads the configuration, in one line."""
         return said([*arguments, "--config", str(self.config)], code)
 
     def json(self, *arguments: str, code: int = 0) -> Any:
-        """What it printed for programs, alone on standard output."""
+        """Return the JSON that a command writes to standard output."""
         return told(*arguments, "--config", str(self.config), code=code).value
 
     @property
@@ -86,7 +86,7 @@ def test_ctrl_c_stops_publish_after_the_current_files(
     asked = threading.Event()
 
     class Interrupted(show.Steps):
-        """By a person who sees what is published first: the tables that are at work then are two."""
+        """Interrupted by a person at the first publication, when two tables are in progress."""
 
         def __call__(self, table: str, step: str) -> None:
             super().__call__(table, step)
@@ -136,7 +136,7 @@ def test_up_to_date_tables_are_reported_without_spark(
     assert "This command needs Spark, but pyspark and delta-spark are not installed" in project.run("publish", code=1)
     assert "This command needs Spark, but pyspark and delta-spark are not installed" in project.run(
         "publish", "--dry-run", code=1
-    )  # nothing of lines is published
+    )  # no table `lines` is published
     orders.insert(1)
     for asked_for in (["status"], ["publish", "sales.orders", "--dry-run"], ["publish", "sales.orders"]):
         assert "This command needs Spark, but pyspark and delta-spark are not installed" in project.run(
@@ -208,7 +208,7 @@ def test_empty_table_publishes_one_file_with_schema_and_no_rows(project: Project
 
 @pytest.fixture(scope="module")
 def published(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, DeltaTable]:
-    """One row, at version 1."""
+    """A published table with one row, at version 1."""
     project = Project(tmp_path_factory.mktemp("published"))
     orders = DeltaTable(spark, project.folder / "orders")
     orders.insert(1)

@@ -25,7 +25,7 @@ ALL = (
 
 
 def pass_over_connect(address: str, *proven: str) -> None:
-    """They run as they are, in a process that has no Spark of its own."""
+    """Run these tests unchanged in a process that has no local Spark."""
     answer = subprocess.run(
         [sys.executable, "-m", "pytest", "-v", "-rA", "-p", "no:cacheprovider", *proven],
         cwd=ROOT,
@@ -41,7 +41,7 @@ def pass_over_connect(address: str, *proven: str) -> None:
 
 @pytest.mark.slow
 def test_feed_fleet_and_ledger_tests_pass_over_spark_connect(spark: SparkSession, tmp_path: Path) -> None:
-    """The session here has put Delta's JARs aside. By commands, the same is beside the walls, in `test_serverless`."""
+    """The session of these tests removed Delta's JARs. `test_serverless` covers the commands in a sandbox."""
     warehouse = {"spark.sql.warehouse.dir": tmp_path.as_uri(), "spark.sql.shuffle.partitions": "2"}
     with connect_server(INTERPRETED | warehouse) as address:
         pass_over_connect(address, *ALL)

@@ -28,29 +28,29 @@ LATE = (1, 6, None)
 
 @dataclass(frozen=True)
 class Scene:
-    """A source, what is published of it already, and what the disturbed run has to do."""
+    """A source, its published versions, and the work of the run with a fault."""
 
     spark: SparkSession
     place: Path
     expected: Counter[str]
     verbs: tuple[str, ...]
-    """The calls of the run when nothing disturbs it."""
+    """Calls of the run without faults."""
     modes: tuple[Mode, ...]
-    """Those that it plays in short."""
+    """Calls that the short form plays."""
 
     @property
     def source(self) -> Path:
         return self.place / "source"
 
     def play(self, fault: Fault, place: Path) -> str | None:
-        """The verb that the fault struck, once the mirror was found equal after all."""
+        """Inject a fault, check that the mirror is equal afterwards, and return the verb that failed."""
         shutil.copytree(self.place / "zone", place / "zone")
         journey = Journey(self.spark, self.source, place, ("id",), SMALL)
         store = SharedFaultyStore.begin(journey.zone, FOLDER, place / "calls", fault)
         _disturbed(lambda: journey.publish(store))
         journey.replicate()
         store.restart()
-        with suppress(Transient):  # for example where a call that comes late takes effect under this run
+        with suppress(Transient):  # for example when a late call takes effect during this run
             journey.publish(store)
         if store.deliver() or fault.late is not None:
             journey.publish()
@@ -61,14 +61,14 @@ class Scene:
 
 
 def _disturbed(publish: Callable[[], object]) -> None:
-    """It may be killed or told to come back later; never is a person told to act."""
+    """Run with a fault. The run may be killed or fail with a transient error, but no error may require a person."""
     with suppress(Crash, Transient):
         publish()
 
 
 def _first_snapshot(journey: Journey) -> DeltaTable:
     table = DeltaTable(journey.spark, journey.source)
-    for ids in ((0, 1, 2), (3, 4, 5)):  # a file each
+    for ids in ((0, 1, 2), (3, 4, 5)):  # one file each
         table.insert(*ids)
     return table
 
@@ -82,7 +82,7 @@ def _range_of_several_files(journey: Journey) -> None:
 
 
 def _recovery(journey: Journey) -> None:
-    """Everything is staged and recorded, and nothing renamed."""
+    """A publication that is staged and recorded, but not renamed."""
     _range_of_several_files(journey)
     with pytest.raises(Crash):
         journey.publish(NoRenames(journey.zone.root))
@@ -95,14 +95,14 @@ PREPARED = {
     "a range of several of Spark's files": (_range_of_several_files, 0),
     "recovery": (_recovery, staging.SMALL_BATCH_ROWS),
 }
-"""With how many rows are few."""
+"""Row limit of small batches."""
 
 
 @pytest.fixture(scope="module")
 def prepared(
     spark: SparkSession, several_files: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[Callable[[Journey], object]], Journey]:
-    """Made once for all scenes, which only copy it."""
+    """All scenes, prepared once and copied for each play."""
 
     @cache
     def made(prepare: Callable[[Journey], object]) -> Journey:
@@ -137,8 +137,8 @@ def scene(
 
 
 def test_next_run_after_a_fault_completes_the_mirror(scene: Scene, tmp_path: Path, counted: Counter[str]) -> None:
-    """Every second mode, each in one of the scenes. Every fault in each is the long form's, and without Spark that of
-    `test_crash_points`."""
+    """Every second fault mode, each in one of the scenes. The long form and `test_crash_points` cover every fault in
+    each scene."""
     for mode in scene.modes[::2]:
         faults = [fault for fault in _faults(scene) if fault.mode is mode]
         counted["crash points through Spark"] += _play(scene, faults[len(faults) * 2 // 3], tmp_path / mode.name)

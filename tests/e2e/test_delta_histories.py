@@ -30,9 +30,9 @@ from mirrorfeed.storage import Store
 from mirrorfeed.storage.folder import FolderStore
 
 SHARED = 1000
-"""Histories from this seed on append rows whose keys are there, and remove one of each pair later."""
+"""Histories from this seed on append rows with existing keys, and later remove one row of each pair."""
 IN_CI = [SHARED + 4]
-"""A history of eight commits of five kinds, published in few ranges. `MIRRORFEED_SEED` chooses any other."""
+"""A history of eight commits of five kinds, published in a few ranges. `MIRRORFEED_SEED` selects another one."""
 IN_SOAK = int(os.environ.get("MIRRORFEED_HISTORIES", "300"))
 FIRST = int(os.environ.get("MIRRORFEED_SEED", "0"))
 
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.usefixtures("several_files")
 
 
 @pytest.mark.parametrize("seed", [int(os.environ["MIRRORFEED_SEED"])] if "MIRRORFEED_SEED" in os.environ else IN_CI)
-@pytest.mark.soak  # without Spark in `publish/test_histories`
+@pytest.mark.soak  # `publish/test_histories` covers them without Spark
 def test_mirror_equals_source_at_every_published_version(
     spark: SparkSession, tmp_path: Path, seed: int, counted: Counter[str]
 ) -> None:
@@ -63,8 +63,8 @@ def test_mirror_equals_source_over_many_histories(spark: SparkSession, tmp_path:
 def test_compared_mirror_equals_source_over_many_histories(
     spark: SparkSession, tmp_path: Path, counted: Counter[str]
 ) -> None:
-    """The protocol with every fault is tried without Spark, in `tests/publish/test_comparing`. Fewer, for each takes as
-    long as some of the others."""
+    """`tests/publish/sources/test_compare_protocol` covers the protocol with every fault. Fewer seeds, because each is
+    slow."""
     for seed in range(FIRST, FIRST + max(1, IN_SOAK // 5)):
         be_compared(spark, tmp_path / str(seed), seed, counted)
         counted["histories by comparison"] += 1
@@ -83,7 +83,7 @@ class Compared(Journey):
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """Ends the process at this point."""
 
 
 class KilledBeforeRecord(FolderStore):
@@ -94,7 +94,7 @@ class KilledBeforeRecord(FolderStore):
 
 
 def be_compared(spark: SparkSession, place: Path, seed: int, counted: Counter[str]) -> None:
-    """With runs that are killed between the hashes and the record, and runs that find nothing new."""
+    """Publish by comparison, with runs that are killed between the hashes and the record, and runs without changes."""
     place.mkdir(exist_ok=True)
     history, choose = History(spark, place / "source", seed), random.Random(-seed - 1)
     plan = changed(
@@ -122,7 +122,7 @@ def be_compared(spark: SparkSession, place: Path, seed: int, counted: Counter[st
 
 
 def live_through(spark: SparkSession, place: Path, seed: int) -> int:
-    """How many published versions were compared."""
+    """Return the number of published versions that were compared."""
     place.mkdir(exist_ok=True)
     shares_keys = seed >= SHARED
     history = History(spark, place / "source", seed, shares_keys=shares_keys)
@@ -131,13 +131,13 @@ def live_through(spark: SparkSession, place: Path, seed: int) -> int:
         PLAN,
         changes=choose.choice(("net", "full")),
         target_file_size=choose.choice((1, 2**20)),
-        # Two rows of one key in one range are refused until a range ends after one of them.
+        # Two rows of one key in one range are refused until a range ends after one of them is removed.
         max_versions_per_publication=choose.choice((1, 500, 500) if shares_keys else (1, 2, 500)),
         log_retention_records=choose.choice((1, 10)),
     )
     few_rows = choose.choice((0, staging.SMALL_BATCH_ROWS))
     journey = Journey(spark, place / "source", place, history.key_names, plan)
-    if seed % 3:  # of two in three a part is published
+    if seed % 3:  # two in three publish only a part
         selection, wanted = drawn(random.Random(seed), history.columns, history.key_names)
         journey = replace(journey, plan=changed(plan, selection=selection), wanted=wanted)
     with pytest.MonkeyPatch.context() as patch:

@@ -17,7 +17,7 @@ from tests.delta import DeltaTable
 @pytest.mark.parametrize(
     "few_rows",
     [
-        # The forms of a small batch are in `tests/files`, and those that Spark writes take the same upload.
+        # `tests/publish/files` covers the formats of small batches. Spark's files use the same upload.
         pytest.param(staging.SMALL_BATCH_ROWS, id="few rows", marks=pytest.mark.soak),
         pytest.param(0, id="Spark's files"),
     ],

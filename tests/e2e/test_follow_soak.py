@@ -23,7 +23,7 @@ from tests.delta import DeltaTable
 MINUTES = float(os.environ.get("MIRRORFEED_SOAK_MINUTES", "30"))
 SEED = int(os.environ.get("MIRRORFEED_SEED", "20261121"))
 SECONDS = float(os.environ.get("MIRRORFEED_SOAK_SECONDS", "5"))
-"""Of `max_delay_seconds`."""
+"""Limit of `max_delay_seconds`."""
 STATEMENTS = {
     "merge": 45,
     "update": 25,
@@ -66,14 +66,14 @@ class Soak:
         )
         self.output = place / "said.txt"
         self.waited: list[float] = []
-        """Seconds from a commit's file to the record that has it."""
+        """Seconds from a commit's file to the record that contains it."""
         self._measured = 0
 
     def run(self, end: float) -> None:
         self.change("merge")
         follower = self.start()
         while time.monotonic() < end:
-            until = time.monotonic() + self.random.uniform(20, 60)  # of a follower that got as far as to follow
+            until = time.monotonic() + self.random.uniform(20, 60)  # of a follower that started to follow
             while time.monotonic() < min(end, until):
                 self.change(self.random.choices([*STATEMENTS], [*STATEMENTS.values()])[0])
                 self.measure()
@@ -107,7 +107,7 @@ class Soak:
         self.counted[kind] += 1
 
     def start(self) -> subprocess.Popen[bytes]:
-        """One that has begun to follow."""
+        """Start a follower and wait until it follows."""
         before = self._begun()
         with self.output.open("ab") as output:
             command = [sys.executable, "-m", "mirrorfeed.cli", "publish", "--follow", "--config", str(self.file)]
@@ -118,7 +118,7 @@ class Soak:
         return follower
 
     def end(self, follower: subprocess.Popen[bytes], *, killed: bool) -> None:
-        """Asked to, it leaves a clean state."""
+        """Stop a follower and check that it leaves a clean state."""
         if killed:
             follower.kill()
             follower.wait()
@@ -131,7 +131,7 @@ class Soak:
         self.counted["SIGTERM"] += 1
 
     def measure(self) -> None:
-        """Of the versions that a record has since it was asked last; the commit files of versions stay for a day."""
+        """Measure versions recorded since the last call. Commit files of versions exist for one day."""
         view = TableLog(self.journey.zone, FOLDER).read_view()
         newest = view.newest if view else None
         if newest is None or newest.number == self._measured:

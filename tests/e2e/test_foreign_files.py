@@ -42,14 +42,14 @@ HEX = "0123456789abcdef" * 2
 
 
 class World:
-    """What is not ours: all that is outside of the landing zone and the mirror, and what others put into them."""
+    """Foreign files: everything outside the landing zone and the mirror, and the files that others put into them."""
 
     def __init__(self, root: Path) -> None:
         self.outside = root / "outside"
         self.planted: list[Path] = []
 
     def link(self, place: Path) -> None:
-        """Moves what is there to the outside, or makes a folder there, and puts a link in its place."""
+        """Move an existing file or folder outside, or create a folder there, and replace it with a link."""
         target = self.outside / "-".join(place.parts[-3:])
         target.parent.mkdir(exist_ok=True)
         if place.exists():
@@ -77,7 +77,7 @@ class World:
             (place / f"{name}.txt").write_bytes(b"another's")
 
     def state(self, *without: Path) -> dict[str, object]:
-        """By path: content of a file, place to which a link leads, or the kind of anything else."""
+        """By path: the content of a file, the target of a link, or the type of anything else."""
         found = [path for each in [self.outside, *self.planted] for path in (each, *_below(each))]
         return {str(path): _shown(path) for path in found if not any(path.is_relative_to(each) for each in without)}
 
@@ -135,7 +135,7 @@ def world(project: Project, monkeypatch: pytest.MonkeyPatch) -> World:
     for place in (fine, fine / "_mirrorfeed", fine / "_mirrorfeed" / log):
         found.put(place, "_notes")
         found.link(place / f".unfinished-{HEX}")
-    found.put(fine / "_mirrorfeed", "notes")  # as the name of a log may be
+    found.put(fine / "_mirrorfeed", "notes")  # a valid log name
     found.put(project.mirror / "_dropped", "notes")
     found.link(project.mirror / f"_dropped/{HEX}")
     monkeypatch.setattr(folder, "_LEFTOVER_SECONDS", -1)
@@ -144,7 +144,7 @@ def world(project: Project, monkeypatch: pytest.MonkeyPatch) -> World:
 
 @pytest.fixture(autouse=True)
 def ends() -> Iterator[None]:
-    """A command that waits for a FIFO fails the test instead of stopping the suite."""
+    """A command that waits for a FIFO fails the test instead of blocking the suite."""
     signal.alarm(120)
     yield
     signal.alarm(0)
@@ -158,7 +158,7 @@ def run(project: Project, command: str) -> str:
 
 
 def left_in_staging(project: Project) -> Path:
-    """Rows of a log of `sales.fine` that is gone, under a record number that is far away."""
+    """Rows of a deleted log of `sales.fine`, with a very high record number."""
     table = hashlib.sha256(str(project.landing / "sales.schema/fine").encode()).hexdigest()[:20]
     left = project.landing / IN_ZONE / f"{table}-{HEX}-{99:020d}-{HEX}"
     left.mkdir()
@@ -184,7 +184,7 @@ def test_no_command_changes_foreign_files(
     left = left_in_staging(project)
     for name in ("fine", "link_folder", "link_logs"):
         table = project.landing / f"sales.schema/{name}"
-        before = world.state(table)  # a rebuild takes all that is in the table's own folder
+        before = world.state(table)  # a rebuild deletes everything in the table's own folder
         run(project, f"rebuild sales.{name} --yes")
         assert world.state(table) == before, name
         assert table.is_symlink() == (name == "link_folder")

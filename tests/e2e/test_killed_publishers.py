@@ -36,7 +36,7 @@ def remote(spark: SparkSession) -> Iterator[str]:
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "2",
         **SEVERAL_FILES,
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "1",  # for dozens of files in a round
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "1",  # enough for dozens of files per round
     }
     with connect_server(options) as address:
         yield address
@@ -49,7 +49,7 @@ class Shop:
     journey: Journey
     remote: str
     staging_path: bool = False
-    """Whether there is one, and rows too large to come as a result."""
+    """Whether there is a staging area, with rows too large for a query result."""
 
     def open(self) -> None:
         place, sql = self.journey.place, self.journey.sql
@@ -97,7 +97,7 @@ class Shop:
         )
 
     def publish(self) -> float:
-        """Undisturbed; how long it took."""
+        """Publish without a kill and return the duration."""
         begun = time.monotonic()
         publisher = self.publisher()
         output, _ = publisher.communicate()
@@ -112,11 +112,11 @@ class Shop:
         self.journey.check_files()
 
     def publish_and_kill(self, when: Callable[[], bool]) -> str:
-        """How far it came."""
+        """Kill a publisher and return its progress."""
         before, staged_before = self._records(), self._staged()
         publisher = self.publisher()
         while not when():
-            with suppress(subprocess.TimeoutExpired):  # from staging to the last rename all is a matter of milliseconds
+            with suppress(subprocess.TimeoutExpired):  # from staging to the last rename takes milliseconds
                 publisher.wait(timeout=0 if self._staged() else 0.005)
                 break
         publisher.kill()
@@ -136,7 +136,7 @@ class Shop:
         return f"killed {'while renaming' if some_renamed else 'before the first rename'}"
 
     def moment(self, choose: random.Random, seconds: float) -> Callable[[], bool]:
-        """At a time within an undisturbed run, or as soon as so many more files are staged, recorded or renamed."""
+        """Kill at a random time of a normal run, or as soon as more files are staged, recorded or renamed."""
         kind = choose.choice(("time", "staged", "recorded", "renamed", "parts" if self.staging_path else "renamed"))
         if kind == "time":
             end = time.monotonic() + choose.uniform(0.2, 1) * seconds
@@ -154,14 +154,14 @@ class Shop:
         return set(self._folder.glob("_mirrorfeed/*/*.parquet"))
 
     def _records(self) -> int:
-        """The number of the newest."""
+        """Number of the newest record."""
         return max((int(path.stem) for path in self._folder.glob("_mirrorfeed/*/*.json")), default=0)
 
     def _renamed(self) -> int:
         return len(list(self._folder.glob("*.parquet")))
 
     def _carried(self) -> int:
-        """Files of Spark that stand there, or are written."""
+        """Files of Spark in the staging area, complete or not."""
         return len(list(self._parts.glob("*/**/part-*.parquet")))
 
     @property
@@ -206,7 +206,7 @@ def _kill_in_rounds(shop: Shop, rounds: int, counted: Counter[str]) -> None:
     print(f"MIRRORFEED_SEED={SEED} repeats the moments")
     choose = random.Random(SEED)
     shop.open()
-    shop.publish()  # the server is warm from here on
+    shop.publish()  # the server is warm after this
     shop.trade(choose)
     seconds = shop.publish()
     killed = 0

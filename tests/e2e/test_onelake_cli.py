@@ -46,7 +46,7 @@ def test_onelake_journey_from_publish_to_rebuild(spark: SparkSession, project: P
     table = DeltaTable(spark, project.folder / "orders")
     table.insert(1)
     throttled = Fault("put blob", How.ANSWER, 2, status=429, code="TooManyRequests", retry_after="0", after=2)
-    onelake.server.faults.add(throttled)  # in an executor: the log and the metadata come before its file
+    onelake.server.faults.add(throttled)  # in an executor: the log and the metadata are created before its file
     onelake.server.faults.add(Fault("rename", How.ANSWER, 1))
     published = project.run("publish")
     assert "snapshot to 1" in published

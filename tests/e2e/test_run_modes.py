@@ -60,7 +60,7 @@ CHANGES = [
 
 
 class _Crashing:
-    """The driver's calls of one verb are its last, before or after they took effect."""
+    """Ends the driver at a call of one verb, before or after it took effect."""
 
     def __init__(self, patch: pytest.MonkeyPatch, verb: str, *, after: bool) -> None:
         self._patch, self._verb, self._after = patch, verb, after

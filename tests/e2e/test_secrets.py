@@ -48,13 +48,13 @@ spark.stop()
 @pytest.mark.spark
 @pytest.mark.slow
 def test_no_output_log_or_file_of_a_run_contains_the_secret(onelake: OneLake, tmp_path: Path) -> None:
-    """It takes long, for all that a Spark leaves is looked through, from its start to its end: it has its own."""
+    """Slow, because the test searches everything that Spark writes from start to stop, with a Spark of its own."""
     tables = "tables:\n  - {source: ./orders, target: orders, keys: [id]}\n"
     (tmp_path / "mirrorfeed.yml").write_text(
         onelake.configuration() + "upload_from: executors\n" + tables, encoding="utf-8"
     )
     (tmp_path / "events").mkdir()
-    # The second publication fails in executors. The first one creates the file that marks its beginning, and data.
+    # The second publication fails in executors. The first one creates data and the file that marks its start.
     onelake.server.faults.add(Fault("create", How.ANSWER, 1000, status=403, code="Forbidden", after=2))
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path), json.dumps(INTERPRETED)],
@@ -80,7 +80,7 @@ def test_no_output_log_or_file_of_a_run_contains_the_secret(onelake: OneLake, tm
 
 
 def own_cache(folder: Path) -> Path:
-    """With Delta's JARs where others have them, and a log of its own."""
+    """Ivy cache with Delta's JARs at the usual place, and a separate log."""
     cache = folder / "cache"
     cache.mkdir()
     others = Path(os.environ.get("MIRRORFEED_CACHE") or "~/.cache/mirrorfeed").expanduser()

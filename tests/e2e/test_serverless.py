@@ -107,13 +107,13 @@ def test_sandbox_blocks_executors_and_spark_validates_conditions(walled: str, on
 
 @pytest.fixture
 def driver(walled: str, onelake: OneLake, tmp_path: Path) -> Iterator[Driver]:
-    """It has what its executors lack: the way into OneLake, and a secret for it."""
+    """The driver can access OneLake and has a secret for it. Its executors do not."""
     with Driver(walled, tmp_path) as process:
         yield process
 
 
 def start(walled: str, place: Path) -> subprocess.Popen[str]:
-    """A publication by another one."""
+    """Start a publication in another process."""
     return subprocess.Popen(
         [sys.executable, "-m", "mirrorfeed.cli", "publish"],
         env=os.environ | {"SPARK_REMOTE": walled, "COLUMNS": "400"},
@@ -125,7 +125,7 @@ def start(walled: str, place: Path) -> subprocess.Popen[str]:
 
 
 def wait_for_files(publisher: subprocess.Popen[str], staging: Path) -> None:
-    """Until some stand there, or it has ended."""
+    """Wait until files exist, or the process has ended."""
     while not any(staging.glob("*/**/part-*.parquet")):
         with suppress(subprocess.TimeoutExpired):
             publisher.wait(0.01)
@@ -134,14 +134,14 @@ def wait_for_files(publisher: subprocess.Popen[str], staging: Path) -> None:
 
 @pytest.mark.soak
 def test_fleet_with_failures_passes_its_test_in_the_sandbox(walled: str) -> None:
-    """By commands, such a fleet is in the test of a fleet below."""
+    """A test of a fleet below covers such a fleet through the commands."""
     pass_over_connect(
         walled, "tests/orchestration/test_publish_run.py::test_failure_of_one_table_does_not_stop_the_others"
     )
 
 
 class Shop:
-    """Two tables, published by the commands of a driver that has what its executors lack."""
+    """Two tables, published by a driver that has access which its executors lack."""
 
     def __init__(self, spark: SparkSession, place: Path, onelake: OneLake, driver: Driver) -> None:
         self.place, self._onelake, self._driver = place, onelake, driver
@@ -174,8 +174,10 @@ tables:
 def test_driver_publishes_fleet_into_onelake_after_a_kill(
     spark: SparkSession, walled: str, driver: Driver, onelake: OneLake, tmp_path: Path
 ) -> None:
-    """It takes long, for Spark behind the walls is another one. The first publisher is killed with files in the
-    staging area, and leaves nothing that the next cannot complete; in every phase, in `test_killed_publishers`."""
+    """Slow, because the isolated Spark is a separate one.
+
+    The first publisher is killed with files in the staging area, and the next one completes its work.
+    `test_killed_publishers` covers every phase."""
     shop = Shop(spark, tmp_path, onelake, driver)
     doubled = DeltaTable(spark, tmp_path / "doubled")
     shop.configure(f"staging_path: {tmp_path}/staging", "doubled")
@@ -271,7 +273,7 @@ def test_staging_path_deleted_during_a_run_loses_nothing(
     publisher = start(walled, tmp_path)
     wait_for_files(publisher, tmp_path / "staging")
     shutil.rmtree(tmp_path / "staging", ignore_errors=True)
-    publisher.communicate()  # it may have had what it needs, or take it again
+    publisher.communicate()  # it may already have its input, or read it again
     shop.publish_and_verify()
 
 
@@ -299,8 +301,8 @@ def test_full_staging_path_is_reported_and_later_runs_recover(
 
 @pytest.mark.soak
 def test_memory_of_driver_and_executors_is_bounded(spark: SparkSession, onelake: OneLake, tmp_path: Path) -> None:
-    """Rows of 50 KB, as many as MIRRORFEED_CARRIED_MIB says, in one table, or 200 MiB in four at once; the result of a
-    query has a limit in Spark."""
+    """Rows of 50 KB, MIRRORFEED_CARRIED_MIB in total in one table, or 200 MiB in four in parallel. Spark limits the
+    size of a query result."""
     mib = int(os.environ.get("MIRRORFEED_CARRIED_MIB", "1000"))
     options = {"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "2"}
     four = tuple(f"part{number}" for number in range(4))
@@ -330,7 +332,7 @@ def test_memory_of_driver_and_executors_is_bounded(spark: SparkSession, onelake:
 
 
 def watched(publisher: subprocess.Popen[str]) -> tuple[int, int]:
-    """The peaks in MiB of a publication's own process, and of the largest of Spark's Python processes."""
+    """Peak memory in MiB of the publishing process, and of the largest Python process of Spark."""
     peaks = {"driver": 0, "worker": 0}
     while publisher.poll() is None:
         for process in psutil.process_iter(["cmdline"]):
@@ -338,7 +340,7 @@ def watched(publisher: subprocess.Popen[str]) -> tuple[int, int]:
                 "pyspark/daemon" in word or "pyspark.daemon" in word for word in process.info["cmdline"] or ()
             )
             role = "driver" if process.pid == publisher.pid else "worker" if is_worker else ""
-            with suppress(OSError, IndexError):  # one that has just ended has no file, or no memory
+            with suppress(OSError, IndexError):  # a process that has just ended has no file or no memory
                 status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
                 mib = int(status.partition("VmHWM:")[2].split()[0]) // 1024
                 peaks[role] = max(peaks.get(role, 0), mib)

@@ -19,14 +19,14 @@ class Project:
         self.config, self.landing, self.mirror = folder / "mirrorfeed.yml", folder / "landing", folder / "mirror"
 
     def configure(self, *targets: str, keys: str = "id") -> None:
-        """Tables named so, each from the folder that its last part names."""
+        """Configure tables with these targets. The last part of a target is the name of the source folder."""
         tables = "".join(
             f"  - {{source: ./{target.split('.')[-1]}, target: {target}, keys: [{keys}]}}\n" for target in targets
         )
         self.config.write_text(f"landing_zone: landing\ntables:\n{tables}")
 
     def run(self, *arguments: str, code: int = 0) -> str:
-        """What a command printed, in one line."""
+        """Return the output of a command in one line."""
         result = CliRunner().invoke(main, [*arguments, "--config", str(self.config)], env={"COLUMNS": "400"})
         assert result.exit_code == code, result.output
         return " ".join(result.output.split())
@@ -36,7 +36,7 @@ class Project:
         return self.run("verify", *targets, "--mirror", str(self.mirror))
 
     def mirrors(self, table: DeltaTable, target: str) -> bool:
-        """Read without Spark, as the table is now."""
+        """Compare the mirror with the current table, without Spark."""
         self.run("replicate", str(self.landing), str(self.mirror))
         mirror = DeltaTable.at(table.spark, self.mirror / target)
         return canonical(mirror.rows()) == canonical(table.rows())
@@ -132,7 +132,7 @@ def test_emptied_source_that_is_cloned_over_keeps_publishing(project: Project, o
     assert "equal at version 4, 3 rows" in project.verified()
 
 
-@pytest.mark.soak  # without Spark in `publish/log/test_table_log`
+@pytest.mark.soak  # `publish/log/test_table_log` covers it without Spark
 def test_keys_can_be_added_later_but_not_changed(project: Project, orders: DeltaTable) -> None:
     project.configure("sales.orders", keys="")
     project.run("publish")

@@ -29,7 +29,7 @@ SMALL = changed(PLAN, target_file_size=1, max_versions_per_publication=2)
 
 
 class Interrupted:
-    """A folder store: before the n-th call something else happens."""
+    """A folder store that runs an action before its n-th call."""
 
     def __init__(self, inner: FolderStore, at: int, happen: Callable[[], object]) -> None:
         self._inner, self._at, self._happen, self.calls = inner, at, happen, 0
@@ -52,7 +52,7 @@ def _other_publishes(other: Journey) -> None:
 
 
 def _others_publish_much_and_prune(other: Journey) -> None:
-    """So that the numbers that this publisher knows are far behind, and their records gone."""
+    """Others publish so much that the record numbers of this publisher are outdated and its records are pruned."""
     for _ in range(2):
         _commit(other, random.Random(other.place.name))
         other.publish()
@@ -68,14 +68,14 @@ def _the_folder_is_deleted_and_made_again(other: Journey) -> None:
 
 
 MOST_HAPPENS = (_others_publish_much_and_prune, _the_folder_is_deleted_and_made_again)
-"""What others do is a part of one of these. All of them at every call are the long form's, and those of
-`tests/publish/test_two_publishers`, without Spark."""
+"""Actions of the other publisher. The long form and `tests/publish/test_two_publishers` run all of them at every
+call."""
 HAPPENINGS = (*MOST_HAPPENS, _other_publishes, _the_folder_is_deleted)
 
 
 @pytest.fixture(scope="module")
 def ready(spark: SparkSession, several_files: None, tmp_path_factory: pytest.TempPathFactory) -> Journey:
-    """A snapshot is published, and three commits are to follow in two ranges."""
+    """A published snapshot, followed by three commits in two ranges."""
     place = tmp_path_factory.mktemp("ready")
     journey = Journey(spark, place / "source", place, ("id",), SMALL)
     table = _created(journey)
@@ -88,7 +88,7 @@ def ready(spark: SparkSession, several_files: None, tmp_path_factory: pytest.Tem
 
 @pytest.fixture(scope="module")
 def calls(ready: Journey, tmp_path_factory: pytest.TempPathFactory) -> int:
-    """How many calls the driver makes when nothing happens."""
+    """Number of calls of the driver without an interruption."""
     place = tmp_path_factory.mktemp("calm")
     shutil.copytree(ready.place / "zone", place / "zone")
     journey = replace(ready, place=place)
@@ -116,7 +116,7 @@ def test_publisher_paused_before_any_call_resumes_among_others(
         counted["interleavings through Spark"] += 1
 
 
-@pytest.mark.soak  # without Spark in `publish/test_two_publishers`
+@pytest.mark.soak  # `publish/test_two_publishers` covers it without Spark
 def test_two_concurrent_publishers_neither_lose_nor_duplicate_files(
     spark: SparkSession, tmp_path: Path, counted: Counter[str]
 ) -> None:
@@ -151,7 +151,7 @@ def _race(journey: Journey, rounds: int, counted: Counter[str]) -> None:
 
 
 def _interrupt(ready: Journey, at: int, happening: Callable[[Journey], None], place: Path) -> None:
-    """The folder and the source are copies, for some happenings go on to change them."""
+    """Run the action in copies of the folder and the source, because some actions change them."""
     shutil.copytree(ready.place / "zone", place / "zone")
     shutil.copytree(ready.source, place / "source")
     journey = replace(ready, source=place / "source", place=place)
@@ -171,7 +171,7 @@ def _interrupt(ready: Journey, at: int, happening: Callable[[Journey], None], pl
 
 def _created(journey: Journey) -> DeltaTable:
     table = DeltaTable(journey.spark, journey.source)
-    for ids in ((0, 1, 2), (3, 4, 5)):  # a file each
+    for ids in ((0, 1, 2), (3, 4, 5)):  # one file each
         table.insert(*ids)
     return table
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 ROOT = "/home/ada/golden/project"
-"""Stands for the folder in which the commands run."""
+"""Replaces the folder in which the commands run."""
 _TIME = "2026-01-01T00:00:00.000000"
 
 
 def _same_width(pattern: str) -> Callable[[re.Match[str]], str]:
-    """Puts `pattern`, as far as it goes, in the place of the digits."""
+    """Replace the digits with `pattern`, shortened to the same width."""
 
     def replace(found: re.Match[str]) -> str:
         return "".join(new if old.isdigit() else old for old, new in zip(found[0], pattern, strict=False))
@@ -51,7 +51,7 @@ _NUMBERS: dict[str, float] = {
     r"bytes|\bsize$": 1024,
     r"share$": 0.5,
 }
-"""By the end of the path to them. A number that is 0 stays."""
+"""Replacements by the end of the JSON path. A number that is 0 is not replaced."""
 
 
 def normalize_json(value: Any, path: str = "") -> Any:

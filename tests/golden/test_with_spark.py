@@ -42,7 +42,7 @@ tables:
   - {source: ./prices, target: sales.prices, keys: [id], changes: compare}
   - {source: ./missing, target: sales.missing, keys: [id]}
 """
-"""One that changes, one that does not, one that is published by comparison, and one without a source."""
+"""Tables that change, do not change, are published by comparison, and have no source."""
 GOOD = ("sales.orders", "sales.customers")
 MIRROR = ("--mirror", "mirror")
 
@@ -128,7 +128,7 @@ def _files() -> set[Path]:
 
 
 def _commit(table: DeltaTable, *statements: str) -> None:
-    """At times with milliseconds, which are part of the width of a table."""
+    """Commit times have milliseconds, because they are part of the width of a table."""
     for statement in statements:
         table.sql(statement)
         half = int(time.time()) - 0.5
@@ -136,7 +136,7 @@ def _commit(table: DeltaTable, *statements: str) -> None:
 
 
 def _write_prices(rows: dict[int, str]) -> None:
-    """A new file instead of the one that is there."""
+    """Replace the file with a new one."""
     shutil.rmtree("prices", ignore_errors=True)
     Path("prices").mkdir()
     columns = {"id": pa.array(list(rows), pa.int32()), "v": list(rows.values())}

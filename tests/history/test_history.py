@@ -46,7 +46,7 @@ def configured(source: Source, location: HistoryLocation) -> Table:
 
 
 class History:
-    """A table with a history beside it."""
+    """A table and its history."""
 
     def __init__(self, source: DeltaTable) -> None:
         self.spark, self.folder, self.source = source.spark, source.path.parent, source
@@ -56,11 +56,11 @@ class History:
 
     @classmethod
     def begun(cls, spark: SparkSession, folder: Path, columns: str = "id int, v string", **options: Any) -> History:
-        """Of a new table."""
+        """Create a history of a new table."""
         return cls(DeltaTable(spark, folder / "orders", columns, **options))
 
     def copied(self, folder: Path) -> History:
-        """As it is, of a copy of its table."""
+        """Copy the history and its table."""
         shutil.copytree(self.folder / "history", folder / "history")
         return History(DeltaTable.copied(self.source, folder / "orders"))
 
@@ -68,7 +68,7 @@ class History:
         return append_versions(self.spark, self.config.model_copy(update=options))
 
     def sql(self, statement: str) -> None:
-        """By someone else, of whatever make."""
+        """Run a statement of another writer on the history."""
         if not commit(self.folder / "history", statement):
             self.spark.sql(statement.replace("{}", self.table.table.sql))
 
@@ -78,7 +78,7 @@ class History:
         return DeltaTable.at(self.spark, self.folder / f"rebuilt{version}").rows()
 
     def numbers(self) -> list[tuple[int | None, int, int]]:
-        """What the records tell that are there, without Spark."""
+        """Versions and rows of the existing records, read without Spark."""
         told = deltalake.DeltaTable(self.folder / "history").to_pyarrow_table(columns=["_record"])["_record"]
         records = [parse_record(text, "history") for text in told.drop_null().to_pylist()]
         records.sort(key=lambda record: record.number)
@@ -96,13 +96,13 @@ class History:
 
 
 def numbers(records: Sequence[HistoryRecord]) -> list[tuple[int | None, int, int]]:
-    """For each record the versions that it is about, and its rows."""
+    """Versions and row count of each record."""
     return [(each.from_version_exclusive, each.to_version_inclusive, each.rows) for each in records]
 
 
 @pytest.mark.slow
 def test_every_version_can_be_rebuilt_despite_duplicates_and_new_columns(spark: SparkSession, tmp_path: Path) -> None:
-    """It takes long, for Spark alone changes columns under column mapping, and three versions are rebuilt."""
+    """Slow, because only Spark changes columns with column mapping, and three versions are rebuilt."""
     history = History.begun(
         spark, tmp_path, "a int, b string, m map<string, double>, n struct<x: double>", properties=MAPPED
     )
@@ -134,7 +134,7 @@ def test_every_version_can_be_rebuilt_despite_duplicates_and_new_columns(spark: 
 
 @pytest.fixture(scope="module")
 def kept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> History:
-    """Two rows, at version 1."""
+    """A history with two rows, at version 1."""
     history = History.begun(spark, tmp_path_factory.mktemp("kept"))
     history.source.insert(1, 2)
     history.keep()
@@ -145,7 +145,7 @@ Call = Callable[[], None]
 
 
 def dying(history: History, patch: pytest.MonkeyPatch, verb: str, do: Callable[[Call], object]) -> None:
-    """A run that dies at its first change of this kind, with which something else is done instead."""
+    """End the next run at its first call of `verb`, and run `do` instead of the call."""
     whole = getattr(HistoryTable, verb)
 
     def dies(*arguments: Any, **named: Any) -> None:
@@ -159,11 +159,11 @@ def dying(history: History, patch: pytest.MonkeyPatch, verb: str, do: Callable[[
 
 
 def before(_: Call) -> None:
-    """It takes no effect."""
+    """The call takes no effect."""
 
 
 def after(call: Call) -> None:
-    """It took effect."""
+    """The call takes effect."""
     call()
 
 
@@ -224,7 +224,7 @@ def test_history_with_foreign_writes_is_neither_read_nor_appended_to(
     with pytest.raises(HistoryChanged):
         history.rebuilt(1)
     history.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.appendOnly = false)")
-    history.sql("RESTORE TABLE {} TO VERSION AS OF 1")  # with its properties
+    history.sql("RESTORE TABLE {} TO VERSION AS OF 1")  # with its table properties
     history.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.appendOnly = false)")
     history.sql("UPDATE {} SET v = 'another' WHERE id = 1")
     with pytest.raises(HistoryChanged, match="another process committed its version 6"):

@@ -28,7 +28,7 @@ def at(minute: float) -> datetime:
 
 
 def records(*spans: tuple[int | None, int]) -> list[HistoryRecord]:
-    """One for each span of versions, with two rows each; version n is committed n minutes past noon."""
+    """One record for each span of versions, with two rows each. Version n is committed n minutes after noon."""
     found: list[HistoryRecord] = []
     for number, (begin, end) in enumerate(spans, 1):
         versions = [end] if begin is None else range(begin + 1, end + 1)
@@ -44,7 +44,7 @@ def records(*spans: tuple[int | None, int]) -> list[HistoryRecord]:
 
 
 BOTH = records((None, 3), (3, 5), (5, 5), (5, 6), (None, 9), (9, 11))
-"""Versions 3 to 6 and 9 to 11; once the same was said again."""
+"""Versions 3 to 6 and 9 to 11. One record is repeated."""
 
 
 def test_record_round_trips_through_json() -> None:

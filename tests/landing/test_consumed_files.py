@@ -25,14 +25,14 @@ ALL = [THREE_FILES, NO_FILE, ONE_FILE, SNAPSHOT]
 @pytest.mark.parametrize(
     ("records", "oldest_file", "versions"),
     [
-        (ALL, 1, []),  # of the snapshot, a file waits
-        (ALL, 2, [3]),  # its last file is in place: taken, or about to be
-        (ALL, 3, [5, 3]),  # the one file may be taken; nothing had to be taken for version 5 after it
-        (ALL, 4, [5]),  # in the middle of three files the mirror stands at no version, or still at 5
+        (ALL, 1, []),  # files of the snapshot wait
+        (ALL, 2, [3]),  # its last file is in place: consumed, or about to be
+        (ALL, 3, [5, 3]),  # the one file may be consumed; version 5 after it had no files
+        (ALL, 4, [5]),  # in the middle of three files the mirror is at no version, or still at 5
         (ALL, 5, [5]),
         (ALL, 6, [6, 5]),
         (ALL, 7, [6]),
-        (ALL, None, [6]),  # nothing is in place
+        (ALL, None, [6]),  # no file is in place
         ([SNAPSHOT], 2, [3]),
         ([NO_FILE, ONE_FILE], 2, []),  # older records are pruned
         ([], None, []),
@@ -51,9 +51,9 @@ def test_oldest_remaining_file_limits_the_mirror_position(
     [
         ([4], [6, 5]),  # the last of three by their times
         ([6], [6, 5]),
-        ([4, 5], [5]),  # one of them was not taken
+        ([4, 5], [5]),  # one of them was not consumed
         ([3], [5, 3]),
-        ([9], [6]),  # of none of these
+        ([9], [6]),  # none of these
         ([], [6]),
     ],
 )
@@ -75,20 +75,20 @@ NONE = MissingFiles()
 @pytest.mark.parametrize(
     ("in_place", "set_aside", "missing"),
     [
-        # Fabric at work on files 1 to 4.
+        # Fabric consumes files 1 to 4.
         ([1, 2, 3, 4], [], NONE),
         ([2, 3, 4], [1], NONE),
         ([3, 4], [1, 2], NONE),
         ([4], [1, 2, 3], NONE),
         ([4], [], NONE),  # seven days later
-        ([3, 4], [], NONE),  # seven days later, and file 4 waits or was just consumed
-        ([4], [1, 2, 3, 4], NONE),  # the last one set aside and left in place
-        ([], [1, 2, 3, 4], NONE),  # the last one set aside, and not left in place
+        ([3, 4], [], NONE),  # seven days later; file 4 waits or was just consumed
+        ([4], [1, 2, 3, 4], NONE),  # the last file set aside and left in place
+        ([], [1, 2, 3, 4], NONE),  # the last file set aside and not left in place
         ([1, 2, 4], [3], NONE),  # files 1 to 4 consumed, and set aside in another order
         ([2, 4], [3], NONE),
-        ([1, 2], [3], NONE),  # and then somebody removed file 4, the last one consumed
+        ([1, 2], [3], NONE),  # then somebody removed file 4, the last one consumed
         ([2, 4, 5], [], lost(3)),  # another publisher just added file 5
-        # A file is missing above one that waits, or that is the last one consumed.
+        # A file is missing above one that waits or that is the last one consumed.
         ([1, 2, 4], [], lost(3)),
         ([1, 2], [], lost(3, 4)),  # at most file 1 was consumed
         ([1, 4], [], lost(2, 3)),
@@ -98,9 +98,9 @@ NONE = MissingFiles()
         ([3], [1, 2], lost(4)),
         ([3], [1, 2, 3], lost(4)),
         ([2, 4], [1], lost(3)),
-        # MissingFiles below all that are in place: consumed, or removed by a person who tidied consumed files.
+        # Missing files below all files in place: consumed, or removed by a person who cleaned up consumed files.
         ([3, 4], [1], NONE),
-        # Nothing in place: somebody removed the last file.
+        # No file in place: somebody removed the last file.
         ([], [1, 2, 3], NONE),  # file 3 was set aside, so file 4 was consumed
         ([], [1, 2], unknown(4)),
         ([], [1], unknown(3, 4)),
@@ -154,8 +154,8 @@ def test_nothing_is_missing_without_publications() -> None:
         ([5], [4], NONE),
         ([3, 5, 6], [], lost(4)),
         ([3], [], lost(4, 5, 6)),
-        ([3], [5], NONE),  # their publication is being consumed, and file 3 about to be set aside
-        ([1], [], lost(3, 4, 5, 6)),  # of its own publication, file 2 may have been consumed
+        ([3], [5], NONE),  # their publication is being consumed, and file 3 is about to be set aside
+        ([1], [], lost(3, 4, 5, 6)),  # from its own publication, file 2 may have been consumed
         ([2, 3, 4, 5, 6], [], NONE),
         ([], [3], unknown(5, 6)),
     ],

@@ -189,7 +189,7 @@ def test_new_selection_may_exclude_columns_but_not_rows() -> None:
     [
         (WAS, None),
         (WAS | {"added": "string"}, None),
-        (WAS | {"secret": "binary", "note": "binary"}, None),  # of what is published `evolve` tells
+        (WAS | {"secret": "binary", "note": "binary"}, None),  # `evolve` reports published columns
         ({name: WAS[name] for name in ("id", "price", "note")}, None),
         ({"id": "long", "price": "decimal(10,2)", "note": "string", "leaked": "string"}, ("'secret' is missing",)),
         (WAS | {"price": "decimal(12,4)"}, ("'price' was decimal(10,2) and is decimal(12,4)",)),

@@ -27,7 +27,7 @@ WHOLE = customers((1, "Ann", None), (None, "Ben", None))
 
 
 def _program(harm: str) -> str:
-    """A child that does harm to itself when it opens a file with these bytes."""
+    """A child process that runs `harm` when it opens certain files."""
     return f"""
 import os, sys
 from mirrorfeed.lint import parquet_reader
@@ -122,7 +122,7 @@ def test_reader_that_does_not_start_is_an_error() -> None:
 
 
 def test_overlapping_column_data_is_refused(process: ParquetProcess) -> None:
-    """Or a footer of a few bytes for each column could have the whole file read once for each of them."""
+    """Otherwise a footer of a few bytes per column could cause the whole file to be read once for each column."""
     options: dict[str, Any] = {"compression": "none", "use_dictionary": False, "write_statistics": False}
     data = parquet([pa.field("id", pa.int64())], *((key,) for key in range(300)), row_group_size=100, **options)
     footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
@@ -136,7 +136,7 @@ def test_overlapping_column_data_is_refused(process: ParquetProcess) -> None:
 
 
 def _varint(number: int) -> bytes:
-    """As Thrift writes a number from 64 to 8191."""
+    """A number from 64 to 8191 in Thrift encoding."""
     return bytes([(number << 1 & 0x7F) | 0x80, number >> 6])
 
 
@@ -159,5 +159,5 @@ def test_damaged_file_is_read_or_refused(process: ParquetProcess, counted: Count
 
 @pytest.mark.soak
 def test_many_damaged_files_are_read_or_refused(process: ParquetProcess, counted: Counter[str]) -> None:
-    """As `test_damaged_file_is_read_or_refused`."""
+    """Like `test_damaged_file_is_read_or_refused`, with more files."""
     _damage(process, range(600, 20_000), counted)

@@ -18,7 +18,7 @@ BELOW = {"storage", "errors", "display"}
 
 
 def imports_of(source: str) -> set[str]:
-    """Modules of ours that a module imports, at its top or later, without the name of the package."""
+    """Modules of this package that a module imports, at any place. Names do not include the package name."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):

@@ -49,7 +49,7 @@ VALUE = "s3cret-läßt-grüßen"
 
 @dataclass
 class Workspace:
-    """As much of a workspace client as is used here."""
+    """A workspace client with only the methods that are used here."""
 
     answers: dict[tuple[str, str], str | Exception]
     asked: list[tuple[str, str]] = field(default_factory=list)
@@ -105,7 +105,7 @@ def test_unset_variable_is_reported(monkeypatch: pytest.MonkeyPatch, value: str 
 
 
 def test_unusual_variable_name_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A password may be spelled like a name of a variable."""
+    """A password may look like the name of a variable."""
     place = Secret(env="abcdefghijklmnop")
     with pytest.raises(SecretUnreachable, match="from the environment variable that `env` names: it is not set"):
         read_secret(place)
@@ -158,7 +158,7 @@ def test_service_credential_is_requested_from_the_runtime(monkeypatch: pytest.Mo
 
 
 def test_service_credential_of_another_cloud_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    session = SimpleNamespace(region_name="eu-west-1")  # what the runtime returns for one of AWS
+    session = SimpleNamespace(region_name="eu-west-1")  # what the runtime returns for an AWS credential
     credentials = SimpleNamespace(getServiceCredentialsProvider=lambda name: session)
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
     runtime = SimpleNamespace(dbutils=SimpleNamespace(credentials=credentials))
@@ -174,7 +174,7 @@ def test_service_credential_refused_by_the_runtime_is_reported(monkeypatch: pyte
         service_credential("onelake")
 
 
-# Logging in
+# Login
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_installed_chain_error_lists_credentials_without_secrets(
     assert refusal() == f"{begin}FirstCredential: It is not configured; NextCredential: AADSTS50034: {said}."
     said = f"{VALUE} is not known"
     assert refusal() == f"{begin}(not shown)."
-    assert caplog.text == ""  # what is logged as a warning comes on standard error
+    assert caplog.text == ""  # log warnings are written to standard error
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -292,7 +292,7 @@ def test_login_response_that_repeats_the_secret_is_redacted(
     onelake: OneLake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: str,
     repeated: Callable[[str], str], secret: str,
 ) -> None:  # fmt: skip
-    said = f"{'There is an error. ' * 14}You sent {repeated(secret)}."  # where it is cut, a part is a secret too
+    said = f"{'There is an error. ' * 14}You sent {repeated(secret)}."  # if the text is cut, a part is a secret too
     monkeypatch.setenv(SECRET, secret)
     monkeypatch.setattr(onelake.authority, "login", lambda form: (400, {"error": error, "error_description": said}))
     shown = _errors(onelake.store(retry_limits=IMPATIENT))
@@ -382,7 +382,7 @@ def test_tokens_are_renewed_during_an_upload(onelake: OneLake) -> None:
     assert len(onelake.authority.tokens) > 5
 
 
-# What leaves the process
+# Output of the process
 
 
 def test_no_secret_or_token_leaves_the_process(
@@ -407,7 +407,7 @@ def test_no_secret_or_token_leaves_the_process(
     left += [caplog.text, *capfd.readouterr()]
 
     assert len(onelake.authority.tokens) >= 2
-    assert "POST" in caplog.text  # the log does tell of logins
+    assert "POST" in caplog.text  # the log reports logins
     everything = b"\n".join(each if isinstance(each, bytes) else each.encode() for each in left)
     for hidden in (secret, *onelake.authority.tokens):
         assert hidden.encode() not in everything

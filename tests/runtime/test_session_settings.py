@@ -47,11 +47,11 @@ OTHERS = {
     "spark.sql.files.maxRecordsPerFile": "2",
     "spark.sql.shuffle.partitions": "200",
 }
-"""Settings that a session keeps while rows are published."""
+"""Settings that a session has while rows are published."""
 
 
 class Settings:
-    """Those of a session, which may let nobody change them."""
+    """Settings of a session that may be read-only."""
 
     def __init__(self, all_days: str | None, *, free: bool = True, others: Mapping[str, str] = HABITS) -> None:
         self.values, self._free = {ALL_DAYS: all_days, **others}, free
@@ -137,12 +137,12 @@ def test_fixed_setting_that_changes_values_stops_the_table(name: str, value: str
     before = dict(after.conf.values)
     with faithful(after):
         pass
-    assert after.conf.values == before  # the refusal is not taken for somebody who still reads
+    assert after.conf.values == before  # the refusal is not treated as another reader
 
 
 @contextmanager
 def old_habits(spark: SparkSession) -> Iterator[None]:
-    """The session is as people set it who come from older releases, or are to go on past what is lost."""
+    """Legacy settings that people use for compatibility, and settings that ignore missing or corrupt files."""
     habits: dict[str, str] = HABITS | OTHERS
     if SPARK_4_0:
         del habits["spark.sql.preserveCharVarcharTypeInfo"]
@@ -164,7 +164,7 @@ def old_habits(spark: SparkSession) -> Iterator[None]:
 def test_old_dates_and_times_are_published_exactly_in_any_session(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    """In files that are written here, for the rows are few, and in Spark's."""
+    """In files that pyarrow writes for small batches, and in Spark's files."""
     monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", most)
     table = DeltaTable(spark, tmp_path / "t", "id int, day date, at timestamp, m map<date, timestamp>")
     zone = Zone(tmp_path / "zone", table)
@@ -239,7 +239,7 @@ def test_dates_are_correct_in_publication_preview_and_history(spark: SparkSessio
     there = [day for day in DAYS if day != GONE]
     rows = (f"(date'{day}', timestamp'{day} 01:00:00Z', map(date'{day}', timestamp'{day} 01:00:00Z'))" for day in there)
     table.sql(f"INSERT INTO {{}} VALUES {', '.join(rows)}")
-    table.sql("DELETE FROM {} WHERE at IS NULL")  # by its day Delta would not find it
+    table.sql("DELETE FROM {} WHERE at IS NULL")  # Delta would not find it by its day
 
     zone.publish()
     append_versions(spark, kept)

@@ -210,4 +210,4 @@ def test_lost_session_without_a_replacement_is_reported(
     lost: Any = kind(False)
     with pytest.raises(SessionLost, match=r"The Spark session ended: .* Run the same command again"):
         renewed(lost)
-    assert lost.stopped is (kind is _Remote)  # a runtime's own session is nobody's to stop
+    assert lost.stopped is (kind is _Remote)  # a session of the runtime must not be stopped

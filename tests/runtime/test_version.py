@@ -25,7 +25,7 @@ COMMITTED, CHANGED, WITHOUT_GIT = (
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """One that is not in a repository."""
+    """A project that is not in a repository."""
     (tmp_path / "src/mirrorfeed").mkdir(parents=True)
     (tmp_path / "src/mirrorfeed/a.py").write_text("A = 1\n", encoding="utf-8")
     (tmp_path / "pyproject.toml").write_text("[project]\n", encoding="utf-8")
@@ -48,7 +48,7 @@ def committed(project: Path) -> Path:
 def test_committed_project_has_the_version_of_its_commit(committed: Path) -> None:
     first = of_sources(committed)
     assert re.fullmatch(COMMITTED, first)
-    (committed / "mirrorfeed.yml").write_text("tables: []\n", encoding="utf-8")  # nothing that is built
+    (committed / "mirrorfeed.yml").write_text("tables: []\n", encoding="utf-8")  # no build outputs
     (committed / "src/mirrorfeed/__pycache__").mkdir()
     assert of_sources(committed) == first
     (committed / "src/mirrorfeed/a.py").write_text("A = 2\n", encoding="utf-8")
@@ -131,7 +131,7 @@ def test_version_without_git_depends_on_the_content(committed: Path, monkeypatch
 def test_version_option_prints_the_build() -> None:
     answer = CliRunner().invoke(main, ["--version"])
     assert answer.output == f"mirrorfeed {this_build()}\n"
-    assert this_build() == of_sources(module.project())  # the sources are run as they stand
+    assert this_build() == of_sources(module.project())  # the sources run without a build
 
 
 def test_wheel_has_the_version_of_its_sources(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from tests.delta import DeltaTable
 
 @pytest.fixture(scope="module")
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
-    """Versions 0 to 8, with the feed off at 2 and 3, and a column added at 6."""
+    """Versions 0 to 8, with the feed off at versions 2 and 3, and a column added at version 6."""
     made = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "orders")
     made.insert(1)
     made.set_feed(False)
@@ -24,7 +24,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Delt
 
 @pytest.fixture(scope="module")
 def holed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
-    """Version 4 of 0 to 8 is missing, between the checkpoints of 3 and 6: nothing but the history shows it."""
+    """Version 4 of 0 to 8 is missing, between the checkpoints of 3 and 6. Only the history shows it."""
     path = tmp_path_factory.mktemp("delta") / "holed"
     made = DeltaTable(spark, path)
     for i in range(1, 9):

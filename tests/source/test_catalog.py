@@ -63,7 +63,7 @@ NAMED = TableConstraint(named_table_constraint=NamedTableConstraint(name="checke
 
 
 def the_real_client_fits(client: WorkspaceClient) -> Workspace:
-    """For the type checker."""
+    """Checked by mypy: the real client matches the protocol."""
     return client
 
 
@@ -194,7 +194,7 @@ def test_configured_keys_need_no_catalog_response(answer: Exception) -> None:
 
 
 class Catalog:
-    """A workspace that lists what it was given, and notes what it is asked."""
+    """A workspace that returns the given tables and records the requests."""
 
     def __init__(self, tables: dict[str, Sequence[TableInfo]], error: Exception | None = None) -> None:
         self._tables, self._error, self.asked = tables, error, list[str]()
@@ -218,7 +218,7 @@ def table(name: str, kind: TableType = TableType.MANAGED, form: str | None = "DE
     return TableInfo(
         name=name,
         table_type=kind,
-        data_source_format=getattr(DataSourceFormat, form, None) if form else None,  # older clients know fewer,
+        data_source_format=getattr(DataSourceFormat, form, None) if form else None,  # older clients have fewer fields
         columns=[ColumnInfo(name=each) for each in columns],
     )
 

@@ -52,7 +52,7 @@ def test_feed_needs_recorded_changes_without_row_tracking_support(
 def test_table_with_computed_changes_needs_no_action(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What an engine answers that does so: reading changes of the newest version is no error."""
+    """Response of an engine that computes changes: reading changes of the newest version succeeds."""
     monkeypatch.setattr(change_feed, "is_feed_on", lambda *_: True)
     table = DeltaTable(spark, tmp_path / "t", feed=False, properties=ROW_TRACKING)
     assert feed_kind(spark, table.source, read_table_info(spark, table.source)) is FeedKind.COMPUTED
@@ -107,7 +107,7 @@ def test_history_is_not_read_without_new_versions(
         assert (found.latest, found.commits, found.breaks, found.feed_off_at) == (8, (), (), None)
         with pytest.raises(AssertionError, match="the history was asked"):
             read_facts(spark, table.source, 7, limit=100)
-        with pytest.raises(AssertionError, match="the history was asked"):  # it went back
+        with pytest.raises(AssertionError, match="the history was asked"):  # the clock went back
             read_facts(spark, table.source, 9, limit=100)
         monkeypatch.setattr(versions, "open_local_table", lambda _: None)
 
@@ -190,7 +190,7 @@ def test_feed_starts_after_the_last_version_without_it(
         return version in on
 
     assert find_feed_start(known, on_at) == expected
-    assert 1 not in asked or operations[2:3] != ["WRITE"]  # a write switches nothing
+    assert 1 not in asked or operations[2:3] != ["WRITE"]  # a write changes no setting
     holed = [known[0], *(replace(each, version=each.version + 5) for each in known[1:])]
     assert find_feed_start(holed, lambda _: True) == 6
 

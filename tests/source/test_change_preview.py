@@ -112,7 +112,7 @@ def test_start_after_the_end_is_rejected() -> None:
 
 @pytest.fixture(scope="module")
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
-    """The feed is on from version 2; a column is added at 4."""
+    """A table with the feed on from version 2, and a column added at version 4."""
     made = DeltaTable(spark, tmp_path_factory.mktemp("preview") / "t", feed=False)
     made.insert(1)
     made.set_feed(True)

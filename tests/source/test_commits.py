@@ -21,7 +21,7 @@ COLUMNS = {"id": pa.int32(), "v": pa.string(), "w": pa.int64()}
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Source:
-    """26 commits of another writer, nearly all of which say that they are writes."""
+    """26 commits of another writer. Nearly all of them report the operation WRITE."""
     path = tmp_path_factory.mktemp("delta") / "written"
 
     def write(*columns: str, mode: Any = "append", schema: Any = None, times: int = 1, **options: Any) -> None:
@@ -45,7 +45,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Source:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The versions of which Delta was asked for something."""
+    """Versions for which Delta was queried."""
     found: list[int] = []
 
     def counted(question: Callable[..., Any]) -> Callable[..., Any]:

@@ -30,7 +30,7 @@ STATEMENTS = (
 
 
 AGAIN = pytest.mark.soak
-"""The same statements in other orders; the others have each of them."""
+"""Seeds with the same statements in other orders. Other tests cover each statement."""
 
 
 @pytest.mark.parametrize("seed", [1, 4, *(pytest.param(seed, marks=AGAIN) for seed in (0, 2, 3))])

@@ -32,12 +32,12 @@ def begun(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Zone
 
 @pytest.fixture
 def published(begun: Zone, tmp_path: Path) -> Zone:
-    """The same, to be changed."""
+    """A copy that the test changes."""
     return Zone.copied(begun, tmp_path)
 
 
 def vacuum_everything(table: DeltaTable) -> None:
-    """What VACUUM does to a lag that is longer than its retention."""
+    """Remove files like VACUUM when the lag is longer than its retention."""
     shutil.rmtree(table.path / "_change_data")
 
 
@@ -85,7 +85,7 @@ def test_lost_changes_are_reported_and_nothing_is_published(
 
 
 def test_versions_before_a_missing_one_are_published_and_the_gap_reported(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark itself reads past the hole, between two checkpoints, and says nothing."""
+    """Spark itself reads past the missing version, between two checkpoints, without an error."""
     table = DeltaTable(spark, tmp_path / "orders")
     for number in range(1, 4):
         table.insert(number)
@@ -110,7 +110,7 @@ def test_expired_versions_are_a_gap_until_the_retention_is_increased(published: 
     long_ago = time.time() - 8 * 86_400
     for version in range(3):
         os.utime(table.commit_file(version), (long_ago, long_ago))
-    if not SPARK_4_0:  # its Delta looks back as far as there are files
+    if not SPARK_4_0:  # this Delta version reads back as far as files exist
         with pytest.raises(Gap, match=r"at version 2 the delta\.deletedFileRetentionDuration of the table has passed"):
             published.publish()
         table.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.deletedFileRetentionDuration = 'interval 30 days')")
@@ -147,7 +147,7 @@ def test_nothing_new_directly_after_the_snapshot(published: Zone) -> None:
     "properties",
     [
         pytest.param({}, id="files"),
-        # All kinds of Spark's own with them are in `publish/test_delta_cases`, as each change.
+        # `publish/test_delta_cases` covers all kinds of Spark's own commits with deletion vectors, as ordered changes.
         pytest.param({"delta.enableDeletionVectors": "true"}, id="deletion vectors", marks=pytest.mark.soak),
     ],
 )
@@ -159,7 +159,7 @@ def test_changes_of_every_kind_reach_the_mirror(
     zone = Zone(tmp_path / "zone", table)
     zone.publish()
     table.sql("UPDATE {} SET id = 30 WHERE id = 3")  # a changed key
-    table.sql("UPDATE {} SET v = v")  # nothing really changes
+    table.sql("UPDATE {} SET v = v")  # no real change
     table.sql("DELETE FROM {} WHERE id = 1")
     table.sql("INSERT OVERWRITE {} SELECT * FROM {}")  # the same rows again
     zone.publish()
@@ -171,7 +171,7 @@ def test_changes_of_every_kind_reach_the_mirror(
 
 
 def test_replaced_table_is_a_different_table(published: Zone) -> None:
-    """Versions go on, and so does the feed; the id does not."""
+    """Versions and the feed continue, but the table id is different."""
     published.table.sql(
         "CREATE OR REPLACE TABLE {} USING DELTA TBLPROPERTIES (delta.enableChangeDataFeed = true)"
         " AS SELECT 5 AS id, 'five' AS v"
@@ -183,7 +183,7 @@ def test_replaced_table_is_a_different_table(published: Zone) -> None:
 
 
 def test_snapshot_checks_keys_unless_disabled(spark: SparkSession, tmp_path: Path) -> None:
-    """What it says of each fault, and what a range says, is in `publish/test_source`."""
+    """`publish/test_source` covers the message for each fault, and the messages of a range."""
     table = DeltaTable(spark, tmp_path / "orders")
     table.sql("INSERT INTO {} VALUES (NULL, 'x'), (1, 'x'), (1, 'y')")
     with pytest.raises(RowsRefused, match=re.escape("at version 1 a key is NULL (id = NULL)")):

@@ -40,7 +40,7 @@ def facts(
 
 
 def decided(published: Published | None, what: Facts, limit: int = 500) -> object:
-    """The ranges as pairs of bounds, any other decision as it is."""
+    """Ranges as pairs of bounds. Other decisions are returned unchanged."""
     decision = decide("sales.orders", published, what, limit)
     if isinstance(decision, PublishRanges):
         return [(part.from_version_exclusive, part.to_version_inclusive) for part in decision.ranges]
@@ -73,7 +73,7 @@ def test_table_with_published_newest_version_has_nothing_new() -> None:
         (4, facts(5, 6, 7, breaks=(5,)), 500, [(4, 5), (5, 7)]),
         (4, facts(5, 6, 7, breaks=(7, 6)), 500, [(4, 5), (5, 6), (6, 7)]),
         (4, facts(5, 6, 7, 8, 9, 10, breaks=(8,)), 2, [(4, 6), (6, 7), (7, 8), (8, 10)]),
-        # What can be read before an obstacle is published first.
+        # Readable versions before an obstacle are published first.
         (4, facts(5, 6, 8), 500, [(4, 6)]),
         (4, facts(5, 6, 7, latest=8), 500, [(4, 7)]),
         (4, facts(5, 6, 7, feed_off_at=7), 500, [(4, 6)]),

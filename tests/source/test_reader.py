@@ -21,7 +21,7 @@ WAYS: dict[str, Callable[[DataFrame], object]] = {
     "isEmpty": lambda rows: rows.isEmpty(),
     "mapInArrow": lambda rows: rows.mapInArrow(lambda batches: batches, rows.schema).toArrow(),
 }
-"""A failure comes in another form from each."""
+"""Each of them reports a failure in another form."""
 
 every_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 
@@ -78,7 +78,7 @@ def test_range_does_not_grow_with_later_commits(spark: SparkSession, tmp_path: P
 
 @pytest.fixture(scope="module")
 def bare(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
-    """A table all of whose files are gone: those of its rows, and those of its feed."""
+    """A table without any data files and feed files."""
     made = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "bare")
     made.insert(1, 2)
     made.sql("UPDATE {} SET v = 'new' WHERE id = 1")
@@ -107,7 +107,7 @@ def test_missing_files_of_a_snapshot_are_no_gap_yet(bare: DeltaTable, way: Calla
 
 @pytest.fixture(scope="module")
 def truncated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
-    """The file of version 1 lacks its end."""
+    """The file of version 1 is truncated."""
     made = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "truncated")
     made.insert(1, 2)
     for file in made.path.glob("*.parquet"):
@@ -150,7 +150,7 @@ def test_log_with_a_missing_commit_is_a_gap(holed: DeltaTable, way: Callable[[Da
 
 @pytest.fixture(scope="module")
 def switched_off(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
-    """At version 2."""
+    """The feed is switched off at version 2."""
     made = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "off")
     made.insert(1)
     made.set_feed(False)
@@ -168,7 +168,7 @@ def test_disabled_feed_is_a_gap_at_its_version(switched_off: DeltaTable, way: Ca
 
 @pytest.fixture(scope="module")
 def mapped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
-    """A row at version 1, and column mapping."""
+    """A row at version 1, with column mapping."""
     made = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "mapped", properties=MAPPED)
     made.insert(1)
     return made
@@ -176,7 +176,7 @@ def mapped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Del
 
 @pytest.fixture(scope="module", params=["RENAME COLUMN v TO w", "DROP COLUMN v"])
 def changed(mapped: DeltaTable, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> DeltaTable:
-    """The same, and at version 2 a column is another or gone."""
+    """The same table, with a column replaced or dropped at version 2."""
     made = DeltaTable.copied(mapped, tmp_path_factory.mktemp("delta") / "changed")
     made.sql(f"ALTER TABLE {{}} {request.param}")
     return made
@@ -191,7 +191,7 @@ def test_range_across_a_changed_column_is_refused(changed: DeltaTable, way: Call
 
 def test_ranges_before_and_after_a_changed_column_are_read(changed: DeltaTable) -> None:
     before = changes(changed.spark, changed.source, Range(0, 1))
-    assert before.columns[:2] == ["id", "v"]  # those of the range's end
+    assert before.columns[:2] == ["id", "v"]  # columns of the range's end
     assert before.first()["v"] == "v1"
     assert changes(changed.spark, changed.source, Range(1, 2)).isEmpty()
 

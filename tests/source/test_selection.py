@@ -20,7 +20,7 @@ from tests.publish.test_changes import DELETE, SHARED, UPSERT, Event, landed
 pytestmark = pytest.mark.connect
 
 CASES: dict[str, tuple[list[Event], list[tuple[Any, ...]], list[tuple[Any, ...]]]] = {
-    # events of a table of which rows with an 'x' in front are not selected; the rows of net, the rows of full
+    # Events of a table that does not select rows starting with 'x'; rows with net, rows with full
     "a row that moves out is a delete": (
         [(1, "<", 1, "a"), (1, ">", 1, "xa")],
         [(1, None, DELETE)],
@@ -142,7 +142,7 @@ def test_values_are_cast_equally_in_every_session_and_in_verification(session: S
 @pytest.mark.parametrize(
     ("where", "ids"),
     [
-        ("at >= '2026-10-25 01:00:00'", [2, 4]),  # in UTC, whatever the session's zone is
+        ("at >= '2026-10-25 01:00:00'", [2, 4]),  # in UTC, in any session time zone
         ("at < TIMESTAMP_NTZ '2026-10-25 00:30:00.000001'", [1, 3]),
         ("hour(at) = 23", [4]),
         ("Text = 'x'", [2]),
@@ -171,7 +171,7 @@ def test_conditions_ignore_collations(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("where", ["f = 0", "f >= 0", "g IN (0, 1)", "NOT g < 0"])
 def test_negative_zero_equals_zero_in_conditions(spark: SparkSession, tmp_path: Path, where: str) -> None:
-    """By the dictionary of its file Parquet's reader takes it for less, and passes over the file."""
+    """The Parquet reader uses the dictionary of a file, in which -0.0 is less than 0.0, and skips the file."""
     spark.sql("SELECT id, double('-0.0') AS f, float('-0.0') AS g FROM range(3)").write.parquet(str(tmp_path / "t"))
     rows, selection = spark.read.parquet(str(tmp_path / "t")), Selection(where=where)
     assert apply_selection("t", rows, selection).count() == 3

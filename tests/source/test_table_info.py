@@ -37,7 +37,7 @@ def test_local_table_has_the_same_info_with_and_without_spark(
     monkeypatch.setattr(table_info, "open_local_table", lambda _: None)
     asked = [read_table_info(spark, source) for source in sources]
     assert asked[1].files == 2
-    implied = set(asked[0].features)  # by the protocol's numbers; it names none
+    implied = set(asked[0].features)  # by protocol version; it lists no features
     assert [{*each.features} | implied for each in told] == [{*each.features} | implied for each in asked]
     assert [replace(each, features=()) for each in told] == [replace(each, features=()) for each in asked]
 
@@ -55,7 +55,7 @@ DETAIL = {
 
 
 def engine(**answers: Any) -> Any:
-    """As much of a session as answers DESCRIBE DETAIL."""
+    """A session that only answers DESCRIBE DETAIL."""
     row = Row(**DETAIL | answers)
     return SimpleNamespace(sql=lambda statement: SimpleNamespace(first=lambda: row))
 
@@ -115,7 +115,7 @@ def test_table_id_differs_from_that_of_a_replaced_table(spark: SparkSession) -> 
 
 
 def test_restore_and_optimize_preserve_the_table_id(spark: SparkSession, tmp_path: Path) -> None:
-    """What Spark itself restores and optimizes is published as the same table in `test_delta_cases`."""
+    """`test_delta_cases` covers publication after Spark's own RESTORE and OPTIMIZE."""
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1)
     before = read_table_info(spark, table.source).table_id
@@ -182,7 +182,7 @@ def test_paths_with_special_characters_are_resolved(spark: SparkSession, tmp_pat
 
 @pytest.mark.parametrize("name", ["a.b", "it's; DROP TABLE x --", "two words", "ti`ck", "Łódź", "x` y"])
 def test_names_with_special_characters_are_looked_up(spark: SparkSession, name: str) -> None:
-    """Spark's own catalog has no such names; others may."""
+    """Spark's own catalog has no such names; other catalogs may."""
     for source in (Source((name,)), Source(("default", name)), Source((name, name)), Source((name, name, name))):
         with pytest.raises(SourceMissing) as caught:
             read_table_info(spark, source)

@@ -39,7 +39,7 @@ def test_commits_are_ascending_with_operation_and_time(spark: SparkSession, tabl
 
 @pytest.fixture
 def oslo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Clocks that go back from 3 to 2 on 26 October 2025, at 1 in UTC."""
+    """A time zone in which clocks go back from 3 to 2 on 26 October 2025, at 1:00 UTC."""
     with monkeypatch.context() as here:
         here.setenv("TZ", "Europe/Oslo")
         time.tzset()
@@ -80,7 +80,7 @@ def test_in_commit_timestamps_take_precedence(
 def test_local_table_has_the_same_commits_with_and_without_spark(
     spark: SparkSession, table: DeltaTable, holed: DeltaTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that Spark makes are held against it in `test_delta_cases`."""
+    """`test_delta_cases` compares commits that Spark writes."""
     backwards = DeltaTable.copied(table, tmp_path / "backwards")
     for version, seconds in enumerate((0, 100, 200, 50, 50, 60, 300, 299, 301)):
         os.utime(backwards.commit_file(version), (1_767_225_600 + seconds, 1_767_225_600 + seconds))
@@ -160,8 +160,8 @@ def test_pending_commits_of_a_folder_are_counted_by_its_log(spark: SparkSession,
     found = [pending_commits(spark, folder, after, measured=True) for after in (5, 4, 3)]
     assert found == [PendingCommits(0), PendingCommits(1, 2, 50), PendingCommits(2, 4, 100)]
     assert pending_commits(spark, folder, 3, measured=False) == PendingCommits(2)
-    assert pending_commits(spark, folder, 1, measured=True) == PendingCommits(4, None, None)  # version 2 is gone
-    assert pending_commits(spark, folder, 8, measured=True).versions == 3  # it went back
+    assert pending_commits(spark, folder, 1, measured=True) == PendingCommits(4, None, None)  # version 2 is missing
+    assert pending_commits(spark, folder, 8, measured=True).versions == 3  # the clock went back
     commit(tmp_path, 6, "RESTORE")
     assert pending_commits(spark, folder, 5, measured=True) == PendingCommits(1, None, None)
 
@@ -180,6 +180,6 @@ def test_pending_commits_of_a_catalog_table_are_counted_by_the_engine(spark: Spa
             assert pending_commits(spark, by_name, after, measured=False) == PendingCommits(int(after < 2))
         assert pending_commits(spark, by_name, 0, measured=True).rows == 4
         for measured in (True, False):
-            assert pending_commits(spark, by_name, 5, measured=measured).versions == 3  # it went back
+            assert pending_commits(spark, by_name, 5, measured=measured).versions == 3  # the clock went back
     finally:
         spark.sql("DROP TABLE noticed")

@@ -95,7 +95,7 @@ def test_listing_returns_direct_children_sorted_by_name(store: Store) -> None:
 
 def test_create_returns_the_etag_shown_in_listings(store: Store) -> None:
     etag = store.create("a/b", b"123")
-    if isinstance(store, VolumeStore):  # its API returns none
+    if isinstance(store, VolumeStore):  # its API returns no etag
         assert etag is None
         return
 
@@ -203,7 +203,7 @@ def test_rename_requires_an_existing_source(store: Store) -> None:
 
     with pytest.raises(NotThere):
         store.rename("b", "c")
-    with pytest.raises((NotThere, AlreadyThere)):  # both are true
+    with pytest.raises((NotThere, AlreadyThere)):  # both errors are correct
         store.rename("b", "a")
     with pytest.raises(NotThere):
         store.rename("b", "new/folder/c")
@@ -255,7 +255,7 @@ def test_etag_changes_when_a_folder_is_recreated(store: Store) -> None:
     (before,) = store.list("a")
     store.create("a/b/d", b"")
     assert store.list("a")[0].etag == before.etag
-    if isinstance(store, VolumeStore):  # its API reports nothing about folders; the random id of a log does this there
+    if isinstance(store, VolumeStore):  # its API reports no changes of folders; log ids do
         return
     store.remove_folder("a/b")
     store.create("a/b/c", b"")
@@ -290,7 +290,7 @@ def test_names_with_spaces_and_any_script_are_supported(store: Store) -> None:
     assert names(store, "große Tabelle.schema/注文") == ["100% #1"]
 
 
-# What only a folder can show.
+# Folders only.
 
 
 def test_folder_store_can_be_pickled(tmp_path: Path) -> None:
@@ -365,7 +365,7 @@ def test_full_disk_is_a_store_error(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_folder_removed_while_a_file_is_opened_is_a_transient_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Path, "mkdir", lambda *_, **__: None)  # as if it was removed right after
+    monkeypatch.setattr(Path, "mkdir", lambda *_, **__: None)  # as if the folder was removed right after
     with pytest.raises(StoreUnavailable, match="its folder was deleted in the meantime"):
         FolderStore(str(tmp_path)).open_write("t/a")
 
@@ -409,7 +409,7 @@ def test_unremovable_leftovers_do_not_block_the_store(tmp_path: Path, monkeypatc
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The last parts of the paths that were synced, as they were."""
+    """Names of the synced files and folders, in order."""
     found, sync = list[str](), os.fsync
 
     def fsync(handle: int) -> None:
@@ -423,7 +423,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_written_and_renamed_files_are_synced_to_disk(tmp_path: Path, synced: list[str]) -> None:
     store = FolderStore(str(tmp_path / "zone"))
     write(store, "t/log/x", b"content")
-    assert synced == [tmp_path.name, "zone", "t", "x"]  # the folders that got a folder, and the content
+    assert synced == [tmp_path.name, "zone", "t", "x"]  # the folders that got a new folder, and the file content
     synced.clear()
 
     store.rename("t/log/x", "t/1")
@@ -431,7 +431,7 @@ def test_written_and_renamed_files_are_synced_to_disk(tmp_path: Path, synced: li
     synced.clear()
 
     store.create("t/log/1.json", b"")
-    # What is in the folder beside it has its name for good then too.
+    # Syncing the folder also makes the names of the other files durable.
     assert [name.startswith(".unfinished-") or name for name in synced] == [True, "log"]
 
 
@@ -458,7 +458,7 @@ def test_folder_sync_error_is_raised_only_if_it_is_a_fault(
 
 @pytest.mark.parametrize("error", [errno.EPERM, errno.ENOSYS])
 def test_file_system_without_fsync_is_supported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
-    """As is reported of Databricks volumes."""
+    """Databricks volumes are reported to behave like this."""
 
     def fsync(_handle: int) -> None:
         raise OSError(error, os.strerror(error))
@@ -560,11 +560,11 @@ def test_creation_times_are_read_only_for_folders(tmp_path: Path, monkeypatch: p
     assert asked == [str(tmp_path / "a")]
 
 
-# What others may put into a folder.
+# Foreign files in a folder.
 
 
 def special_files(folder: Path) -> dict[str, Path]:
-    """A FIFO that nobody writes to, a link to a device that never ends, and a socket, by name."""
+    """By name: a FIFO that nobody writes to, a link to an endless device, and a socket."""
     os.mkfifo(folder / "fifo")
     (folder / "link").symlink_to("/dev/zero")
     with socket.socket(socket.AF_UNIX) as server:

@@ -42,7 +42,7 @@ class Reply:
 
 
 class Server:
-    """Gives its answers in turn, the last one for ever. In place of the session of a transport."""
+    """Returns its responses in turn, and repeats the last one. Replaces the session of a transport."""
 
     def __init__(self, answers: list[Reply | Exception]) -> None:
         self.answers, self.asked = answers, 0
@@ -172,7 +172,7 @@ def test_one_loop_retries_http_requests() -> None:
     root = Path(mirrorfeed.__file__).parent
     code = {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in root.rglob("*.py")}
 
-    # The second one creates files under new names, which is not the same request again.
+    # A second attempt creates files with new names, which is not the same request again.
     assert {path for path, text in code.items() if ".next_pause(" in text} == {"storage/http.py", "storage/retry.py"}
-    # This one checks whether a host responds, once.
+    # This one checks once whether a host responds.
     assert {path for path, text in code.items() if "import requests" in text} == {"monitor/setup_access.py"}

@@ -64,7 +64,7 @@ def fail(onelake: OneLake, verb: str, how: How, times: int = 1, **facts: object)
     return onelake.server.faults.add(Fault(verb, how, times, **facts))  # type: ignore[arg-type]
 
 
-# The calls
+# Calls
 
 
 def test_create_is_one_conditional_call(onelake: OneLake) -> None:
@@ -235,7 +235,7 @@ def test_reader_does_not_mix_two_files_of_one_name(onelake: OneLake) -> None:
             source.read(10)
 
 
-# Calls that fail
+# Failing calls
 
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE])
@@ -349,7 +349,7 @@ def test_conflict_for_a_missing_name_is_reported(onelake: OneLake, verb: str) ->
     fail(onelake, verb, How.ANSWER, status=412, code="ConditionNotMet", message="The condition is not met.")
     with pytest.raises(StoreUnavailable) as told:
         store.rename("t/a", "t/_x") if verb == "rename" else begin(store, verb)
-    code = "BlobAlreadyExists" if verb == "put blob" else "ConditionNotMet"  # the library puts the first in its place
+    code = "BlobAlreadyExists" if verb == "put blob" else "ConditionNotMet"  # replaced by the client library
     said = f"412 {code}: The condition is not met. The response says that the name exists, but it does not"
     assert f"{store.address('t/_x')}: {said}." in str(told.value)
     fail(onelake, "put blob", How.ANSWER, status=412, code="ConditionNotMet", message="The condition is not met.")
@@ -545,7 +545,7 @@ def test_server_with_an_unknown_certificate_is_refused(onelake: OneLake) -> None
     assert onelake.calls == []
 
 
-# What is wrong with the address or the identity
+# Wrong address or identity
 
 CALLS: dict[str, Callable[[Store], object]] = {
     "list": lambda store: store.list("t"),

@@ -41,7 +41,7 @@ from mirrorfeed.storage.errors import (
         ("create", 409, "ResourceTypeMismatch", AlreadyThere),
         ("rename", 409, "PathAlreadyExists", AlreadyThere),
         ("rename", 404, "SourcePathNotFound", NotThere),
-        # Others with the same status say nothing about the name.
+        # Other codes with the same status say nothing about the name.
         ("create", 409, "", StoreUnavailable),
         ("create", 409, "LeaseIdMissing", StoreUnavailable),
         ("create", 412, "LeaseIdMissing", StoreUnavailable),
@@ -60,14 +60,14 @@ from mirrorfeed.storage.errors import (
         ("create", 429, "CapacityNotActive", CapacityPaused),
         ("create", 404, "CapacityNotActive", CapacityPaused),
         ("create", 500, "InternalError", StoreUnavailable),
-        # What the service does not take now it does not take later.
+        # Requests that the service rejects now and later.
         ("create", 400, "InvalidHeaderValue", CallRefused),
         ("list", 400, "UnsupportedQueryParameter", CallRefused),
         ("write", 400, "InvalidQueryParameterValue", CallRefused),
         ("create", 405, "", CallRefused),
         ("create", 413, "RequestBodyTooLarge", CallRefused),
         ("write", 400, "InvalidFlushPosition", StoreUnavailable),
-        # Where the service says more of itself than of the call.
+        # Responses about the state of the service, not about the call.
         ("list", 408, "", StoreUnavailable),
         ("list", 425, "", StoreUnavailable),
         ("list", 430, "", StoreUnavailable),

@@ -20,7 +20,7 @@ BUSY = StoreUnavailable(action="write", address="at/x", reason="429", retry_afte
 
 @dataclass
 class Refusing(MemoryStore):
-    """Gives these answers to creations in turn, then takes them."""
+    """Returns these responses to create calls in turn, then accepts calls."""
 
     answers: list[Exception]
     retry_limits: RetryLimits = RETRY_LIMITS

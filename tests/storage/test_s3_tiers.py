@@ -62,12 +62,12 @@ def test_restore_creates_copies_for_the_requested_days(s3: Any) -> None:
     assert tiers.restores_copies
     assert tiers.restore(asked, Priority.STANDARD, days=3) == {}
     assert copy_of(s3) == ("GLACIER", 3)
-    assert tiers.restore(asked, Priority.HIGH, days=9) == {}  # asking again does no harm
+    assert tiers.restore(asked, Priority.HIGH, days=9) == {}  # a second request is harmless
     assert copy_of(s3) == ("GLACIER", 9)
 
 
 def copy_of(s3: Any) -> tuple[str, int]:
-    """The class of the second file, and how many days its copy will be there; here a restore is done at once."""
+    """Storage class of the second file, and remaining days of its copy. Restores complete immediately here."""
     head = s3.head_object(Bucket=BUCKET, Key=KEYS[1])
     ongoing, until = re.findall('"(.*?)"', head["Restore"])
     assert ongoing == "false"
@@ -127,7 +127,7 @@ def test_listing_entry_shows_whether_a_restored_copy_exists(entry: dict[str, Any
 
 
 class Refusing:
-    """A client whose restores are refused."""
+    """A client whose restore requests are refused."""
 
     def __init__(self, code: str, status: int) -> None:
         self.error = {"Error": {"Code": code, "Message": "Why."}, "ResponseMetadata": {"HTTPStatusCode": status}}

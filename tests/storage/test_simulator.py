@@ -73,7 +73,7 @@ def test_unknown_api_version_is_refused_with_its_header(
 
     monkeypatch.setattr("mirrorfeed.storage.onelake.client_options", with_unknown_version)
     store = onelake.store()
-    store._clients.seen = True  # no check of the landing zone before
+    store._clients.seen = True  # skip the check of the landing zone
     with pytest.raises(CallRefused, match=r"\(400 InvalidHeaderValue: .* \(header x-ms-version = 2030-01-01\)\)\."):
         store.list("t") if verb == "list" else store.create("t/a", b"")
 
@@ -109,7 +109,7 @@ def test_file_cannot_be_written_through_both_endpoints(onelake: OneLake) -> None
     with pytest.raises(HttpResponseError, match="InvalidAppendOperation"):
         file(onelake, "t/blob").append_data(b"x", 1, 1)
     blob(onelake, "t/blob").stage_block("AAAA", b"x")
-    store.replace("t/dfs", b"whole")  # what writes a file anew may go through either
+    store.replace("t/dfs", b"whole")  # rewriting a file works through either endpoint
     assert (store.read("t/dfs"), store.read("t/blob")) == (b"whole", b"x")
 
 

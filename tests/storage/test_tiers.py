@@ -99,7 +99,7 @@ def test_archived_files_are_requested_and_restored_later(onelake: OneLake) -> No
     assert tiers.restore(uris(), Priority.HIGH) == {}
     assert {blob.priority for blob in onelake.server.blobs.blobs.values()} == {"High"}
     assert set(tiers.read_tiers(uris()).values()) == {Tier.PENDING}
-    assert tiers.restore(uris(), Priority.STANDARD) == {}  # asking again does no harm
+    assert tiers.restore(uris(), Priority.STANDARD) == {}  # a second request is harmless
     onelake.server.blobs.arrive()
     assert set(tiers.read_tiers(uris()).values()) == {Tier.HOT}
     assert tiers.restore(uris(), Priority.STANDARD) == {}

@@ -55,7 +55,7 @@ def test_creation_without_response_is_sent_once(api: FilesApi, store: VolumeStor
     with pytest.raises(StoreUnavailable):
         getattr(store, call)("t/a", b"content")
     assert api.requests == [("PUT", f"{api.volume}/t/a")]
-    assert store.read("t/a") == b"content"  # it did take effect
+    assert store.read("t/a") == b"content"  # the call took effect
 
 
 def test_upload_without_response_is_sent_once(api: FilesApi, store: VolumeStore) -> None:
@@ -97,7 +97,7 @@ def test_listing_completes_a_rename_killed_after_the_copy(api: FilesApi, store: 
     api.refuse = lambda method, _path: (400, "KILLED") if method == "DELETE" else None
     with pytest.raises(VolumeUnusable):
         store.rename("t/_log/staged", "t/1")
-    assert store.list("t/_log") == []  # also for a reader that must not delete
+    assert store.list("t/_log") == []  # hidden also from a reader that must not delete
     assert len(store._entries("t/_log")) == 2
 
     api.refuse = lambda _method, _path: None
@@ -153,7 +153,7 @@ def test_next_run_completes_a_killed_publication(
             return (400, "KILLED") if left[0] < 0 else None
 
         api.refuse = refuse
-        with suppress(VolumeUnusable):  # no error if only tidying was left to do
+        with suppress(VolumeUnusable):  # no error if only cleanup was left
             _publish(api, table.copy())
         api.refuse = lambda _method, _path: None
         _publish(api, table.copy())

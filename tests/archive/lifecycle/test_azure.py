@@ -18,7 +18,7 @@ LOCATION = "abfss://lake@acct.dfs.core.windows.net/sales/orders"
 def policy(
     archive: dict[str, Any] | None = None, prefix: list[str] | None = None, enabled: bool = True, **more: Any
 ) -> dict[str, Any]:
-    """One rule; right for the table above, but for what is given."""
+    """A policy with one rule, correct for the table above except for the given values."""
     found: dict[str, Any] = RULES.policy(60)
     rule = found["rules"][0]
     rule["enabled"] = enabled
@@ -61,7 +61,7 @@ def test_printed_rule_passes_its_check_in_every_export_format(wrap: Any) -> None
 
 
 def exported(archive: dict[str, Any], enabled: bool | None = True) -> dict[str, Any]:
-    """As the command line writes it: each unused field is there with `null`, and days are numbers with a point."""
+    """An action as the Azure CLI exports it: unused fields are `null`, and days have a decimal point."""
     unused = dict.fromkeys(
         ("daysAfterCreationGreaterThan", "daysAfterLastAccessTimeGreaterThan", "daysAfterLastTierChangeGreaterThan")
     ) | {"daysAfterModificationGreaterThan": None}

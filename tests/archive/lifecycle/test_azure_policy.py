@@ -34,7 +34,7 @@ def put(table: AzureRules, days: int = 60, wanted: Wanted = Wanted.ON, into: Any
 
 
 def enabled_prefixes(found: Any) -> dict[str, tuple[bool, list[str]]]:
-    """By the name of each rule, whether it is enabled and its prefixes."""
+    """For each rule name, whether the rule is enabled, and its prefixes."""
     return {rule["name"]: (rule["enabled"], rule["definition"]["filters"]["prefixMatch"]) for rule in found["rules"]}
 
 

@@ -83,7 +83,7 @@ def test_storage_class_chosen_by_the_user_is_preserved() -> None:
 
 
 def test_rules_with_a_base_level_prefix_are_converted_to_filters() -> None:
-    """S3 refuses both in one configuration: "Base level prefix cannot be used in Lifecycle V2"."""
+    """S3 rejects both forms in one configuration: "Base level prefix cannot be used in Lifecycle V2"."""
     older = {"ID": "old", "Prefix": "logs/", "Status": "Enabled", "Expiration": {"Days": 30}}
     everything = {**older, "ID": "all", "Prefix": "", "Filter": None}
     found = put(into={"Rules": [older, everything, OTHER]})["Rules"]

@@ -33,5 +33,5 @@ def database(api: FabricClient) -> MirroredDatabase:
 
 @pytest.fixture
 def asked(onelake: OneLake) -> Callable[[], list[str]]:
-    """The calls of the API so far."""
+    """Return the API calls so far."""
     return lambda: [verb.removeprefix("fabric ") for verb in onelake.verbs() if verb.startswith("fabric ")]

@@ -26,7 +26,7 @@ class Project:
         self.file.write_text(self.onelake.configuration(zone) + TABLES, encoding="utf-8")
 
     def run(self, *arguments: str, code: int = 0) -> str:
-        """What a command printed, in one line."""
+        """Return the output of a command in one line."""
         result = CliRunner().invoke(main, [*arguments, "--config", str(self.file)])
         assert result.exit_code == code, result.output
         return " ".join(result.output.split())

@@ -45,7 +45,7 @@ RESPONSES: dict[str, Any] = {
 
 
 class Answering(FabricClient):
-    """Answers each call with the same body."""
+    """A transport that returns the same body for each call."""
 
     def __init__(self, body: bytes) -> None:
         super().__init__(Any)

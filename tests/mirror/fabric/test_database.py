@@ -43,7 +43,7 @@ def fail(onelake: OneLake, verb: str, how: How, times: int = 1, **facts: object)
 def nothing(_: str) -> None: ...
 
 
-# Making
+# Create
 
 
 def test_database_is_created_once(onelake: OneLake, api: FabricClient, asked: Asked) -> None:
@@ -112,7 +112,7 @@ def test_database_that_is_not_listed_yet_is_reported(onelake: OneLake, api: Fabr
     assert error.value.name == "orders"
 
 
-# Starting and stopping
+# Start and stop
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_table_that_is_not_dropped_is_reported_after_the_wait(onelake: OneLake, 
     assert (error.value.table, error.value.seconds, error.value.state) == ("sales.orders", 60, "Replicating")
 
 
-# Calls that fail
+# Failing calls
 
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER, How.CUT])
@@ -290,7 +290,7 @@ def test_server_with_an_unknown_certificate_gets_no_token(onelake: OneLake, api:
     assert not any(verb.startswith("fabric ") for verb in onelake.verbs())
 
 
-# What is wrong with the ids or the identity
+# Wrong ids or identity
 
 
 @pytest.mark.parametrize(

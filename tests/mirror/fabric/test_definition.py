@@ -26,7 +26,7 @@ PAID, FIXED = NOTES["change_data_feed"], NOTES["default_schema"]
 
 
 def content(**target: Any) -> dict[str, Any]:
-    """Of a definition, with something in it that is not known here."""
+    """Content of a definition, with an unknown field."""
     properties = {"source": {"type": "GenericMirror"}, "target": {"type": "M", "typeProperties": target}}
     return {"properties": {**properties, "mountedTables": []}, "later": 1}
 
@@ -112,7 +112,7 @@ def test_change_without_effect_is_reported(onelake: OneLake, database: MirroredD
     assert error.value.left == ("retention_days: not set -> 30",)
 
 
-# The commands
+# Commands
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def test_refresh_reports_each_table_at_once_or_when_finished(
 
 
 def test_list_response_without_an_envelope_is_accepted(onelake: OneLake, database: MirroredDatabase) -> None:
-    """As the interface answered before it was released."""
+    """The preview version of the API responded without an envelope."""
     onelake.fabric.syncs = SAID
     whole = onelake.fabric.answer
 

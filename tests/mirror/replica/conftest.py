@@ -29,7 +29,7 @@ def parquet(rows: pa.Table) -> bytes:
 
 
 def marked(*rows: tuple[int | None, str | None, int]) -> pa.Table:
-    """Rows of (id, name) with their marker last."""
+    """Rows of (id, name), with their marker in the last column."""
     ids, names, markers = zip(*rows, strict=True) if rows else ((), (), ())
     types = (pa.int64(), pa.string(), pa.int32())
     columns = [pa.array(values, kind) for values, kind in zip((ids, names, markers), types, strict=True)]
@@ -62,7 +62,7 @@ class World:
         self.put(table, "_metadata.json", json.dumps(fields).encode())
 
     def put(self, table: str, name: int | str, content: pa.Table | bytes) -> Path:
-        """A whole file at once; a number stands for the name of a Parquet file."""
+        """Write a complete file. A number becomes the name of a Parquet file."""
         path = self.zone / table / (f"{name:020}.parquet" if isinstance(name, int) else name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else parquet(content))
@@ -73,7 +73,7 @@ class World:
         self.metadata(table, **fields)
 
     def step(self) -> TableReport:
-        """A pass over a landing zone with one table."""
+        """Run one pass over a landing zone with one table."""
         (report,) = self.replica.step()
         return report
 
@@ -81,7 +81,7 @@ class World:
         return DeltaTable(self.target / table)
 
     def rows(self, table: str = "dbo/orders") -> list[tuple[Any, ...]]:
-        """The mirror's rows in a fixed order."""
+        """Sorted rows of the mirror."""
         columns = self.delta(table).to_pyarrow_table().columns
         return sorted(zip(*(column.to_pylist() for column in columns), strict=True), key=repr)
 
@@ -95,13 +95,13 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    """One table folder `orders` with the key `id`."""
+    """A landing zone with the table folder `orders` and the key `id`."""
     world = World(tmp_path)
     world.metadata(keyColumns=["id"])
     return world
 
 
 def is_error(report: TableReport, kind: type[MirrorfeedError], /, **facts: object) -> bool:
-    """Whether a report has exactly this error, and its message."""
+    """Whether a report has exactly this error and its message."""
     error = report.error
     return type(error) is kind and vars(error) == facts and report.message.endswith(str(error))

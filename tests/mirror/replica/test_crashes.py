@@ -18,12 +18,12 @@ from tests.mirror.replica.conftest import World, marked, plain
 
 
 class Killed(BaseException):
-    """No error to be handled: the process ends here."""
+    """Ends the process. Must not be handled as an error."""
 
 
 @dataclass(frozen=True)
 class DyingStore(FolderStore):
-    """Ends the process before its n-th call, or after that call took effect."""
+    """A store that ends the process before its n-th call, or after the call took effect."""
 
     calls: itertools.count[int] = field(default_factory=itertools.count)
     dies_at: int = -1
@@ -146,7 +146,7 @@ def test_applied_files_are_remembered_after_a_checkpoint(world: World) -> None:
 
 
 def _dies_at(number: int):  # type: ignore[no-untyped-def]
-    """Stands for a call that the process does not reach."""
+    """The process ends before this call."""
     calls = itertools.count(1)
 
     def call(*_: object, **__: object) -> None:

@@ -98,7 +98,7 @@ def decompressed(data: bytes) -> bytes:
 
 
 def framed(content: bytes) -> bytes:
-    """Snappy's framing format: one chunk that is compressed, one to be skipped, one that is not compressed."""
+    """Snappy framing format: one compressed chunk, one chunk to skip, one uncompressed chunk."""
     codec = pa.Codec("snappy")
     first, second = content[: len(content) // 2], content[len(content) // 2 :]
     chunks = [(0x00, bytes(4) + codec.compress(first, asbytes=True)), (0xFE, b"padding"), (0x01, bytes(4) + second)]

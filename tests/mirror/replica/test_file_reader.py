@@ -15,7 +15,7 @@ from mirrorfeed.mirror.replica.file_reader import read_rows
 
 SETTINGS = Settings(keys=("id",))
 CRASHES = (699, 834, 1997)
-"""Damage on which the Parquet library aborts while `lint` reads the types of columns in its child process."""
+"""Damage that aborts the Parquet library when `lint` reads column types in its child process."""
 
 
 def test_damaged_parquet_file_raises_no_library_error() -> None:

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from mirrorfeed.mirror.replica.mirrored_table import net_change
 
 Row = tuple[Any, ...]
-UTC = ZoneInfo("UTC")  # as Arrow gives it back
+UTC = ZoneInfo("UTC")  # as Arrow returns it
 
 
 def row_by_row(present: list[Row], rows: list[tuple[int, Row]], width: int) -> list[Row]:
-    """The specification's table, word for word; the first `width` values of a row are its key."""
+    """Apply rows as the table in the specification says. The first `width` values of a row are its key."""
     table = list(present)
     for marker, row in rows:
         key = row[:width]
@@ -58,7 +58,7 @@ def _table(rows: list[Row], schema: pa.Schema) -> pa.Table:
 
 
 def bag(rows: list[Row]) -> Counter[str]:
-    """Rows in any order; 0.0 and -0.0 are one value, and so is a time whatever its zone is made of."""
+    """Rows in any order. 0.0 equals -0.0, and times are equal if only the time zone type differs."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, datetime):

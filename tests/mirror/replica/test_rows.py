@@ -59,7 +59,7 @@ def test_rows_and_files_are_applied_in_order(world: World) -> None:
 
 @pytest.mark.parametrize(("days", "kept"), [(-719_163, False), (-719_162, True), (2_932_896, True), (2_932_897, False)])
 def test_unsupported_year_stops_only_its_table(world: World, days: int, kept: bool) -> None:
-    """The engine writes one outside the years 1 to 9999 and cannot read its table any more."""
+    """The engine can write a year outside 1 to 9999, but cannot read the table afterwards."""
     due = pa.array([0, days], pa.int32()).cast(pa.date32())
     file = world.put("orders", 1, plain((1, "a"), (2, "b")).append_column("due", due))
     world.put("others", 1, plain((1, "a")))

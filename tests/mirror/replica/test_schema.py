@@ -83,7 +83,7 @@ def test_changed_type_stops_only_its_table_until_the_folder_is_recreated(world: 
     assert is_error(orders, TypeChanged, table="orders", address=str(path), changed={"name": ("string", "int32")})
     message = orders.message
 
-    world.put("orders", 2, plain((2, "b")))  # a file that would fit comes too late
+    world.put("orders", 2, plain((2, "b")))  # a file with correct types comes too late
     world.put("items", 2, plain((2, "b")))
     items, orders = world.replica.step()
     assert (items.files, orders.files, orders.message) == (1, 0, message)

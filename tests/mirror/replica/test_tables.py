@@ -131,7 +131,7 @@ def test_unexpected_error_stops_only_its_table(world: World, monkeypatch: pytest
 
 @dataclass(frozen=True)
 class RecreatedWhileRead(FolderStore):
-    """The folder is deleted and made again right after a file of it was read."""
+    """The folder is deleted and recreated right after a file in it was read."""
 
     table: str = "orders"
 

@@ -59,7 +59,7 @@ MIRROR = """
 def source(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Source:
     made = Source(path=str(tmp_path_factory.mktemp("verify") / "source"))
     spark.sql(f"CREATE TABLE {made.sql} USING DELTA AS {SOURCE}")
-    assert commit(Path(str(made.path)), "DELETE FROM {}")  # a later version that must not be looked at
+    assert commit(Path(str(made.path)), "DELETE FROM {}")  # a later version that must not be read
     return made
 
 
@@ -72,7 +72,7 @@ def right(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture
 def mirror(right: Path, tmp_path: Path) -> Source:
-    """A copy, to be changed."""
+    """A copy that tests change."""
     return Source(path=str(shutil.copytree(right, tmp_path / "mirror")))
 
 
@@ -171,7 +171,7 @@ def test_different_columns_are_an_error(spark: SparkSession, source: Source, tmp
         compared(spark, source, other)
 
 
-# At which version
+# Compared version
 
 
 def record(version: int) -> Record:
@@ -269,7 +269,7 @@ def test_only_a_missing_source_file_counts_as_a_missing_version(of: str) -> None
 
 
 class Answering:
-    """A session that knows every table."""
+    """A session in which every table exists."""
 
     def sql(self, _: str) -> Answering:
         return self
