@@ -19,7 +19,14 @@ from mirrorfeed.errors import MirrorfeedError, coded
 from mirrorfeed.orchestration.errors import FilesRewritten, LeftoversNotDeleted
 from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 from mirrorfeed.orchestration.orphans import find_pattern_orphans
-from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler, default_max_tables, each_of, run_queue
+from mirrorfeed.orchestration.scheduler import (
+    STOP_CHECK_INTERVAL,
+    QueuedTable,
+    Scheduler,
+    default_max_tables,
+    each_of,
+    run_queue,
+)
 from mirrorfeed.orchestration.table_task import Decision, RunContext, Stop, TableTask, clear_table, dropping_by
 from mirrorfeed.publish.errors import FeedRequired
 from mirrorfeed.publish.log.metadata_files import partner_events_problem
@@ -32,7 +39,6 @@ from mirrorfeed.storage.retry import retry_counter
 
 EXPAND_INTERVAL = 300.0
 """Seconds after which the patterns of followed tables are expanded again."""
-_STOP_CHECK_INTERVAL = 0.5
 OnStep = Callable[[str, str], None] | None
 """Receives a table and its newest step, from several threads."""
 OnDone = Callable[[TableResult], None] | None
@@ -196,7 +202,7 @@ def sleep_unless(stop: Stop, seconds: float) -> None:
     """Sleep, until `stop` returns True at the latest."""
     end = time.monotonic() + seconds
     while not stop() and (left := end - time.monotonic()) > 0:
-        time.sleep(min(_STOP_CHECK_INTERVAL, left))
+        time.sleep(min(STOP_CHECK_INTERVAL, left))
 
 
 def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[TableResult]:

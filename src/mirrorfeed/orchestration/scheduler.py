@@ -1,4 +1,7 @@
-"""Schedule tables: which one is next, how many run at a time, and when a followed table is due."""
+"""Schedule tables: which one is next, how many run at a time, and when a followed table is due.
+
+`each_of` reads something of all tables in parallel, without a queue.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,13 @@ if TYPE_CHECKING:
 
 FULL_READ_INTERVAL = 600.0
 """Seconds after which a table is read, although no change was noticed: its folder may have been deleted."""
-_STOP_CHECK_INTERVAL, _LONGEST_SLEEP = 0.5, 3.0
+STOP_CHECK_INTERVAL, _LONGEST_SLEEP = 0.5, 3.0
 """Seconds."""
 _THREADS = 1024
 """Maximum of running tables, including those over their limits."""
+_READ_THREADS = 4
+_MIN_TABLES, _MAX_TABLES = 2, 32
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
@@ -101,7 +107,7 @@ def run_queue(
                 sleep(pause)
                 floor = now + pause
                 continue
-            done, _ = wait(running, min(_STOP_CHECK_INTERVAL, pause), FIRST_COMPLETED)
+            done, _ = wait(running, min(STOP_CHECK_INTERVAL, pause), FIRST_COMPLETED)
             for each in done:
                 name = running.pop(each)
                 scheduler.ended(name, ended(name, each.result()))
@@ -125,13 +131,6 @@ def is_due(
     return any(limit is not None and (found is None or found >= limit) for limit, found in reached)
 
 
-Item = TypeVar("Item")
-_TABLES_AT_ONCE = 4
-_FEWEST, _MOST = 2, 32
-_NOW_AND_THEN = 0.5
-"""In seconds."""
-
-
 def default_max_tables() -> int:
     """The default number of tables that are published at the same time: two for each core of the driver, because they
     mostly wait for Spark and for storage, and at most two for each GiB of its memory."""
@@ -139,12 +138,12 @@ def default_max_tables() -> int:
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     except (AttributeError, ValueError, OSError):  # unknown on this system
-        memory = _FEWEST
+        memory = _MIN_TABLES
     return max_tables_for(cores, memory)
 
 
 def max_tables_for(cores: int, gib: float) -> int:
-    return max(_FEWEST, min(2 * cores, int(2 * gib), _MOST))
+    return max(_MIN_TABLES, min(2 * cores, int(2 * gib), _MAX_TABLES))
 
 
 def each_of(
@@ -153,14 +152,14 @@ def each_of(
     report: Callable[[Sequence[Result]], None] = lambda _: None,
 ) -> list[Result]:
     """The results of `one` for all tables, in their order. `report` gets new results in this thread, sometimes none."""
-    with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
-        asked = [pool.submit(one, table) for table in tables]
+    with ThreadPoolExecutor(_READ_THREADS) as pool:
+        futures = [pool.submit(one, table) for table in tables]
         try:
-            left = set(asked)
+            left = set(futures)
             while left:
-                come, left = wait(left, _NOW_AND_THEN, FIRST_COMPLETED)
-                report([each.result() for each in come])
-            return [each.result() for each in asked]
+                done, left = wait(left, STOP_CHECK_INTERVAL, FIRST_COMPLETED)
+                report([each.result() for each in done])
+            return [each.result() for each in futures]
         finally:
-            for each in asked:
+            for each in futures:
                 each.cancel()
