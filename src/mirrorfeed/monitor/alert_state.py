@@ -26,6 +26,7 @@ from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable, SymbolicLink, UnreadableFile
 
 FILE = "alerts.json"
+REMIND_AFTER = timedelta(days=1)
 _CLOCK_SKEW = timedelta(minutes=10)
 _ATTEMPTS = 5
 
@@ -40,7 +41,7 @@ class Check:
     an empty table for all problems."""
     patience: float = 0.0
     """Seconds for which a problem that may pass must last before an alert is sent."""
-    remind_after: timedelta = timedelta(days=1)
+    remind_after: timedelta = REMIND_AFTER
     """Interval after which a problem that lasts is sent again."""
 
     def hides(self, key: tuple[str, str]) -> bool:

@@ -7,7 +7,6 @@ import smtplib
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid, parseaddr
@@ -23,7 +22,7 @@ from mirrorfeed.display.redact import printable, redact_answer, remember
 from mirrorfeed.display.rows import Row, row
 from mirrorfeed.errors import MirrorfeedError, coded, first_line
 from mirrorfeed.landing.names import LOG
-from mirrorfeed.monitor.alert_state import FILE, Check, Message, Send, notify
+from mirrorfeed.monitor.alert_state import FILE, REMIND_AFTER, Check, Message, Send, notify
 from mirrorfeed.monitor.collector import Collector, database_facts
 from mirrorfeed.monitor.errors import ChannelUnavailable, MailRefused, WebhookRefused
 from mirrorfeed.monitor.findings import DatabaseFacts, TableFacts
@@ -275,11 +274,12 @@ def check_all(
     collector = Collector(config, spark, True, database.states, times_of, workspace, now)
     facts = collector.collect(config.tables)
     patience = (config.alerts.max_lag_minutes.published or 0.0) * 60
-    check = check_of(database, facts, patience)
-    return replace(check, remind_after=timedelta(hours=config.alerts.remind_after_hours)), facts
+    return check_of(database, facts, patience, timedelta(hours=config.alerts.remind_after_hours)), facts
 
 
-def check_of(database: DatabaseFacts, tables: Sequence[TableFacts], patience: float = 0.0) -> Check:
+def check_of(
+    database: DatabaseFacts, tables: Sequence[TableFacts], patience: float = 0.0, remind_after: timedelta = REMIND_AFTER
+) -> Check:
     """The problems worth an alert. Notes and paused tables are left out."""
     found = database_findings(database)
     unknown = {("", "")} if database.error else set()
@@ -294,13 +294,11 @@ def check_of(database: DatabaseFacts, tables: Sequence[TableFacts], patience: fl
         found += table_findings(facts, (*TABLE_RULES, *ALERT_RULES))
     problems = {each.key: each for each in found if not each.ok}
     unknown |= {(each.table, "") for each in problems.values() if each.name in _HIDING}
-    return Check(tuple(problems.values()), frozenset(unknown), patience)
+    return Check(tuple(problems.values()), frozenset(unknown), patience, remind_after)
 
 
 def send_alerts(config: Config, check: Check, clock: Callable[[], datetime]) -> list[Alert]:
     """Notify the channels of `alerts`, and return a row for each current or resolved problem."""
-    from mirrorfeed.monitor.alerts import channels_of, text
-
     store, path = state_of(config)
     channels = {OUTPUT: lambda _: None, **channels_of(config)}
     notified = notify(store, path, check, channels, clock)
