@@ -210,9 +210,7 @@ class TableTask:
                 return Decision(name, BLOCKED, decision)
             check_decision(source, context.zone, table, view, facts, decision)
             waiting = len(view.unfinished) if view else 0
-            notes = [", by comparison"] * facts.compared + [", from its history"] * (
-                bridge is not None and not facts.compared
-            )
+            notes = [", by comparison"] if facts.compared else [", from its history"] if bridge else []
             notes += [f", after renaming {waiting} recorded files"] * bool(waiting)
             return Decision(name, f"{decision}{''.join(notes)}")
         except Exception as error:
@@ -258,8 +256,7 @@ class TableTask:
         attempted = self.state
         self.state = after(attempted, error, self._policy)
         result.seconds += context.clock() - begun
-        lags = self.state.error or result.published_version is None or result.published_version != result.latest
-        if self.limit <= 0 and lags:
+        if self.limit <= 0 and (self.state.error or self._lags):
             timeout = TableTimeout(
                 table=self.name,
                 minutes=table.table_timeout_minutes or 0.0,
@@ -292,9 +289,13 @@ class TableTask:
         state, context, result = self.state, self.context, self.result
         if result.across and result.made:
             context.on_problem(result.across)
-        is_left = result.latest is None or result.published_version != result.latest
-        stopped = state.error is None and context.stop() and is_left
+        stopped = state.error is None and context.stop() and self._lags
         return replace(result, tries=state.tries, error=state.error, reseeded=state.reloaded, stopped=stopped)
+
+    @property
+    def _lags(self) -> bool:
+        """Whether something may be left to publish."""
+        return self.result.latest is None or self.result.published_version != self.result.latest
 
     def _new_result(self, **known: Any) -> TableResult:
         table = self.table

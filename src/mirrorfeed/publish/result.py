@@ -93,16 +93,19 @@ class TableResult(Row):
     """Why leftovers were not deleted. They do no harm."""
 
     def __post_init__(self) -> None:
-        known = self.latest is not None and self.published_version is not None
-        self.lag_versions = self.latest - self.published_version if known else None  # type: ignore[operator]
+        latest, published = self.latest, self.published_version
+        self.lag_versions = None if latest is None or published is None else latest - published
+        self.what = self._in_short()
+
+    def _in_short(self) -> str:
         first, last = self.from_version_exclusive, self.to_version_inclusive
         if last is not None:
-            one = first is not None and first + 1 == last
-            self.what = f"snapshot to {last}" if first is None else str(last) if one else f"{first + 1} to {last}"
-        elif self.error or self.stopped:
-            self.what = "failed" if self.error else "stopped"
-        else:
-            self.what = f"nothing new at {self.published_version}"
+            if first is None:
+                return f"snapshot to {last}"
+            return str(last) if first + 1 == last else f"{first + 1} to {last}"
+        if self.error or self.stopped:
+            return "failed" if self.error else "stopped"
+        return f"nothing new at {self.published_version}"
 
     @property
     def rows(self) -> dict[str, int]:

@@ -168,9 +168,8 @@ class _Run:
         self._report_sent(view)
         left = found.newest if found and found.unfinished else None
         if left and all(each.record != left for each in self.result.made):
-            add_publication(
-                self.result, Publication(left, None, None, {})
-            )  # of a run that ended before it could report it
+            # Of a run that ended before it could report it.
+            add_publication(self.result, Publication(left, None, None, {}))
         for publication in self.result.made[-1:]:
             publication.seconds.setdefault("rename", self.clock() - begun)
         # Publishers that were writing when this log was created left folders of other logs. Search for them after the
