@@ -244,7 +244,12 @@ def _duplicates_in_files(files: SparkFiles, job: StagingJob, keys: Sequence[str]
             numbers = landing_rows.key_hashes(files.written, keys).toArrow().column(0)
         if not has_duplicates(numbers):
             return []
-    return bad_rows(landing_rows.key_problems(files.written, keys, PROBLEMS_SHOWN).toArrow(), PROBLEM, keys)
+    return bad_keys(files.written, keys)
+
+
+def bad_keys(rows: DataFrame, keys: Sequence[str]) -> list[BadRow]:
+    """The first keys that are NULL or not unique."""
+    return bad_rows(landing_rows.key_problems(rows, keys, PROBLEMS_SHOWN).toArrow(), PROBLEM, keys)
 
 
 def _integer_keys(files: SparkFiles, job: StagingJob, keys: Sequence[str]) -> pa.ChunkedArray | None:

@@ -111,10 +111,8 @@ class DeltaFeed:
             return self._stage_difference(what, facts, table, job, error)
 
     def bad_keys(self, version: int, table: Table) -> list[BadRow]:
-        keys = table.target_keys
         with reader.read_errors(str(self.source), version), faithful(self.spark):
-            found = landing_rows.key_problems(self._rows_at(version), keys, PROBLEMS_SHOWN).toArrow()
-        return bad_rows(found, PROBLEM, keys)
+            return staging.bad_keys(self._rows_at(version), table.target_keys)
 
     def _schema(self, version: int, facts: Facts) -> dict[str, Any]:
         return self._live_schema(version)

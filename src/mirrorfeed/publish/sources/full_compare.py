@@ -24,7 +24,6 @@ from mirrorfeed.config.model import Config, Table, hashes_of
 from mirrorfeed.errors import named
 from mirrorfeed.landing.schema import Column, columns_of, lost_columns
 from mirrorfeed.landing.selection import source_types
-from mirrorfeed.publish import landing_rows
 from mirrorfeed.publish.changes import (
     CHANGED,
     DIFFERS,
@@ -47,7 +46,7 @@ from mirrorfeed.publish.errors import (
 from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging_area import staging_area_for
-from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, Staged, StagingJob, bad_rows
+from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
 from mirrorfeed.runtime.errors import EXPIRED, FILES_GONE, LOG_GONE, first_of
 from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
@@ -304,9 +303,7 @@ class FullCompare:
 
     def bad_keys(self, version: int, table: Table) -> list[BadRow]:
         with faithful(self.spark):
-            rows = read_full(self.spark, self.source)
-            found = landing_rows.key_problems(rows, table.target_keys, PROBLEMS_SHOWN).toArrow()
-        return bad_rows(found, landing_rows.PROBLEM, table.target_keys)
+            return staging.bad_keys(read_full(self.spark, self.source), table.target_keys)
 
     def _compare(self, published: int | None, facts: CompareFacts, job: StagingJob) -> HashWrite | None:
         """Read the source once, and write its row hashes in one commit.
