@@ -81,8 +81,7 @@ def test_many_tables_are_one_line_for_each_that_needs_attention() -> None:
     assert lines[:2] == ["300 tables: 297 up to date, 3 behind", "297 tables: nothing to publish."]
     assert [line.split()[1] for line in lines if "_" in line] == ["late_0", "late_1", "late_2"]
     assert len(lines) == 9
-    everything = tuple(replace(each, listed=True) for each in found.rows)
-    assert sum("done_" in line for line in text_from(lambda out: draw(out, everything)).splitlines()) == 297
+    assert sum("done_" in line for line in repr(replace(found, every=True)).splitlines()) == 297
     waiting = status_of(facts("done", LogFacts(published=3, log_created=NOW, data_files=3, has_consumed=True), three))
     assert (done[0].quiet, waiting.quiet, replace(done[0], service="Failed").quiet) == (True, False, False)
 

@@ -57,6 +57,8 @@ class Result(Sequence[R], Generic[R]):
     notes: tuple[str, ...] = ()
     summary: str = ""
     """A sentence about all rows, or about why there are none."""
+    every: bool = field(default=False, repr=False)
+    """Whether all rows are listed. Otherwise many that need no attention are only counted."""
 
     @property
     def ok(self) -> bool:

@@ -63,7 +63,7 @@ def status(
     Exits with 1 if a table has an error.
     """
     found = feed(path).status(*tables, behind=behind, fabric=fabric, mirror=mirror)
-    return replace(found, rows=tuple(replace(each, listed=True) for each in found)) if every or tables else found
+    return replace(found, every=every or bool(tables))
 
 
 @main.command()

@@ -90,7 +90,7 @@ def print_result(result: Result[Any]) -> None:
     from mirrorfeed.display.rows import draw
     from mirrorfeed.display.terminal import console
 
-    draw(console(), result.rows, result.notes, result.summary)
+    draw(console(), result.rows, result.notes, result.summary, every=result.every)
 
 
 @contextmanager

@@ -171,6 +171,8 @@ class Shown(Protocol):
     def notes(self) -> Sequence[str]: ...
     @property
     def summary(self) -> str: ...
+    @property
+    def every(self) -> bool: ...
     def to_dict(self) -> dict[str, Any]: ...
 
 
@@ -186,13 +188,13 @@ class Grid(NamedTuple):
 def render(result: Shown, to: Literal["terminal", "html", "json"]) -> str:
     if to == "json":
         return json.dumps(result.to_dict(), indent=2, ensure_ascii=False)
-    draw = html_of if to == "html" else text_of
-    return draw(result.rows, result.notes, result.summary)
+    shape = html_of if to == "html" else text_of
+    return shape(result.rows, result.notes, result.summary, every=result.every)
 
 
-def text_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "") -> str:
+def text_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
     """The text for `print`, `repr` and logs, as wide as the terminal."""
-    return text_from(lambda out: draw(out, rows, notes, summary))
+    return text_from(lambda out: draw(out, rows, notes, summary, every=every))
 
 
 def text_from(draws: Callable[[Console], None]) -> str:
@@ -204,12 +206,16 @@ def text_from(draws: Callable[[Console], None]) -> str:
     return "\n".join(line.rstrip() for line in out.file.getvalue().rstrip("\n").split("\n"))
 
 
-def draw(out: Console, rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "") -> None:
-    """Prints the summary, the table, the remarks of its rows and the notes. Only tables are folded: paths and commands
-    in the lines can be copied."""
+def draw(
+    out: Console, rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False
+) -> None:
+    """Prints the summary, the table, the remarks of its rows and the notes, if `every` with many quiet rows too.
+
+    Only tables are folded: paths and commands in the lines can be copied.
+    """
     from mirrorfeed.display.terminal import Listing, text
 
-    rows, left_out = _listed(rows)
+    rows, left_out = _listed(rows, every)
     grid = grid_of(rows)
     for line in filter(None, (summary, left_out)):
         out.print(text(line), soft_wrap=True)
@@ -222,13 +228,13 @@ def draw(out: Console, rows: Sequence[Row], notes: Sequence[str] = (), summary: 
         out.print(text(note), soft_wrap=True)
 
 
-def html_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "") -> str:
-    return framed(section_of(rows, notes, summary))
+def html_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
+    return framed(section_of(rows, notes, summary, every=every))
 
 
 def section_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
     """The HTML without styles, if `every` with many quiet rows too. Rows that are not ok are marked."""
-    rows, left_out = (rows, "") if every else _listed(rows)
+    rows, left_out = _listed(rows, every)
     grid = grid_of(rows)
     bad = [at for at, row in enumerate(rows) if not row.ok]
     parts = [paragraph(line) for line in (summary, left_out) if line]
@@ -252,10 +258,10 @@ def grid_of(rows: Sequence[Row]) -> Grid:
     return Grid(header, cells, frozenset(at for at, right in enumerate(numeric) if right))
 
 
-def _listed(rows: Sequence[Row]) -> tuple[Sequence[Row], str]:
+def _listed(rows: Sequence[Row], every: bool) -> tuple[Sequence[Row], str]:
     """The rows to list, and the number of the others in words."""
     quiet = [row for row in rows if row.QUIET and row.quiet]
-    if len(quiet) <= _LISTED:
+    if every or len(quiet) <= _LISTED:
         return rows, ""
     return [row for row in rows if not row.quiet], quiet[0].QUIET.format(tables=counted(len(quiet), "table"))
 

@@ -76,14 +76,12 @@ class Status(Row):
     paused: str | None = None
     """Reason and end of the pause of the table."""
     at: datetime = field(default_factory=lambda: datetime.now(UTC), repr=False)
-    listed: bool = field(default=False, repr=False)
-    """Whether the row is shown among many, also if it needs no attention."""
 
     @property
     def quiet(self) -> bool:
         waits = self.has_consumed and self.not_consumed > 0
         in_fabric = self.service is None or self.service.startswith("Replicating")
-        return self.state in _CURRENT and self.ok and in_fabric and not waits and not self.listed
+        return self.state in _CURRENT and self.ok and in_fabric and not waits
 
     @property
     def ok(self) -> bool:
