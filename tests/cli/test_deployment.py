@@ -74,7 +74,7 @@ def test_tables_are_set_as_a_task_value() -> None:
 
 
 def names_of(size: int) -> list[str]:
-    """Targets with a total size of so many bytes as JSON."""
+    """Targets whose JSON has the given number of bytes in total."""
     names = [f"sales.{n:04d}{'t' * 40}" for n in range(900)]
     return [*names[:-1], names[-1] + "t" * (size - len(json.dumps(names)))]
 
