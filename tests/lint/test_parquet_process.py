@@ -59,6 +59,10 @@ def process() -> Iterator[ParquetProcess]:
         ("os.abort()", "MF314 The file cannot be read safely: reading it ends the process with SIGABRT."),
         ("os._exit(3)", "MF314 The file cannot be read safely: reading it ends the process with exit code 3."),
         ("while True: pass", "MF314 The file cannot be read safely: reading it takes too long."),
+        (
+            "import signal; os.kill(os.getpid(), signal.SIGXCPU)",
+            "MF314 The file cannot be read safely: reading it takes too long.",
+        ),
         ("bytearray(1 << 40)", "MF314 The file cannot be read safely: reading it takes too much memory."),
         ("print('{', flush=True)", "MF314 The file cannot be read safely: reading it ends the process with SIGKILL."),
         ("b'\\xff'.decode()", "MF307 The file cannot be read: a text in its footer is not UTF-8."),

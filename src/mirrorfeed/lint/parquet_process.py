@@ -143,9 +143,9 @@ class ParquetProcess:
             return ""
         child.kill()
         child.communicate()
-        if self._left <= 0:
-            return "reading it takes too long"
         code = child.returncode
+        if self._left <= 0 or code == -signal.SIGXCPU:
+            return "reading it takes too long"
         ended = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return f"reading it ends the process with {ended}"
 
