@@ -34,7 +34,7 @@ from mirrorfeed.orchestration.ledger import (
 )
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
-from mirrorfeed.publish.result import Publication, TableResult, add_publication
+from mirrorfeed.publish.result import TableResult, add_record
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source import versions
 from mirrorfeed.source.errors import FeedOff
@@ -46,10 +46,12 @@ from tests.ledgers import read_ledger
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def publication(after: int | None, to: int, *files: dict[str, int], renamed: float | None = 0.5) -> Publication:
+def add_publication(
+    result: TableResult, after: int | None, to: int, *files: dict[str, int], renamed: float | None = 0.5
+) -> None:
     record = Record(
         number=1,
-        batch="b",
+        batch=f"{to}",
         time=NOON.isoformat(),
         source="main.sales.orders",
         source_id="id",
@@ -60,14 +62,20 @@ def publication(after: int | None, to: int, *files: dict[str, int], renamed: flo
         next_file_number=1 + len(files),
         files=tuple(File(f"s{n}", n, rows, 100, "") for n, rows in enumerate(files, 1)),
     )
-    seconds = {"stage": 2.0, "record": 0.25} | ({} if renamed is None else {"rename": renamed})
-    return Publication(record, NOON - timedelta(minutes=5), 9, seconds, retries=len(files))
+    add_record(result, record)
+    result.measured[record.batch] = {
+        "stage_seconds": 2.0,
+        "record_seconds": 0.25,
+        "lag_versions": 9 - to,
+        "lag_seconds": 300.0,
+        "retries": len(files),
+    } | ({} if renamed is None else {"rename_seconds": renamed})
 
 
 def test_each_publication_has_a_ledger_row_with_range_rows_and_lag() -> None:
     result = TableResult("sales.orders", latest=9, tries=2)
-    add_publication(result, publication(None, 4, {"insert": 3}))
-    add_publication(result, publication(4, 7, {"upsert": 2, "delete": 1}, {"upsert": 5}, renamed=None))
+    add_publication(result, None, 4, {"insert": 3})
+    add_publication(result, 4, 7, {"upsert": 2, "delete": 1}, {"upsert": 5}, renamed=None)
     first, second = ledger.rows([result], NOON)
     assert first == Row(
         NOON, "sales.orders", PUBLISHED, None, 4, inserts=3, files=1, bytes=100, stage_seconds=2.0, record_seconds=0.25,
@@ -96,7 +104,7 @@ def test_error_that_stops_a_table_has_its_own_ledger_row(error: MirrorfeedError,
 def test_reloaded_table_has_its_own_ledger_row_and_is_not_stopped() -> None:
     off = FeedOff(table="main.sales.orders", version=4)
     result = TableResult("sales.orders", latest=9, reseeded=off)
-    add_publication(result, publication(None, 9, {"insert": 3}))
+    add_publication(result, None, 9, {"insert": 3})
     found = ledger.rows([result], NOON)
     assert [(row.outcome, row.error) for row in found] == [(PUBLISHED, None), (RESEEDED, "FeedOff")]
     assert RESEEDED not in ledger.STANDS

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -97,9 +98,23 @@ def test_later_keys_must_be_valid_for_existing_rows(ids: tuple[Any, ...], reason
 
 def test_publication_counts_retries_of_its_own_files() -> None:
     store, table = MemoryStore(), two_orders()
-    (first,) = publish(Repeating(table), store, plan()).made
+    first = publish(Repeating(table), store, plan())
     one_commit(table)
     table.update(1, 2, status="later")
     progress = publish(Repeating(table, rows_per_batch=1), store, plan(max_versions_per_publication=1))
-    assert [len(each.record.files) for each in (first, *progress.made)] == [1, 2, 2]
-    assert [each.retries for each in (first, *progress.made)] == [3, 2, 2]
+    made = [(result.measured[each.batch], each) for result in (first, progress) for each in result.made]
+    assert [(len(record.files), measured["retries"]) for measured, record in made] == [(1, 3), (2, 2), (2, 2)]
+
+
+def test_publication_measures_its_lag_when_its_record_is_created() -> None:
+    table, noon = two_orders(), datetime(2026, 1, 1, 12, tzinfo=UTC)
+    one_commit(table)
+    first, committed = table.latest, datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=table.latest)
+    result = publish(TableFeed(table), MemoryStore(), plan(), now=lambda: noon)
+    (record,) = result.made
+    measured = result.measured[record.batch]
+    assert (record.to_version_inclusive, measured["lag_versions"]) == (first, 0)
+    assert measured["lag_seconds"] == (noon - committed).total_seconds()
+    assert set(measured) == {
+        *("stage_seconds", "record_seconds", "rename_seconds", "lag_seconds", "lag_versions", "retries")
+    }

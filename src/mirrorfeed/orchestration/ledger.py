@@ -18,8 +18,9 @@ from pyspark.sql.functions import col, expr, row_number
 
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.errors import MirrorfeedError, first_line
+from mirrorfeed.landing.record import Record
 from mirrorfeed.orchestration.errors import LedgerNotWritten
-from mirrorfeed.publish.result import Publication, TableResult
+from mirrorfeed.publish.result import TableResult
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source.errors import Finding
 from mirrorfeed.source.identifier import Source, quote
@@ -41,6 +42,7 @@ COMPARED = (VERIFIED, DIFFERENT)
 """The newest row with one of these outcomes says whether its mirror was right, whatever was published since."""
 WRONG = (BLOCKED, FAILED, RESEEDED, DIFFERENT, UNVERIFIED)
 
+_MEASURED = ("stage_seconds", "record_seconds", "rename_seconds", "lag_versions", "lag_seconds", "retries")
 _ALWAYS = ("time", "table", "outcome")
 """Every ledger has these columns."""
 
@@ -144,7 +146,7 @@ def rows(results: Iterable[TableResult], now: datetime) -> list[Row]:
     """Return the rows of a run: per table its publications, then what stopped it. Without news there is no row."""
     found: list[Row] = []
     for result in results:
-        found += [_published(result, publication) for publication in result.made]
+        found += [_published(result, record) for record in result.made]
         failed = BLOCKED if isinstance(result.error, Finding) else FAILED
         for kind, error in ((RESEEDED, result.reseeded), (failed, result.error)):
             if error:
@@ -204,8 +206,8 @@ def recovered_row(result: TableResult, now: datetime) -> Row:
     return _outcome(result, RECOVERED, now, "The problem is solved, and nothing is new.")
 
 
-def _published(result: TableResult, publication: Publication) -> Row:
-    record, seconds, oldest = publication.record, publication.seconds, publication.oldest
+def _published(result: TableResult, record: Record) -> Row:
+    measured = {name: value for name, value in result.measured.get(record.batch, {}).items() if name in _MEASURED}
 
     def count(marker: str) -> int:
         return sum(file.rows.get(marker, 0) for file in record.files)
@@ -222,14 +224,9 @@ def _published(result: TableResult, publication: Publication) -> Row:
         deletes=count("delete"),
         files=len(record.files),
         bytes=sum(file.bytes for file in record.files),
-        stage_seconds=seconds.get("stage"),
-        record_seconds=seconds.get("record"),
-        rename_seconds=seconds.get("rename"),
-        lag_versions=None if publication.latest is None else publication.latest - record.to_version_inclusive,
-        lag_seconds=None if oldest is None else max(0.0, (record.at - oldest).total_seconds()),
         tries=result.tries,
-        retries=publication.retries,
         freshness_target_minutes=result.freshness_target_minutes,
+        **({"retries": 0} | measured),
     )
 
 

@@ -16,7 +16,7 @@ from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.errors import LedgerNotWritten
 from mirrorfeed.orchestration.ledger import PUBLISHED, Known, PublicationKey, Row
 from mirrorfeed.publish.log.table_log import TableLog
-from mirrorfeed.publish.result import Publication, TableResult
+from mirrorfeed.publish.result import TableResult
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import Store
 
@@ -128,8 +128,7 @@ class LedgerWriter:
         except Exception as error:  # it does no harm, and the next publication reports it
             named(f"Reading publications of {result.table} that the ledger lacks", error)
             return []
-        lacking = [Publication(each, None, None, {}) for each in reversed(records)]
-        before = TableResult(result.table, made=lacking, freshness_target_minutes=table.freshness_target_minutes)
+        before = TableResult(result.table, made=records[::-1], freshness_target_minutes=table.freshness_target_minutes)
         return [row for row in ledger.rows([before], self.begun) if row.key not in (*known, *made)]
 
 

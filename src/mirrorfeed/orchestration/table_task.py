@@ -270,7 +270,10 @@ class TableTask:
         finished = self.finished()
         if context.follows:
             self._published_at, self._read_at = begun if result.made else self._published_at, begun
-            self.result = self._new_result(published_version=result.published_version, sent=result.sent)
+            measured = {batch: result.measured[batch] for batch in result.sent}
+            self.result = self._new_result(
+                published_version=result.published_version, sent=result.sent, measured=measured
+            )
             if self.state.error is None:
                 self.state = RetryState(self._policy.attempts, pause=table.follow.poll)
         return finished

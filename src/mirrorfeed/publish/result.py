@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from typing import Any
 
 from mirrorfeed.display.humanize import MARKERS, by_marker, counted, duration, size
 from mirrorfeed.display.rows import Row, nonzero, shown
@@ -21,21 +21,6 @@ _LONG_LOOK_UP = 5.0
 """Seconds."""
 _VALUE_ERROR = re.compile(r"\[(?:CAST_INVALID_INPUT|CAST_OVERFLOW|DIVIDE_BY_ZERO|ARITHMETIC_OVERFLOW)\b.*")
 """Errors of a condition for the values of a row. All other expressions of a publication work for every value."""
-
-
-@dataclass(slots=True)
-class Publication:
-    """A record that a run added or finished, with facts that only the run knows."""
-
-    record: Record
-    oldest: datetime | None
-    """The time of its first commit. None if an earlier run added the record."""
-    latest: int | None
-    """The newest version of the source at that time. None if an earlier run added the record."""
-    seconds: dict[str, float]
-    """By phase: stage, look_up, record and rename."""
-    retries: int = 0
-    """Number of repeated calls to the landing zone for its files."""
 
 
 @dataclass(slots=True)
@@ -78,9 +63,14 @@ class TableResult(Row):
     """The next step. Empty once a view shows that it is done."""
     latest: int | None = field(default=None, repr=False)
     """The newest version of the source."""
-    made: list[Publication] = field(default_factory=list, repr=False)
-    sent: dict[str, tuple[str, Publication]] = field(default_factory=dict, repr=False)
-    """Log id and publication by batch: records that were sent, until a view shows what happened to them."""
+    made: list[Record] = field(default_factory=list, repr=False)
+    """The records that the run added or finished."""
+    measured: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
+    """By batch, what the run measured of a record, as in the ledger: `stage_seconds`, `record_seconds`,
+    `rename_seconds`, `lag_seconds`, `lag_versions` and `retries`; also `look_up_seconds`, if keys were looked up. Of
+    a record that an earlier run added, only `rename_seconds`."""
+    sent: dict[str, tuple[str, Record]] = field(default_factory=dict, repr=False)
+    """Log id and record by batch: records that were sent, until a view shows what happened to them."""
     differed: str = field(default="", repr=False)
     """How Spark's files differed from other files of the table, so that they were rewritten."""
     short: MirrorfeedError | None = field(default=None, repr=False)
@@ -133,9 +123,10 @@ class TableResult(Row):
     def _long_look_ups(self) -> float:
         """The seconds for looking up deleted keys, if they are more than half of a publication's time and matter."""
         found = 0.0
-        for publication in self.made:
-            looked_up = publication.seconds.get("look_up", 0.0)
-            if looked_up >= _LONG_LOOK_UP and looked_up > (sum(publication.seconds.values()) - looked_up) / 2:
+        for measured in (self.measured.get(record.batch, {}) for record in self.made):
+            looked_up = measured.get("look_up_seconds", 0.0)
+            whole = sum(measured.get(f"{phase}_seconds", 0.0) for phase in ("stage", "record", "rename"))
+            if looked_up >= _LONG_LOOK_UP and looked_up > whole / 2:
                 found += looked_up
         return found
 
@@ -176,11 +167,10 @@ class TableResult(Row):
         return [f"{self.table}: {line}" for line in lines]
 
 
-def add_publication(result: TableResult, publication: Publication) -> None:
-    record = publication.record
+def add_record(result: TableResult, record: Record) -> None:
     if not result.made:
         result.from_version_exclusive = record.from_version_exclusive
-    result.made.append(publication)
+    result.made.append(record)
     result.published_version = result.to_version_inclusive = record.to_version_inclusive
     result.files += len(record.files)
     for file in record.files:

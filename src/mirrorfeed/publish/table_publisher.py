@@ -34,7 +34,7 @@ from mirrorfeed.publish.next_publication import (
     next_columns,
     repair_columns,
 )
-from mirrorfeed.publish.result import Publication, TableResult, add_publication, named_errors
+from mirrorfeed.publish.result import TableResult, add_record, named_errors
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source.errors import Finding
 from mirrorfeed.source.next_step import (
@@ -82,7 +82,7 @@ def publish(
         if goal is not None and result.published_version is not None and result.published_version >= goal:
             return result
         # A repair that this run found and finished was another run's.
-        if repairs and any(each.record.repairs and each.latest is not None for each in result.made):
+        if repairs and any(each.repairs and "lag_versions" in result.measured[each.batch] for each in result.made):
             return result
         if stop():
             return result
@@ -128,7 +128,7 @@ def publish(
         if isinstance(staged, NothingNew):
             result.latest, result.decision = staged.version, str(staged)
             return result
-        if staged and repairs and not staged[1].record.files:
+        if staged and repairs and not staged[1].files:
             return result
         view = run.commit(*staged) if staged else None
 
@@ -145,12 +145,12 @@ class _Run:
     now: Callable[[], datetime]
     clock: Callable[[], float]
 
-    def commit(self, view: View, publication: Publication) -> View | None:
+    def commit(self, view: View, record: Record) -> View | None:
         """Add the record. Returns the view after it, or None if the log is gone."""
         begun = self.clock()
-        self.result.sent[publication.record.batch] = view.log_id, publication
-        after = self.log.add_record(view, publication.record)
-        publication.seconds["record"] = self.clock() - begun
+        self.result.sent[record.batch] = view.log_id, record
+        after = self.log.add_record(view, record)
+        self.result.measured[record.batch]["record_seconds"] = self.clock() - begun
         return after
 
     def finish(self, view: View | None) -> View | None:
@@ -167,11 +167,10 @@ class _Run:
             return None
         self._report_sent(view)
         left = found.newest if found and found.unfinished else None
-        if left and all(each.record != left for each in self.result.made):
-            # Of a run that ended before it could report it.
-            add_publication(self.result, Publication(left, None, None, {}))
-        for publication in self.result.made[-1:]:
-            publication.seconds.setdefault("rename", self.clock() - begun)
+        if left and left not in self.result.made:  # of a run that ended before it could report it
+            add_record(self.result, left)
+        for record in self.result.made[-1:]:
+            self.result.measured.setdefault(record.batch, {}).setdefault("rename_seconds", self.clock() - begun)
         # Publishers that were writing when this log was created left folders of other logs. Search for them after the
         # records 1, 2, 4, 8 and so on: often at first, rarely later.
         others = len(self.result.made) > made and view.number & (view.number - 1) == 0
@@ -183,12 +182,12 @@ class _Run:
 
     def _report_sent(self, view: View) -> None:
         """Add records that this or an earlier attempt sent, once a view shows that they are in the log."""
-        for batch, (log_id, publication) in list(self.result.sent.items()):
-            if log_id == view.log_id and publication.record.number > view.number:
+        for batch, (log_id, record) in list(self.result.sent.items()):
+            if log_id == view.log_id and record.number > view.number:
                 continue  # its creation may still take effect
             del self.result.sent[batch]
-            if log_id == view.log_id and view.follows_on and self.log.holds(view, publication.record):
-                add_publication(self.result, publication)
+            if log_id == view.log_id and view.follows_on and self.log.holds(view, record):
+                add_record(self.result, record)
                 self.result.decision = ""
                 self.on_step(self.result)
 
@@ -203,7 +202,7 @@ class _Run:
 
     def stage(
         self, view: View | None, facts: Facts, what: Range | int | Repair
-    ) -> tuple[View, Publication] | NothingNew | None:
+    ) -> tuple[View, Record] | NothingNew | None:
         """Stage the files, and prepare the record that would publish them.
 
         Returns None if another table took over the name of the source, or another publisher was first. If no record
@@ -260,16 +259,14 @@ class _Run:
             self.log.discard(view, job.batch)
             return None
         repeated = retry_counter().of_thread - repeated
-        first, seconds = view.next_file_number, {"stage": self.clock() - begun}
+        first, seconds = view.next_file_number, self.clock() - begun
         files = tuple(replace(file, number=number) for number, file in enumerate(staged.files, first))
-        if staged.look_up_seconds:
-            seconds["look_up"] = staged.look_up_seconds
         optional: dict[str, Any] = {}
         if selection := table.selection:
             columns_then = source.source_columns(version, facts)
             optional = {"selection": selection, "source_columns": columns_then, "format": SELECTED}
         if staged.rows_read is not None:
-            optional |= {"read": WholeRead(staged.rows_read, round(seconds["stage"], 3)), "format": READ_WHOLE}
+            optional |= {"read": WholeRead(staged.rows_read, round(seconds, 3)), "format": READ_WHOLE}
         record = Record(
             number=job.record_number,
             batch=job.batch,
@@ -288,8 +285,16 @@ class _Run:
             build=this_build(),
             **optional,
         )
-        oldest = None if isinstance(what, Repair) else facts.commits[0].timestamp
-        return view, Publication(record, oldest, facts.latest, seconds, repeated + staged.retries)
+        self.result.measured[record.batch] = measured = {
+            "stage_seconds": seconds,
+            "lag_versions": facts.latest - version,
+            "retries": repeated + staged.retries,
+        }
+        if staged.look_up_seconds:
+            measured["look_up_seconds"] = staged.look_up_seconds
+        if not isinstance(what, Repair):
+            measured["lag_seconds"] = max(0.0, (record.at - facts.commits[0].timestamp).total_seconds())
+        return view, record
 
 
 def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[float], None] = time.sleep) -> None:

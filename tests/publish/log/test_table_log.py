@@ -854,7 +854,7 @@ def test_next_attempt_reports_publication_whose_read_back_failed(others: bool) -
     publish(TableFeed(table), store, PLAN, progress)
 
     assert (progress.rows, len(progress.made), progress.sent) == ({"upsert": 2}, 1, {})
-    assert progress.made[0].record.number == 2
+    assert progress.made[0].number == 2
 
 
 def test_next_run_reports_publication_of_a_killed_run() -> None:
@@ -867,8 +867,7 @@ def test_next_run_reports_publication_of_a_killed_run() -> None:
     progress = publish(TableFeed(table), store, PLAN)
 
     assert (progress.rows, len(progress.made)) == ({"insert": 1}, 1)
-    assert (progress.made[0].oldest, progress.made[0].latest) == (None, None)
-    assert list(progress.made[0].seconds) == ["rename"]
+    assert list(progress.measured[progress.made[0].batch]) == ["rename_seconds"]
     assert len(publish(TableFeed(table), store, PLAN).made) == 0
 
 
@@ -931,7 +930,7 @@ def test_record_with_reused_and_pruned_number_is_not_reported(log_retention_reco
     progress = publish(TableFeed(table), store, kept)
 
     assert (progress.made, progress.rows) == ([], {})
-    assert [each.record.number for each in publish(TableFeed(table), store, kept).made] == [7]
+    assert [each.number for each in publish(TableFeed(table), store, kept).made] == [7]
 
 
 # orphaned files

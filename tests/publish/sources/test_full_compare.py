@@ -161,7 +161,7 @@ def test_compare_publishes_changed_rows_and_deletes_missing_ones(published: Comp
     view.holds((1, "a"), (2, "new"), (4, "d"))
     progress = view.publish()
     assert (progress.rows, view.is_mirrored()) == ({"upsert": 2, "delete": 1}, True)
-    assert progress.made[0].record.read.rows == 13
+    assert progress.made[0].read.rows == 13
 
     view.spark.sql(f"OPTIMIZE {view.states.sql}")  # which is not a new state, and VACUUM is not either
     seen, last = view.newest_state, progress.published_version
@@ -172,7 +172,7 @@ def test_compare_publishes_changed_rows_and_deletes_missing_ones(published: Comp
     view.holds((1, "newer"), (3, "back"))
     then = view.publish()
     assert (then.rows, view.is_mirrored()) == ({"upsert": 2, "delete": 2}, True)
-    assert then.made[0].record.read.rows == 12
+    assert then.made[0].read.rows == 12
 
 
 def test_values_that_spark_considers_equal_are_compared_exactly(
