@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
+import mirrorfeed
 from mirrorfeed.cli import main
 from mirrorfeed.cli import output as show
 from mirrorfeed.cli.output import Interruption
@@ -110,6 +111,19 @@ def test_ctrl_c_stops_publish_after_the_current_files(
     assert "Traceback" not in ended + "".join(capfd.readouterr())
     assert "nothing new at 1" in (again := project.run("publish"))
     assert "Stopped on request" not in again
+
+
+def test_stopped_rebuild_fails_and_deletes_nothing_if_stopped_before(
+    spark: SparkSession, project: Project, orders: DeltaTable
+) -> None:
+    orders.insert(1)
+    project.configure("  - {source: ./orders, target: sales.orders, keys: [id]}")
+    project.run("publish")
+    feed, log = mirrorfeed.load(project.config, spark), project.landing / "sales.schema/orders/_mirrorfeed/log.json"
+    for is_stopped, is_kept in ((lambda: True, True), (lambda: not log.exists(), False)):
+        (row,) = (stopped := feed.rebuild("sales.orders", stop=is_stopped)).rows
+        assert (stopped.ok, row.what, log.exists()) == (False, "stopped", is_kept)
+    assert "snapshot to 1 " in project.run("publish")
 
 
 def test_up_to_date_tables_are_reported_without_spark(

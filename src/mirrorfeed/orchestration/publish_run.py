@@ -160,9 +160,13 @@ def rebuild(
     context.dropped_by, context.skips_paused = dropping_by(config, on_step or (lambda *_: None), drop_timeout), False
     rows: list[TableResult] = []
     for table in chosen:
-        source = source_for(context.session, config, table)
-        clear_table(context, with_keys(table, lambda: context.client), source)
-        rows += (replace(each, published_before=False) for each in publish_tables(context, [str(table.target)]))
+        if not context.stop():
+            source = source_for(context.session, config, table)
+            clear_table(context, with_keys(table, lambda: context.client), source)
+        done = [] if context.stop() else publish_tables(context, [str(table.target)])
+        rows += [replace(each, published_before=False) for each in done] or [
+            TableResult(str(table.target), stopped=True)
+        ]
     return tuple(rows), tuple(map(coded, problems))
 
 
