@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -43,13 +44,61 @@ def test_command_without_safe_stops_exits_at_the_first_signal(first: signal.Sign
     assert codes == [1]
 
 
-def test_signal_handler_installed_by_spark_is_replaced() -> None:
+INTERRUPTED = "Interrupted. The next run completes the unfinished work.\n"
+STARTING_SPARK = """if True:
+    import os, signal, sys, threading, time
+    from mirrorfeed.cli import main
+    from mirrorfeed.runtime import spark_session
+    def handle(*_):
+        print("Traceback", file=sys.stderr)
+        raise KeyboardInterrupt
+    def start():
+        if threading.current_thread() is threading.main_thread():  # as Spark does
+            signal.signal(signal.SIGINT, handle)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(30)
+    spark_session.get_session = start
+    main(sys.argv[1:])
+    """
+SPARK_COMMANDS = (
+    ("enable-cdf",),
+    ("verify", "--mirror", "mirror"),
+    ("publish",),
+    ("publish", "--follow"),
+    ("rebuild", "a", "--yes"),
+    ("repair", "a", "--where", "id = 1", "--source-only"),
+    ("changes", "a", "--from", "0"),
+    ("doctor",),
+    ("archive", "show", "orders"),
+)
+
+
+def _run_in(folder: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (folder / "orders/_delta_log").mkdir(parents=True)
+    (folder / "mirrorfeed.yml").write_text("landing_zone: z\ntables: [{source: ./orders, target: a, keys: [id]}]\n")
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("command", SPARK_COMMANDS, ids=" ".join)
+def test_interrupt_while_spark_starts_ends_the_command_at_once(command: tuple[str, ...], tmp_path: Path) -> None:
+    ended = _run_in(tmp_path, STARTING_SPARK, *command)
+    assert (ended.returncode, ended.stderr.count("Traceback")) == (1, 0)
+    assert ended.stderr.endswith(INTERRUPTED)
+    assert "Stopping" not in ended.stderr
+
+
+def test_signal_before_or_in_a_part_without_safe_stops_exits() -> None:
     codes: list[int] = []
     with Interruption(codes.append).listening() as stop:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        stop.listen()
+        stop.defer()
+        with stop.immediate():
+            os.kill(os.getpid(), signal.SIGINT)
+        assert codes == [1]
         os.kill(os.getpid(), signal.SIGINT)
-    assert codes == [1]
+        assert (codes, stop()) == ([1], True)
+        with stop.immediate():
+            assert codes == [1, 1]
 
 
 def test_interrupt_raised_by_sparks_handler_exits() -> None:
@@ -94,6 +143,19 @@ def test_interrupt_before_a_command_starts_prints_one_line() -> None:
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == "Interrupted. The next run completes the unfinished work.\n"
+
+
+def test_interrupt_while_the_commands_are_imported_prints_one_line() -> None:
+    code = """if True:
+        import os, signal, sys
+        sys.setprofile(lambda frame, *_: frame.f_globals.get("__name__") == "mirrorfeed.cli.errors" and stop())
+        def stop():
+            sys.setprofile(None)
+            os.kill(os.getpid(), signal.SIGINT)
+        import mirrorfeed.cli
+        """
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", "Interrupted.\n")
 
 
 def test_message_replaces_the_line_of_progress_on_a_terminal() -> None:

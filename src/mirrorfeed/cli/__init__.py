@@ -2,9 +2,12 @@
 
 from importlib import import_module
 
-from mirrorfeed.cli.main import main
+try:
+    from mirrorfeed.cli.main import main
+
+    for _commands in ["archive", "deployment", "check", "publish"]:
+        import_module(f"{__name__}.{_commands}")
+except KeyboardInterrupt:
+    raise SystemExit("Interrupted.") from None
 
 __all__ = ["main"]
-
-for _commands in ["archive", "deployment", "check", "publish"]:
-    import_module(f"{__name__}.{_commands}")

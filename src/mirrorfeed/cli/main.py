@@ -282,14 +282,16 @@ def spark_session(*needed: Source) -> Any:
         if all(map(is_missing_here, needed)):
             raise NoTableAtPath(path=", ".join(map(str, needed)))
     if _SPARK not in context.meta:
+        from concurrent.futures import ThreadPoolExecutor
+
         from mirrorfeed.display.terminal import waiting
 
-        with waiting("Starting Spark"):
+        with waiting("Starting Spark"), context.meta[_STOP].immediate():
             from mirrorfeed.runtime.errors import silence_spark_logs
             from mirrorfeed.runtime.spark_session import get_session
 
-            context.meta[_SPARK] = get_session()
-        context.meta[_STOP].listen()  # Spark installed a handler of its own
+            with ThreadPoolExecutor(1) as other:  # in the main thread, Spark replaces the handler of Ctrl-C
+                context.meta[_SPARK] = other.submit(get_session).result()
         context.with_resource(silence_spark_logs())
     return context.meta[_SPARK]
 

@@ -51,27 +51,31 @@ class Interruption:
         """Let the first signal only set the value that this object returns."""
         self._deferred = True
 
-    def listen(self) -> None:
-        """Handle the signals from now on, also if Spark installed a handler. Other threads than the main one cannot."""
-        if threading.current_thread() is threading.main_thread():
-            for number in _SIGNALS:
-                signal.signal(number, self._on_signal)
+    @contextmanager
+    def immediate(self) -> Iterator[None]:
+        """End at the first signal until the end of the block, also if it came before."""
+        deferred, self._deferred = self._deferred, False
+        if self.requested:
+            self.exit_at_once()
+        try:
+            yield
+        finally:
+            self._deferred = deferred
 
     @contextmanager
     def listening(self) -> Iterator[Interruption]:
-        """Handle the signals until the end of the block."""
-        before = {number: signal.getsignal(number) for number in _SIGNALS}
+        """Handle the signals until the end of the block. Other threads than the main one cannot."""
+        is_main = threading.current_thread() is threading.main_thread()
         self._stderr = os.dup(2)  # standard error itself is redirected while Spark starts
-        self.listen()
+        before = {number: signal.signal(number, self._on_signal) for number in _SIGNALS} if is_main else {}
         try:
             yield self
-        except KeyboardInterrupt:  # of Spark's handler, before `listen` replaced it
+        except KeyboardInterrupt:  # of a handler that something else installed
             self.exit_at_once()
             raise
         finally:
-            if threading.current_thread() is threading.main_thread():
-                for number, handler in before.items():
-                    signal.signal(number, handler)
+            for number, handler in before.items():
+                signal.signal(number, handler)
             os.close(self._stderr)
 
     def notify(self, message: str) -> None:
