@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mirrorfeed.api.archive_table import ArchiveAwareTable
-    from mirrorfeed.api.feed import Feed, deployed, load
+    from mirrorfeed.api.feed import Feed, load
+    from mirrorfeed.api.notebook import deployed
     from mirrorfeed.archive.guard import guarded
     from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 
@@ -38,7 +39,7 @@ _HOMES = {
     "MirrorfeedError": "errors",
     "Terminal": "errors",
     "Transient": "errors",
-    "deployed": "api.feed",
+    "deployed": "api.notebook",
     "guarded": "archive.guard",
     "load": "api.feed",
 }

@@ -11,7 +11,7 @@ import pytest
 
 import mirrorfeed
 from mirrorfeed.api.errors import NoArchiveNamed
-from mirrorfeed.api.notebook import DEPLOYED, load_settings
+from mirrorfeed.api.notebook import DEPLOYED
 from mirrorfeed.mirror.errors import MirrorNotNamed
 from mirrorfeed.mirror.verify.table_comparison import folder_of
 from mirrorfeed.runtime.version import this_build
@@ -46,36 +46,35 @@ def test_notebook_loads_and_prints_the_settings_of_its_deployment(
     files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir("/")  # the working directory can be any folder
-    found = load_settings(Fields(files / "notebooks/feed"))
+    found = mirrorfeed.deployed(Fields(files / "notebooks/feed"), SPARK)
     said = f"mirrorfeed {this_build()}, {files}/mirrorfeed.yml, landing zone /Volumes/main/m/landing\n"
     assert capsys.readouterr().out == said
-    assert (found.config.landing_zone, str(found.config.ledger)) == ("/Volumes/main/m/landing", "main.m.ledger")
-    assert mirrorfeed.deployed(Fields(files / "notebooks/feed"), SPARK).tables[0] == "sales.a"
+    assert (found.landing_zone, str(found._written.ledger)) == ("/Volumes/main/m/landing", "main.m.ledger")
+    assert found.tables[0] == "sales.a"
 
 
 def test_widget_values_override_the_deployment(files: Path) -> None:
     (files / "other.yml").write_text("landing_zone: ./own\ntables: [{source: c, target: c}]\n")
     fields = {"config": str(files / "other.yml"), "landing_zone": "/elsewhere", "mirror": "/mirror", "table": "c"}
-    found = load_settings(Fields(files / "notebooks/feed", **fields))
-    assert (found.config.landing_zone, found.mirror, str(found.config.tables[0].target)) == (
+    found = mirrorfeed.deployed(Fields(files / "notebooks/feed", **fields), SPARK)
+    assert (found.landing_zone, found._mirror, found.tables[0]) == (
         "/elsewhere",
         "/mirror",
         "c",
     )
-    feed = mirrorfeed.deployed(Fields(files / "notebooks/feed", **fields), SPARK)
-    assert (feed.tables, feed.archive().name) == (("c",), "c")
+    assert (found.tables, found.archive().name) == (("c",), "c")
 
 
 def test_configuration_file_is_used_without_a_deployment(files: Path) -> None:
     (files / "notebooks" / DEPLOYED).unlink()
-    found = load_settings(Fields(files / "notebooks/feed"))
-    assert (found.config.landing_zone, found.config.ledger) == (str(files / "own"), None)
+    found = mirrorfeed.deployed(Fields(files / "notebooks/feed"), SPARK)
+    assert (found.landing_zone, found._written.ledger) == (str(files / "own"), None)
 
 
 def test_empty_mirror_means_the_onelake_database_or_is_required(files: Path) -> None:
     zone = "onelake://0f8fad5b-d9cb-469f-a165-70867728950e/7c9e6679-7425-40de-944b-e07fc1f90ae7"
-    found = load_settings(Fields(files / "notebooks/verify", landing_zone=zone))
-    assert folder_of(found.config, found.mirror) == (
+    found = mirrorfeed.deployed(Fields(files / "notebooks/verify", landing_zone=zone), SPARK)
+    assert folder_of(found._written, found._mirror) == (
         "abfss://0f8fad5b-d9cb-469f-a165-70867728950e@onelake.dfs.fabric.microsoft.com"
         "/7c9e6679-7425-40de-944b-e07fc1f90ae7/Tables"
     )

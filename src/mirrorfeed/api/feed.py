@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from mirrorfeed.api.results import Configured, Enabled, PartnerFile, Result
 from mirrorfeed.config import FILE
@@ -67,19 +67,6 @@ def load(
     from mirrorfeed.config import loader
 
     return Feed(loader.load(path, landing_zone=landing_zone, ledger=ledger, staging_path=staging_path), spark)
-
-
-def deployed(dbutils: Any, spark: SparkSession) -> Feed:
-    """Return the feed with the settings of this notebook's deployment: configuration, landing zone, ledger, mirror, and
-    tables with an archive. The fields `config`, `landing_zone`, `mirror` and `table` of the notebook override them, if
-    they are filled in. Prints the configuration, the landing zone and the build.
-
-    Raises `MirrorfeedError` with all mistakes in the configuration and their lines.
-    """
-    from mirrorfeed.api.notebook import load_settings
-
-    found = load_settings(dbutils)
-    return Feed(found.config, spark, found.mirror, found.archived)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

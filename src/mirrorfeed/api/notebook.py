@@ -1,35 +1,31 @@
-"""Settings of a deployed notebook."""
+"""The feed of a deployed notebook."""
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from mirrorfeed.api.feed import Feed
 from mirrorfeed.config import loader
-from mirrorfeed.config.model import Config
 from mirrorfeed.display.redact import printable
 from mirrorfeed.runtime.version import this_build
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 DEPLOYED = "deployed/deployment.json"
 """In the folder of the notebooks. The bundle writes it when it is built."""
 
 
-@dataclass(frozen=True)
-class NotebookSettings:
-    """The fields of a notebook that are filled in, and for the others the settings of its deployment."""
+def deployed(dbutils: Any, spark: SparkSession) -> Feed:
+    """Return the feed with the settings of this notebook's deployment: configuration, landing zone, ledger, mirror, and
+    tables with an archive. The fields `config`, `landing_zone`, `mirror` and `table` of the notebook override them, if
+    they are filled in. Prints the configuration, the landing zone and the build.
 
-    config: Config
-    mirror: str | None
-    """The folder of the mirrored tables, if there is one."""
-    archived: str | None
-    """The table with an archive: the one in the field, or the first of the deployment."""
-
-
-def load_settings(dbutils: Any) -> NotebookSettings:
-    """Return the settings, and print configuration, landing zone and build in one line."""
+    Raises `MirrorfeedError` with all mistakes in the configuration and their lines.
+    """
 
     def field(name: str) -> str:
         try:
@@ -46,7 +42,7 @@ def load_settings(dbutils: Any) -> NotebookSettings:
     loaded = loader.load(os.path.normpath(folder / field("config")), **given)
     print(printable(f"mirrorfeed {this_build()}, {loaded.path}, landing zone {loaded.landing_zone}"))
     archived = next((name for name in (field("table"), *archive_tables) if name), None)
-    return NotebookSettings(loaded, field("mirror") or mirror or None, archived)
+    return Feed(loaded, spark, field("mirror") or mirror or None, archived)
 
 
 def folder_of_notebook(dbutils: Any) -> Path:
