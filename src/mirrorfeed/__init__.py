@@ -12,26 +12,19 @@ public name is removed, a release warns with `DeprecationWarning`, and the chang
 can change with any release. Importing the package starts no Spark session and requests no token.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mirrorfeed.runtime.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from mirrorfeed.api.archive_table import ArchiveAwareTable
-    from mirrorfeed.api.feed import Feed, load
-    from mirrorfeed.api.notebook import deployed
-    from mirrorfeed.archive.guard import guarded
-    from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-
-__all__ = [
-    "ArchiveAwareTable",
-    "Feed",
-    "MirrorfeedError",
-    "Terminal",
-    "Transient",
-    "deployed",
-    "guarded",
-    "load",
-]
+    from mirrorfeed.api.archive_table import ArchiveAwareTable as ArchiveAwareTable
+    from mirrorfeed.api.feed import Feed as Feed
+    from mirrorfeed.api.feed import load as load
+    from mirrorfeed.api.notebook import deployed as deployed
+    from mirrorfeed.archive.guard import guarded as guarded
+    from mirrorfeed.errors import MirrorfeedError as MirrorfeedError
+    from mirrorfeed.errors import Terminal as Terminal
+    from mirrorfeed.errors import Transient as Transient
 
 _HOMES = {
     "ArchiveAwareTable": "api.archive_table",
@@ -43,14 +36,9 @@ _HOMES = {
     "guarded": "archive.guard",
     "load": "api.feed",
 }
-
-
-def __getattr__(name: str) -> Any:
-    """Each of them is imported when it is asked for."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__all__ = [*_HOMES]
+__getattr__ = lazy_names(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

@@ -7,42 +7,50 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from mirrorfeed.display.html import Chart
+from mirrorfeed.display.html import Chart as Chart
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.display.rows import DataRow, Row, render, row, shown
+from mirrorfeed.display.rows import DataRow as DataRow
+from mirrorfeed.display.rows import Row as Row
+from mirrorfeed.display.rows import render, row, shown
 from mirrorfeed.errors import MirrorfeedError, Terminal, coded
+from mirrorfeed.runtime.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from mirrorfeed.archive.archived_files import ArchivedFile
-    from mirrorfeed.archive.archived_share import Share, Simulation
-    from mirrorfeed.archive.interval import Interval
-    from mirrorfeed.archive.lifecycle import Lifecycle
-    from mirrorfeed.archive.maintenance import FileCheck, Maintained
-    from mirrorfeed.archive.restore import Restoring
-    from mirrorfeed.archive.restore_plan import RestorePlan
-    from mirrorfeed.archive.table import Recent
-    from mirrorfeed.errors.explain import Explanation
-    from mirrorfeed.history.replay import Replay
-    from mirrorfeed.lint.specification import Finding as LintFinding
-    from mirrorfeed.mirror.fabric.database import CreatedDatabase, DatabaseStatus, TableState, TableSync
-    from mirrorfeed.mirror.fabric.definition import Setting
-    from mirrorfeed.mirror.replica.table_cycle import TableReport
-    from mirrorfeed.mirror.verify.row_comparison import Difference
-    from mirrorfeed.monitor.alerts import Alert
-    from mirrorfeed.monitor.findings import Finding
-    from mirrorfeed.monitor.report_figures import Report
-    from mirrorfeed.monitor.status import Status
-    from mirrorfeed.orchestration.histories import Append, History
-    from mirrorfeed.orchestration.orphans import DroppedTable
-    from mirrorfeed.orchestration.table_task import Decision
-    from mirrorfeed.orchestration.verification import Comparison, Repair
-    from mirrorfeed.publish.log.audit import LogRecord
-    from mirrorfeed.publish.result import TableResult
+    from mirrorfeed.archive.archived_files import ArchivedFile as ArchivedFile
+    from mirrorfeed.archive.archived_share import Share as Share
+    from mirrorfeed.archive.archived_share import Simulation as Simulation
+    from mirrorfeed.archive.interval import Interval as Interval
+    from mirrorfeed.archive.lifecycle import Lifecycle as Lifecycle
+    from mirrorfeed.archive.maintenance import FileCheck as FileCheck
+    from mirrorfeed.archive.maintenance import Maintained as Maintained
+    from mirrorfeed.archive.restore import Restoring as Restoring
+    from mirrorfeed.archive.restore_plan import RestorePlan as RestorePlan
+    from mirrorfeed.archive.table import Recent as Recent
+    from mirrorfeed.errors.explain import Explanation as Explanation
+    from mirrorfeed.history.replay import Replay as Replay
+    from mirrorfeed.mirror.fabric.database import CreatedDatabase as CreatedDatabase
+    from mirrorfeed.mirror.fabric.database import DatabaseStatus as DatabaseStatus
+    from mirrorfeed.mirror.fabric.database import TableState as TableState
+    from mirrorfeed.mirror.fabric.database import TableSync as TableSync
+    from mirrorfeed.mirror.fabric.definition import Setting as Setting
+    from mirrorfeed.mirror.replica.table_cycle import TableReport as TableReport
+    from mirrorfeed.mirror.verify.row_comparison import Difference as Difference
+    from mirrorfeed.monitor.alerts import Alert as Alert
+    from mirrorfeed.monitor.findings import Finding as Finding
+    from mirrorfeed.monitor.report_figures import Report as Report
+    from mirrorfeed.monitor.status import Status as Status
+    from mirrorfeed.orchestration.histories import Append as Append
+    from mirrorfeed.orchestration.histories import History as History
+    from mirrorfeed.orchestration.orphans import DroppedTable as DroppedTable
+    from mirrorfeed.orchestration.table_task import Decision as Decision
+    from mirrorfeed.orchestration.verification import Comparison as Comparison
+    from mirrorfeed.orchestration.verification import Repair as Repair
+    from mirrorfeed.publish.log.audit import LogRecord as LogRecord
+    from mirrorfeed.publish.result import TableResult as TableResult
     from mirrorfeed.source.change_feed import Changes as Preview
 
 
@@ -228,51 +236,6 @@ class Changes:
         return self.counts()._repr_html_()
 
 
-__all__ = [
-    "Alert",
-    "Append",
-    "ArchivedFile",
-    "Changes",
-    "Chart",
-    "Comparison",
-    "CreatedDatabase",
-    "DataRow",
-    "DatabaseStatus",
-    "Decision",
-    "Difference",
-    "DroppedTable",
-    "Enabled",
-    "Explanation",
-    "Failed",
-    "FileCheck",
-    "Finding",
-    "History",
-    "Interval",
-    "Lifecycle",
-    "LintFinding",
-    "Listed",
-    "LogRecord",
-    "Maintained",
-    "PartnerFile",
-    "Recent",
-    "Repair",
-    "Replay",
-    "Report",
-    "RestorePlan",
-    "Restoring",
-    "Result",
-    "Row",
-    "Setting",
-    "Share",
-    "Simulation",
-    "Status",
-    "TableReport",
-    "TableResult",
-    "TableState",
-    "TableSync",
-    "VersionChanges",
-]
-
 _HOMES = {
     "Alert": "monitor.alerts",
     "Append": "orchestration.histories",
@@ -289,7 +252,7 @@ _HOMES = {
     "History": "orchestration.histories",
     "Interval": "archive.interval",
     "Lifecycle": "archive.lifecycle",
-    "LintFinding": "lint.specification",
+    "LintFinding": "lint.specification:Finding",
     "LogRecord": "publish.log.audit",
     "Maintained": "archive.maintenance",
     "Recent": "archive.table",
@@ -308,9 +271,6 @@ _HOMES = {
     "TableSync": "mirror.fabric.database",
 }
 """Each operation defines its row in its own room. The class is imported when it is first used."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"mirrorfeed.{_HOMES[name]}"), "Finding" if name == "LintFinding" else name)
+__getattr__ = lazy_names(__name__, _HOMES)
+_OWN = "Changes Chart DataRow Enabled Failed Listed PartnerFile Result Row VersionChanges"
+__all__ = [*sorted([*_HOMES, *_OWN.split()])]

@@ -1,0 +1,22 @@
+"""Public names that are imported when they are first used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def lazy_names(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return `__getattr__` of a module whose names are defined in other modules of the package.
+
+    A home is a module, followed by a colon and the name there if it differs.
+    """
+
+    def __getattr__(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        home, _, other = homes[name].partition(":")
+        return getattr(import_module(f"mirrorfeed.{home}"), other or name)
+
+    return __getattr__
