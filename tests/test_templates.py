@@ -7,50 +7,25 @@ import importlib
 import pickle
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
-from string import Formatter
 from typing import Any
 
 import pytest
 
 import mirrorfeed
 from fixtures import codes
-from mirrorfeed.archive.archived_files import LogFile
-from mirrorfeed.config.yaml_document import Mistake
+from fixtures.sample_values import sample_error
 from mirrorfeed.errors import MirrorfeedError, Terminal, choices
-from mirrorfeed.landing.schema import Problem
-from mirrorfeed.publish.files.staging_job import BadRow
-from mirrorfeed.source.errors import NoVersions
-from mirrorfeed.source.next_step import Commit
 
 _SOURCE = Path(mirrorfeed.__file__).parent
 _ERRORS = codes.errors()
-_WRITTEN_AS_IT_IS = re.compile(r'\{(schema|table|scope, key|scope, key, env|\{secrets/scope/key\}|".*)\}')
+_WRITTEN_AS_IT_IS = re.compile(r'\{(schema|table|scope, key|scope, key, env|\{secrets/\w+/\w+\}|".*)\}')
 """Braces that are part of a text."""
-_SAMPLES: dict[str, Any] = {
-    "changed": {"id": ("int", "string")},
-    "meeting": [("a", "b", "t")],
-    "mistakes": [Mistake(3, "tables", "it is empty")],
-    "properties": {"a": "b"},
-    "refused": {"a": "b"},
-    "files": [LogFile("a/b", 5)],
-    "asked": 3,
-    "cause": NoVersions(table="t"),
-    "expected": 3,
-    "finding": NoVersions(table="t"),
-    "first": Commit(1, datetime(2026, 3, 1, tzinfo=UTC), "WRITE"),
-    "last": Commit(1, datetime(2026, 3, 1, tzinfo=UTC), "WRITE"),
-    "minutes": 3,
-    "rows": [BadRow(Problem.NULL_KEY, "id = NULL")],
-    "where": 3,
-}
-"""Fields that need a value of a certain type."""
 
 
 @pytest.mark.parametrize("kind", _ERRORS, ids=lambda kind: f"{kind.code}-{kind.__name__}")
 def test_every_text_of_an_error_is_a_sentence(kind: type[MirrorfeedError]) -> None:
-    error = kind(**_sample(kind))
+    error = sample_error(kind)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
     for text in (*choices(kind.what), *choices(kind.fix)):
         sentence = error._format(text)
@@ -60,32 +35,6 @@ def test_every_text_of_an_error_is_a_sentence(kind: type[MirrorfeedError]) -> No
     told = error.to_dict()
     assert set(told) == {"code", "what", "next", "facts"}
     assert set(told["facts"]) == kind.required | kind.optional.keys()
-
-
-def _sample(kind: type[MirrorfeedError]) -> dict[str, Any]:
-    """Values for the keywords of an error, derived from how its templates format them."""
-    values: dict[str, Any] = {name: _SAMPLES.get(name, f"a {name}") for name in kind.required}
-    for text in (*choices(kind.what), *choices(kind.fix)):
-        for _, field, form, _ in Formatter().parse(text):
-            name, _, attribute = (field or "").partition(".")
-            if name not in values or (name in _SAMPLES and not form):
-                continue
-            if attribute:
-                values[name] = _Parts()
-            elif form in ("few", "list", "quoted", "reasons"):
-                values[name] = ("a", "b")
-            elif form and form not in ("phrase", "more"):
-                values[name] = 3
-    return values
-
-
-class _Parts:
-    """A value with any attribute."""
-
-    def __getattr__(self, name: str) -> int:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return 3
 
 
 def test_every_raised_error_has_the_keywords_of_its_class() -> None:
