@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -21,21 +21,9 @@ from mirrorfeed.cli.main import (
 )
 
 if TYPE_CHECKING:
+    from mirrorfeed.api import results
     from mirrorfeed.api.archive_table import ArchiveAwareTable
-    from mirrorfeed.api.results import (
-        ArchivedFile,
-        DataRow,
-        FileCheck,
-        Interval,
-        Lifecycle,
-        Maintained,
-        RestorePlan,
-        Restoring,
-        Result,
-        Share,
-        Simulation,
-    )
-    from mirrorfeed.display.rows import Row
+    from mirrorfeed.api.results import Result
     from mirrorfeed.storage.tiers import Prices
 
 where_option = click.option("--where", metavar="CONDITION", help="SQL condition, as after WHERE.")
@@ -61,7 +49,7 @@ def archive() -> None:
 @table_argument
 @where_option
 @click.option("--tiers", is_flag=True, help="Also read the tier of each file from the storage.")
-def files(table: str, where: str | None, tiers: bool) -> Result[ArchivedFile]:
+def files(table: str, where: str | None, tiers: bool) -> Result[results.ArchivedFile]:
     """List the archived files of TABLE that a query needs. Reads no data file."""
     return open_table(table).files(where, tiers=tiers)
 
@@ -71,7 +59,7 @@ def files(table: str, where: str | None, tiers: bool) -> Result[ArchivedFile]:
 @where_option
 @click.option("--columns", metavar="A,B", help="Columns to show. Default: all.")
 @click.option("--rows", default=20, show_default=True, help="Maximum number of rows to show.")
-def query(table: str, where: str | None, columns: str | None, rows: int) -> Result[DataRow]:
+def query(table: str, where: str | None, columns: str | None, rows: int) -> Result[results.DataRow]:
     """Show rows of TABLE, or fail at once with the archived files that the query needs."""
     return open_table(table).first(rows, where, columns.split(",") if columns else None)
 
@@ -96,7 +84,7 @@ def plan(
     priority: Literal["standard", "high"],
     prices: str | None,
     to: str,
-) -> Result[RestorePlan]:
+) -> results.RestorePlan:
     """Plan the restore of archived files for a query on TABLE, its change data feed, or any query."""
     from mirrorfeed.api.archives import plan_query
     from mirrorfeed.archive.restore_plan import check_place
@@ -114,7 +102,7 @@ def plan(
         made = on_table.plan(where, feed_from=feed_from, feed_to=feed_to, priority=priority, prices=rates)
     else:
         made = plan_query(spark_session, sql or "", priority=priority, prices=rates)
-    return as_result(made.save(to))
+    return made.save(to)
 
 
 @archive.command()
@@ -139,7 +127,7 @@ def restore(
     keep: int | None,
     into: str | None,
     prices: str | None,
-) -> Result[Restoring]:
+) -> results.Restoring:
     """Restore the files of PLAN, wait until all are readable, then run its query.
 
     You can stop it at any time and run it again: pending files are not requested twice.
@@ -147,19 +135,17 @@ def restore(
     from mirrorfeed.api.archives import restore
 
     rates = given_rates(prices, path)
-    return as_result(
-        restore(
-            spark_session,
-            plan,
-            wait=not once,
-            poll_seconds=poll,
-            tier=tier,
-            keep_days=keep,
-            into=into,
-            rows=rows,
-            prices=rates,
-            on_step=print_lines,
-        )
+    return restore(
+        spark_session,
+        plan,
+        wait=not once,
+        poll_seconds=poll,
+        tier=tier,
+        keep_days=keep,
+        into=into,
+        rows=rows,
+        prices=rates,
+        on_step=print_lines,
     )
 
 
@@ -172,42 +158,40 @@ def restore(
 @click.option("--vacuum", is_flag=True, help="Delete files that no retained version needs.")
 def maintain(
     table: str, optimize: bool, zorder: str | None, purge: bool, analyze: bool, vacuum: bool
-) -> Result[Maintained]:
+) -> results.Maintained:
     """Run maintenance on the active files of TABLE."""
     columns = zorder.split(",") if zorder else ()
-    return as_result(
-        open_table(table).maintain(optimize=optimize, zorder=columns, purge=purge, analyze=analyze, vacuum=vacuum)
-    )
+    return open_table(table).maintain(optimize=optimize, zorder=columns, purge=purge, analyze=analyze, vacuum=vacuum)
 
 
 @archive.command()
 @table_argument
-def check(table: str) -> Result[FileCheck]:
+def check(table: str) -> results.FileCheck:
     """Check that the active files of TABLE exist. Exits with 1 if files are missing."""
-    return as_result(open_table(table).check())
+    return open_table(table).check()
 
 
 @archive.command("set")
 @table_argument
 @click.argument("interval")
-def set_(table: str, interval: str) -> Result[Interval]:
+def set_(table: str, interval: str) -> results.Interval:
     """Set or shorten the INTERVAL of TABLE, such as '60 days'. Older files count as archived."""
-    return as_result(open_table(table).set_interval(interval))
+    return open_table(table).set_interval(interval)
 
 
 @archive.command("show")
 @table_argument
-def show_interval(table: str) -> Result[Interval]:
+def show_interval(table: str) -> results.Interval:
     """Show the interval of TABLE, and the number of days that the lifecycle rule must have."""
-    return as_result(open_table(table).interval())
+    return open_table(table).interval()
 
 
 @archive.command()
 @table_argument
 @click.option("--nothing-archived", is_flag=True, help="Confirm that the rule is removed and all files are restored.")
-def unset(table: str, nothing_archived: bool) -> Result[Interval]:
+def unset(table: str, nothing_archived: bool) -> results.Interval:
     """Remove the interval of TABLE. No file counts as archived."""
-    return as_result(open_table(table).unset_interval(nothing_archived=nothing_archived))
+    return open_table(table).unset_interval(nothing_archived=nothing_archived)
 
 
 @archive.command("change-interval")
@@ -215,15 +199,15 @@ def unset(table: str, nothing_archived: bool) -> Result[Interval]:
 @click.option("--to", required=True, metavar="INTERVAL", help="New interval, such as '90 days'.")
 @click.option("--exact", is_flag=True, help="Increase it daily, so that no active file counts as archived.")
 @click.option("--rule-changed", is_flag=True, help="Confirm that the lifecycle rule has this interval.")
-def change_interval(table: str, to: str, exact: bool, rule_changed: bool) -> Result[Interval]:
+def change_interval(table: str, to: str, exact: bool, rule_changed: bool) -> results.Interval:
     """Change the interval of TABLE: shorten it at once, or increase it as far as it is safe each day."""
-    return as_result(open_table(table).change_interval(to, exact=exact, rule_changed=rule_changed))
+    return open_table(table).change_interval(to, exact=exact, rule_changed=rule_changed)
 
 
 @archive.command()
 @config_option
 @table_argument
-def step(path: str, table: str) -> Result[Interval]:
+def step(path: str, table: str) -> Result[results.Interval]:
     """Increase the interval of TABLE as far as it is safe now, if it is being changed. Run this daily.
 
     Writes how much of TABLE is archived to the ledger that --ledger before the command names.
@@ -240,7 +224,7 @@ def step(path: str, table: str) -> Result[Interval]:
 @click.option("--interval", metavar="INTERVAL", help="Interval of the rule, if it changes before that of TABLE.")
 def rule(
     table: str, merge: str | None, paused: bool, remove: bool, take_over: bool, interval: str | None
-) -> Result[Lifecycle] | None:
+) -> results.Lifecycle | None:
     """Print the lifecycle policy with the rules of TABLE and all other rules of the exported policy.
 
     Exits with 1 if something in the policy does not fit TABLE.
@@ -250,7 +234,7 @@ def rule(
     state: Literal["on", "paused", "gone"] = "paused" if paused else "gone" if remove else "on"
     found = open_table(table).lifecycle(merge, state=state, take_over=take_over, interval=interval)
     if for_programs():
-        return as_result(found)
+        return found
     print_json(found.policy)
     kept = "Replaced" if take_over else "Kept (--take-over replaces them)"
     theirs = f"{kept}: {', '.join(found.rules_of_others)}, which archive only files of {table}"
@@ -261,12 +245,12 @@ def rule(
 @archive.command("lifecycle-check")
 @click.argument("file", type=exported_file)
 @click.option("--table", required=True, help="Table to compare the rules with.")
-def lifecycle_check(file: str, table: str) -> Result[Lifecycle]:
+def lifecycle_check(file: str, table: str) -> results.Lifecycle:
     """Compare the lifecycle policy in FILE, exported from the cloud, with the interval of the table.
 
     Exits with 1 if they differ.
     """
-    return as_result(open_table(table).check_lifecycle(file))
+    return open_table(table).check_lifecycle(file)
 
 
 @archive.command()
@@ -285,7 +269,7 @@ def simulate(
     predicates: str | None,
     history: int | None,
     prices: str | None,
-) -> Result[Simulation]:
+) -> Result[results.Simulation]:
     """Show the effect of INTERVALS such as '60 days' on TABLE: archived bytes, costs, and queries that would fail."""
     rates = given_rates(prices, path)
     return open_table(table).simulate(
@@ -297,7 +281,7 @@ def simulate(
 @config_option
 @tables_argument
 @prices_option
-def report(path: str, tables: tuple[str, ...], prices: str | None) -> Result[Share]:
+def report(path: str, tables: tuple[str, ...], prices: str | None) -> Result[results.Share]:
     """Show how much of each table is archived, with the costs, and write it to the ledger.
 
     Default for TABLES: all configured tables with an archive. `mirrorfeed report` draws the ledger. Exits with 1 if a
@@ -316,12 +300,6 @@ def open_table(table: str) -> ArchiveAwareTable:
     from mirrorfeed.api.archive_table import ArchiveAwareTable
 
     return ArchiveAwareTable(spark_session, table)
-
-
-def as_result(row: Row) -> Result[Any]:
-    from mirrorfeed.api.results import Result
-
-    return Result((row,))
 
 
 def given_rates(prices: str | None, path: str) -> Prices | None:

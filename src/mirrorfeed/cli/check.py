@@ -28,23 +28,9 @@ from mirrorfeed.cli.main import (
 from mirrorfeed.display.terminal import console
 
 if TYPE_CHECKING:
+    from mirrorfeed.api import results
     from mirrorfeed.api.feed import Feed
-    from mirrorfeed.api.results import (
-        Alert,
-        CreatedDatabase,
-        DatabaseStatus,
-        Explanation,
-        Finding,
-        LintFinding,
-        LogRecord,
-        PartnerFile,
-        Result,
-        Setting,
-        Status,
-        TableReport,
-        TableState,
-        TableSync,
-    )
+    from mirrorfeed.api.results import Result
 
 
 @main.command()
@@ -56,7 +42,7 @@ if TYPE_CHECKING:
 @config_option
 def status(
     tables: tuple[str, ...], behind: bool, every: bool, fabric: bool, mirror: str | None, path: str
-) -> Result[Status]:
+) -> Result[results.Status]:
     """Show published versions, lag, unconsumed files, and the time since each step of the newest changes.
 
     The most urgent tables come first. --fabric needs a mirrored database, and makes its SQL endpoint load new changes.
@@ -69,7 +55,7 @@ def status(
 @main.command()
 @click.option("--mirror", metavar="FOLDER", help="Folder of the replicated tables. Also check when they were updated.")
 @config_option
-def check_alerts(mirror: str | None, path: str) -> Result[Alert]:
+def check_alerts(mirror: str | None, path: str) -> Result[results.Alert]:
     """Check all tables and send an alert for each new problem and each resolved one.
 
     Alerts go to the webhooks and addresses in `alerts`, and to the output. A problem that lasts is sent again once a
@@ -85,7 +71,7 @@ def check_alerts(mirror: str | None, path: str) -> Result[Alert]:
 @click.option("--setup", is_flag=True, help="Check the setup: permissions, credential, landing zone, sources.")
 @click.option("--live", is_flag=True, help="With --setup, also check how the services behave.")
 @config_option
-def doctor(tables: tuple[str, ...], fix: bool, setup: bool, live: bool, path: str) -> Result[Finding]:
+def doctor(tables: tuple[str, ...], fix: bool, setup: bool, live: bool, path: str) -> Result[results.Finding]:
     """Diagnose problems between the source tables and Fabric, and suggest a fix for each.
 
     Also warns if changes may be lost soon, because the feed keeps them for less time than publication takes. With
@@ -114,7 +100,7 @@ def report(file: str | None, path: str) -> None:
 
 @main.command()
 @click.argument("code")
-def explain(code: str) -> Result[Explanation]:
+def explain(code: str) -> Result[results.Explanation]:
     """Explain the CODE of an error or a finding, such as MF2102, and how to fix it. Needs no Spark.
 
     CODE can also be a name, such as Gap.
@@ -128,7 +114,7 @@ def explain(code: str) -> Result[Explanation]:
 @main.command()
 @table_argument
 @config_option
-def log(table: str, path: str) -> Result[LogRecord]:
+def log(table: str, path: str) -> Result[results.LogRecord]:
     """Show the recorded publications of TABLE, and compare the files of the newest one with its record.
 
     Reads these files completely, changes nothing, and needs no Spark. Exits with 1 if a file differs or is missing.
@@ -140,7 +126,7 @@ def log(table: str, path: str) -> Result[LogRecord]:
 @click.argument("landing_zone")
 @click.option("--check-keys", is_flag=True, help="Find duplicate keys also in tables with more than 64 MiB of files.")
 @config_option
-def lint(landing_zone: str, check_keys: bool, path: str) -> Result[LintFinding]:
+def lint(landing_zone: str, check_keys: bool, path: str) -> Result[results.LintFinding]:
     """Check the LANDING_ZONE of any publisher against Fabric's specification. Exits with 1 on errors and warnings.
 
     LANDING_ZONE is a folder or onelake://<workspace id>/<mirrored database id>. OneLake is read with the credential of
@@ -155,7 +141,7 @@ def lint(landing_zone: str, check_keys: bool, path: str) -> Result[LintFinding]:
 @click.option("--once/--follow", default=True, show_default=True, help="Make one pass, or passes until interrupted.")
 @click.option("--poll", default=5.0, show_default=True, metavar="SECONDS", help="Time between passes.")
 @config_option
-def replicate(landing_zone: str, target: str, once: bool, poll: float, path: str) -> Result[TableReport] | None:
+def replicate(landing_zone: str, target: str, once: bool, poll: float, path: str) -> Result[results.TableReport] | None:
     """Apply LANDING_ZONE to Delta tables below the folder TARGET, as Fabric would."""
     zone = _feed_of(landing_zone, path)
     if once:
@@ -169,7 +155,7 @@ def replicate(landing_zone: str, target: str, once: bool, poll: float, path: str
 @main.command()
 @click.option("--force", is_flag=True, help="Replace a file with other content.")
 @config_option
-def partner(force: bool, path: str) -> Result[PartnerFile]:
+def partner(force: bool, path: str) -> Result[results.PartnerFile]:
     """Write `partner` of the configuration into the landing zone. `publish` does so if no such file exists."""
     return feed(path).partner(force)
 
@@ -200,7 +186,7 @@ def fabric() -> None:
 @fabric.command()
 @click.argument("name")
 @config_option
-def create(name: str, path: str) -> Result[CreatedDatabase]:
+def create(name: str, path: str) -> Result[results.CreatedDatabase]:
     """Create the open mirrored database NAME in the configured workspace, if it does not exist."""
     return feed(path).fabric_create(name)
 
@@ -209,7 +195,7 @@ def create(name: str, path: str) -> Result[CreatedDatabase]:
 @click.option("--force", is_flag=True, help="Start even if a table has no file yet.")
 @wait_option
 @config_option
-def start(force: bool, minutes: float, path: str) -> Result[DatabaseStatus]:
+def start(force: bool, minutes: float, path: str) -> Result[results.DatabaseStatus]:
     """Start mirroring, if every configured table has a file, and wait until it runs."""
     return feed(path).fabric_start(force=force, minutes=minutes)
 
@@ -217,7 +203,7 @@ def start(force: bool, minutes: float, path: str) -> Result[DatabaseStatus]:
 @fabric.command()
 @wait_option
 @config_option
-def stop(minutes: float, path: str) -> Result[DatabaseStatus]:
+def stop(minutes: float, path: str) -> Result[results.DatabaseStatus]:
     """Stop mirroring. After the next start Fabric replicates every table from the beginning."""
     return feed(path).fabric_stop(minutes)
 
@@ -225,7 +211,7 @@ def stop(minutes: float, path: str) -> Result[DatabaseStatus]:
 @fabric.command()
 @wait_option
 @config_option
-def resume(minutes: float, path: str) -> Result[DatabaseStatus]:
+def resume(minutes: float, path: str) -> Result[results.DatabaseStatus]:
     """Start mirroring that a paused capacity has left Paused, and wait until it runs.
 
     Resume the capacity first. Fabric does not document whether it continues where it stopped.
@@ -235,7 +221,7 @@ def resume(minutes: float, path: str) -> Result[DatabaseStatus]:
 
 @fabric.command()
 @config_option
-def plan(path: str) -> Result[Setting]:
+def plan(path: str) -> Result[results.Setting]:
     """Show settings of the mirrored database that differ from `fabric` in the configuration. Changes nothing."""
     return feed(path).fabric_plan()
 
@@ -243,14 +229,14 @@ def plan(path: str) -> Result[Setting]:
 @fabric.command()
 @yes_option
 @config_option
-def apply(yes: bool, path: str) -> Result[Setting]:
+def apply(yes: bool, path: str) -> Result[results.Setting]:
     """Change the settings of the mirrored database that differ from `fabric` in the configuration, and no others."""
     return feed(path).fabric_apply(confirm=confirmation(yes))
 
 
 @fabric.command()
 @config_option
-def refresh(path: str) -> Result[TableSync]:
+def refresh(path: str) -> Result[results.TableSync]:
     """Refresh the SQL endpoint of the mirrored database, and show the result for each table.
 
     This uses capacity. Run it after a rebuild or when a new column is missing. Exits with 1 if a table fails.
@@ -260,6 +246,6 @@ def refresh(path: str) -> Result[TableSync]:
 
 @fabric.command("status")
 @config_option
-def fabric_status(path: str) -> Result[TableState]:
+def fabric_status(path: str) -> Result[results.TableState]:
     """Show the status of the mirrored database and of each table. Exits with 1 if a table has an error."""
     return feed(path).fabric_status()

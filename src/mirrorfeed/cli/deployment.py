@@ -46,9 +46,8 @@ class TaskInput(Row):
 
 @main.command()
 @click.argument("file", default=FILE)
-def init(file: str) -> Result[Example]:
+def init(file: str) -> Example:
     """Write an example mirrorfeed.yml with comments."""
-    from mirrorfeed.api.results import Result
     from mirrorfeed.config.loader import EXAMPLE
 
     try:
@@ -58,7 +57,7 @@ def init(file: str) -> Result[Example]:
         raise FileExists(path=file) from error
     except OSError as error:
         raise FileNotWritten(path=file, reason=error.strerror or str(error)) from error
-    return Result((Example(file),))
+    return Example(file)
 
 
 @main.command()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mirrorfeed.api.results import Result
     from mirrorfeed.cli.output import Interruption, Steps
     from mirrorfeed.config.model import Config
+    from mirrorfeed.display.rows import Row
     from mirrorfeed.source.identifier import Source
 
 config_option = click.option(
@@ -77,8 +78,11 @@ class _Command(click.Command):
             show(found)
 
 
-def show(result: Result[Any]) -> NoReturn:
-    """Print a result, and exit with 1 if not all of it is ok."""
+def show(found: Result[Any] | Row) -> NoReturn:
+    """Print a result or its only row, and exit with 1 if not all of it is ok."""
+    from mirrorfeed.api.results import Result
+
+    result = found if isinstance(found, Result) else Result((found,))
     if for_programs():
         print_json(result.to_dict())
     else:

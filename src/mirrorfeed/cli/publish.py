@@ -24,26 +24,14 @@ from mirrorfeed.cli.main import (
 )
 
 if TYPE_CHECKING:
-    from mirrorfeed.api.results import (
-        Append,
-        Comparison,
-        DataRow,
-        Decision,
-        DroppedTable,
-        Enabled,
-        History,
-        Repair,
-        Replay,
-        Result,
-        TableResult,
-        VersionChanges,
-    )
+    from mirrorfeed.api import results
+    from mirrorfeed.api.results import Result
 
 
 @main.command()
 @tables_argument
 @config_option
-def enable_cdf(tables: tuple[str, ...], path: str) -> Result[Enabled]:
+def enable_cdf(tables: tuple[str, ...], path: str) -> Result[results.Enabled]:
     """Turn on the change data feed of all configured tables, or only of TABLES."""
     return feed(path).enable_cdf(*tables)
 
@@ -66,7 +54,7 @@ def enable_cdf(tables: tuple[str, ...], path: str) -> Result[Enabled]:
 @config_option
 def changes(
     table: str, start: str, end: str | None, past_end: Literal["error", "empty"], rows: int, counts: bool, path: str
-) -> Result[DataRow] | Result[VersionChanges]:
+) -> Result[results.DataRow] | Result[results.VersionChanges]:
     """Show the change data feed of TABLE: a configured table, or any name or path."""
     found = feed_if_there(path).changes(table, start, end, past_end)
     return found.counts() if counts else found.first(rows)
@@ -90,7 +78,7 @@ def _shard(ctx: click.Context, param: click.Parameter, value: str | None) -> str
 @config_option
 def publish(
     tables: tuple[str, ...], dry_run: bool, shard: str | None, follow: bool, duration: float | None, path: str
-) -> Result[Decision] | Result[TableResult]:
+) -> Result[results.Decision] | Result[results.TableResult]:
     """Publish new changes of all configured tables, or only of TABLES.
 
     The first run of a table publishes a snapshot. A table that fails does not stop the others. Ctrl-C stops after the
@@ -132,7 +120,7 @@ def history() -> None:
 @tables_argument
 @click.option("--begin-again", is_flag=True, help="If versions are lost, continue with a snapshot.")
 @config_option
-def run(tables: tuple[str, ...], begin_again: bool, path: str) -> Result[Append]:
+def run(tables: tuple[str, ...], begin_again: bool, path: str) -> Result[results.Append]:
     """Append new versions of all configured tables, or only of TABLES, to their histories."""
     return feed(path).append_history(*tables, begin_again=begin_again)
 
@@ -140,7 +128,7 @@ def run(tables: tuple[str, ...], begin_again: bool, path: str) -> Result[Append]
 @history.command()
 @tables_argument
 @config_option
-def status(tables: tuple[str, ...], path: str) -> Result[History]:
+def status(tables: tuple[str, ...], path: str) -> Result[results.History]:
     """Show the versions in the history of each table, and its lag."""
     return feed(path).history(*tables)
 
@@ -151,7 +139,7 @@ def status(tables: tuple[str, ...], path: str) -> Result[History]:
 @click.option("--as-of", metavar="TIME", help="Rebuild the newest version at TIME, in the time zone of the session.")
 @click.option("--into", required=True, metavar="TABLE", help="Table to create: a catalog name or a folder.")
 @config_option
-def replay(table: str, to_version: int | None, as_of: str | None, into: str, path: str) -> Result[Replay]:
+def replay(table: str, to_version: int | None, as_of: str | None, into: str, path: str) -> Result[results.Replay]:
     """Rebuild TABLE as of a version in a new table. The source is not read."""
     at = as_of if to_version is None else to_version
     if at is None or (as_of is not None and to_version is not None):
@@ -163,7 +151,7 @@ def replay(table: str, to_version: int | None, as_of: str | None, into: str, pat
 @tables_argument
 @mirror_option
 @config_option
-def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> Result[Comparison]:
+def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> Result[results.Comparison]:
     """Compare sources and mirrors row by row, at the version that each mirror has.
 
     Writes the results into the ledger. Differing rows are published again if their number is at most
@@ -183,7 +171,7 @@ def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> Result[Com
     help="Do not read the mirror. Rows that exist only in the mirror remain. Requires --where.",
 )
 @config_option
-def repair(table: str, where: str | None, mirror: str | None, source_only: bool, path: str) -> Result[Repair]:
+def repair(table: str, where: str | None, mirror: str | None, source_only: bool, path: str) -> Result[results.Repair]:
     """Publish the rows of TABLE again that differ between source and mirror.
 
     The table stays available in Fabric. Rows are published as of the published version, as upserts and deletes.
@@ -197,7 +185,7 @@ def repair(table: str, where: str | None, mirror: str | None, source_only: bool,
 @yes_option
 @wait_option
 @config_option
-def rebuild(table: str, yes: bool, minutes: float, path: str) -> Result[TableResult]:
+def rebuild(table: str, yes: bool, minutes: float, path: str) -> Result[results.TableResult]:
     """Delete TABLE in the landing zone and publish it again from the start.
 
     Fabric does not have the table until it is published. After a failure, run the command again.
@@ -212,6 +200,6 @@ def rebuild(table: str, yes: bool, minutes: float, path: str) -> Result[TableRes
 @table_argument
 @yes_option
 @config_option
-def drop(table: str, yes: bool, path: str) -> Result[DroppedTable]:
+def drop(table: str, yes: bool, path: str) -> Result[results.DroppedTable]:
     """Delete TABLE, which is no longer configured, from the landing zone, so that Fabric drops it."""
     return feed(path).drop(table, confirmation(yes))
