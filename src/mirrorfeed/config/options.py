@@ -286,8 +286,6 @@ def history_below(place: HistoryLocation, target: Target) -> HistoryLocation:
 def _location(value: object, expected: str, info: ValidationInfo) -> HistoryLocation:
     given = value if isinstance(value, dict) else {"location": value}
     if unknown := [name for name in given if name not in HISTORY_FIELDS]:
-        if unknown[0] in values.RENAMED and values.RENAMED[unknown[0]] in HISTORY_FIELDS:
-            raise ValueError(f"{unknown[0]} was renamed to {values.RENAMED[unknown[0]]}")
         raise ValueError(f"{unknown[0]!r} is not a known field of history; allowed are {', '.join(HISTORY_FIELDS)}")
     if not isinstance(given.get("location"), str):
         raise ValueError(f"must name {expected}, not {values.short(given.get('location'))}")

@@ -36,36 +36,6 @@ _FABRIC_ADDRESS = re.compile(r"https://onelake\.dfs\.fabric\.microsoft\.com/([^/
 """The address of a landing zone as Fabric shows it."""
 FORM = ConfigDict(strict=True, extra="forbid", frozen=True)
 """Of all models of the configuration."""
-RENAMED = {
-    "at_once": "max_parallel_tables",
-    "at_most": "follow",
-    "behind": "max_lag_minutes",
-    "bytes": "max_bytes",
-    "ca_file": "ca_bundle",
-    "check_keys": "validate_keys",
-    "default_marker": "default_row_marker",
-    "detection": "file_order",
-    "except": "exclude",
-    "except_columns": "exclude_columns",
-    "file_size": "target_file_size",
-    "fresh_within": "freshness_target_minutes",
-    "gib": "per_gib",
-    "handover": "staging_path",
-    "into": "location",
-    "keep_records": "log_retention_records",
-    "markers": "row_markers",
-    "objects": "per_10k_files",
-    "repair_up_to": "auto_repair_max_keys",
-    "rows": "max_rows",
-    "seconds": "max_delay_seconds",
-    "seen": "queryable",
-    "send": "upload_from",
-    "state": "state_path",
-    "time_limit": "table_timeout_minutes",
-    "versions_per_range": "max_versions_per_publication",
-    "visible": "published",
-}
-"""Old names of fields. A field is renamed only where the model has the new name."""
 
 
 def size(value: object) -> int:

@@ -19,7 +19,7 @@ from mirrorfeed.config.connections import PLACES, PRINCIPAL, Alerts, Mail, MaxLa
 from mirrorfeed.config.errors import ConfigMissing, ConfigUnreadable
 from mirrorfeed.config.model import Config, Sources, Table
 from mirrorfeed.config.options import Options
-from mirrorfeed.config.values import RENAMED, short
+from mirrorfeed.config.values import short
 
 Place = tuple[str | int, ...]
 """A place in the file: names of fields and positions in lists."""
@@ -209,7 +209,7 @@ def read(path: str) -> Document:
 
 _OF_CREDENTIAL = {"service_principal", "service_credential", *PRINCIPAL, *PLACES}
 _OF_ALERTS = {*PLACES, *(name for model in (Alerts, MaxLagMinutes, Mail, Webhook) for name in model.model_fields)}
-_KNOWN = {"credential": _OF_CREDENTIAL, "alerts": {*_OF_ALERTS, *RENAMED}}
+_KNOWN = {"credential": _OF_CREDENTIAL, "alerts": _OF_ALERTS}
 
 
 def may_be_secret(place: tuple[str | int, ...]) -> bool:
@@ -234,8 +234,6 @@ def validated(
         return model.model_validate(data, context={"file": file})
     except ValidationError as error:
         for fault in error.errors(include_url=False):
-            if fault["type"] == "missing" and any(RENAMED.get(name) == fault["loc"][-1] for name in fault["input"]):
-                continue
             at = place(*fault["loc"])
             faults[at] = _words(model, dict(fault), "this value" if may_be_secret(at) else short(fault["input"]))
         return None
@@ -291,8 +289,6 @@ def _names(model: Any) -> list[str]:
 
 
 def _unknown_field(name: str, model: Any) -> str:
-    if name in RENAMED and RENAMED[name] in _names(model):
-        return f"was renamed to {RENAMED[name]}"
     if issubclass(model, Options) and name in _names(Table if model is Config else Config):
         return "belongs to a table, below tables" if model is Config else "belongs at the top level, not to a table"
     if model is Sources and name == "source":
