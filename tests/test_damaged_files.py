@@ -109,7 +109,7 @@ _RECORDS = [
     _json(
         {
             **_FIRST,
-            "format": 4,
+            "format": 1,
             "columns": [{"name": "n", "type": "json", "nested": json.dumps(_NESTED), "dropped": False}],
             "follows": {"number": 8, "batch": "b", "etag": "0x1"},
             "read": {"rows": 3, "seconds": 1.5},

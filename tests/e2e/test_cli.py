@@ -243,7 +243,7 @@ def break_record(project: Project, content: Callable[[str], str]) -> None:
             "is damaged, or mirrorfeed did not write it: it is not valid JSON",
         ),
         (
-            lambda p: break_record(p, lambda text: text.replace('"format": 2', '"format": 5')),
+            lambda p: break_record(p, lambda text: text.replace('"format": 1', '"format": 5')),
             "has format 5",
         ),
         (

@@ -9,7 +9,7 @@ import pytest
 
 from mirrorfeed.landing.errors import DamagedFile, RecordTooNew
 from mirrorfeed.landing.names import staged_name
-from mirrorfeed.landing.record import FORMAT, SELECTED, File, Follows, Record, parse
+from mirrorfeed.landing.record import FORMAT, File, Follows, Record, parse
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.landing.selection import Selection
 
@@ -43,23 +43,12 @@ ADDRESS = "zone/orders/_mirrorfeed/abc/9.json"
         replace(RECORD, partitions=("day",)),
         replace(RECORD, follows=Follows(8, "ba7c3", "0x8DD")),
         replace(RECORD, build="0.1.0+g0123456789ab"),
-        replace(RECORD, format=SELECTED, selection=SELECTION, source_columns={"id": "long", "ssn": "string"}),
+        replace(RECORD, selection=SELECTION, source_columns={"id": "long", "ssn": "string"}),
     ],
     ids=["a range", "without rows", "no keys", "a partitioned table", "one that follows", "its build", "a selection"],
 )
 def test_record_round_trips_through_json(record: Record) -> None:
     assert parse(record.to_json(), ADDRESS) == record
-
-
-def test_old_record_without_partitions_and_build_is_accepted() -> None:
-    spelled = {name: value for name, value in SPELLED.items() if name not in ("partitions", "build")}
-    record = parse(json.dumps(spelled).encode(), ADDRESS)
-    assert (record.partitions, record.build) == (None, None)
-
-
-def test_record_of_the_first_format_has_no_predecessor() -> None:
-    spelled = {name: value for name, value in SPELLED.items() if name != "follows"} | {"format": 1}
-    assert parse(json.dumps(spelled).encode(), ADDRESS) == replace(RECORD, format=1)
 
 
 def test_record_is_human_readable() -> None:
@@ -118,16 +107,16 @@ def test_invalid_record_is_refused_with_its_reason(content: bytes | dict[str, An
 
 def test_record_of_a_newer_format_is_refused() -> None:
     with pytest.raises(RecordTooNew) as refused:
-        parse(b'{"format": 5, "all": "is different"}', ADDRESS)
+        parse(b'{"format": 2, "all": "is different"}', ADDRESS)
 
-    assert vars(refused.value) == {"address": ADDRESS, "found": 5, "known": 4}
+    assert vars(refused.value) == {"address": ADDRESS, "found": 2, "known": 1}
 
 
-def test_record_without_a_selection_has_the_old_format() -> None:
+def test_record_without_a_selection_does_not_mention_it() -> None:
     assert not {"selection", "source_columns"} & SPELLED.keys()
 
 
 def test_unreadable_selection_is_refused() -> None:
-    record = replace(RECORD, format=SELECTED, selection=replace(SELECTION, cast={"id": "text"}))
+    record = replace(RECORD, selection=replace(SELECTION, cast={"id": "text"}))
     with pytest.raises(DamagedFile, match="is not a type to cast to"):
         parse(record.to_json(), ADDRESS)

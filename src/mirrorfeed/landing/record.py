@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Annotated, ClassVar, Final
 
@@ -20,9 +20,7 @@ from mirrorfeed.landing.schema import Column, check_type
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.landing.strict_json import CONFIG, Count, TimeText, format_of, is_distinct, parse_json, validate
 
-FORMAT, SELECTED, READ_WHOLE = 2, 3, 4
-"""2: has `follows`. 3: has a selection, which older releases cannot continue. 4: has `read`, for a source without a
-change data feed."""
+FORMAT = 1
 
 _Number = Annotated[int, Field(ge=1)]
 _Batch = Annotated[str, Field(pattern=r"^[0-9a-f]+$")]
@@ -77,18 +75,18 @@ class Record:
     files: tuple[File, ...] = ()
     extension: str = "parquet"
     """Extension of all data files of the table."""
-    partitions: _Names | None = None
-    """Partition columns of the source. None in old records."""
+    partitions: _Names = ()
+    """Partition columns of the source."""
     follows: Follows | None = None
-    """None in the first record, and in records of format 1."""
+    """None in the first record."""
     build: str | None = None
-    """Version of mirrorfeed. None in old records."""
+    """Version of mirrorfeed."""
     selection: Selection | None = None
     """None if all columns and rows are published."""
     source_columns: Mapping[str, str] | None = None
     """With a selection: all columns of the source, with short type names."""
     read: WholeRead | None = None
-    format: int = field(default=FORMAT)
+    format: int = FORMAT
 
     def to_json(self) -> bytes:
         spelled = asdict(self)
@@ -114,8 +112,8 @@ def parse(data: bytes, address: str) -> Record:
     """Parse a record. Raises `DamagedFile` or `RecordTooNew` with `address`."""
     try:
         value = parse_json(data)
-        if (found := format_of(value)) > READ_WHOLE:
-            raise RecordTooNew(address=address, found=found, known=READ_WHOLE)
+        if (found := format_of(value)) > FORMAT:
+            raise RecordTooNew(address=address, found=found, known=FORMAT)
         record = validate(_RECORD, value)
         _check(record)
     except ValueError as error:

@@ -18,7 +18,7 @@ from mirrorfeed.config.model import Table
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.errors import KeysChanged
 from mirrorfeed.landing.names import METADATA, log_folder
-from mirrorfeed.landing.record import READ_WHOLE, SELECTED, Record, WholeRead
+from mirrorfeed.landing.record import Record, WholeRead
 from mirrorfeed.publish.errors import ConcurrentChanges, RowsRefused
 from mirrorfeed.publish.files.staging_job import BadRows, StagingJob
 from mirrorfeed.publish.log import metadata_files
@@ -264,9 +264,9 @@ class _Run:
         optional: dict[str, Any] = {}
         if selection := table.selection:
             columns_then = source.source_columns(version, facts)
-            optional = {"selection": selection, "source_columns": columns_then, "format": SELECTED}
+            optional = {"selection": selection, "source_columns": columns_then}
         if staged.rows_read is not None:
-            optional |= {"read": WholeRead(staged.rows_read, round(seconds, 3)), "format": READ_WHOLE}
+            optional["read"] = WholeRead(staged.rows_read, round(seconds, 3))
         record = Record(
             number=job.record_number,
             batch=job.batch,

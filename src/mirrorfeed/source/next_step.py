@@ -80,8 +80,7 @@ class Published:
 
     table_id: str
     version: int
-    partitions: tuple[str, ...] | None = None
-    """None if the record does not have them."""
+    partitions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +157,7 @@ def decide(table: str, published: Published | None, facts: Facts, max_versions_p
         return found
     if latest == published.version:
         return NothingNew(published.version)
-    if published.partitions is not None and set(published.partitions) != set(facts.partitions):
+    if set(published.partitions) != set(facts.partitions):
         return PartitionsChanged(
             table=table, published=published.version, before=published.partitions, now=facts.partitions
         )
