@@ -15,8 +15,10 @@ def test_code_is_found_in_any_spelling(asked: str) -> None:
 
 
 def test_findings_are_explained_by_name() -> None:
-    (found,) = explain("empty_table")
-    assert found.code == "MF821"
+    for name in ("empty_table", "EmptyTable"):
+        (found,) = explain(name)
+        assert found.code == "MF821"
+    assert [each.code for each in explain("FEED_OFF")] == [each.code for each in explain("FeedOff")] != []
 
 
 def test_all_codes_of_a_name_are_explained_without_the_tests_that_raise_them() -> None:

@@ -50,12 +50,12 @@ class UnknownCode(Terminal):
 
 
 def explain(asked: str) -> tuple[Explanation, ...]:
-    """Return the entry of a code, or all entries of a name, in upper or lower case. Raises `UnknownCode`."""
+    """Return the entry of a code, or all entries of a name in any spelling. Raises `UnknownCode`."""
     known = catalogue()
     spelled = asked.strip()
     if entry := known.get(spelled.upper()) or known.get(f"MF{spelled}"):
         return (entry,)
-    if named := tuple(entry for entry in known.values() if entry.name.casefold() == spelled.casefold()):
+    if named := tuple(entry for entry in known.values() if _fold(entry.name) == _fold(spelled)):
         return named
     if number := re.fullmatch(r"(?:MF)?(\d{1,9})", spelled, re.IGNORECASE):
         nearest = sorted(known, key=lambda code: abs(int(code[2:]) - int(number[1])))[:3]
@@ -63,6 +63,10 @@ def explain(asked: str) -> tuple[Explanation, ...]:
         near = difflib.get_close_matches(spelled, {entry.name for entry in known.values()}, 3)
         nearest = [entry.code for entry in known.values() if entry.name in near]
     raise UnknownCode(asked=asked, nearest=tuple(f"{code} ({known[code].name})" for code in nearest))
+
+
+def _fold(name: str) -> str:
+    return name.replace("_", "").casefold()
 
 
 @cache
