@@ -72,8 +72,9 @@ def test_onelake_zone_is_read_with_the_configured_credential(onelake: OneLake, t
     file, address = tmp_path / "mirrorfeed.yml", f"onelake://{WORKSPACE}/{DATABASE}"
     file.write_text(onelake.configuration() + "tables: [{source: a, target: b}]\n", encoding="utf-8")
     write_clean_zone(onelake.store())
-    result = _lint(address, "--config", str(file))
-    assert (result.exit_code, result.stdout) == (0, "12 tables: no findings\n")
+    for shown in (address, f"https://onelake.dfs.fabric.microsoft.com/{WORKSPACE}/{DATABASE}/Files/LandingZone"):
+        result = _lint(shown, "--config", str(file))
+        assert (result.exit_code, result.stdout) == (0, "12 tables: no findings\n")
 
     onelake.store().create(f"{CUSTOMERS}/{data_name(9)}", b"")
     result = _lint(address, "--config", str(file))

@@ -164,9 +164,9 @@ def _feed_of(landing_zone: str, path: str) -> Feed:
     """The feed of another landing zone, which in OneLake is read with the credential of the configuration."""
     from mirrorfeed.api.errors import NoLandingZone
     from mirrorfeed.config.model import Config
-    from mirrorfeed.config.values import ONELAKE, onelake_address
+    from mirrorfeed.config.values import is_onelake, onelake_address
 
-    if landing_zone.startswith(ONELAKE):
+    if is_onelake(landing_zone):
         address = onelake_address(landing_zone)
         config = load_if_there(path) or Config(landing_zone=address, tables=())
         return feed_of(config.model_copy(update={"landing_zone": address}))

@@ -131,9 +131,7 @@ def keys(value: object) -> tuple[str, ...] | None:
 
 def landing_zone(value: str, info: ValidationInfo) -> str:
     not_empty(value, ": name a folder")
-    if found := _FABRIC_ADDRESS.fullmatch(value):
-        return _onelake(f"{ONELAKE}{found[1]}")
-    if value.startswith(ONELAKE):
+    if is_onelake(value):
         return _onelake(value)
     if URI.match(value):
         raise ValueError(f"{hide_query(value)!r} is not a folder: {_PLACES}")
@@ -149,8 +147,14 @@ def staging_path(value: str, info: ValidationInfo) -> str:
     return folder(value.rstrip("/"), info)
 
 
+def is_onelake(address: str) -> bool:
+    """Whether the address is in OneLake: as the configuration has it, or as Fabric shows it."""
+    return address.startswith(ONELAKE) or _FABRIC_ADDRESS.fullmatch(address) is not None
+
+
 def _onelake(value: str) -> str:
-    ids = value.removeprefix(ONELAKE).removesuffix("/").split("/")
+    found = _FABRIC_ADDRESS.fullmatch(value)
+    ids = (found[1] if found else value.removeprefix(ONELAKE).removesuffix("/")).split("/")
     try:
         if len(ids) > 2:
             raise ValueError
