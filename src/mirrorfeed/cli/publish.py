@@ -65,7 +65,7 @@ def _shard(ctx: click.Context, param: click.Parameter, value: str | None) -> str
     from mirrorfeed.config.model import parse_shard  # the start of the command line does not import pydantic
 
     if value is not None and parse_shard(f"shard:{value}") is None:
-        raise click.BadParameter(f"{value!r} is not a shard, such as 2/8.")
+        raise click.BadParameter(f"{value!r} is not a shard, such as 2/8: N must be between 1 and COUNT.")
     return value and f"shard:{value}"
 
 
