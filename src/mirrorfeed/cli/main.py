@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from mirrorfeed.api.results import Result
     from mirrorfeed.cli.output import Interruption, Steps
     from mirrorfeed.config.model import Config
-    from mirrorfeed.display.rows import Row
     from mirrorfeed.source.identifier import Source
 
 config_option = click.option(
@@ -63,7 +62,7 @@ _SECTIONS = {
 
 
 class _Command(click.Command):
-    """A command. It takes --json, and returns its result."""
+    """A command. It takes --json, and returns its result or the only row of it."""
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
@@ -75,14 +74,13 @@ class _Command(click.Command):
         with progress_shown() as ctx.meta[_PROGRESS]:
             found = super().invoke(ctx)
         if found is not None:
-            show(found)
+            from mirrorfeed.api.results import Result
+
+            show(found if isinstance(found, Result) else Result((found,)))
 
 
-def show(found: Result[Any] | Row) -> NoReturn:
-    """Print a result or its only row, and exit with 1 if not all of it is ok."""
-    from mirrorfeed.api.results import Result
-
-    result = found if isinstance(found, Result) else Result((found,))
+def show(result: Result[Any]) -> NoReturn:
+    """Print a result, and exit with 1 if not all of it is ok."""
     if for_programs():
         print_json(result.to_dict())
     else:
