@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -75,59 +75,43 @@ def query(table: str, where: str | None, columns: str | None, rows: int) -> Resu
 @prices_option
 @click.option("--to", required=True, metavar="PLAN", help="File to create.")
 def plan(
-    path: str,
-    table: str | None,
-    where: str | None,
-    sql: str | None,
-    feed_from: int | None,
-    feed_to: int | None,
-    priority: Literal["standard", "high"],
-    prices: str | None,
-    to: str,
+    path: str, table: str | None, sql: str | None, priority: Any, prices: str | None, to: str, **part: Any
 ) -> results.RestorePlan:
     """Plan the restore of archived files for a query on TABLE, its change data feed, or any query."""
     from mirrorfeed.api.archives import plan_query
     from mirrorfeed.archive.restore_plan import check_place
 
-    if where is not None and feed_from is not None:
+    if part["where"] is not None and part["feed_from"] is not None:
         raise click.UsageError("--where and --feed-from cannot be combined: changes are always read completely.")
-    if feed_to is not None and feed_from is None:
+    if part["feed_to"] is not None and part["feed_from"] is None:
         raise click.UsageError("--feed-to requires --feed-from.")
-    if (table is None) == (sql is None) or (sql is not None and (where or feed_from is not None)):
+    if (table is None) == (sql is None) or (sql is not None and (part["where"] or part["feed_from"] is not None)):
         raise click.UsageError("Give either TABLE, with --where or --feed-from, or --sql alone.")
     on_table = open_table(table) if table else None
     rates = given_rates(prices, path)
     check_place(to)
     if on_table:
-        made = on_table.plan(where, feed_from=feed_from, feed_to=feed_to, priority=priority, prices=rates)
-    else:
-        made = plan_query(spark_session, sql or "", priority=priority, prices=rates)
-    return made.save(to)
+        return on_table.plan(priority=priority, prices=rates, **part).save(to)
+    return plan_query(spark_session, sql or "", priority=priority, prices=rates).save(to)
 
 
 @archive.command()
 @config_option
 @click.argument("plan")
 @click.option("--once", is_flag=True, help="Request the files, show the progress, and exit.")
-@click.option("--poll", default=300.0, show_default=True, metavar="SECONDS", help="Time between two checks.")
+@click.option(
+    "--poll", "poll_seconds", default=300.0, show_default=True, metavar="SECONDS", help="Time between two checks."
+)
 @click.option("--rows", default=20, show_default=True, help="Maximum number of rows of the query to show.")
 @click.option(
     "--tier", type=click.Choice(["hot", "cool", "cold"]), default="hot", show_default=True, help="Tier to restore to."
 )
-@click.option("--keep", type=click.IntRange(1, 36_500), metavar="DAYS", help="Days to keep the copies. S3 only.")
+@click.option(
+    "--keep", "keep_days", type=click.IntRange(1, 36_500), metavar="DAYS", help="Days to keep the copies. S3 only."
+)
 @click.option("--into", metavar="TABLE", help="Copy the rows of the query into a new table.")
 @prices_option
-def restore(
-    path: str,
-    plan: str,
-    once: bool,
-    poll: float,
-    rows: int,
-    tier: Literal["hot", "cool", "cold"],
-    keep: int | None,
-    into: str | None,
-    prices: str | None,
-) -> results.Restoring:
+def restore(path: str, plan: str, once: bool, prices: str | None, **terms: Any) -> results.Restoring:
     """Restore the files of PLAN, wait until all are readable, then run its query.
 
     You can stop it at any time and run it again: pending files are not requested twice.
@@ -135,18 +119,7 @@ def restore(
     from mirrorfeed.api.archives import restore
 
     rates = given_rates(prices, path)
-    return restore(
-        spark_session,
-        plan,
-        wait=not once,
-        poll_seconds=poll,
-        tier=tier,
-        keep_days=keep,
-        into=into,
-        rows=rows,
-        prices=rates,
-        on_step=print_lines,
-    )
+    return restore(spark_session, plan, wait=not once, prices=rates, on_step=print_lines, **terms)
 
 
 @archive.command()
@@ -156,12 +129,9 @@ def restore(
 @click.option("--purge", is_flag=True, help="Rewrite files that have deletion vectors.")
 @click.option("--analyze", is_flag=True, help="Collect statistics.")
 @click.option("--vacuum", is_flag=True, help="Delete files that no retained version needs.")
-def maintain(
-    table: str, optimize: bool, zorder: str | None, purge: bool, analyze: bool, vacuum: bool
-) -> results.Maintained:
+def maintain(table: str, zorder: str | None, **steps: bool) -> results.Maintained:
     """Run maintenance on the active files of TABLE."""
-    columns = zorder.split(",") if zorder else ()
-    return open_table(table).maintain(optimize=optimize, zorder=columns, purge=purge, analyze=analyze, vacuum=vacuum)
+    return open_table(table).maintain(zorder=zorder.split(",") if zorder else (), **steps)
 
 
 @archive.command()
@@ -199,9 +169,9 @@ def unset(table: str, nothing_archived: bool) -> results.Interval:
 @click.option("--to", required=True, metavar="INTERVAL", help="New interval, such as '90 days'.")
 @click.option("--exact", is_flag=True, help="Increase it daily, so that no active file counts as archived.")
 @click.option("--rule-changed", is_flag=True, help="Confirm that the lifecycle rule has this interval.")
-def change_interval(table: str, to: str, exact: bool, rule_changed: bool) -> results.Interval:
+def change_interval(table: str, to: str, **safety: bool) -> results.Interval:
     """Change the interval of TABLE: shorten it at once, or increase it as far as it is safe each day."""
-    return open_table(table).change_interval(to, exact=exact, rule_changed=rule_changed)
+    return open_table(table).change_interval(to, **safety)
 
 
 @archive.command()
@@ -259,22 +229,20 @@ def lifecycle_check(file: str, table: str) -> results.Lifecycle:
 @click.argument("intervals", nargs=-1, required=True)
 @click.option("--where", multiple=True, metavar="CONDITION", help="SQL condition of a query. Repeatable.")
 @click.option("--predicates", metavar="FILE", help="File with more conditions, one per line.")
-@click.option("--history", type=click.IntRange(1, 365), metavar="DAYS", help="Queries of the last days (Databricks).")
+@click.option(
+    "--history",
+    "history_days",
+    type=click.IntRange(1, 365),
+    metavar="DAYS",
+    help="Queries of the last days (Databricks).",
+)
 @prices_option
 def simulate(
-    path: str,
-    table: str,
-    intervals: tuple[str, ...],
-    where: tuple[str, ...],
-    predicates: str | None,
-    history: int | None,
-    prices: str | None,
+    path: str, table: str, intervals: tuple[str, ...], prices: str | None, **queries: Any
 ) -> Result[results.Simulation]:
     """Show the effect of INTERVALS such as '60 days' on TABLE: archived bytes, costs, and queries that would fail."""
     rates = given_rates(prices, path)
-    return open_table(table).simulate(
-        *intervals, where=where, predicates=predicates, history_days=history, prices=rates
-    )
+    return open_table(table).simulate(*intervals, prices=rates, **queries)
 
 
 @archive.command()
