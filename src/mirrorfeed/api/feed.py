@@ -19,34 +19,12 @@ from mirrorfeed.errors import MirrorfeedError, coded, named
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from mirrorfeed.api import results
     from mirrorfeed.api.archive_table import ArchiveAwareTable
-    from mirrorfeed.api.results import (
-        Alert,
-        Append,
-        Changes,
-        Comparison,
-        CreatedDatabase,
-        DatabaseStatus,
-        Decision,
-        DroppedTable,
-        Finding,
-        History,
-        LintFinding,
-        Listed,
-        LogRecord,
-        Repair,
-        Replay,
-        Report,
-        Setting,
-        Status,
-        TableReport,
-        TableResult,
-        TableState,
-        TableSync,
-    )
     from mirrorfeed.config.model import Config, Table
     from mirrorfeed.mirror.fabric.database import MirroredDatabase
     from mirrorfeed.source.identifier import Source
+    from mirrorfeed.storage import Store
 
 
 def load(
@@ -95,7 +73,7 @@ class Feed:
         """The folder or OneLake address where the tables are published."""
         return self._written.landing_zone
 
-    def sources(self) -> Result[Listed]:
+    def sources(self) -> Result[results.Listed]:
         """Return each table that the configuration names or a pattern matches: whether it is selected and why, its
         keys, and the kinds of changes that it can take. Patterns and keys that are not configured are looked up now.
 
@@ -114,9 +92,9 @@ class Feed:
         self,
         *tables: str,
         on_step: Callable[[str, str], None] | None = None,
-        on_done: Callable[[TableResult], None] | None = None,
+        on_done: Callable[[results.TableResult], None] | None = None,
         stop: Callable[[], bool] | None = None,
-    ) -> Result[TableResult]:
+    ) -> Result[results.TableResult]:
         """Publish new changes of all configured tables, or only of `tables`.
 
         Safe to call at any time, also after a failure: unfinished work of earlier runs is completed first, and nothing
@@ -135,9 +113,9 @@ class Feed:
         self,
         *tables: str,
         minutes: float | None = None,
-        on_done: Callable[[TableResult], None] | None = None,
+        on_done: Callable[[results.TableResult], None] | None = None,
         stop: Callable[[], bool] | None = None,
-    ) -> Result[TableResult]:
+    ) -> Result[results.TableResult]:
         """Keep running and publish new commits as they arrive, as `follow` in the configuration says.
 
         Ends after `minutes`, or when `stop` returns True, between two files. `on_done` is called with each publication
@@ -159,7 +137,7 @@ class Feed:
 
         return publisher(self._written, *tables)
 
-    def dry_run(self, *tables: str) -> Result[Decision]:
+    def dry_run(self, *tables: str) -> Result[results.Decision]:
         """Return the next step that `publish` would take for each table, or why it would fail. Changes nothing."""
         from mirrorfeed.orchestration.publish_run import plan_next_steps
 
@@ -167,7 +145,7 @@ class Feed:
 
     def status(
         self, *tables: str, behind: bool = False, fabric: bool = False, mirror: str | None = None
-    ) -> Result[Status]:
+    ) -> Result[results.Status]:
         """How far each table is published, consumed and mirrored, the most urgent tables first. Changes nothing.
 
         With `behind`, tables with nothing to publish are left out. With `fabric`, Fabric and its SQL endpoint are read
@@ -178,7 +156,7 @@ class Feed:
         config = self._config
         return Result(*read_status(lambda: self._spark, config, tables, behind=behind, fabric=fabric, mirror=mirror))
 
-    def verify(self, *tables: str, mirror: str | None = None, shown: int = 5) -> Result[Comparison]:
+    def verify(self, *tables: str, mirror: str | None = None, shown: int = 5) -> Result[results.Comparison]:
         """Compare sources and mirrors row by row, at the version that each mirror has.
 
         `mirror` is the folder of the replicated tables. None means that of the deployment, or the tables of the
@@ -207,7 +185,7 @@ class Feed:
         *,
         source_only: bool = False,
         on_step: Callable[[str, str], None] | None = None,
-    ) -> Result[Repair]:
+    ) -> Result[results.Repair]:
         """Publish the rows of a table again that differ in its mirror, or with `where` all rows that match an SQL
         condition. The table stays available in Fabric.
 
@@ -238,9 +216,9 @@ class Feed:
         confirm: Callable[..., None] | None = None,
         *,
         on_step: Callable[[str, str], None] | None = None,
-        on_done: Callable[[TableResult], None] | None = None,
+        on_done: Callable[[results.TableResult], None] | None = None,
         stop: Callable[[], bool] | None = None,
-    ) -> Result[TableResult]:
+    ) -> Result[results.TableResult]:
         """Delete a table in the landing zone, wait up to `minutes` until Fabric has dropped it, and publish it again
         from the start. Until then Fabric does not have the table. After a failure, call it again.
 
@@ -255,59 +233,56 @@ class Feed:
         config, seconds = self._config, minutes * 60
         return Result(*rebuild(lambda: self._spark, config, table, seconds, confirm, on_step, on_done, stop))
 
-    def log(self, table: str) -> Result[LogRecord]:
+    def log(self, table: str) -> Result[results.LogRecord]:
         """Return the recorded publications of a target, the newest first, and compare the files of the newest one with
         its record. Reads these files completely, changes nothing, and needs no Spark.
         """
-        from mirrorfeed.config.model import zone_of
         from mirrorfeed.landing.names import Target
         from mirrorfeed.publish.log.audit import audit_log
 
         target = Target.parse(table)
         progress.info("Reading the log of %s and the files of its newest publication", target)
-        found = audit_log(zone_of(self._written), target.folder)
+        found = audit_log(self._zone, target.folder)
         if found is None:
             if not self._written.patterns:
                 self._written.select([table])  # an unknown name is an error
             return Result((), summary=f"{target} has no log: nothing was published.")
         return Result(found.rows(str(target)), found.notes)
 
-    def lint(self, check_keys: bool = False) -> Result[LintFinding]:
+    def lint(self, check_keys: bool = False) -> Result[results.LintFinding]:
         """Check all tables of the landing zone, of any publisher, against the specification of open mirroring. Changes
         nothing, and needs no Spark.
 
         Duplicate keys are searched for in tables with up to 64 MiB of data files, and with `check_keys` in all tables.
         """
-        from mirrorfeed.config.model import zone_of
         from mirrorfeed.lint.linter import lint
 
         progress.info("Checking %s", self.landing_zone)
-        report = lint(zone_of(self._written), check_keys)
+        report = lint(self._zone, check_keys)
         return Result(report.findings, report.notes, summary=report.summary)
 
     def replicate(
         self,
         folder: str,
         poll_seconds: float | None = None,
-        on_pass: Callable[[Result[TableReport]], None] | None = None,
+        on_pass: Callable[[Result[results.TableReport]], None] | None = None,
         stop: Callable[[], bool] | None = None,
-    ) -> Result[TableReport]:
+    ) -> Result[results.TableReport]:
         """Apply the landing zone to Delta tables below `folder`, as Fabric would. A stand-in for Fabric in tests.
 
         With `poll_seconds` it makes passes until `stop` returns True, and calls `on_pass` with the result of each.
         Returns the result of the last pass. Raises `MirrorfeedError` if a package is missing.
         """
         from mirrorfeed.api.errors import ReplicaMissing
-        from mirrorfeed.config.model import zone_of
 
         try:
             from mirrorfeed.mirror import replica
         except ModuleNotFoundError as error:
             raise ReplicaMissing(module=error.name or "") from error
-        service = replica.Replica(zone_of(self._written), str(Path(folder).resolve()))
-        last: list[Result[TableReport]] = []
+        service = replica.Replica(self._zone, str(Path(folder).resolve()))
+        last: list[Result[results.TableReport]] = []
 
-        def report(reports: Sequence[TableReport], notes: tuple[str, ...] = ()) -> None:
+        def report(reports: Sequence[results.TableReport], notes: tuple[str, ...] = ()) -> None:
             last[:] = [Result(tuple(reports), notes, "" if reports else "The landing zone has no table.")]
             if on_pass:
                 on_pass(last[0])
@@ -319,7 +294,9 @@ class Feed:
             replica.follow(service, poll_seconds, stop or never, on_pass=report, on_error=failed)
         return last[0]
 
-    def doctor(self, *tables: str, fix: bool = False, setup: bool = False, live: bool = False) -> Result[Finding]:
+    def doctor(
+        self, *tables: str, fix: bool = False, setup: bool = False, live: bool = False
+    ) -> Result[results.Finding]:
         """Diagnose problems between the source tables and Fabric, each with the fix that helps.
 
         With `fix`, apply the fixes that do only what every run does first. With `setup`, check instead what publishing
@@ -339,7 +316,7 @@ class Feed:
         rows, notes = diagnose(lambda: self._spark, self._config, tables, fix=fix)
         return Result(tuple(rows), tuple(notes), counted(len(rows), "finding") if rows else NOTHING)
 
-    def check_alerts(self, mirror: str | None = None) -> Result[Alert]:
+    def check_alerts(self, mirror: str | None = None) -> Result[results.Alert]:
         """Check all tables and send an alert for each new problem and each resolved one, as `alerts` configures.
 
         A row is a problem that is there or is over since this check. It is not `ok` if it is new or an alert could not
@@ -371,7 +348,7 @@ class Feed:
         start: str | int | None = None,
         end: str | int | None = None,
         past_end: Literal["error", "empty"] = "error",
-    ) -> Changes:
+    ) -> results.Changes:
         """The change data feed of a table from one version or time to another, both inclusive.
 
         `table` is a table of the configuration, or any other name or path. Without `start` it begins with the first
@@ -392,7 +369,7 @@ class Feed:
         rows = found.rows.orderBy("_commit_version")
         return Changes(found.table, range_.from_version_exclusive, range_.to_version_inclusive, rows, found)
 
-    def append_history(self, *tables: str, begin_again: bool = False) -> Result[Append]:
+    def append_history(self, *tables: str, begin_again: bool = False) -> Result[results.Append]:
         """Append new versions to the permanent histories of the tables that have one.
 
         With `begin_again`, a history continues with a snapshot if the source has lost versions.
@@ -407,7 +384,7 @@ class Feed:
         progress.info("Appending to the histories")
         return Result(tuple(append_histories(spark, config, tables, begin_again=begin_again)))
 
-    def history(self, *tables: str) -> Result[History]:
+    def history(self, *tables: str) -> Result[results.History]:
         """The versions that the permanent histories of the tables have, and their lag. Changes nothing.
 
         Raises `MirrorfeedError` if none of the tables has a history, or a named one has none.
@@ -420,7 +397,7 @@ class Feed:
         progress.info("Reading the histories")
         return Result(tuple(read_histories(spark, config, tables)))
 
-    def replay_history(self, table: str, into: str, at: int | str) -> Result[Replay]:
+    def replay_history(self, table: str, into: str, at: int | str) -> Result[results.Replay]:
         """Rebuild a table in the new table `into` as of a version, or as of a time in the session's time zone.
 
         The source is not read. Raises `MirrorfeedError` if the history does not have the version, or another table is
@@ -442,17 +419,15 @@ class Feed:
 
         Raises `MirrorfeedError` if the file has another content, which `force` overwrites.
         """
-        from mirrorfeed.config.model import zone_of
         from mirrorfeed.landing.output_format import PARTNER_EVENTS
         from mirrorfeed.publish.log.metadata_files import write_partner_events
 
         if self._written.partner is None:
             return Result((), summary="The configuration has no `partner`.")
-        zone = zone_of(self._written)
-        written = write_partner_events(zone, self._written, force=force)
-        return Result((PartnerFile(zone.address(PARTNER_EVENTS), written),))
+        written = write_partner_events(self._zone, self._written, force=force)
+        return Result((PartnerFile(self._zone.address(PARTNER_EVENTS), written),))
 
-    def drop(self, table: str, confirm: Callable[..., None] | None = None) -> Result[DroppedTable]:
+    def drop(self, table: str, confirm: Callable[..., None] | None = None) -> Result[results.DroppedTable]:
         """Delete a table, which the configuration no longer has, from the landing zone, so that Fabric drops it.
 
         `confirm` is called with the consequences before anything is deleted, and can raise an error to prevent it.
@@ -463,7 +438,7 @@ class Feed:
 
         return Result((drop_table(self._config, table, confirm),))
 
-    def report(self) -> Report:
+    def report(self) -> results.Report:
         """Lag, state of tables and mirrors, rows and sizes per day, archives and failures, from the ledger.
 
         A notebook shows it with charts. Raises `MirrorfeedError` if the configuration names no ledger.
@@ -484,58 +459,50 @@ class Feed:
 
         return publication_chart(lambda: self._spark, self._written.ledger)
 
-    def fabric_create(self, name: str) -> Result[CreatedDatabase]:
+    def fabric_create(self, name: str) -> Result[results.CreatedDatabase]:
         """Create an open mirrored database in the workspace of the landing zone, if it is missing. Needs no Spark."""
         from mirrorfeed.mirror.fabric.database import create_configured
 
         return Result((create_configured(self._written, name),))
 
-    def fabric_start(self, *, force: bool = False, minutes: float = 10.0) -> Result[DatabaseStatus]:
+    def fabric_start(self, *, force: bool = False, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
         """Start mirroring, and wait until it runs.
 
         Raises `MirrorfeedError` if a table has no file yet, except with `force`, and if mirroring does not run in time.
         """
         from mirrorfeed.api.errors import NothingToMirror
         from mirrorfeed.config.model import without_files
-        from mirrorfeed.mirror.fabric.database import database_of
 
-        config = self._config
-        database = database_of(config)
-        if not force and (lacking := without_files(config)):
+        database = self._database  # an error of its address comes first
+        if not force and (lacking := without_files(self._config)):
             raise NothingToMirror(tables=lacking)
         return _switched(database, "start", minutes)
 
-    def fabric_stop(self, minutes: float = 10.0) -> Result[DatabaseStatus]:
+    def fabric_stop(self, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
         """Stop mirroring, and wait until it has stopped. After the next start Fabric replicates every table from the
         beginning."""
-        from mirrorfeed.mirror.fabric.database import database_of
+        return _switched(self._database, "stop", minutes)
 
-        return _switched(database_of(self._written), "stop", minutes)
-
-    def fabric_resume(self, minutes: float = 10.0) -> Result[DatabaseStatus]:
+    def fabric_resume(self, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
         """Start mirroring that a paused capacity has left Paused, and wait until it runs.
 
         Raises `MirrorfeedError` if mirroring is stopped, or does not run in time.
         """
-        from mirrorfeed.mirror.fabric.database import database_of
+        return _switched(self._database, "resume", minutes)
 
-        return _switched(database_of(self._written), "resume", minutes)
-
-    def fabric_status(self) -> Result[TableState]:
+    def fabric_status(self) -> Result[results.TableState]:
         """The status of each table as Fabric reports it; a note has that of the database. Needs no Spark."""
-        from mirrorfeed.mirror.fabric.database import database_of
-
-        database = database_of(self._written)
+        database = self._database
         status, rows = database.status(), tuple(database.tables())
         return Result(rows, (f"The mirrored database is {status}.",), "" if rows else "The database has no table.")
 
-    def fabric_plan(self) -> Result[Setting]:
+    def fabric_plan(self) -> Result[results.Setting]:
         """The settings of the mirrored database that differ from `fabric` in the configuration. Needs no Spark."""
         from mirrorfeed.mirror.fabric.database import plan_settings
 
         return Result(*plan_settings(self._written))
 
-    def fabric_apply(self, confirm: Callable[..., None] | None = None) -> Result[Setting]:
+    def fabric_apply(self, confirm: Callable[..., None] | None = None) -> Result[results.Setting]:
         """Change the settings that `fabric_plan` shows, except those that cannot be changed. Returns the changed ones.
 
         `confirm` is called with the changes before anything is changed, and can raise an error to prevent it.
@@ -544,12 +511,10 @@ class Feed:
 
         return Result(*apply_settings(self._written, confirm))
 
-    def fabric_refresh(self) -> Result[TableSync]:
+    def fabric_refresh(self) -> Result[results.TableSync]:
         """Refresh the SQL endpoint of the mirrored database, and return its report for each table. Uses capacity."""
-        from mirrorfeed.mirror.fabric.database import database_of
-
         progress.info("Refreshing the SQL endpoint")
-        rows = tuple(database_of(self._written).refresh())
+        rows = tuple(self._database.refresh())
         return Result(rows, summary="" if rows else "The SQL endpoint has no table.")
 
     def archive(self, table: str | None = None) -> ArchiveAwareTable:
@@ -601,6 +566,18 @@ class Feed:
         return expanded(self._written, lambda: self._spark).config
 
     @property
+    def _zone(self) -> Store:
+        from mirrorfeed.config.model import zone_of
+
+        return zone_of(self._written)
+
+    @property
+    def _database(self) -> MirroredDatabase:
+        from mirrorfeed.mirror.fabric.database import database_of
+
+        return database_of(self._written)
+
+    @property
     def _spark(self) -> SparkSession:
         if self._session is None:
             from mirrorfeed.runtime.spark_session import get_session
@@ -633,7 +610,7 @@ class Feed:
 
 def _switched(
     database: MirroredDatabase, action: Literal["start", "stop", "resume"], minutes: float
-) -> Result[DatabaseStatus]:
+) -> Result[results.DatabaseStatus]:
     from mirrorfeed.mirror.fabric.database import DatabaseStatus
 
     getattr(database, action)(partial(progress.info, "The mirrored database is %s"), minutes * 60)
