@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, PlainValidator, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
 from mirrorfeed.config import values
 from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.names import Target
 from mirrorfeed.runtime.addresses import HttpsAddress, is_host
 from mirrorfeed.runtime.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
-from mirrorfeed.source.identifier import URI, hide_query
 
 PRINCIPAL = ("tenant_id", "client_id", "secret", "authority")
 PLACES = {
@@ -88,10 +87,8 @@ def _schema(value: str) -> str:
     return value
 
 
-class FabricOptions(BaseModel):
+class FabricOptions(values.Form):
     """Omitted settings are not changed."""
-
-    model_config = values.FORM
 
     retention_days: Annotated[int, Field(ge=1, le=30)] | None = None
     """Days for which the mirror keeps replaced and deleted data."""
@@ -132,42 +129,26 @@ def _name(value: str) -> str:
     return value
 
 
-def _folder(value: str, info: ValidationInfo) -> str:
-    values.not_empty(value, ": name a folder, or omit the field")
-    if URI.match(value) or value.startswith("~"):
-        raise ValueError(
-            f"{hide_query(value)!r} is not a folder that this process can write to: name a volume (/Volumes/…)"
-        )
-    return values.folder(value, info)
-
-
-Minutes = Annotated[float | None, PlainValidator(values.minutes)]
 Hidden = Annotated[Secret, PlainValidator(_secret)]
 Address = Annotated[str, PlainValidator(_address)]
 
 
-class MaxLagMinutes(BaseModel):
+class MaxLagMinutes(values.Form):
     """Longest wait for each step, in minutes. None is no limit."""
 
-    model_config = values.FORM
-
-    published: Minutes = 120.0
-    consumed: Minutes = 30.0
-    mirrored: Minutes = 30.0
-    queryable: Minutes = 60.0
+    published: values.Minutes = 120.0
+    consumed: values.Minutes = 30.0
+    mirrored: values.Minutes = 30.0
+    queryable: values.Minutes = 60.0
 
 
-class Webhook(BaseModel):
-    model_config = values.FORM
-
+class Webhook(values.Form):
     name: Annotated[str, AfterValidator(_name)]
     kind: Literal["teams", "slack"]
     url: Hidden
 
 
-class Mail(BaseModel):
-    model_config = values.FORM
-
+class Mail(values.Form):
     server: Annotated[str, AfterValidator(_server)]
     port: Annotated[int, Field(ge=1, le=65_535)] = 587
     tls: Literal["starttls", "implicit"] = "starttls"
@@ -183,16 +164,14 @@ class Mail(BaseModel):
         return self
 
 
-class Alerts(BaseModel):
-    model_config = values.FORM
-
+class Alerts(values.Form):
     max_lag_minutes: MaxLagMinutes = MaxLagMinutes()
     remind_after_hours: Annotated[int, Field(ge=1, le=168)] = 24
     """Hours after which a problem that lasts is sent again. The maximum also limits how long a forged alert state can
     suppress an alert."""
     webhooks: tuple[Webhook, ...] = ()
     mail: Mail | None = None
-    state_path: Annotated[str, AfterValidator(_folder)] | None = None
+    state_path: values.StatePath | None = None
     """Folder of the alert state. None is the landing zone."""
     sql_endpoint: Literal["leave", "refresh"] = "leave"
     """Whether each check refreshes the SQL endpoint. Without a refresh its lag is unknown."""

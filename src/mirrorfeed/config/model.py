@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     Field,
     PlainValidator,
     PrivateAttr,
@@ -78,9 +77,7 @@ class Sources(Entry):
         return self
 
 
-class ArchiveOptions(BaseModel):
-    model_config = values.FORM
-
+class ArchiveOptions(values.Form):
     prices: Prices
 
 
@@ -101,7 +98,7 @@ class Config(Options):
     credential: Annotated[Credential, PlainValidator(parse_credential)] = Default()
     upload_from: Literal["driver", "executors"] = "driver"
     """Who uploads the files that Spark writes into the landing zone."""
-    staging_path: Annotated[str, AfterValidator(values.staging_path)] | None = None
+    staging_path: values.StagingPath | None = None
     """Folder where Spark writes files if it cannot write into the landing zone. None is a temporary folder of this
     machine."""
     ledger: Annotated[Source | None, PlainValidator(values.source)] = None

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from functools import partial
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, Field, PlainValidator, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, model_validator
 
 from mirrorfeed.config import values
 from mirrorfeed.landing.names import Target, fold
@@ -20,24 +20,14 @@ from mirrorfeed.source.identifier import MAX_PARTS, Source
 from mirrorfeed.source.table_info import parse_days
 
 
-def _seconds(value: object) -> float | None:
-    if value is None or value == "never":
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 86_400:
-        raise ValueError(f"must be a number of seconds from 0 to 86400, or never, not {values.short(value)}")
-    return float(value)
-
-
-class FollowLimits(BaseModel):
+class FollowLimits(values.Form):
     """Limits of one publication of a followed table. The first limit that is reached triggers it. None is no limit."""
 
-    model_config = values.FORM
-
     # Fabric merges every 15 seconds at the fastest.
-    max_delay_seconds: Annotated[float | None, PlainValidator(_seconds)] = 15.0
+    max_delay_seconds: values.Seconds = 15.0
     """Seconds since the previous publication."""
     max_rows: Annotated[int, Field(ge=1)] | None = None
-    max_bytes: Annotated[int, PlainValidator(values.size)] | None = None
+    max_bytes: values.Size | None = None
 
     @model_validator(mode="after")
     def _fires(self) -> Self:
@@ -65,9 +55,7 @@ def _moment(value: object) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-class Pause(BaseModel):
-    model_config = values.FORM
-
+class Pause(values.Form):
     reason: Annotated[str, AfterValidator(partial(values.not_empty, hint=": write a reason"))]
     until: Annotated[datetime, PlainValidator(_moment)]
     """End of the pause."""
@@ -79,21 +67,17 @@ class Pause(BaseModel):
         return f"paused until {self.until.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {self.reason}"
 
 
-class Partner(BaseModel):
+class Partner(values.Form):
     """Content of `_partnerEvents.json`."""
-
-    model_config = values.FORM
 
     name: Annotated[str, Field(min_length=1)]
     source_type: Annotated[str, Field(min_length=1)]
     source_version: Annotated[str, Field(min_length=1)]
-    information: dict[str, str | int | float | bool] = {}
+    information: dict[str, str | int | float | bool] = Field(default_factory=dict)
 
 
-class Options(BaseModel):
+class Options(values.Form):
     """Options of all tables at the top level, or of one in its entry."""
-
-    model_config = values.FORM
 
     format: Literal["parquet", "delimited"] = "parquet"
     delimited: Delimited = Delimited()
@@ -106,7 +90,7 @@ class Options(BaseModel):
     row_markers: Literal["upsert", "exact"] = "upsert"
     validate_keys: Literal["source", "range", "none"] = "source"
     compression: Literal["none", "snappy", "gzip", "zstd"] = COMPRESSION
-    target_file_size: Annotated[int, PlainValidator(values.size)] = 128 * 2**20
+    target_file_size: values.Size = 128 * 2**20
     """Target size of data files, in bytes."""
     max_versions_per_publication: Annotated[int, Field(ge=1, le=100_000)] = 500
     log_retention_records: Annotated[int, Field(ge=1)] = 10
@@ -119,9 +103,9 @@ class Options(BaseModel):
     """Maximum number of differing keys that `verify` repairs by itself."""
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
     """Tables with a higher priority are published first."""
-    freshness_target_minutes: Annotated[float | None, PlainValidator(values.minutes)] = None
+    freshness_target_minutes: values.Minutes = None
     """Minutes from commit to published. None is the limit in `alerts`."""
-    table_timeout_minutes: Annotated[float | None, PlainValidator(values.minutes)] = None
+    table_timeout_minutes: values.Minutes = None
     """Maximum minutes for a table in one run. None is no limit."""
 
     @property

@@ -12,9 +12,9 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from pydantic import ConfigDict, ValidationError, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ConfigDict, PlainValidator, ValidationError, ValidationInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from mirrorfeed.config.errors import BadAddress
@@ -27,18 +27,20 @@ from mirrorfeed.source.identifier import URI, Pattern, Source, hide_query
 
 _UNITS = {"kib": 2**10, "mib": 2**20, "gib": 2**30}
 _SIZE = re.compile(r"([0-9]{1,12}) *(KiB|MiB|GiB)", re.IGNORECASE)
-_A_YEAR = 525_600
-"""In minutes."""
 _SMALLEST, _LARGEST = 2**10, 4 * 2**30
 _PLACES = "mirrorfeed publishes to OneLake (onelake://…), to folders and to volumes (/Volumes/…)"
 ONELAKE = "onelake://"
 _FABRIC_ADDRESS = re.compile(r"https://onelake\.dfs\.fabric\.microsoft\.com/([^/]+/[^/]+)/Files/LandingZone/?")
 """The address of a landing zone as Fabric shows it."""
-FORM = ConfigDict(strict=True, extra="forbid", frozen=True)
-"""Of all models of the configuration."""
 
 
-def size(value: object) -> int:
+class Form(BaseModel):
+    """Base class of all models of the configuration."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+def _size(value: object) -> int:
     if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
         count = int(match[1]) * _UNITS[match[2].lower()]
     elif isinstance(value, int) and not isinstance(value, bool):
@@ -140,11 +142,16 @@ def landing_zone(value: str, info: ValidationInfo) -> str:
     return folder(value, info)
 
 
-def staging_path(value: str, info: ValidationInfo) -> str:
-    not_empty(value, ": name a volume (/Volumes/catalog/schema/volume), or omit the field")
-    if URI.match(value) or value.startswith("~"):
-        raise ValueError(f"{value!r} is not a folder that Spark and this process share: name a volume (/Volumes/…)")
-    return folder(value.rstrip("/"), info)
+def _folder_of(use: str, hint: str) -> AfterValidator:
+    """Return the validator of a folder that this process uses, and that is not the address of a storage."""
+
+    def check(value: str, info: ValidationInfo) -> str:
+        not_empty(value, f": name {hint}, or omit the field")
+        if URI.match(value) or value.startswith("~"):
+            raise ValueError(f"{hide_query(value)!r} is not a folder that {use}: name a volume (/Volumes/…)")
+        return folder(value.rstrip("/"), info)
+
+    return AfterValidator(check)
 
 
 def is_onelake(address: str) -> bool:
@@ -192,12 +199,17 @@ def trusted_hosts(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def minutes(value: object) -> float | None:
-    if value == "never":
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= _A_YEAR:
-        raise ValueError(f"must be a number of minutes from 1 to {_A_YEAR}, or never, not {short(value)}")
-    return float(value)
+def _number_of(unit: str, lowest: int, highest: int) -> PlainValidator:
+    """Return the validator of a number in a unit. `never` is None."""
+
+    def check(value: object) -> float | None:
+        if value is None or value == "never":
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not lowest <= value <= highest:
+            raise ValueError(f"must be a number of {unit} from {lowest} to {highest}, or never, not {short(value)}")
+        return float(value)
+
+    return PlainValidator(check)
 
 
 def text(value: object) -> str:
@@ -246,3 +258,11 @@ def _located(source: _Of, info: ValidationInfo) -> _Of:
 
 def absolute(path: str, file: str) -> str:
     return os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(file)), path))
+
+
+Size = Annotated[int, PlainValidator(_size)]
+"""Bytes."""
+Seconds = Annotated[float | None, _number_of("seconds", 0, 86_400)]
+Minutes = Annotated[float | None, _number_of("minutes", 1, 525_600)]
+StagingPath = Annotated[str, _folder_of("Spark and this process share", "a volume (/Volumes/catalog/schema/volume)")]
+StatePath = Annotated[str, _folder_of("this process can write to", "a folder")]
