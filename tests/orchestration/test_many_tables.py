@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,6 +26,7 @@ NO_SPARK: Any = None
 
 
 class Busy(Transient):
+    code = "MF0000"
     what = "The service is busy."
     fix = "Wait."
 
@@ -40,8 +42,17 @@ class World:
         self.slept.append(seconds)
         self.now += seconds
 
-    def work(self, _: object, __: object, table: Table, progress: TableResult, ___: object, stop: Stop) -> None:
+    def work(
+        self,
+        _: object,
+        __: object,
+        table: Table,
+        progress: TableResult,
+        on_step: Callable[[TableResult], None],
+        stop: Stop,
+    ) -> None:
         self.begun.append(str(table.target))
+        on_step(progress)
         self.works.get(str(table.target), lambda _, __: None)(progress, stop)
 
     def fleet(self, config: Config, stop: Stop = lambda: False) -> RunContext:
@@ -70,6 +81,25 @@ def test_table_waiting_for_a_retry_frees_its_slot(configured: Configured) -> Non
         ("c", 1, None),
     ]
     assert [each.seconds for each in outcomes] == [30.0, 100.0, 0.0]  # run time only, without waiting
+
+
+def test_steps_and_failed_attempts_are_logged(configured: Configured, caplog: pytest.LogCaptureFixture) -> None:
+    def fails_once(progress: TableResult, _: Stop) -> None:
+        progress.decision = "versions 2 to 3"
+        if world.begun == ["a"]:
+            raise Busy
+
+    caplog.set_level(logging.INFO, "mirrorfeed")
+    world = World(a=fails_once)
+    publish_tables(world.fleet(configured("a")))
+    assert [(each.name, each.getMessage()) for each in caplog.records if each.name != "mirrorfeed.progress"] == [
+        ("mirrorfeed.orchestration.table_task", message)
+        for message in (
+            "a: published up to version None: no rows, 0 files",
+            "a: attempt 1 failed: MF0000: The service is busy. Wait.",
+            "a: publishing versions 2 to 3",
+        )
+    ]
 
 
 def test_table_over_its_timeout_ends_without_delaying_others(configured: Configured) -> None:

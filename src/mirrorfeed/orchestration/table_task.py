@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 import warnings
@@ -18,7 +19,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.config.expansion import expanded
 from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.display.rows import Row, row, shown
-from mirrorfeed.errors import MirrorfeedError, named
+from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.orchestration.errors import OrphanedTables, TableTimeout
 from mirrorfeed.orchestration.orphans import find_orphans
 from mirrorfeed.orchestration.retry import ATTEMPTS, RetryPolicy, RetryState, after, needs_reload
@@ -43,6 +44,7 @@ Work = Callable[[ChangeSource, Store, Table, TableResult, Callable[[TableResult]
 Dropping = Callable[[Table], AbstractContextManager[None]]
 """A context in which a table's folder is deleted. It ends when Fabric has dropped the table."""
 _DROP_TIMEOUT = 600.0
+_log = logging.getLogger(__name__)
 BLOCKED = "blocked"
 
 
@@ -246,15 +248,17 @@ class TableTask:
                 clear_table(context, keyed, source)
                 self.state = replace(self.state, cleared=True)
             try:
-                context.work(source, context.zone, keyed, result, context.on_step, ends)
+                context.work(source, context.zone, keyed, result, self._on_step, ends)
             except Gap as gap:
                 if (bridge := _bridge_gap(source, table, gap, context.on_problem)) is None:
                     raise
-                context.work(bridge, context.zone, keyed, result, context.on_step, ends)
+                context.work(bridge, context.zone, keyed, result, self._on_step, ends)
         except Exception as caught:
             error = named(f"Publishing {table.target}", caught)
         attempted = self.state
         self.state = after(attempted, error, self._policy)
+        if error:
+            _log.info("%s: attempt %d failed: %s", table.target, self.state.tries, coded(error))
         result.seconds += context.clock() - begun
         if self.limit <= 0 and (self.state.error or self._lags):
             timeout = TableTimeout(
@@ -277,6 +281,10 @@ class TableTask:
             if self.state.error is None:
                 self.state = RetryState(self._policy.attempts, pause=table.follow.poll)
         return finished
+
+    def _on_step(self, result: TableResult) -> None:
+        _log.info("%s: %s", result.table, result.step)
+        self.context.on_step(result)
 
     def _is_due(self) -> bool:
         table, published, now = self.table, self.result.published_version, self.context.clock()
