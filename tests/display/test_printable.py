@@ -9,6 +9,7 @@ import re
 import shlex
 import unicodedata
 from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,7 @@ from rich.console import Console
 
 import mirrorfeed
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
-from mirrorfeed.api.results import Changes, Difference, Result
+from mirrorfeed.api.results import Changes, Difference, Result, VersionChanges
 from mirrorfeed.cli import main, output
 from mirrorfeed.cli.main import print_error
 from mirrorfeed.display import terminal
@@ -173,8 +174,11 @@ def test_service_response_cannot_start_a_new_line(tmp_path: Path, onelake: OneLa
 
 
 def test_change_feed_columns_and_values_cannot_start_a_new_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    found: Any = SimpleNamespace(counts=lambda: {"insert": 1}, first=lambda _: [{HOSTILE: HOSTILE, "id": 1}])
-    monkeypatch.setattr("mirrorfeed.api.feed.Feed.changes", lambda *_: Changes(HOSTILE, 0, 1, found, found))
+    rows: Any = SimpleNamespace(limit=lambda _: None)
+    monkeypatch.setattr(Changes, "_reading", nullcontext)
+    monkeypatch.setattr(Changes, "counts", lambda _: Result((VersionChanges(1, 1, 0, 0),)))
+    monkeypatch.setattr("mirrorfeed.source.change_feed.to_json_rows", lambda _: [{HOSTILE: HOSTILE, "id": 1}])
+    monkeypatch.setattr("mirrorfeed.api.feed.Feed.changes", lambda *_: Changes(HOSTILE, 0, 1, rows))
     said = ran("changes", "main.sales.orders", "--from", "1")
     assert SHOWN in said
     assert hostile(said) == []

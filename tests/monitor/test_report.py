@@ -303,7 +303,7 @@ def test_changes_are_charted_by_version_and_operation(monkeypatch: pytest.Monkey
     counts = [VersionChanges(1, 5, 0, 0), VersionChanges(3, 0, 2, 1)]
     monkeypatch.setattr(Changes, "counts", lambda _: Result(tuple(counts)))
     nothing: Any = None
-    changes = Changes("a", 0, 3, nothing, nothing)
+    changes = Changes("a", 0, 3, nothing)
     assert titles(changes.chart().html) == ["1, inserts: 5 rows", "3, updates: 2 rows", "3, deletes: 1 row"]
     counts[:] = [VersionChanges(version, 1, 0, 0) for version in range(100)]
     assert titles(changes.chart().html)[0] == "40, inserts: 1 row"  # the newest 60

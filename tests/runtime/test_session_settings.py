@@ -19,7 +19,7 @@ from mirrorfeed.history.append import append_versions
 from mirrorfeed.publish.files import staging
 from mirrorfeed.runtime.errors import SettingFixed
 from mirrorfeed.runtime.spark_session import ALL_DAYS, all_days_are_read, faithful
-from mirrorfeed.source.change_feed import changes_between
+from mirrorfeed.source.change_feed import changes_between, to_json_rows
 from mirrorfeed.source.errors import FileDamaged, Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
 from tests.delta import SPARK_4_0, DeltaTable, SparkTable, Zone
@@ -244,7 +244,7 @@ def test_dates_are_correct_in_publication_preview_and_history(spark: SparkSessio
     zone.publish()
     append_versions(spark, kept)
     history = spark.read.table(Source(path=str(tmp_path / "kept")).sql).where("_change_type = 'insert'")
-    changed = changes_between(spark, table.source, 2, 2).first(9)
+    changed = to_json_rows(changes_between(spark, table.source, 2, 2)[1].limit(9))
     assert {
         "publication": sorted((str(row["day"]), row["__rowMarker__"]) for row in zone.last),
         "a preview": sorted((row["day"], row["at"][:10], *(at[:10] for at in row["m"].values())) for row in changed),

@@ -201,7 +201,7 @@ def test_newly_enabled_feed_is_empty(spark: SparkSession, tmp_path: Path) -> Non
     assert first_version_with_feed(spark, quiet.source) is None
     quiet.set_feed(True)
     assert first_version_with_feed(spark, quiet.source) == 2
-    assert changes_between(spark, quiet.source, 2).rows.isEmpty()
+    assert changes_between(spark, quiet.source, 2)[1].isEmpty()
 
 
 def test_feed_is_enabled_once_on_an_existing_table(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.source.change_feed import Bound, Changes, PastEnd, changes_between, parse_bound, resolve
+from mirrorfeed.source.change_feed import Bound, PastEnd, changes_between, parse_bound, resolve, to_json_rows
 from mirrorfeed.source.errors import BadBound, BoundsCrossed, FeedUnreadable, OutsideHistory, RangeUnreadable
 from mirrorfeed.source.next_step import Commit, Range
 from tests.delta import DeltaTable
@@ -122,15 +122,24 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Delt
     return made
 
 
+def counted(spark: SparkSession, table: DeltaTable, *bounds: str | int, past_end: PastEnd = "error") -> dict[str, int]:
+    """Rows by change type."""
+    _, rows = changes_between(spark, table.source, *bounds, past_end=past_end)
+    return by_type(rows)
+
+
+def by_type(rows: DataFrame) -> dict[str, int]:
+    return {row[0]: row[1] for row in rows.groupBy("_change_type").count().collect()}
+
+
 def test_rows_are_counted_by_change_type(spark: SparkSession, table: DeltaTable) -> None:
-    found = changes_between(spark, table.source, 2, 5)
-    assert found.counts() == {"insert": 2, "update_postimage": 1, "update_preimage": 1}
+    assert counted(spark, table, 2, 5) == {"insert": 2, "update_postimage": 1, "update_preimage": 1}
 
 
 def test_rows_have_the_columns_of_the_last_version(spark: SparkSession, table: DeltaTable) -> None:
     feed = ["_change_type", "_commit_version", "_commit_timestamp"]
-    assert changes_between(spark, table.source, 2, 3).rows.columns == ["id", "v", *feed]
-    assert changes_between(spark, table.source, 2, 4).rows.columns == ["id", "v", "w", *feed]
+    assert changes_between(spark, table.source, 2, 3)[1].columns == ["id", "v", *feed]
+    assert changes_between(spark, table.source, 2, 4)[1].columns == ["id", "v", "w", *feed]
 
 
 def test_column_missing_in_the_newest_version_cannot_be_shown(spark: SparkSession, tmp_path: Path) -> None:
@@ -143,7 +152,7 @@ def test_column_missing_in_the_newest_version_cannot_be_shown(spark: SparkSessio
     cause = caught.value.cause
     assert isinstance(cause, FeedUnreadable)
     assert (cause.version, list(cause.lost)) == ("2", ["'w' is gone"])
-    assert changes_between(spark, table.source, 3).counts() == {"delete": 1}
+    assert counted(spark, table, 3) == {"delete": 1}
 
 
 def test_start_before_the_feed_is_an_error(spark: SparkSession, table: DeltaTable) -> None:
@@ -152,9 +161,9 @@ def test_start_before_the_feed_is_an_error(spark: SparkSession, table: DeltaTabl
 
 
 def test_start_past_the_end_returns_no_rows_or_fails(spark: SparkSession, table: DeltaTable) -> None:
-    empty = changes_between(spark, table.source, 99, past_end="empty")
-    assert (empty.counts(), empty.range.versions) == ({}, 0)
-    assert changes_between(spark, table.source, 5, 99, past_end="empty").counts().keys() == {
+    range_, rows = changes_between(spark, table.source, 99, past_end="empty")
+    assert (rows.collect(), range_.versions) == ([], 0)
+    assert counted(spark, table, 5, 99, past_end="empty").keys() == {
         "update_postimage",
         "update_preimage",
     }
@@ -167,9 +176,10 @@ def test_timestamps_give_the_same_range_as_spark(spark: SparkSession, table: Del
     start, end = (times[version][0].strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] for version in (3, 5))
     reader = spark.read.option("readChangeFeed", "true").option("startingTimestamp", start)
     theirs = reader.option("endingTimestamp", end).table(table.source.sql)
-    ours = changes_between(spark, table.source, start, end)
-    assert ours.range == Range(2, 5)
-    assert ours.counts() == {row[0]: row[1] for row in theirs.groupBy("_change_type").count().collect()}
+    assert changes_between(spark, table.source, start, end)[0] == Range(2, 5)
+    assert counted(spark, table, start, end) == {
+        row[0]: row[1] for row in theirs.groupBy("_change_type").count().collect()
+    }
 
 
 @pytest.mark.parametrize("zone", ["+02:00", "GMT-3", "PST", "Europe/Stockholm"])
@@ -179,14 +189,12 @@ def test_times_are_in_the_session_time_zone(spark: SparkSession, table: DeltaTab
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
         (row,) = times.select(F.date_format("timestamp", "yyyy-MM-dd HH:mm:ss.SSS")).collect()
-        assert changes_between(spark, table.source, row[0]).range == Range(2, 5)
-        assert changes_between(spark, table.source, 3).range == Range(2, 5)
+        assert changes_between(spark, table.source, row[0])[0] == Range(2, 5)
+        assert changes_between(spark, table.source, 3)[0] == Range(2, 5)
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
 
 
 def test_first_rows_preserve_all_digits(spark: SparkSession) -> None:
     rows = spark.sql("SELECT 7L AS _commit_version, 12345678901234567.89BD AS `a.b`, 0.5D AS f, NULL AS n")
-    assert Changes("t", Range(6, 7), rows).first(5) == [
-        {"_commit_version": 7, "a.b": "12345678901234567.89", "f": 0.5, "n": None}
-    ]
+    assert to_json_rows(rows) == [{"_commit_version": 7, "a.b": "12345678901234567.89", "f": 0.5, "n": None}]

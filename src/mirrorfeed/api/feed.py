@@ -364,10 +364,9 @@ class Feed:
         spark = self._spark_for(source)
         progress.info("Reading the feed of %s", source)
         begin = first_version_with_feed(spark, source) if start is None else start
-        found = changes_between(spark, source, 0 if begin is None else begin, end, past_end)
-        range_ = found.range
-        rows = found.rows.orderBy("_commit_version")
-        return Changes(found.table, range_.from_version_exclusive, range_.to_version_inclusive, rows, found)
+        range_, rows = changes_between(spark, source, 0 if begin is None else begin, end, past_end)
+        first, last = range_.from_version_exclusive, range_.to_version_inclusive
+        return Changes(str(source), first, last, rows.orderBy("_commit_version"))
 
     def append_history(self, *tables: str, begin_again: bool = False) -> Result[results.Append]:
         """Append new versions to the permanent histories of the tables that have one.

@@ -5,7 +5,8 @@ Results and their rows have `ok`, and `to_dict` for programs. A field that is un
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from mirrorfeed.orchestration.verification import Repair as Repair
     from mirrorfeed.publish.log.audit import LogRecord as LogRecord
     from mirrorfeed.publish.result import TableResult as TableResult
-    from mirrorfeed.source.change_feed import Changes as Preview
 
 
 R = TypeVar("R", bound=Row, covariant=True)
@@ -200,20 +200,21 @@ class Changes:
 
     An update has two rows, before and after.
     """
-    _found: Preview = field(repr=False)
 
     def first(self, count: int = 20) -> Result[DataRow]:
         """Return the first rows, with values as in JSON."""
-        kinds = self._found.counts()
-        counts = ", ".join(counted(kinds.get(kind, 0), name.removesuffix("s")) for kind, name in _KINDS.items())
-        return Result(tuple(map(DataRow, self._found.first(count))), summary=f"{repr(self)[1:-1]}: {counts}")
+        from mirrorfeed.source.change_feed import to_json_rows
+
+        versions = self.counts()
+        totals = [counted(sum(getattr(each, kind) for each in versions), kind[:-1]) for kind in _KINDS.values()]
+        with self._reading():
+            rows = to_json_rows(self.rows.limit(count)) if count else []
+        return Result(tuple(map(DataRow, rows)), summary=f"{repr(self)[1:-1]}: {', '.join(totals)}")
 
     def counts(self) -> Result[VersionChanges]:
         """Return the number of rows that each version changed. Versions without changes are left out."""
-        from mirrorfeed.runtime.spark_session import faithful
-
         found: dict[int, dict[str, int]] = {}
-        with faithful(self.rows.sparkSession):
+        with self._reading():
             for version, kind, count in self.rows.groupBy("_commit_version", "_change_type").count().collect():
                 if kind in _KINDS:
                     found.setdefault(version, dict.fromkeys(_KINDS.values(), 0))[_KINDS[kind]] = count
@@ -234,6 +235,16 @@ class Changes:
 
     def _repr_html_(self) -> str:
         return self.counts()._repr_html_()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        from mirrorfeed.runtime.spark_session import faithful
+        from mirrorfeed.source.change_feed import preview_errors
+        from mirrorfeed.source.next_step import Range
+
+        range_ = Range(self.from_version_exclusive, self.to_version_inclusive)
+        with preview_errors(self.table, range_), faithful(self.rows.sparkSession):
+            yield
 
 
 _HOMES = {

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cache, partial
@@ -198,29 +197,6 @@ PastEnd = Literal["error", "empty"]
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?(?:Z|[+-]\d{2}:\d{2})?)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """The rows of a range of the feed, pinned at both ends; empty if the range is. Further queries on `rows` must run
-    within `faithful`."""
-
-    table: str
-    range: Range
-    rows: DataFrame
-
-    def counts(self) -> dict[str, int]:
-        """Rows by change type."""
-        with _preview_errors(self.table, self.range):
-            found = self.rows.groupBy("_change_type").count().collect()
-        return {row["_change_type"]: row["count"] for row in sorted(found)}
-
-    def first(self, count: int) -> list[dict[str, Any]]:
-        """The first rows, by version."""
-        if not count:
-            return []
-        with _preview_errors(self.table, self.range):
-            return to_json_rows(self.rows.orderBy("_commit_version").limit(count))
-
-
 def to_json_rows(rows: DataFrame) -> list[dict[str, Any]]:
     """Rows as JSON values. Decimals are text, because JSON numbers would be rounded."""
     columns = [
@@ -234,8 +210,9 @@ def to_json_rows(rows: DataFrame) -> list[dict[str, Any]]:
 
 def changes_between(
     spark: SparkSession, source: Source, start: str | int, end: str | int | None = None, past_end: PastEnd = "error"
-) -> Changes:
-    """The feed between two versions or times, both included, in the columns of the range's last version.
+) -> tuple[Range, DataFrame]:
+    """The range between two versions or times, both included, and its rows in the columns of the last version. Further
+    queries on the rows must run within `preview_errors` and `faithful`.
 
     Without `end`, up to the newest version. Beyond the newest version, `past_end` decides: raise an error, or return
     the changes that exist.
@@ -246,9 +223,9 @@ def changes_between(
     range_ = resolve(str(source), parse_bound(start, time_parser(spark)), last, known, past_end)
     if not range_.versions:
         newest = Range(known[-1].version - 1, known[-1].version)
-        return Changes(str(source), range_, changes(spark, source, newest).limit(0))
+        return range_, changes(spark, source, newest).limit(0)
     hole = first_missing(range_.from_version_exclusive, range_.to_version_inclusive, [each.version for each in known])
-    with _preview_errors(str(source), range_):
+    with preview_errors(str(source), range_):
         if hole is not None:
             before = range_.from_version_exclusive
             raise Gap(table=str(source), published=before, where=hole, reason=GapReason.NO_COMMIT)
@@ -259,11 +236,11 @@ def changes_between(
             raise FeedUnreadable(table=str(source), range=range_, version=version, read_version=None, lost=missing)
         rows = feed.select(*(quote(name) for name in names), *FEED_COLUMNS)
         rows.isEmpty()  # most errors occur when a read is planned, so report them now
-    return Changes(str(source), range_, rows)
+    return range_, rows
 
 
 @contextmanager
-def _preview_errors(table: str, range_: Range) -> Iterator[None]:
+def preview_errors(table: str, range_: Range) -> Iterator[None]:
     """Translate findings into errors for somebody who reads and does not publish."""
     try:
         with read_errors(table, range_):
