@@ -98,7 +98,7 @@ def test_histories_run_independently_in_order_of_priority(tmp_path: Path, monkey
     file = tmp_path / "mirrorfeed.yml"
     tables = "".join(f"  - {{source: main.{name}, target: {name}, priority: {at}}}\n" for at, name in enumerate("abc"))
     file.write_text(f"landing_zone: /lz\nhistory: main.h\nmax_parallel_tables: 1\ntables:\n{tables}", encoding="utf-8")
-    found = histories.append_histories(NO_SPARK, load(file))
+    found = histories.append_histories(lambda: NO_SPARK, load(file))
     assert [(each.table, each.newest_version, type(each.error)) for each in found] == [
         ("a", 7, type(None)),
         ("b", None, HistoryEmpty),

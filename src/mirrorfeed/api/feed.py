@@ -375,26 +375,18 @@ class Feed:
 
         Raises `MirrorfeedError` if none of the tables has a history, or a named one has none.
         """
-        from mirrorfeed.orchestration.histories import append_histories, select_tables
+        from mirrorfeed.orchestration.histories import append_histories
 
-        config = self._config
-        select_tables(config, tables)
-        spark = self._spark
-        progress.info("Appending to the histories")
-        return Result(tuple(append_histories(spark, config, tables, begin_again=begin_again)))
+        return Result(tuple(append_histories(lambda: self._spark, self._config, tables, begin_again=begin_again)))
 
     def history(self, *tables: str) -> Result[results.History]:
         """The versions that the permanent histories of the tables have, and their lag. Changes nothing.
 
         Raises `MirrorfeedError` if none of the tables has a history, or a named one has none.
         """
-        from mirrorfeed.orchestration.histories import read_histories, select_tables
+        from mirrorfeed.orchestration.histories import read_histories
 
-        config = self._config
-        select_tables(config, tables)
-        spark = self._spark
-        progress.info("Reading the histories")
-        return Result(tuple(read_histories(spark, config, tables)))
+        return Result(tuple(read_histories(lambda: self._spark, self._config, tables)))
 
     def replay_history(self, table: str, into: str, at: int | str) -> Result[results.Replay]:
         """Rebuild a table in the new table `into` as of a version, or as of a time in the session's time zone.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.display.rows import Row, row, shown
+from mirrorfeed.display.terminal import progress
 from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.history.append import AppendProgress, append_versions
 from mirrorfeed.history.errors import NoHistory
@@ -77,16 +78,18 @@ def select_tables(config: Config, names: Sequence[str] = ()) -> tuple[Table, ...
 
 
 def append_histories(
-    spark: SparkSession, config: Config, names: Sequence[str] = (), *, begin_again: bool = False
+    spark: Callable[[], SparkSession], config: Config, names: Sequence[str] = (), *, begin_again: bool = False
 ) -> list[Append]:
     """Append new versions of all tables with a history, or of those named, in the order of the configuration."""
     tables = {str(table.target): table for table in select_tables(config, names)}
-    progress = {name: AppendProgress() for name in tables}
+    appended = {name: AppendProgress() for name in tables}
     states = {name: RetryState(ATTEMPTS) for name in tables}
+    session = spark()
+    progress.info("Appending to the histories")
 
     def attempt(name: str) -> MirrorfeedError | None:
         try:
-            append_versions(spark, tables[name], begin_again=begin_again, progress=progress[name])
+            append_versions(session, tables[name], begin_again=begin_again, progress=appended[name])
         except Exception as error:
             return named(f"Appending to the history of {name}", error)
         return None
@@ -99,7 +102,7 @@ def append_histories(
     run_queue(
         Scheduler(config.max_parallel_tables or default_max_tables(), queue), lambda name: partial(attempt, name), ended
     )
-    return [to_row(name, progress[name], state.error) for name, state in states.items()]
+    return [to_row(name, appended[name], state.error) for name, state in states.items()]
 
 
 def to_row(table: str, progress: AppendProgress, error: MirrorfeedError | None = None) -> Append:
@@ -118,19 +121,19 @@ def to_row(table: str, progress: AppendProgress, error: MirrorfeedError | None =
     )
 
 
-def read_histories(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> list[History]:
+def read_histories(spark: Callable[[], SparkSession], config: Config, names: Sequence[str] = ()) -> list[History]:
     """The versions in the history of each table, or of those named."""
 
     def read(table: Table) -> History:
         assert table.history is not None
         name, place = str(table.target), str(table.history.table)
         try:
-            newest = newest_version(spark, table.source)
-            history = HistoryTable(spark, table.history.table)
+            newest = newest_version(session, table.source)
+            history = HistoryTable(session, table.history.table)
             view = history.read_view()
             if view is None or view.newest is None:
                 return History(name, place, newest_version=newest)
-            is_other = read_table_info(spark, table.source).table_id != view.newest.source_id
+            is_other = read_table_info(session, table.source).table_id != view.newest.source_id
             segments = [first_and_last_commit(segment) for segment in split_segments(history.read_records(view))]
             return History(
                 name,
@@ -144,4 +147,7 @@ def read_histories(spark: SparkSession, config: Config, names: Sequence[str] = (
         except Exception as error:
             return History(name, place, error=named(f"Reading the history of {name}", error))
 
-    return each_of(read, select_tables(config, names))
+    tables = select_tables(config, names)
+    session = spark()
+    progress.info("Reading the histories")
+    return each_of(read, tables)
