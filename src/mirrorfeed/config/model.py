@@ -23,15 +23,14 @@ from mirrorfeed.config import FILE, values
 from mirrorfeed.config.connections import Alerts, FabricOptions, parse_credential
 from mirrorfeed.config.errors import DatabaseNotNamed, UnknownTable
 from mirrorfeed.config.options import (
+    CommonHistory,
     Entry,
-    HistoryLocation,
     Options,
     Partner,
+    PatternHistory,
     Pause,
-    common_history,
+    TableHistory,
     history_below,
-    pattern_history,
-    table_history,
 )
 from mirrorfeed.config.values import ONELAKE, located
 from mirrorfeed.landing.errors import BadTarget
@@ -47,7 +46,7 @@ from mirrorfeed.storage.volume import open_folder
 class Table(Entry):
     source: Annotated[Source, PlainValidator(values.source)]
     target: Annotated[Target, PlainValidator(values.target)]
-    history: Annotated[HistoryLocation | None, PlainValidator(table_history)] = None
+    history: TableHistory = None
     paused: Pause | None = None
     """Reason and end of a pause."""
 
@@ -67,7 +66,7 @@ class Sources(Entry):
     sources: Annotated[Pattern, PlainValidator(values.sources)]
     exclude: Annotated[tuple[tuple[str, ...], ...], PlainValidator(values.endings)] = ()
     target: Annotated[str, PlainValidator(values.template)] = "{schema}.{table}"
-    history: Annotated[HistoryLocation | None, PlainValidator(pattern_history)] = None
+    history: PatternHistory = None
     """The schema or folder of the histories."""
 
     @model_validator(mode="after")
@@ -107,7 +106,7 @@ class Config(Options):
     """Number of tables published at the same time. None depends on the driver."""
     partner: Partner | None = None
     """Publisher in `_partnerEvents.json`. None writes no such file."""
-    history: Annotated[HistoryLocation | None, PlainValidator(common_history)] = None
+    history: CommonHistory = None
     """The schema or folder of the histories of all tables without a `history` of their own."""
     archive: ArchiveOptions | None = None
     """Settings for tables with archived files."""

@@ -238,23 +238,36 @@ class HistoryLocation:
     """Age from which files count as archived. None is never."""
 
 
-def common_history(value: object, info: ValidationInfo) -> HistoryLocation:
-    """Parse the schema or folder of all histories."""
-    found = _location(value, "a schema or a folder, such as main.history", info)
-    if len(found.table.parts) == MAX_PARTS:
-        raise ValueError(f"{str(found.table)!r} is a table: name a schema or a folder for the histories of all tables")
-    return found
+def _history_of(expected: str, *, is_table: bool = False, is_optional: bool = True) -> PlainValidator:
+    """Return the validator of a history. `false` is None, if the history is optional."""
+
+    def check(value: object, info: ValidationInfo) -> HistoryLocation | None:
+        if is_optional and value is False:
+            return None
+        given = value if isinstance(value, dict) else {"location": value}
+        if unknown := [name for name in given if name not in HISTORY_FIELDS]:
+            raise ValueError(f"{unknown[0]!r} is not a known field of history; allowed are {', '.join(HISTORY_FIELDS)}")
+        if not isinstance(given.get("location"), str):
+            raise ValueError(f"must name {expected}, not {values.short(given.get('location'))}")
+        archive = given.get("archive")
+        try:
+            days = None if archive is None else parse_days(values.text(archive))
+        except BadInterval as error:
+            raise ValueError(f"archive: {error.text!r} {error.reason}") from error
+        table = values.source(given["location"], info)
+        if not is_table and len(table.parts) == MAX_PARTS:
+            raise ValueError(f"{str(table)!r} is a table: name a schema or a folder for the histories of all tables")
+        return HistoryLocation(table, days)
+
+    return PlainValidator(check)
 
 
-def pattern_history(value: object, info: ValidationInfo) -> HistoryLocation | None:
-    """Parse the schema or folder of the histories of a pattern. None is `false`."""
-    return None if value is False else common_history(value, info)
-
-
-def table_history(value: object, info: ValidationInfo) -> HistoryLocation | None:
-    """Parse the history of one table. None is `false`."""
-    expected = "a table, such as main.history.orders, or false"
-    return None if value is False else _location(value, expected, info)
+_COMMON = "a schema or a folder, such as main.history"
+CommonHistory = Annotated[HistoryLocation | None, _history_of(_COMMON, is_optional=False)]
+PatternHistory = Annotated[HistoryLocation | None, _history_of(_COMMON)]
+TableHistory = Annotated[
+    HistoryLocation | None, _history_of("a table, such as main.history.orders, or false", is_table=True)
+]
 
 
 def history_below(place: HistoryLocation, target: Target) -> HistoryLocation:
@@ -265,17 +278,3 @@ def history_below(place: HistoryLocation, target: Target) -> HistoryLocation:
     else:
         table = Source((*place.table.parts, "_".join(names)))
     return replace(place, table=table)
-
-
-def _location(value: object, expected: str, info: ValidationInfo) -> HistoryLocation:
-    given = value if isinstance(value, dict) else {"location": value}
-    if unknown := [name for name in given if name not in HISTORY_FIELDS]:
-        raise ValueError(f"{unknown[0]!r} is not a known field of history; allowed are {', '.join(HISTORY_FIELDS)}")
-    if not isinstance(given.get("location"), str):
-        raise ValueError(f"must name {expected}, not {values.short(given.get('location'))}")
-    archive = given.get("archive")
-    try:
-        days = None if archive is None else parse_days(values.text(archive))
-    except BadInterval as error:
-        raise ValueError(f"archive: {error.text!r} {error.reason}") from error
-    return HistoryLocation(values.source(given["location"], info), days)
