@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -516,15 +516,11 @@ class Feed:
         """
         from mirrorfeed.api.archive_table import ArchiveAwareTable
         from mirrorfeed.api.errors import NoArchiveNamed
-        from mirrorfeed.config.errors import UnknownTable
 
         name = table or self._archived
         if name is None:
             raise NoArchiveNamed()
-        try:
-            return ArchiveAwareTable(self._spark, self._config.select([name])[0].source)
-        except UnknownTable:
-            return ArchiveAwareTable(self._spark, name)
+        return ArchiveAwareTable(self._spark, self._source(name))
 
     def _enabled(self, spark: SparkSession, table: Table) -> Enabled:
         from mirrorfeed.publish.sources.full_compare import COMPARED
@@ -581,7 +577,8 @@ class Feed:
         return self._session(*sources) if callable(self._session) else self._spark
 
     def __repr__(self) -> str:
-        names = [str(each) for each in (*(table.target for table in self._written.tables), *self._patterns())]
+        names = [str(table.target) for table in self._written.tables]
+        names += [str(pattern.sources) for pattern in self._written.patterns]
         return f"<feed of {self._written.path}: {', '.join(names)}, into {self.landing_zone}>"
 
     def _repr_html_(self) -> str:
@@ -589,14 +586,9 @@ class Feed:
 
         entries = [(str(table.target), str(table.source), table.keys) for table in self._written.tables]
         entries += [(each.target, str(each.sources), each.keys) for each in self._written.patterns]
-        rows = [
-            Configured(target, source, ("keys in Unity Catalog",) if keys is None else keys)
-            for target, source, keys in entries
-        ]
+        unknown = ("keys in Unity Catalog",)
+        rows = [Configured(target, source, unknown if keys is None else keys) for target, source, keys in entries]
         return html_of(rows, (f"{self._written.path}, into {self.landing_zone}",))
-
-    def _patterns(self) -> Iterator[str]:
-        return (str(each.sources) for each in self._written.patterns)
 
 
 def _switched(
