@@ -18,7 +18,7 @@ from mirrorfeed.display.rows import draw, grid_of, text_from
 from mirrorfeed.mirror.fabric.database import TableState
 from mirrorfeed.monitor.findings import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Freshness, Step
-from mirrorfeed.monitor.status import status_of, statuses, summary_of
+from mirrorfeed.monitor.status import status_of, statuses, summary_of, unknown_consumption
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.source.errors import SourceRecreated
@@ -84,6 +84,15 @@ def test_many_tables_are_one_line_for_each_that_needs_attention() -> None:
     assert sum("done_" in line for line in repr(replace(found, every=True)).splitlines()) == 297
     waiting = status_of(facts("done", LogFacts(published=3, log_created=NOW, data_files=3, has_consumed=True), three))
     assert (done[0].quiet, waiting.quiet, replace(done[0], service="Failed").quiet) == (True, False, False)
+
+
+def test_unknown_consumption_is_reported_of_tables_that_are_not_listed() -> None:
+    one = LogFacts(published=3, log_created=NOW, data_files=1)
+    rows = [status_of(facts(f"t{n}", one, SourceFacts("on", newest_version=3))) for n in range(21)]
+    (note,) = unknown_consumption(rows)
+    assert note.startswith("21 tables: nothing shows that Fabric has consumed a file.")
+    assert unknown_consumption(rows[1:]) == ()
+    assert unknown_consumption([replace(each, has_consumed=True) for each in rows]) == ()
 
 
 @pytest.mark.parametrize(

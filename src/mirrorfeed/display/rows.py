@@ -158,7 +158,7 @@ def as_json(value: Any) -> Any:
 
 
 _WIDEST = 160
-_LISTED = 20
+LISTED = 20
 """More quiet rows than these are counted, not listed."""
 
 
@@ -261,7 +261,7 @@ def grid_of(rows: Sequence[Row]) -> Grid:
 def _listed(rows: Sequence[Row], every: bool) -> tuple[Sequence[Row], str]:
     """The rows to list, and the number of the others in words."""
     quiet = [row for row in rows if row.QUIET and row.quiet]
-    if every or len(quiet) <= _LISTED:
+    if every or len(quiet) <= LISTED:
         return rows, ""
     return [row for row in rows if not row.quiet], quiet[0].QUIET.format(tables=counted(len(quiet), "table"))
 

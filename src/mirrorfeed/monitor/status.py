@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mirrorfeed.config.model import zone_of
 from mirrorfeed.display.humanize import counted, duration
-from mirrorfeed.display.rows import Cell, Row, nonzero, row, shown
+from mirrorfeed.display.rows import LISTED, Cell, Row, nonzero, row, shown
 from mirrorfeed.display.terminal import progress
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.monitor.collector import Collector
@@ -156,6 +156,7 @@ def read_status(
         f"{target} is published but not configured. `mirrorfeed drop` removes it."
         for target in ([] if names else find_orphans(zone_of(config), config))
     ]
+    notes += unknown_consumption(rows)
     listed = tuple(row for row in rows if not behind or row.state not in _CURRENT)
     return listed, tuple(notes), summary_of(rows)
 
@@ -173,6 +174,17 @@ def statuses(
     collector = Collector(config, spark, states=states, times_of=times_of)
     found = [status_of(facts) for facts in collector.collect(config.select(names))]
     return sorted(found, key=lambda each: (STATES.index(each.state), -(each.lag_seconds or 0.0)))
+
+
+def unknown_consumption(rows: Sequence[Status]) -> Sequence[str]:
+    """A note if too many tables to list have files, but nothing shows that Fabric has consumed any."""
+    unknown = sum(row.not_consumed > 0 and not row.has_consumed for row in rows)
+    if unknown <= LISTED:
+        return ()
+    return (
+        f"{counted(unknown, 'table')}: nothing shows that Fabric has consumed a file."
+        " `mirrorfeed status --fabric` reads its status.",
+    )
 
 
 def summary_of(rows: Sequence[Status]) -> str:
