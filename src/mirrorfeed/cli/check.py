@@ -58,9 +58,9 @@ def status(
 def check_alerts(mirror: str | None, path: str) -> Result[results.Alert]:
     """Check all tables and send an alert for each new problem and each resolved one.
 
-    Alerts go to the webhooks and addresses in `alerts`, and to the output. A problem that lasts is sent again once a
-    day. Run this on a separate schedule. Exits with 1 if it printed a problem, or if a channel or the alert
-    state failed.
+    Alerts go to the webhooks and addresses in `alerts`, and to the output. A problem that lasts is sent again every
+    `remind_after_hours`. Run this on a separate schedule. Exits with 1 if it printed a problem, or if a channel or the
+    alert state failed.
     """
     return feed(path).check_alerts(mirror)
 
