@@ -41,8 +41,8 @@ class Rule(Generic[F]):
     text: str
     """Template in the syntax of `mirrorfeed.errors`."""
     fix: str
-    """The command. {table} is the target, {source} the source in SQL, {source_name} the source as an argument of
-    commands, {zone} the landing zone."""
+    """A command that a shell can run, a statement in SQL, or what a person must do. {table} is the target, {source} the
+    source in SQL, {source_name} the source as an argument of commands, {zone} the landing zone."""
     severity: Severity = Severity.WRONG
     is_safe: bool = False
     """Whether `doctor --fix` applies the fix: it does what every run does first, and nothing else."""
@@ -56,7 +56,8 @@ class Rule(Generic[F]):
         words = {name: shell_argument(word) if word else "" for name, word in names.items()}
         fix = self.fix.format(source=getattr(facts, "source", ""), **words).strip()
         what, since = fill(self.text, values), values.get("since")
-        return Finding(self.severity, self.code, self.name, names["table"], what, fix, fix, since, self.passing)
+        command = fix if re.match(r"mirrorfeed (?!.*\bNAME\b)", fix) else ""
+        return Finding(self.severity, self.code, self.name, names["table"], what, fix, command, since, self.passing)
 
 
 def table_findings(facts: TableFacts, rules: Sequence[Rule[TableFacts]] | None = None) -> list[Finding]:
@@ -289,7 +290,7 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         "CLONED",
         _of_source(lambda source: {"original": source.cloned_from} if source.cloned_from else None),
         "The source is a clone of {original}. It has its own history and feed, so its first publication is a snapshot.",
-        "mirrorfeed publish --dry-run {table}",
+        "",
         Severity.NOTE,
     ),
     Rule(
@@ -297,7 +298,7 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         "TEXT_TOO_LONG",
         _too_long,
         "Column {column!r} has a value of {bytes:,} bytes, but a text column in Fabric holds at most {most:,}.",
-        _REBUILD,
+        f"Shorten the value, or list the column in `exclude_columns` and run `{_REBUILD}`.",
     ),
     Rule(
         "MF829",
