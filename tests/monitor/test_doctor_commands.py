@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
 from mirrorfeed.cli import main
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.monitor.findings import error_finding
+from mirrorfeed.monitor.rules import RULES
 from mirrorfeed.source.errors import FilesArchived
+from mirrorfeed.source.table_info import FILES
 from tests.delta import DeltaTable
 
 Break = Callable[["Project", str], None]
@@ -122,6 +125,25 @@ def _left(project: Project, name: str) -> None:
     (log / f"{1:020d}-ab-00000-00000.parquet").write_bytes(b"left")
 
 
+def _not_renamed(project: Project, name: str) -> None:
+    (path,) = project.zone(name).glob("_mirrorfeed/*/*.json")
+    (file,) = json.loads(path.read_text(encoding="utf-8"))["files"]
+    (project.zone(name) / data_name(1)).rename(path.parent / file["staged"])
+
+
+def _kept_too_short(project: Project, name: str) -> None:
+    project.tables[name].sql(f"ALTER TABLE {{}} SET TBLPROPERTIES ('{FILES}' = 'interval 1 second')")
+    time.sleep(2)
+
+
+def _clone(project: Project, name: str) -> None:
+    original, path = project.tables[name].source.sql, project.tables[name].path.with_name(f"clone of {name}")
+    project.spark.sql(f"CREATE TABLE delta.`{path}` SHALLOW CLONE {original}")
+    project.entries[name]["source"] = f"./lake/{path.name}"
+    project.configure()
+    _never(project, name)
+
+
 def _never(project: Project, name: str) -> None:
     shutil.rmtree(project.zone(name))
 
@@ -166,14 +188,25 @@ SOLVED: dict[str, Break] = {
     "FilesLost": _lost,
     "LastFileMissing": _all_gone,
     "EMPTY_FILE": _no_bytes,
+    "UNFINISHED": _not_renamed,
     "ORPHANS": _left,
     "NOT_PUBLISHED": _never,
     "EMPTY_TABLE": _no_file,
 }
 """Problems by the name of their finding. The suggested command solves the problem."""
 OFF = "off"
-UNSOLVED: dict[str, Break] = {"NoTableAtPath": _dropped, "RowsRefused": _twice, "PAUSED": _paused}
+BY_SQL: dict[str, Break] = {"RETENTION_SHORT": _kept_too_short}
+"""Problems that a statement in SQL solves, which is the suggested fix."""
+UNSOLVED: dict[str, Break] = {"NoTableAtPath": _dropped, "RowsRefused": _twice, "PAUSED": _paused, "CLONED": _clone}
 """Problems that only a person can solve, so no command is suggested."""
+NOT_MADE = {
+    *("TEXT_TOO_LONG", "FALLS_BEHIND"),  # they need 16 MiB of text and days
+    "LOG_RETENTION_SHORT",  # Delta refuses a log that is kept for less time than its files
+    *("THROTTLED", "OWNER_LEFT", "TABLE_FAILED", "STUCK_SNAPSHOTTING", "NEVER_SYNCS"),  # of Fabric
+    *("MIRRORING_PAUSED", "MIRRORING_OFF"),  # of Fabric
+    *("LAG_PUBLISHED", "LAG_CONSUMED", "LAG_MIRRORED", "LAG_QUERYABLE"),  # alerts, of time that passes
+}
+"""Rules whose problem this test does not cause. `test_rules` has the facts that trigger them."""
 
 
 @pytest.mark.soak
@@ -181,21 +214,29 @@ def test_the_command_of_each_finding_solves_its_problem(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    project = Project(spark, tmp_path, [*SOLVED, *UNSOLVED, OFF])
+    problems = {**SOLVED, **BY_SQL, **UNSOLVED, OFF: _feed_off}
+    project = Project(spark, tmp_path, [*problems])
     project.run("publish")
-    for name, happen in {**SOLVED, **UNSOLVED, OFF: _feed_off}.items():
+    for name, happen in problems.items():
         happen(project, name)
     _damaged_ledger(project, "")
     found = project.findings()
-    expected = {(name, name) for name in (*SOLVED, *UNSOLVED)} | {(OFF, "Gap"), ("", "LedgerUnreadable")}
+    expected = {(name, name) for name in (*SOLVED, *BY_SQL, *UNSOLVED)} | {(OFF, "Gap"), ("", "LedgerUnreadable")}
     assert expected <= found.keys()
-    assert found.keys() - expected == {("EMPTY_TABLE", "NOT_PUBLISHED")}
+    assert found.keys() - expected == {("EMPTY_TABLE", "NOT_PUBLISHED"), ("CLONED", "NOT_PUBLISHED")}
     unsolved = {(name, name) for name in UNSOLVED} | {("", "LedgerUnreadable")}
-    assert {key for key, row in found.items() if not row["command"]} == unsolved
-    for row in found.values():
+    by_sql = {(name, name) for name in BY_SQL}
+    assert {key for key, row in found.items() if not row["command"]} == unsolved | by_sql
+    for key, row in found.items():
         if row["command"]:
             project.shell(row["command"])
+        elif key in by_sql:
+            spark.sql(row["fix"])
     assert project.findings().keys() == unsolved
+
+
+def test_every_rule_is_tried_or_listed_as_not_made() -> None:
+    assert {*SOLVED, *BY_SQL, *UNSOLVED} & {rule.name for rule in RULES} == {rule.name for rule in RULES} - NOT_MADE
 
 
 def test_the_command_of_a_finding_is_that_of_its_last_sentence_with_one() -> None:
