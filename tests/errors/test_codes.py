@@ -50,6 +50,11 @@ def test_examples_are_messages_as_errors_show_them() -> None:
     assert [each.code for each in known.values() if "<" in each.means and not each.example] == []
 
 
+def test_no_fix_has_code_within_code() -> None:
+    spans = [span for each in catalogue().values() for span in each.next.split("`")[1::2]]
+    assert [span for span in spans if span != span.strip()] == []
+
+
 def _tests(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
