@@ -182,14 +182,19 @@ def name_table(fix: str, table: str) -> str:
 
 
 def _command_in(fix: str) -> str:
-    """The commands of the last sentence that has any, if a person must not complete them."""
+    """The commands of the last sentence that has any, if a shell can run them."""
     commands, end = list[str](), 0
     for each in re.finditer(r"`(mirrorfeed [^`]+)`", fix):
         if ". " in fix[end : each.start()]:
             commands.clear()
         commands.append(each[1])
         end = each.end()
-    return "" if any("X days" in each or "NAME" in each for each in commands) else " && ".join(commands)
+    return runnable(" && ".join(commands))
+
+
+def runnable(fix: str) -> str:
+    """Return the fix if a shell can run it, and otherwise nothing: for text, SQL, and commands with a placeholder."""
+    return fix if fix.startswith("mirrorfeed ") and not re.search(r"\bNAME\b|X days", fix) else ""
 
 
 def passed(check: str, found: str = "") -> Finding:

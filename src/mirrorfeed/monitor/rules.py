@@ -22,6 +22,7 @@ from mirrorfeed.monitor.findings import (
     SourceFacts,
     TableFacts,
     error_finding,
+    runnable,
 )
 from mirrorfeed.monitor.freshness import Step
 from mirrorfeed.source.table_info import FILES, LOG, MIN_FACTOR
@@ -56,8 +57,8 @@ class Rule(Generic[F]):
         words = {name: shell_argument(word) if word else "" for name, word in names.items()}
         fix = self.fix.format(source=getattr(facts, "source", ""), **words).strip()
         what, since = fill(self.text, values), values.get("since")
-        command = fix if re.match(r"mirrorfeed (?!.*\bNAME\b)", fix) else ""
-        return Finding(self.severity, self.code, self.name, names["table"], what, fix, command, since, self.passing)
+        table, command = names["table"], runnable(fix)
+        return Finding(self.severity, self.code, self.name, table, what, fix, command, since, self.passing)
 
 
 def table_findings(facts: TableFacts, rules: Sequence[Rule[TableFacts]] | None = None) -> list[Finding]:
