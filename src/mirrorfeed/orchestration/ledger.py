@@ -42,7 +42,6 @@ COMPARED = (VERIFIED, DIFFERENT)
 """The newest row with one of these outcomes says whether its mirror was right, whatever was published since."""
 WRONG = (BLOCKED, FAILED, RESEEDED, DIFFERENT, UNVERIFIED)
 
-_MEASURED = ("stage_seconds", "record_seconds", "rename_seconds", "lag_versions", "lag_seconds", "retries")
 _ALWAYS = ("time", "table", "outcome")
 """Every ledger has these columns."""
 
@@ -207,7 +206,8 @@ def recovered_row(result: TableResult, now: datetime) -> Row:
 
 
 def _published(result: TableResult, record: Record) -> Row:
-    measured = {name: value for name, value in result.measured.get(record.batch, {}).items() if name in _MEASURED}
+    columns = {name for name, _, _ in COLUMNS}
+    measured = {name: value for name, value in result.measured.get(record.batch, {}).items() if name in columns}
 
     def count(marker: str) -> int:
         return sum(file.rows.get(marker, 0) for file in record.files)
@@ -226,7 +226,7 @@ def _published(result: TableResult, record: Record) -> Row:
         bytes=sum(file.bytes for file in record.files),
         tries=result.tries,
         freshness_target_minutes=result.freshness_target_minutes,
-        **({"retries": 0} | measured),
+        **measured,
     )
 
 
