@@ -75,23 +75,32 @@ def query(table: str, where: str | None, columns: str | None, rows: int) -> Resu
 @prices_option
 @click.option("--to", required=True, metavar="PLAN", help="File to create.")
 def plan(
-    path: str, table: str | None, sql: str | None, priority: Any, prices: str | None, to: str, **part: Any
+    path: str,
+    table: str | None,
+    where: str | None,
+    sql: str | None,
+    feed_from: int | None,
+    feed_to: int | None,
+    priority: Literal["standard", "high"],
+    prices: str | None,
+    to: str,
 ) -> results.RestorePlan:
     """Plan the restore of archived files for a query on TABLE, its change data feed, or any query."""
     from mirrorfeed.api.archives import plan_query
     from mirrorfeed.archive.restore_plan import check_place
 
-    if part["where"] is not None and part["feed_from"] is not None:
+    if where is not None and feed_from is not None:
         raise click.UsageError("--where and --feed-from cannot be combined: changes are always read completely.")
-    if part["feed_to"] is not None and part["feed_from"] is None:
+    if feed_to is not None and feed_from is None:
         raise click.UsageError("--feed-to requires --feed-from.")
-    if (table is None) == (sql is None) or (sql is not None and (part["where"] or part["feed_from"] is not None)):
+    if (table is None) == (sql is None) or (sql is not None and (where or feed_from is not None)):
         raise click.UsageError("Give either TABLE, with --where or --feed-from, or --sql alone.")
     on_table = open_table(table) if table else None
     rates = given_rates(prices, path)
     check_place(to)
     if on_table:
-        return on_table.plan(priority=priority, prices=rates, **part).save(to)
+        made = on_table.plan(where, feed_from=feed_from, feed_to=feed_to, priority=priority, prices=rates)
+        return made.save(to)
     return plan_query(spark_session, sql or "", priority=priority, prices=rates).save(to)
 
 
