@@ -283,5 +283,5 @@ _HOMES = {
 }
 """Each operation defines its row in its own room. The class is imported when it is first used."""
 __getattr__ = lazy_names(__name__, _HOMES)
-_OWN = "Changes Chart DataRow Enabled Failed Listed PartnerFile Result Row VersionChanges"
-__all__ = [*sorted([*_HOMES, *_OWN.split()])]
+_OWN = ("Changes", "Chart", "DataRow", "Enabled", "Failed", "Listed", "PartnerFile", "Result", "Row", "VersionChanges")
+__all__ = [*sorted((*_HOMES, *_OWN))]
