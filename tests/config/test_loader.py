@@ -554,6 +554,10 @@ def test_alerts_have_default_limits_and_no_channels_by_default(load: Load) -> No
     )  # fmt: skip
 
 
+def test_root_is_a_folder(load: Load) -> None:
+    assert load(alerts("state_path: /")).alerts.state_path == "/"
+
+
 def test_history_location_is_common_or_per_table(load: Load, tmp_path: Path) -> None:
     tables = """\
 tables:

@@ -149,7 +149,7 @@ def _folder_of(use: str, hint: str) -> AfterValidator:
         not_empty(value, f": name {hint}, or omit the field")
         if URI.match(value) or value.startswith("~"):
             raise ValueError(f"{hide_query(value)!r} is not a folder that {use}: name a volume (/Volumes/…)")
-        return folder(value.rstrip("/"), info)
+        return folder(value, info)
 
     return AfterValidator(check)
 
