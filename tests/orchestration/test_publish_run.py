@@ -170,11 +170,13 @@ def test_stopped_table_is_reloaded_only_if_configured(
 
 
 class NoRoom(Terminal):
+    code = "MF0001"
     what = "No."
     fix = ""
 
 
 class Waiting(Transient):
+    code = "MF0002"
     what = "The service is busy."
     fix = "Wait."
 
