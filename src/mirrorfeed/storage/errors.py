@@ -47,7 +47,10 @@ class StoreUnavailable(Transient):
 class PlaceUnusable(Terminal):
     code = "MF4004"
     what = "Cannot {action} {address}: {reason}."
-    fix = f"Check that `landing_zone` in the configuration names a folder that this process can write to, {_RUN_AGAIN}"
+    fix = (
+        "Check that `landing_zone` in the configuration names a folder in which this process can write and rename"
+        f" files, {_RUN_AGAIN}"
+    )
     reason: str
 
 

@@ -50,6 +50,7 @@ _UNUSABLE = (
     errno.ELOOP,
     errno.ENAMETOOLONG,
     errno.ENXIO,  # a socket
+    errno.ENOSYS,  # a rename on some mounts
 )
 _NOT_SUPPORTED = (errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 

@@ -234,7 +234,9 @@ def test_error_explains_why_landing_zone_cannot_be_written(tmp_path: Path) -> No
 
     text = str(unwritable.value)
     assert text.startswith(f"Cannot read {tmp_path}/shop.schema/orders/_mirrorfeed/log.json: Not a directory.")
-    assert text.endswith("names a folder that this process can write to, then run the same command again.")
+    assert text.endswith(
+        "names a folder in which this process can write and rename files, then run the same command again."
+    )
 
 
 class ReadOnly(MemoryStore):
