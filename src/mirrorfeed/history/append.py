@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -45,10 +45,10 @@ from mirrorfeed.runtime.errors import first_of
 from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source import reader
-from mirrorfeed.source.change_feed import is_same_table, read_facts
+from mirrorfeed.source.change_feed import is_same_table, read_facts, read_schema
 from mirrorfeed.source.errors import FeedUnreadable, Finding, Gap, LogDamaged, SourceRecreated, VersionExpired
 from mirrorfeed.source.next_step import Decision, Facts, NothingNew, Published, Range, TakeSnapshot, decide
-from mirrorfeed.source.versions import operation_parameters, schema_at
+from mirrorfeed.source.versions import operation_parameters
 
 _MAX_CONFLICTS = 5
 _LOST_RACE = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED", "DELTA_TABLE_ALREADY_EXISTS")
@@ -138,8 +138,6 @@ class _Append:
     history: HistoryTable
     begin_again: bool
     now: Callable[[], datetime]
-    _schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """Schemas by version, read since the last facts."""
 
     @property
     def source(self) -> str:
@@ -257,15 +255,14 @@ class _Append:
         )
 
     def _decide(self, newest: HistoryRecord | None) -> tuple[Facts, Decision]:
-        self._schemas.clear()
         after = newest.to_version_inclusive if newest else None
         limit = self.table.max_versions_per_publication
-        facts = read_facts(self.spark, self.table.source, after, limit, self._schema)
+        facts = read_facts(self.spark, self.table.source, after, limit)
         before = Published(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
         return facts, decide(self.source, before, facts, limit)
 
     def _snapshot(self, facts: Facts, version: int, existing: Mapping[str, str]) -> _Step:
-        schema = self._schema(version)
+        schema = read_schema(self.spark, self.table.source, version, facts.schemas)
         history_table.check_names(self.source, schema)
         archive.check(self.spark, self.table.source, version, facts.properties)
         commit = next(commit for commit in facts.commits if commit.version == version)
@@ -277,8 +274,9 @@ class _Append:
         """The first versions of a range, as long as they have the same columns."""
         spark, source = self.spark, self.table.source
         first = range_.from_version_exclusive + 1
-        schema = self._schema(first)
-        last = last_equal(first, range_.to_version_inclusive, lambda at: have_same_columns(self._schema(at), schema))
+        schema_of = partial(read_schema, spark, source, schemas=facts.schemas)
+        schema = schema_of(first)
+        last = last_equal(first, range_.to_version_inclusive, lambda at: have_same_columns(schema_of(at), schema))
         what = Range(range_.from_version_exclusive, last)
         operation = facts.commits[0].operation
         parameters = operation_parameters(spark, source, first) if operation in (RENAME, DROP) else {}
@@ -292,11 +290,6 @@ class _Append:
             if lost := unreadable_columns(now, json.loads(feed.schema.json())):
                 raise FeedUnreadable(table=self.source, range=what, version=str(last), read_version=None, lost=lost)
         return _Step(facts, what, now, feed)
-
-    def _schema(self, version: int) -> dict[str, Any]:
-        if version not in self._schemas:
-            self._schemas[version] = schema_at(self.spark, self.table.source, version)
-        return self._schemas[version]
 
 
 def last_equal(first: int, last: int, is_equal: Callable[[int], bool]) -> int:

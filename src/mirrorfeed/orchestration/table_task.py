@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import cached_property
 from threading import RLock
 from typing import Any
 
@@ -202,7 +202,7 @@ class TableTask:
         try:
             table = with_keys(self.table, lambda: context.client)
             view = TableLog(context.zone, table.target.folder).read_view()
-            source: ChangeSource = source_for(context.session, context.config, table)
+            source = source_for(context.session, context.config, table)
             facts, decision = decide_next(source, table, view)
             bridge = None
             if isinstance(decision, Gap) and (bridge := _bridge_gap(source, table, decision)):
@@ -240,9 +240,7 @@ class TableTask:
             return context.stop() or context.clock() - begun >= limit
 
         try:
-            source: ChangeSource = source_for(
-                context.session, context.config, table, partial(setattr, result, "across")
-            )
+            source = source_for(context.session, context.config, table)
             keyed = with_keys(table, lambda: context.client)
             if self.state.clears:
                 clear_table(context, keyed, source)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.landing.names import LOG_ID
 from mirrorfeed.landing.schema import Problem
-from mirrorfeed.source.errors import Finding, Gap
+from mirrorfeed.source.errors import Finding, Gap, GapReason
 
 if TYPE_CHECKING:
     from mirrorfeed.publish.files.staging_job import BadRow
@@ -328,13 +328,6 @@ class FeedRequired(Terminal):
     fix = "Run `mirrorfeed publish` to compare it now, or `mirrorfeed rebuild` to publish it from the start."
 
 
-class GapCompared(Transient):
-    code = "MF3508"
-    what = "{gap.problem} The changes were found by a comparison with version {gap.published}."
-    fix = "No data is lost. Publish more often, or increase the retention of the source."
-    gap: Gap
-
-
 class NotComparable(Gap):
     code = "MF3509"
     what = "The change data feed of {table} has a gap, and the published version {published} can no longer be read."
@@ -353,11 +346,14 @@ class RangeCompared(Transient):
         " {range.to_version_inclusive} were published instead."
     )
     fix = {
-        False: "No data is lost.",
-        True: "No data is lost. `REORG TABLE … APPLY (PURGE)` rewrites files that have large deletion vectors.",
+        "columns": "No data is lost.",
+        "vector": "No data is lost. `REORG TABLE … APPLY (PURGE)` rewrites files that have large deletion vectors.",
+        "gap": "No data is lost. Publish more often, or increase the retention of the source.",
     }
     cause: Finding
 
     @property
-    def case(self) -> bool:
-        return isinstance(self.cause, Gap)
+    def case(self) -> str:
+        if not isinstance(self.cause, Gap):
+            return "columns"
+        return "vector" if self.cause.reason == GapReason.LARGE_VECTOR else "gap"

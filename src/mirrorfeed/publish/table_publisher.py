@@ -246,6 +246,7 @@ class _Run:
                 assert before is not None
                 return NothingNew(before.to_version_inclusive)
             self.result.differed = staged.differed or self.result.differed
+            self.result.across = staged.note or self.result.across
             if table.output.by_time:
                 names = [file.staged for file in staged.files]
                 self.log.check_times(view, names, names[len(names) - staged.corrections :])

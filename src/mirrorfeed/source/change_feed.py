@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from functools import cache, partial
+from functools import partial
 from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
@@ -123,18 +123,19 @@ def is_same_table(facts: Facts, spark: SparkSession, source: Source) -> bool:
     return now.table_id == facts.table_id and set(now.partition_columns) == set(facts.partitions)
 
 
-def read_facts(
-    spark: SparkSession,
-    source: Source,
-    after: int | None,
-    limit: int,
-    schema: Callable[[int], dict[str, Any]] | None = None,
-) -> Facts:
-    """Read what `decide` needs. Schemas and feed are checked for at most `limit` versions after the published one.
+def read_schema(
+    spark: SparkSession, source: Source, version: int, schemas: dict[int, dict[str, Any]]
+) -> dict[str, Any]:
+    """The schema at a version, which `schemas` has afterwards."""
+    if version not in schemas:
+        schemas[version] = schema_at(spark, source, version)
+    return schemas[version]
 
-    `schema` returns the schema of a version, by default `schema_at`. It is called once for each version.
-    """
-    schema = cache(schema or partial(schema_at, spark, source))
+
+def read_facts(spark: SparkSession, source: Source, after: int | None, limit: int) -> Facts:
+    """Read what `decide` needs. Schemas and feed are checked for at most `limit` versions after the published one."""
+    schemas: dict[int, dict[str, Any]] = {}
+    schema = partial(read_schema, spark, source, schemas=schemas)
 
     def read_new() -> tuple[int, list[Commit]]:
         if after is None:
@@ -170,6 +171,7 @@ def read_facts(
         new,
         feed_off_at=_first_without_feed(spark, source, maybe_off),
         breaks=tuple(breaks),
+        schemas=schemas,
         damaged_at=stop if reason is LogDamaged else None,
         expired_at=stop if reason is VersionExpired else None,
     )

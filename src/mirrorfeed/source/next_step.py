@@ -60,6 +60,8 @@ class Facts:
     partitions: tuple[str, ...] = ()
     bytes: int | None = field(default=None, compare=False)
     """The size of all files; None if unknown."""
+    schemas: dict[int, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
+    """Schemas by version, in Spark's JSON. Others are added when they are read."""
 
     @property
     def compared(self) -> bool:

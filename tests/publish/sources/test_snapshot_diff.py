@@ -25,9 +25,10 @@ from mirrorfeed.publish.changes import (
     one_per_key,
     with_hashes,
 )
-from mirrorfeed.publish.errors import GapCompared, NotComparable, RangeCompared
+from mirrorfeed.publish.errors import NotComparable, RangeCompared
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.source.errors import Gap
+from mirrorfeed.source.next_step import Range
 from mirrorfeed.storage.folder import FolderStore
 from tests.delta import DeltaTable, SparkTable, Zone
 
@@ -68,8 +69,10 @@ def test_gap_is_bridged_without_a_new_snapshot(spark: SparkSession, tmp_path: Pa
     assert outcome.error is None
     assert outcome.rows == {"upsert": 1, "delete": 1}
     (note,) = told
-    assert isinstance(note, GapCompared)
-    assert (note.gap.table, note.gap.published, note.gap.where) == (str(table.source), 1, 2)
+    assert isinstance(note, RangeCompared)
+    assert isinstance(note.cause, Gap)
+    assert (note.cause.table, note.cause.published, note.cause.where) == (str(table.source), 1, 2)
+    assert note.range == Range(1, 8)
     assert zone.mirrors_the_table()
     table.sql("UPDATE {} SET v = 'newer' WHERE id = 1")
     outcome, told = published(spark, config)
@@ -96,7 +99,7 @@ def test_snapshot_diff_publishes_only_selected_rows_and_columns(spark: SparkSess
     table.sql("UPDATE {} SET w = 'new' WHERE id = 4")
     table.set_feed(True)
     outcome, (note,) = published(spark, config)
-    assert isinstance(note, GapCompared)
+    assert isinstance(note, RangeCompared)
     assert (outcome.error, outcome.rows) == (None, {"upsert": 3, "delete": 1})
     table.sql("DELETE FROM {} WHERE id = 6")
     assert published(spark, config)[0].rows == {"delete": 1}

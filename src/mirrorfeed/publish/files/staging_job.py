@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.names import staged_name
 from mirrorfeed.landing.output_format import AS_PARQUET, Output
 from mirrorfeed.landing.record import File
@@ -116,6 +117,8 @@ class Staged(NamedTuple):
     """Rows of the source, if all of them were read."""
     look_up_seconds: float = 0.0
     """Time for looking up deleted keys in the source."""
+    note: MirrorfeedError | None = None
+    """How changes were read in another way than from the feed."""
 
 
 @dataclass(frozen=True, slots=True)

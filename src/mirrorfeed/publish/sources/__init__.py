@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config.model import Config, Table
-from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
-from mirrorfeed.publish.sources.full_compare import FullCompare, full_compare
 from mirrorfeed.source.next_step import Facts, Range, Repair
 
 
@@ -51,12 +49,10 @@ class ChangeSource(Protocol):
         ...
 
 
-Report = Callable[[MirrorfeedError], None]
-
-
-def source_for(
-    spark: SparkSession, config: Config, table: Table, on_note: Report = lambda _: None
-) -> DeltaFeed | FullCompare:
+def source_for(spark: SparkSession, config: Config, table: Table) -> ChangeSource:
+    """Return the source that the setting `changes` selects."""
     if table.changes == "compare":
+        from mirrorfeed.publish.sources.full_compare import full_compare  # few tables need it
+
         return full_compare(spark, config, table)
-    return DeltaFeed(spark, table.source, config.staging_path, config.upload_from, table.selection, on_note=on_note)
+    return DeltaFeed(spark, table.source, config.staging_path, config.upload_from, table.selection)

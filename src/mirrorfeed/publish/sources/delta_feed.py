@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed import archive
 from mirrorfeed.config.model import Table
-from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column, columns_of, lost_columns
 from mirrorfeed.landing.selection import Selection, selected_schema, source_types
 from mirrorfeed.publish import changes, landing_rows
@@ -36,12 +35,11 @@ from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, Staged,
 from mirrorfeed.publish.landing_rows import PROBLEM
 from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.source import reader
-from mirrorfeed.source.change_feed import is_same_table, read_facts
+from mirrorfeed.source.change_feed import is_same_table, read_facts, read_schema
 from mirrorfeed.source.errors import FeedUnreadable, Finding, Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.next_step import Facts, Range, Repair
 from mirrorfeed.source.reader import apply_selection
-from mirrorfeed.source.versions import schema_at
 
 if TYPE_CHECKING:
     from mirrorfeed.archive.archived_files import NeededFiles
@@ -60,14 +58,9 @@ class DeltaFeed:
     """Folder for Spark's files, if Spark and this process do not share the landing zone."""
     upload_from: Literal["driver", "executors"] = "driver"
     selection: Selection | None = None
-    on_note: Callable[[MirrorfeedError], None] = field(default=lambda _: None, repr=False, compare=False, kw_only=True)
-    """Receives a note if a range is read in another way than from the feed."""
-    _schemas: dict[int, dict[str, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """Cache by version, emptied when facts are read. `is_as` finds a table that took over the name."""
 
     def facts(self, after: int | None, limit: int) -> Facts:
-        self._schemas.clear()
-        return read_facts(self.spark, self.source, after, limit, self._live_schema)
+        return read_facts(self.spark, self.source, after, limit)
 
     def is_as(self, facts: Facts) -> bool:
         return is_same_table(facts, self.spark, self.source)
@@ -115,12 +108,7 @@ class DeltaFeed:
             return staging.bad_keys(self._rows_at(version), table.target_keys)
 
     def _schema(self, version: int, facts: Facts) -> dict[str, Any]:
-        return self._live_schema(version)
-
-    def _live_schema(self, version: int) -> dict[str, Any]:
-        if version not in self._schemas:
-            self._schemas[version] = schema_at(self.spark, self.source, version)
-        return self._schemas[version]
+        return read_schema(self.spark, self.source, version, facts.schemas)
 
     def _stage(self, rows: DataFrame, job: StagingJob, **facts: Any) -> Staged:
         area = staging_area_for(self.spark, self.staging_path, job.store)
@@ -148,8 +136,7 @@ class DeltaFeed:
                 staged = self._stage_range(range_, facts, job, self._differing_rows(range_, table, job))
         except (Gap, SnapshotGone) as error:
             raise cause from error
-        self.on_note(RangeCompared(cause=cause, range=range_))
-        return staged
+        return staged._replace(note=RangeCompared(cause=cause, range=range_))
 
     def _stage_snapshot(self, version: int, facts: Facts, table: Table, job: StagingJob) -> Staged:
         keys = job.keys if table.validate_keys != "none" else ()

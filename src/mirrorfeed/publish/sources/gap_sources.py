@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed import archive
 from mirrorfeed.config.model import Table
-from mirrorfeed.errors import named
+from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.history.history_table import HistoryTable, HistoryView
-from mirrorfeed.history.record import Segment, find_record, find_segment
+from mirrorfeed.history.record import Segment, find_segment
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish.errors import GapCompared, HistoryUnusable, NotComparable, ReadFromHistory
+from mirrorfeed.publish.errors import HistoryUnusable, NotComparable, RangeCompared, ReadFromHistory
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
-from mirrorfeed.publish.sources import ChangeSource, Report
+from mirrorfeed.publish.sources import ChangeSource
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.runtime.errors import EXPIRED, FILES_GONE, LOG_GONE, first_of
 from mirrorfeed.source import versions
@@ -33,10 +32,11 @@ from mirrorfeed.source.versions import only_adds_columns
 class SnapshotDiff(DeltaFeed):
     """Reads all versions after the published one as one range: the rows that differ between its two ends."""
 
+    gap: Gap = field(kw_only=True)
+
     def facts(self, after: int | None, limit: int) -> Facts:
         if after is None:
             return super().facts(after, limit)
-        self._schemas.clear()
         table = read_table_info(self.spark, self.source, counted=True)
         known = versions.commits(self.spark, self.source, after)
         times = {commit.version: commit.timestamp for commit in known}
@@ -66,7 +66,8 @@ class SnapshotDiff(DeltaFeed):
         if not isinstance(what, Range):
             return super().stage(what, facts, table, job)
         with self._comparable(what):
-            return super().stage(what, facts, table, job)
+            staged = super().stage(what, facts, table, job)
+        return staged._replace(note=RangeCompared(cause=self.gap, range=what))
 
     def _changed_rows(self, range_: Range, facts: Facts, table: Table, job: StagingJob) -> DataFrame:
         return self._differing_rows(range_, table, job)
@@ -101,6 +102,7 @@ class HistoryFacts(Facts):
 class HistorySource(DeltaFeed):
     """Reads ranges that the history contains from there, and everything else from the source."""
 
+    gap: Gap = field(kw_only=True)
     history: Source = field(kw_only=True)
 
     def facts(self, after: int | None, limit: int) -> Facts:
@@ -108,7 +110,9 @@ class HistorySource(DeltaFeed):
         found = segment_after(self.spark, self.history, after, live.table_id)
         if after is None or found is None:
             return live
-        segment = found[1]
+        segment, schemas = found[1], dict(live.schemas)
+        for record in segment[1:]:
+            schemas |= dict.fromkeys((commit.version for commit in record.commits), record.schema)
         commits = [commit for record in segment for commit in record.commits if commit.version > after]
         known = replace(
             live,
@@ -118,6 +122,7 @@ class HistorySource(DeltaFeed):
             feed_off_at=None,
             damaged_at=None,
             expired_at=None,
+            schemas=schemas,
         )
         return HistoryFacts(**{each.name: getattr(known, each.name) for each in fields(known)}, held=found)
 
@@ -130,10 +135,11 @@ class HistorySource(DeltaFeed):
         if not (isinstance(facts, HistoryFacts) and facts.holds(what)):
             super().check(what, facts)
 
-    def _schema(self, version: int, facts: Facts) -> dict[str, Any]:
-        if isinstance(facts, HistoryFacts) and facts.held and facts.holds(Range(version - 1, version)):
-            return find_record(facts.held[1], version).schema
-        return super()._schema(version, facts)
+    def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged:
+        staged = super().stage(what, facts, table, job)
+        if isinstance(what, Range) and isinstance(facts, HistoryFacts) and facts.holds(what):
+            return staged._replace(note=ReadFromHistory(gap=self.gap, history=str(self.history)))
+        return staged
 
     def _changes(self, range_: Range, columns: Sequence[Column], facts: Facts) -> DataFrame:
         if not (isinstance(facts, HistoryFacts) and facts.held and facts.holds(range_)):
@@ -163,7 +169,9 @@ def _schema_breaks(segment: Segment) -> tuple[int, ...]:
     )
 
 
-def bridge_gap(source: ChangeSource, table: Table, gap: Gap, on_problem: Report = lambda _: None) -> DeltaFeed | None:
+def bridge_gap(
+    source: ChangeSource, table: Table, gap: Gap, on_problem: Callable[[MirrorfeedError], None] = lambda _: None
+) -> DeltaFeed | None:
     """Return the source that has the changes across a gap in the feed: the history, or a comparison of its two ends.
 
     None if there is none. Reports a history that cannot be read.
@@ -176,12 +184,10 @@ def bridge_gap(source: ChangeSource, table: Table, gap: Gap, on_problem: Report 
         try:
             table_id = read_table_info(source.spark, source.source).table_id
             if segment_after(source.spark, history, gap.published, table_id):
-                source.on_note(ReadFromHistory(gap=gap, history=str(history)))
-                return HistorySource(*common, on_note=source.on_note, history=history)
+                return HistorySource(*common, gap=gap, history=history)
         except Exception as error:
             cause = named(f"Reading the history {history}", error)
             on_problem(HistoryUnusable(gap=gap, history=str(history), error=cause))
     if table.on_gap == "compare":
-        source.on_note(GapCompared(gap=gap))
-        return SnapshotDiff(*common)
+        return SnapshotDiff(*common, gap=gap)
     return None
