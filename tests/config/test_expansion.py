@@ -438,14 +438,14 @@ def test_feed_expands_patterns_in_each_call_but_not_for_its_repr(lake: Path) -> 
 
 
 def test_configuration_without_patterns_lists_no_catalog(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirrorfeed.config.expansion.list_tables", lambda *_: pytest.fail("it asked"))
+    monkeypatch.setattr("mirrorfeed.source.catalog.list_tables", lambda *_: pytest.fail("it asked"))
     (lake / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{source: ./tables/orders, target: a}]\n")
     assert mirrorfeed.load(lake / "mirrorfeed.yml").tables == ("a",)
     assert "has its own entry" in " ".join(run(lake, "tables").split())
 
 
 def test_commands_that_need_no_tables_list_no_catalog(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirrorfeed.config.expansion.list_tables", lambda *_: pytest.fail("it asked"))
+    monkeypatch.setattr("mirrorfeed.source.catalog.list_tables", lambda *_: pytest.fail("it asked"))
     run(lake, "partner")
     assert "MF8001" in CliRunner().invoke(main, ["report", "--config", str(lake / "mirrorfeed.yml")]).output
 

@@ -73,7 +73,7 @@ def test_results_are_written_every_minute_and_again_after_a_failure(monkeypatch:
         return LedgerNotWritten(ledger="ledger", reason="away") if fails[0] else None
 
     monkeypatch.setattr(LedgerWriter, "write", tell)
-    book = LedgerWriter(NO_SPARK, None, MemoryStore, NO_SPARK, lambda: now[0])
+    book = LedgerWriter(NO_SPARK, Source(("ledger",)), MemoryStore, NO_SPARK, lambda: now[0])
     for now[0], tables in ((10.0, ["a"]), (59.0, ["b"]), (61.0, []), (100.0, ["c"])):
         book.add(TableResult(table) for table in tables)
     assert heard == [["a", "b"]]

@@ -10,17 +10,17 @@ from click.testing import CliRunner
 from fixtures.entries import entry
 from fixtures.tables import TableFeed
 from mirrorfeed.cli import main
-from mirrorfeed.config import expansion
 from mirrorfeed.config.expansion import expand
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.orchestration.errors import OrphanedTables
-from mirrorfeed.orchestration.orphans import find_orphans, find_pattern_orphans
+from mirrorfeed.orchestration.orphans import find_orphans, orphans_problem
 from mirrorfeed.publish.errors import FileNumberConflict
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.next_publication import UpToDateCheck
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.source import catalog
 from mirrorfeed.source.identifier import FoundTable, Source
 from mirrorfeed.storage.folder import FolderStore
 from tests.json_output import told
@@ -67,11 +67,10 @@ def test_target_that_differs_only_in_case_is_the_same_table(published: Published
 def test_source_no_longer_matched_by_a_pattern_is_reported_but_not_removed(
     published: Published, tmp_path: Path
 ) -> None:
-    store, config = published("sales.orders", "sales.old")
-    assert find_pattern_orphans(store, config) is None  # without patterns, a table is only removed on purpose
+    store, _ = published("sales.orders", "sales.old")
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{sources: sales.*}]\n")
     found = [FoundTable(Source(("sales", "orders")))]
-    told = find_pattern_orphans(store, expand(load(tmp_path / "mirrorfeed.yml"), [found]).config)
+    told = orphans_problem(store, expand(load(tmp_path / "mirrorfeed.yml"), [found]).config)
     assert isinstance(told, OrphanedTables)
     assert (told.targets, told.path) == (("sales.old",), str(tmp_path / "mirrorfeed.yml"))
     assert store.list("sales.schema/old")
@@ -80,12 +79,15 @@ def test_source_no_longer_matched_by_a_pattern_is_reported_but_not_removed(
 def test_up_to_date_run_reports_orphaned_tables_without_spark(
     published: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    published("sales.orders", "sales.old")
+    _, config = published("sales.orders", "sales.old")
     nothing_new = TableResult("sales.orders", "nothing new")
     monkeypatch.setattr(UpToDateCheck, "outcome", lambda *_: nothing_new)
+    ended = CliRunner().invoke(main, ["publish", "--config", config.path])
+    # Without patterns, a table is only removed on purpose.
+    assert (ended.exit_code, "MF3408" in ended.output) == (0, False)
     file = tmp_path / "mirrorfeed.yml"
     file.write_text("landing_zone: ./zone\ntables: [{sources: sales.*}]\n")
-    monkeypatch.setattr(expansion, "list_tables", lambda *_: [FoundTable(Source(("sales", "orders")))])
+    monkeypatch.setattr(catalog, "list_tables", lambda *_: [FoundTable(Source(("sales", "orders")))])
     ended = CliRunner().invoke(main, ["publish", "--config", str(file)])
     assert (ended.exit_code, "MF3408: sales.old: published, but" in " ".join(ended.output.split())) == (0, True)
     ended = CliRunner().invoke(main, ["publish", "sales.orders", "--config", str(file)])

@@ -33,7 +33,6 @@ from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.source.catalog import (
     Workspace,
     check_policies,
-    is_in_unity_catalog,
     list_tables,
     primary_key,
     read_catalog_table,
@@ -109,7 +108,7 @@ def test_response_of_unity_catalog_is_parsed() -> None:
 )
 def test_source_outside_of_unity_catalog_has_no_key_and_needs_no_request(text: str) -> None:
     workspace = RecordingWorkspace({})
-    assert not is_in_unity_catalog(Source.parse(text))
+    assert not Source.parse(text).is_in_unity_catalog
     assert with_keys(Table(source=Source.parse(text), target=Target.parse("orders")), lambda: workspace).keys == ()
     assert workspace.tables.asked == []
 

@@ -18,9 +18,10 @@ from fixtures.tables import Table, TableFeed
 from mirrorfeed.mirror.replica import Replica, State
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.runtime.credentials import default_workspace
+from mirrorfeed.storage import open_folder
 from mirrorfeed.storage.errors import AlreadyThere, StoreUnavailable, VolumeUnusable
 from mirrorfeed.storage.folder import FolderStore
-from mirrorfeed.storage.volume import VolumeStore, open_folder
+from mirrorfeed.storage.volume import VolumeStore
 from tests.publish.scenarios import plan, three_commits, two_orders
 
 

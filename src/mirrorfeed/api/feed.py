@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal
 
 from mirrorfeed.api.results import Configured, Enabled, PartnerFile, Result
 from mirrorfeed.config import FILE
-from mirrorfeed.display.html import Chart
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.terminal import progress
 from mirrorfeed.errors import MirrorfeedError, coded, named
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from mirrorfeed.api import results
     from mirrorfeed.api.archive_table import ArchiveAwareTable
     from mirrorfeed.config.model import Config, Table
+    from mirrorfeed.display.html import Chart
     from mirrorfeed.mirror.fabric.database import MirroredDatabase
     from mirrorfeed.source.identifier import Source
     from mirrorfeed.storage import Store

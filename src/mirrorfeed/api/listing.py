@@ -18,7 +18,7 @@ from mirrorfeed.landing.schema import Column, check_keys, columns_of
 from mirrorfeed.orchestration.scheduler import each_of
 from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.runtime.credentials import default_workspace
-from mirrorfeed.source.catalog import Workspace, is_in_unity_catalog, read_catalog_table
+from mirrorfeed.source.catalog import Workspace, read_catalog_table
 from mirrorfeed.source.table_info import newest_schema
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def listed(
 ) -> Result[Listed]:
     """Return a row for each table, with the keys and columns that can be read without starting Spark: those of tables
     in Unity Catalog and in local folders, and with a session those of all Delta tables."""
-    in_catalog = any(row.table and is_in_unity_catalog(row.source) for row in expansion.listed)
+    in_catalog = any(row.table and row.source.is_in_unity_catalog for row in expansion.listed)
     client = _client(workspace) if in_catalog else None
     progress.info("Reading keys and columns")
     rows = tuple(each_of(partial(_row, client, spark), expansion.listed))
@@ -56,7 +56,7 @@ def _row(client: Workspace | None, spark: SparkSession | None, decided: Decided)
         return Listed(None, source, False, why=decided.why)
     part = table.selection.in_short if table.selection else None
     row = Listed(str(table.target), source, True, why=decided.why, part=part)
-    if client is None and is_in_unity_catalog(table.source):
+    if client is None and table.source.is_in_unity_catalog:
         if table.keys is None:
             return replace(row, why=f"{decided.why}; {_NO_WORKSPACE}")
         return replace(row, keys=table.keys, takes=_takes(table.keys))
@@ -76,7 +76,7 @@ def _row(client: Workspace | None, spark: SparkSession | None, decided: Decided)
 def _check_columns(client: Workspace | None, spark: SparkSession | None, table: Table, keys: Sequence[str]) -> None:
     """Raise if the source is missing, or if its columns cannot be published."""
     name, source = str(table.source), table.source
-    if is_in_unity_catalog(source):
+    if source.is_in_unity_catalog:
         if client and table.keys:  # other keys are from there
             found = read_catalog_table(client, source).columns or ()
             check_keys(name, table.keys, [Column(str(each.name), each.type_text or "") for each in found])

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from mirrorfeed.display.html import Chart as Chart
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import DataRow as DataRow
 from mirrorfeed.display.rows import Row as Row
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from mirrorfeed.archive.restore import Restoring as Restoring
     from mirrorfeed.archive.restore_plan import RestorePlan as RestorePlan
     from mirrorfeed.archive.table import Recent as Recent
+    from mirrorfeed.display.html import Chart as Chart
     from mirrorfeed.errors.explain import Explanation as Explanation
     from mirrorfeed.history.replay import Replay as Replay
     from mirrorfeed.mirror.fabric.database import CreatedDatabase as CreatedDatabase
@@ -223,7 +223,7 @@ class Changes:
 
     def chart(self) -> Chart:
         """Draw the changed rows by version and operation, for the newest 60 versions with changes."""
-        from mirrorfeed.display.html import bars
+        from mirrorfeed.display.html import Chart, bars
 
         kinds = tuple(_KINDS.values())
         columns = [(str(each.version), {kind: getattr(each, kind) for kind in kinds}) for each in self.counts()[-60:]]
@@ -251,6 +251,7 @@ _HOMES = {
     "Alert": "monitor.alerts",
     "Append": "orchestration.histories",
     "ArchivedFile": "archive.archived_files",
+    "Chart": "display.html",
     "Comparison": "orchestration.verification",
     "CreatedDatabase": "mirror.fabric.database",
     "DatabaseStatus": "mirror.fabric.database",
@@ -283,5 +284,5 @@ _HOMES = {
 }
 """Each operation defines its row in its own room. The class is imported when it is first used."""
 __getattr__ = lazy_names(__name__, _HOMES)
-_OWN = ("Changes", "Chart", "DataRow", "Enabled", "Failed", "Listed", "PartnerFile", "Result", "Row", "VersionChanges")
+_OWN = ("Changes", "DataRow", "Enabled", "Failed", "Listed", "PartnerFile", "Result", "Row", "VersionChanges")
 __all__ = [*sorted((*_HOMES, *_OWN))]

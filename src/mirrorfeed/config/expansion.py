@@ -15,7 +15,6 @@ from mirrorfeed.config.values import ONELAKE
 from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.names import fold
 from mirrorfeed.runtime.credentials import default_workspace
-from mirrorfeed.source.catalog import list_tables
 from mirrorfeed.source.identifier import FoundTable, Source, matches_end, parts_by_name
 
 if TYPE_CHECKING:
@@ -45,8 +44,13 @@ def expanded(
     config: Config, spark: Callable[[], SparkSession], workspace: Callable[[], Any] = default_workspace
 ) -> Expansion:
     """Expand the patterns. Without patterns, no catalog is read and no Spark session starts."""
-    there = [list_tables(each.sources, each.keys is not None, spark, workspace) for each in config.patterns]
-    return expand(config, there)
+    if not config.patterns:
+        return expand(config, ())
+    from mirrorfeed.source.catalog import list_tables
+
+    return expand(
+        config, [list_tables(each.sources, each.keys is not None, spark, workspace) for each in config.patterns]
+    )
 
 
 def expand(config: Config, found: Sequence[Sequence[FoundTable]]) -> Expansion:

@@ -38,9 +38,8 @@ from mirrorfeed.landing.names import Target, data_number
 from mirrorfeed.runtime.credentials import Credential, Default
 from mirrorfeed.source.errors import BadSource
 from mirrorfeed.source.identifier import Pattern, Source
-from mirrorfeed.storage import Store
+from mirrorfeed.storage import Store, open_folder
 from mirrorfeed.storage.tiers import Prices
-from mirrorfeed.storage.volume import open_folder
 
 
 class Table(Entry):

@@ -14,7 +14,6 @@ from mirrorfeed.config import values
 from mirrorfeed.landing.names import Target, fold
 from mirrorfeed.landing.output_format import COMPRESSION, Delimited, Output
 from mirrorfeed.landing.selection import EVERYTHING, Cast, Selection, key_faults, name_fault
-from mirrorfeed.landing.where_condition import Condition
 from mirrorfeed.source.errors import BadInterval
 from mirrorfeed.source.identifier import MAX_PARTS, Source
 from mirrorfeed.source.table_info import parse_days
@@ -132,6 +131,8 @@ def _names(value: object) -> tuple[str, ...] | None:
 
 def _condition(value: object) -> str:
     text = values.not_empty(values.text(value), ": write a condition, or omit the field").strip()
+    from mirrorfeed.landing.where_condition import Condition  # few tables have one
+
     Condition.parse(text)
     return text
 

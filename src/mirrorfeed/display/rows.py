@@ -20,7 +20,6 @@ from datetime import date, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, dataclass_transform
 
-from mirrorfeed.display.html import framed, paragraph, table
 from mirrorfeed.display.humanize import counted
 
 if TYPE_CHECKING:
@@ -229,11 +228,15 @@ def draw(
 
 
 def html_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
+    from mirrorfeed.display.html import framed
+
     return framed(section_of(rows, notes, summary, every=every))
 
 
 def section_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
     """The HTML without styles, if `every` with many quiet rows too. Rows that are not ok are marked."""
+    from mirrorfeed.display.html import paragraph, table
+
     rows, left_out = _listed(rows, every)
     grid = grid_of(rows)
     bad = [at for at, row in enumerate(rows) if not row.ok]

@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.display.humanize import a_few
 from mirrorfeed.landing.errors import BadSelection, IncompatibleSchema, SelectionChanged
 from mirrorfeed.landing.names import fold
 from mirrorfeed.landing.schema import DECIMAL, Column, reserved_names
-from mirrorfeed.landing.where_condition import Condition
+
+if TYPE_CHECKING:
+    from mirrorfeed.landing.where_condition import Condition
 
 _TEXT = re.compile(r"string|(?:var)?char\(\d+\)|string collate \S+")
 _CUT = re.compile(r"string\((\d{1,9})\)")
@@ -85,7 +87,11 @@ class Selection:
 
     @property
     def condition(self) -> Condition | None:
-        return Condition.parse(self.where) if self.where is not None else None
+        if self.where is None:
+            return None
+        from mirrorfeed.landing.where_condition import Condition  # few tables have one
+
+        return Condition.parse(self.where)
 
     @property
     def in_short(self) -> str:

@@ -327,7 +327,7 @@ def summary_of(rows: Sequence[Alert]) -> str:
 
 def state_of(config: Config) -> tuple[Store, str]:
     """The store and the path of the file with the alerts sent so far."""
-    from mirrorfeed.storage.volume import open_folder
+    from mirrorfeed.storage import open_folder
 
     if config.alerts.state_path is not None:
         return open_folder(config.alerts.state_path), FILE

@@ -19,8 +19,7 @@ from mirrorfeed.landing.names import join_name
 from mirrorfeed.monitor.findings import Finding, failed, failed_with, passed
 from mirrorfeed.runtime.addresses import BadProxy, check_proxy
 from mirrorfeed.runtime.credentials import ServiceCredential, ServicePrincipal
-from mirrorfeed.source.catalog import is_in_unity_catalog
-from mirrorfeed.storage.volume import VOLUMES
+from mirrorfeed.storage import VOLUMES
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
@@ -53,9 +52,9 @@ def needed(config: Config) -> tuple[Right, ...]:
         found.extend(Right(kind, parts, privilege) for privilege in privileges)
 
     for table in config.tables:
-        if is_in_unity_catalog(table.source):
+        if table.source.is_in_unity_catalog:
             add("TABLE", table.source.parts, "SELECT")
-    if config.ledger and is_in_unity_catalog(config.ledger):
+    if config.ledger and config.ledger.is_in_unity_catalog:
         add("SCHEMA", config.ledger.parts[:2], "CREATE_TABLE", "SELECT", "MODIFY")
     for path in (config.landing_zone, config.staging_path or ""):
         if path.startswith(VOLUMES):

@@ -32,7 +32,7 @@ class LedgerWriter:
     """
 
     session: Callable[[], SparkSession]
-    place: Source | None
+    place: Source
     zone: Callable[[], Store]
     """The landing zone with the tables' logs."""
     table: Callable[[str], Table]
@@ -50,9 +50,8 @@ class LedgerWriter:
     def begin(self) -> None:
         """Prepare the ledger before a run, for readers. The rows that are written later report a failure."""
         self._has_begun = True
-        if self.place:
-            with suppress(MirrorfeedError):
-                ledger.prepare(self.session(), self.place)
+        with suppress(MirrorfeedError):
+            ledger.prepare(self.session(), self.place)
 
     def add(self, results: Iterable[TableResult]) -> None:
         self._pending += results
@@ -69,8 +68,6 @@ class LedgerWriter:
 
     def write(self, results: Sequence[TableResult]) -> MirrorfeedError | None:
         """Write results and missing rows, without Spark if nothing is missing. Returns an error instead of raising."""
-        if self.place is None:
-            return None
         now = datetime.now(UTC)
         names, new = {each.table for each in results}, ledger.rows(results, now)
         most = max(self.table(name).log_retention_records for name in names)

@@ -29,11 +29,8 @@ def find_orphans(store: Store, config: Config) -> list[Target]:
     return [target for target in _folders(store) if target.fold() not in configured and _is_published(store, target)]
 
 
-def find_pattern_orphans(store: Store, config: Config) -> OrphanedTables | None:
-    """Return the orphaned targets if the configuration has patterns, because then a source can be gone although nobody
-    changed the file. None if there are none, or if the landing zone cannot be read, which publishing reports."""
-    if not config.patterns:
-        return None
+def orphans_problem(store: Store, config: Config) -> OrphanedTables | None:
+    """Return a warning about orphaned targets. None if the landing zone cannot be read, which publishing reports."""
     try:
         found = find_orphans(store, config)
     except MirrorfeedError:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,8 +18,6 @@ from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.terminal import progress as shown
 from mirrorfeed.errors import MirrorfeedError, coded
 from mirrorfeed.orchestration.errors import FilesRewritten, LeftoversNotDeleted
-from mirrorfeed.orchestration.ledger_writer import LedgerWriter
-from mirrorfeed.orchestration.orphans import find_pattern_orphans
 from mirrorfeed.orchestration.scheduler import (
     STOP_CHECK_INTERVAL,
     QueuedTable,
@@ -36,6 +35,9 @@ from mirrorfeed.publish.sources import source_for
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.retry import retry_counter
+
+if TYPE_CHECKING:
+    from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 
 EXPAND_INTERVAL = 300.0
 """Seconds after which the patterns of followed tables are expanded again."""
@@ -218,8 +220,11 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
     if not follows:  # a followed table reports that the landing zone cannot be reached, and tries again
         if problem := partner_events_problem(context.zone, context.config):
             context.on_problem(problem)
-        if not names and (orphans := find_pattern_orphans(context.zone, context.config)):
-            context.on_problem(orphans)
+        if context.config.patterns and not names:  # a source can be gone although nobody changed the file
+            from mirrorfeed.orchestration.orphans import orphans_problem
+
+            if orphans := orphans_problem(context.zone, context.config):
+                context.on_problem(orphans)
     run, skips = _Run(context, names), context.skips_paused and not follows
     run.choose([each for each in context.config.select(names) if not (skips and each.pause_at(now))])
     if publishes and not follows:
@@ -227,7 +232,8 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
     left = [task for name, task in run.tasks.items() if name not in run.newest]
     if left and not context.stop():
         _ = context.session  # starts in this thread, and fails for all tables
-        run.ledger.begin()
+        if run.ledger:
+            run.ledger.begin()
     # The order does not matter if all tables start at once.
     ordered = publishes and not follows and len(left) > run.scheduler.max_parallel_tables
     run.scheduler.waiting = each_of(partial(TableTask.queued, ordered=ordered), left)
@@ -244,11 +250,12 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
     if not follows:
         waiting = [run.tasks[each.name] for each in run.scheduler.waiting]
         run.add([task.finished() for task in waiting if task.state.tries])
-    if lost := run.ledger.flush():
+    if run.ledger and (lost := run.ledger.flush()):
         context.on_problem(lost)
     results = [run.newest[name] for name in run.current if name in run.newest]
     run.report_problems(results if not follows else [])
-    return [replace(each, published_before=each.table in run.ledger.loaded_again) for each in results]
+    loaded_again = run.ledger.loaded_again if run.ledger else ()
+    return [replace(each, published_before=each.table in loaded_again) for each in results]
 
 
 class _Run:
@@ -259,13 +266,17 @@ class _Run:
         self.tasks, self.newest = dict[str, TableTask](), dict[str, TableResult]()
         self.current: Sequence[str] = ()
         """The tables that are published. Tables that patterns no longer match are left as they are."""
-        self.ledger = LedgerWriter(
-            lambda: context.session,
-            context.config.ledger,
-            lambda: context.zone,
-            lambda name: self.tasks[name].table,
-            context.clock,
-        )
+        self.ledger: LedgerWriter | None = None
+        if place := context.config.ledger:
+            from mirrorfeed.orchestration.ledger_writer import LedgerWriter
+
+            self.ledger = LedgerWriter(
+                lambda: context.session,
+                place,
+                lambda: context.zone,
+                lambda name: self.tasks[name].table,
+                context.clock,
+            )
         self.scheduler = Scheduler(context.config.max_parallel_tables or default_max_tables(), [])
         self.expanded_at = context.clock()
 
@@ -284,7 +295,8 @@ class _Run:
 
     def on_pass(self) -> None:
         context = self.context
-        self.ledger.add([])
+        if self.ledger:
+            self.ledger.add([])
         if context.follows and context.clock() - self.expanded_at >= EXPAND_INTERVAL:
             self.expanded_at = context.clock()
             if found := context.expand(self.names):
@@ -310,7 +322,8 @@ class _Run:
                 self.context.on_done(each)
                 if before is None or each.made or str(each.error) != str(before.error):
                     news.append(each)
-        self.ledger.add(news)
+        if self.ledger:
+            self.ledger.add(news)
         if self.context.follows:
             self.report_problems(news)
 

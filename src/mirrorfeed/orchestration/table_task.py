@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
@@ -21,7 +21,6 @@ from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.orchestration.errors import OrphanedTables, TableTimeout
-from mirrorfeed.orchestration.orphans import find_orphans
 from mirrorfeed.orchestration.retry import ATTEMPTS, RetryPolicy, RetryState, after, needs_reload
 from mirrorfeed.orchestration.scheduler import QueuedTable, is_due
 from mirrorfeed.publish.files.staging_area import clear_staging
@@ -32,11 +31,13 @@ from mirrorfeed.publish.sources import ChangeSource, source_for
 from mirrorfeed.publish.table_publisher import clear, publish
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import renewed
-from mirrorfeed.source.catalog import Workspace
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.source.next_step import PendingCommits
 from mirrorfeed.source.versions import pending_commits
 from mirrorfeed.storage import Store
+
+if TYPE_CHECKING:
+    from mirrorfeed.source.catalog import Workspace
 
 Stop = Callable[[], bool]
 Work = Callable[[ChangeSource, Store, Table, TableResult, Callable[[TableResult], None], Stop], object]
@@ -138,6 +139,8 @@ class RunContext:
         """Expand the patterns again. Returns no tables if there are no patterns, or if that fails."""
         if not (self.written and self.written.patterns):
             return ()
+        from mirrorfeed.orchestration.orphans import find_orphans  # patterns alone need it
+
         before = {str(table.target) for table in self.config.select(names)}
         try:
             config = expanded(self.written, lambda: self.session).config

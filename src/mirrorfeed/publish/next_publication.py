@@ -24,7 +24,6 @@ from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.runtime.credentials import default_workspace
-from mirrorfeed.source.catalog import Workspace, check_policies, is_in_unity_catalog, primary_key, read_catalog_table
 from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, Finding, SourceRecreated
 from mirrorfeed.source.next_step import (
     Decision,
@@ -43,12 +42,15 @@ from mirrorfeed.storage import Store
 
 if TYPE_CHECKING:
     from mirrorfeed.publish.sources import ChangeSource
+    from mirrorfeed.source.catalog import Workspace
 
 
 def with_keys(table: Table, workspace: Callable[[], Workspace] = default_workspace) -> Table:
     """Return the table with its keys. Keys that are not configured are read from Unity Catalog."""
     keys, source = table.keys, str(table.source)
-    if is_in_unity_catalog(table.source):
+    if table.source.is_in_unity_catalog:
+        from mirrorfeed.source.catalog import check_policies, primary_key, read_catalog_table
+
         try:
             found = read_catalog_table(workspace(), table.source)
         except (CatalogRefused, CatalogUnavailable, ValueError):

@@ -18,7 +18,6 @@ from mirrorfeed.runtime.errors import (
     SettingFixed,
     SparkMissing,
 )
-from mirrorfeed.runtime.local_spark import start_local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +47,8 @@ def get_session(memory: str | None = None, options: Mapping[str, str] | None = N
         pass
     match kind():
         case Kind.LOCAL:
+            from mirrorfeed.runtime.local_spark import start_local
+
             return start_local(memory, options or {})
         case Kind.CONNECT:
             from databricks.connect import DatabricksSession

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from databricks.sdk.service.catalog import TableInfo
     from pyspark.sql import SparkSession
 
-_OTHER_CATALOGS = frozenset({"hive_metastore", "spark_catalog"})
 _SYSTEM_SCHEMA = "information_schema"
 _FORMATS_WITH_FEED = ("DELTA", "ICEBERG", "DELTA_UNIFORM_ICEBERG", "DELTA_UNIFORM_HUDI")
 _TABLE_TYPES = ("MANAGED", "EXTERNAL", "MANAGED_SHALLOW_CLONE", "EXTERNAL_SHALLOW_CLONE")
@@ -31,11 +30,6 @@ class Workspace(Protocol):
 
     @property
     def tables(self) -> Any: ...
-
-
-def is_in_unity_catalog(source: Source) -> bool:
-    """Whether a source has a full name in Unity Catalog, so that it can have a primary key there."""
-    return len(source.parts) == 3 and source.parts[0].casefold() not in _OTHER_CATALOGS
 
 
 def read_catalog_table(client: Workspace, source: Source) -> TableInfo:
@@ -72,7 +66,7 @@ def list_tables(
     """
     if pattern.path is not None:
         tables = _list_folders(pattern, columns, spark)
-    elif is_in_unity_catalog(Source(pattern.parts)) and (client := _configured(workspace)):
+    elif Source(pattern.parts).is_in_unity_catalog and (client := _configured(workspace)):
         tables = _list_unity_catalog(client, pattern)
     else:
         tables = _list_spark_catalog(spark(), pattern, columns)

@@ -14,6 +14,7 @@ URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 MAX_PARTS = 3
 _PATTERN_PARTS = 2
 """How many parts at the end may contain `*`: schema and table, or the last two folders."""
+_OTHER_CATALOGS = frozenset({"hive_metastore", "spark_catalog"})
 _QUOTED = re.compile(r"`(?:[^`]|``)*`")
 
 
@@ -64,6 +65,11 @@ class Source:
     @property
     def sql(self) -> str:
         return ".".join(quote(part) for part in (self.parts if self.path is None else ("delta", self.path)))
+
+    @property
+    def is_in_unity_catalog(self) -> bool:
+        """Whether it is a full name in Unity Catalog, so that the table can have a primary key there."""
+        return len(self.parts) == MAX_PARTS and self.parts[0].casefold() not in _OTHER_CATALOGS
 
     def fold(self) -> tuple[str, ...]:
         """Equal for two names of one table: catalogs are case-insensitive, paths are not."""

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Protocol, TypeVar
 READ_LIMIT = 32 * 2**20
 """The largest file, in bytes, that `Store.read` returns. The record of a publication of 100,000 files is smaller."""
 TOO_LARGE = f"it is larger than {READ_LIMIT // 2**20} MiB"
+VOLUMES = "/Volumes/"
 _INVALID_CHARACTERS = re.compile(r"[\\\x00]")
 
 
@@ -105,6 +106,17 @@ class Store(Protocol):
     def address(self, path: str) -> str:
         """The full address, for messages."""
         ...
+
+
+def open_folder(path: str) -> Store:
+    """Return the store of a folder, or of a folder in a volume."""
+    if path.startswith(VOLUMES):
+        from mirrorfeed.storage.volume import VolumeStore
+
+        return VolumeStore(path.rstrip("/"))
+    from mirrorfeed.storage.folder import FolderStore
+
+    return FolderStore(path)
 
 
 def is_inside(path: str) -> bool:

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.runtime.credentials import default_workspace
-from mirrorfeed.storage import READ_LIMIT, TOO_LARGE, Entry, Store, is_inside, per_process
+from mirrorfeed.storage import READ_LIMIT, TOO_LARGE, Entry, is_inside, per_process
 from mirrorfeed.storage.errors import (
     AlreadyThere,
     NotThere,
@@ -29,9 +29,7 @@ from mirrorfeed.storage.errors import (
     UnreadableFile,
     VolumeUnusable,
 )
-from mirrorfeed.storage.folder import FolderStore
 
-VOLUMES = "/Volumes/"
 _CHUNK = 2**20
 _log = logging.getLogger(__name__)
 _RENAMING = ".renaming-"
@@ -239,8 +237,3 @@ def _entry(item: Any) -> Entry:
     modified, size = item.last_modified or 0, item.file_size or 0
     etag = "" if item.is_directory else f"{modified}-{size}"
     return Entry(item.name, bool(item.is_directory), size, datetime.fromtimestamp(modified / 1000, UTC), etag)
-
-
-def open_folder(path: str) -> Store:
-    """Return the store of a folder or volume."""
-    return VolumeStore(path.rstrip("/")) if path.startswith(VOLUMES) else FolderStore(path)

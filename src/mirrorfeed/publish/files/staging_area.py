@@ -30,13 +30,15 @@ from mirrorfeed.publish.errors import (
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import is_on_databricks, is_on_this_machine
+from mirrorfeed.storage import VOLUMES, Store
 from mirrorfeed.storage.errors import NotThere, StoreUnavailable, VolumeUnusable
 from mirrorfeed.storage.folder import FolderStore, open_regular, resolve
 from mirrorfeed.storage.retry import Sink
-from mirrorfeed.storage.volume import VOLUMES, VolumeStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from mirrorfeed.storage.volume import VolumeStore
 
 IN_ZONE = "_mirrorfeed_files"
 """At the top of a landing zone, never in a table's folder: Spark would create a deleted folder again."""
@@ -84,7 +86,7 @@ class StagingArea:
             if self.sees():
                 return open_regular(resolve("read", root, below))
             if self._is_volume:  # Spark runs elsewhere
-                return VolumeStore(root, self.workspace).open_read(below)
+                return self._volume(root).open_read(below)
         except VolumeUnusable as error:
             raise StagingUnreadable(root=self.root, reason=error.reason) from error
         except (NotThere, StoreUnavailable) as error:
@@ -101,13 +103,18 @@ class StagingArea:
         with suppress(MirrorfeedError):
             # Deleting a folder begins with a rename, which the mount of a volume does not support.
             if self._is_volume:
-                VolumeStore(root, self.workspace).remove_folder(below)
+                self._volume(root).remove_folder(below)
             elif self.sees():
                 FolderStore(root).remove_folder(below)
 
     @property
     def _is_volume(self) -> bool:
         return self.root.startswith(VOLUMES)
+
+    def _volume(self, root: str) -> VolumeStore:
+        from mirrorfeed.storage.volume import VolumeStore  # few runs need it
+
+        return VolumeStore(root, self.workspace)
 
     def clear(self, job: StagingJob, *, may_ask: bool = True) -> None:
         """Delete folders of the table from other logs and up to this record, which no publication needs any more.
@@ -129,7 +136,7 @@ class StagingArea:
         root, below = self._below(self.root)
         names: list[str] = []
         with suppress(MirrorfeedError):
-            store = VolumeStore(root, self.workspace) if self._is_volume and not self.sees() else FolderStore(root)
+            store: Store = self._volume(root) if self._is_volume and not self.sees() else FolderStore(root)
             names = [entry.name for entry in store.list(below) if entry.is_folder]
         for name in names:
             if (found := _FOLDER.fullmatch(name)) and found[1] == _hash(address):
