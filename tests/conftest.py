@@ -22,8 +22,7 @@ from fixtures.onelake import SECRET, OneLake
 from mirrorfeed.display import redact
 from mirrorfeed.lint import linter
 from mirrorfeed.lint.parquet_process import ParquetProcess
-from mirrorfeed.runtime.errors import ConnectNotConfigured
-from mirrorfeed.runtime.spark_session import get_session
+from mirrorfeed.runtime.spark_session import ConnectNotConfigured, get_session
 
 settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True, database=None)
 settings.register_profile("soak", max_examples=3000, deadline=None, database=None, print_blob=True)

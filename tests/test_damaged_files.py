@@ -27,7 +27,7 @@ from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.publish.log.audit import audit_log
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.storage.errors import InvalidPrices
-from mirrorfeed.storage.tiers import Prices
+from mirrorfeed.storage.prices import Prices
 from tests.archive.test_restore_plan import RATES, made
 from tests.archive.test_restore_plan_costs import PRICES
 from tests.damaged_json import damaged

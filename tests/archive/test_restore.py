@@ -20,7 +20,8 @@ from mirrorfeed.archive.archived_files import LogFile, NeededFiles
 from mirrorfeed.archive.errors import CannotKeep, FilesGone, OnlyHot, PlanOfAnotherTable, RestoreRejected
 from mirrorfeed.archive.restore import Restoring, Terms, check_table
 from mirrorfeed.archive.restore_plan import Plan
-from mirrorfeed.storage.tiers import Prices, Priority, Tier
+from mirrorfeed.storage.prices import Prices
+from mirrorfeed.storage.tiers import Priority, Tier
 
 Speed = Literal["STANDARD", "HIGH"]
 START = datetime(2026, 1, 1, tzinfo=UTC)

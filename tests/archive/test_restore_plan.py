@@ -11,7 +11,8 @@ from mirrorfeed.archive import restore_plan as planning
 from mirrorfeed.archive.archived_files import LogFile, NeededFiles
 from mirrorfeed.archive.errors import BadPlan, PlanExists, PlanNotWritten
 from mirrorfeed.archive.restore_plan import Plan, check_place
-from mirrorfeed.storage.tiers import Prices, Priority, RestorePrices
+from mirrorfeed.storage.prices import Prices, RestorePrices
+from mirrorfeed.storage.tiers import Priority
 
 GIB = 2**30
 FILES = [LogFile("a/2", 3 * GIB, vector="a/dv"), LogFile("a/1", GIB, vector="a/dv"), LogFile("a/3")]

@@ -11,7 +11,8 @@ import pytest
 
 from mirrorfeed.archive.restore import Cost, cost_of_restore, describe_costs
 from mirrorfeed.storage.errors import InvalidPrices
-from mirrorfeed.storage.tiers import Facts, Prices, Priority, Tier
+from mirrorfeed.storage.prices import Prices
+from mirrorfeed.storage.tiers import Facts, Priority, Tier
 
 GIB = 2**30
 NOW = datetime(2026, 11, 1, tzinfo=UTC)

@@ -25,7 +25,7 @@ from mirrorfeed.monitor.status import status_of
 from mirrorfeed.publish import next_publication
 from mirrorfeed.runtime import spark_session
 from mirrorfeed.runtime.credentials import default_workspace
-from mirrorfeed.runtime.errors import SparkMissing
+from mirrorfeed.runtime.spark_session import SparkMissing
 from mirrorfeed.source.identifier import Source
 from tests.delta import DeltaTable
 from tests.json_output import told

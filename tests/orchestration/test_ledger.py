@@ -39,7 +39,7 @@ from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source import versions
 from mirrorfeed.source.errors import FeedOff
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.storage.tiers import Prices
+from mirrorfeed.storage.prices import Prices
 from tests.delta import DeltaTable
 from tests.ledgers import read_ledger
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.mirror import canonical
 from mirrorfeed.source import versions as history
-from mirrorfeed.source.change_feed import changes_between, parse_bound, resolve, time_parser
+from mirrorfeed.source.change_preview import changes_between, parse_bound, resolve, time_parser
 from tests.delta import SPARK_4_0, DeltaTable, SparkTable, Zone
 
 STATEMENTS = {

@@ -17,9 +17,8 @@ from pyspark.sql import SparkSession
 from mirrorfeed.config.options import HistoryLocation
 from mirrorfeed.history.append import append_versions
 from mirrorfeed.publish.files import staging
-from mirrorfeed.runtime.errors import SettingFixed
-from mirrorfeed.runtime.spark_session import ALL_DAYS, all_days_are_read, faithful
-from mirrorfeed.source.change_feed import changes_between, to_json_rows
+from mirrorfeed.runtime.spark_session import ALL_DAYS, SettingFixed, all_days_are_read, faithful
+from mirrorfeed.source.change_preview import changes_between, to_json_rows
 from mirrorfeed.source.errors import FileDamaged, Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
 from tests.delta import SPARK_4_0, DeltaTable, SparkTable, Zone

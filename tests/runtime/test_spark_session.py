@@ -8,16 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.errors import SessionLost
-from mirrorfeed.runtime.errors import (
-    CacheUnusable,
-    ConnectNotConfigured,
-    JavaMissing,
-    JavaUnfit,
-    SparkDidNotStart,
-    SparkMissing,
-)
+from mirrorfeed.runtime.errors import CacheUnusable, JavaMissing, JavaUnfit, SparkDidNotStart
 from mirrorfeed.runtime.local_spark import cache_folder, check_java, java_command, keep_jars, kept_jars, local_options
-from mirrorfeed.runtime.spark_session import Kind, choose, get_session, renewed
+from mirrorfeed.runtime.spark_session import ConnectNotConfigured, Kind, SparkMissing, choose, get_session, renewed
 
 RUNTIME = {"DATABRICKS_RUNTIME_VERSION": "17.3"}
 REMOTE = {"SPARK_REMOTE": "sc://localhost"}

@@ -15,7 +15,6 @@ from mirrorfeed.source.change_feed import (
     DEFAULT_LINE,
     EnableResult,
     FeedKind,
-    changes_between,
     enable_feed,
     feed_kind,
     find_feed_start,
@@ -23,6 +22,7 @@ from mirrorfeed.source.change_feed import (
     is_feed_on,
     read_facts,
 )
+from mirrorfeed.source.change_preview import changes_between
 from mirrorfeed.source.errors import LogDamaged, NotDelta
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.next_step import Commit

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.source.change_feed import Bound, PastEnd, changes_between, parse_bound, resolve, to_json_rows
+from mirrorfeed.source.change_preview import Bound, PastEnd, changes_between, parse_bound, resolve, to_json_rows
 from mirrorfeed.source.errors import BadBound, BoundsCrossed, FeedUnreadable, OutsideHistory, RangeUnreadable
 from mirrorfeed.source.next_step import Commit, Range
 from tests.delta import DeltaTable

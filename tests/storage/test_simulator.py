@@ -10,7 +10,7 @@ from azure.storage.blob import BlobClient
 from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient
 
 from fixtures.onelake import DATABASE, WORKSPACE, Fault, How, OneLake
-from mirrorfeed.runtime.credentials import token_credential
+from mirrorfeed.runtime.login import token_credential
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import CallRefused, NotThere, StoreUnavailable
 from mirrorfeed.storage.http import API_VERSION, client_options

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     )
     from mirrorfeed.archive.table import GuardedTable
     from mirrorfeed.display.html import Chart
-    from mirrorfeed.storage.tiers import Prices, TierStore
+    from mirrorfeed.storage.prices import Prices
+    from mirrorfeed.storage.tiers import TierStore
 
     Session = SparkSession | Callable[[], SparkSession]
 
@@ -67,7 +68,7 @@ class ArchiveAwareTable:
     def first(self, count: int = 20, where: str | None = None, columns: Sequence[str] | None = None) -> Result[DataRow]:
         """Return the first rows that match a SQL condition, as JSON values."""
         from mirrorfeed.display.rows import DataRow
-        from mirrorfeed.source.change_feed import to_json_rows
+        from mirrorfeed.source.change_preview import to_json_rows
 
         return Result(tuple(map(DataRow, to_json_rows(self.query(where, columns).limit(count)))))
 

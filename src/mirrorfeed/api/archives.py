@@ -18,7 +18,8 @@ from mirrorfeed.errors import coded, named
 from mirrorfeed.orchestration.ledger import archived, keep
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info
-from mirrorfeed.storage.tiers import Prices, Priority, Tier, TierStore, tiers_at
+from mirrorfeed.storage.prices import Prices
+from mirrorfeed.storage.tiers import Priority, Tier, TierStore, tiers_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

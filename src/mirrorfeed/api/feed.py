@@ -358,7 +358,8 @@ class Feed:
         Raises `MirrorfeedError` if the history does not go so far, or its changes cannot be read.
         """
         from mirrorfeed.api.results import Changes
-        from mirrorfeed.source.change_feed import changes_between, first_version_with_feed
+        from mirrorfeed.source.change_feed import first_version_with_feed
+        from mirrorfeed.source.change_preview import changes_between
 
         source = self._source(table)
         spark = self._spark_for(source)

@@ -203,7 +203,7 @@ class Changes:
 
     def first(self, count: int = 20) -> Result[DataRow]:
         """Return the first rows, with values as in JSON."""
-        from mirrorfeed.source.change_feed import to_json_rows
+        from mirrorfeed.source.change_preview import to_json_rows
 
         versions = self.counts()
         totals = [counted(sum(getattr(each, kind) for each in versions), kind[:-1]) for kind in _KINDS.values()]
@@ -239,7 +239,7 @@ class Changes:
     @contextmanager
     def _reading(self) -> Iterator[None]:
         from mirrorfeed.runtime.spark_session import faithful
-        from mirrorfeed.source.change_feed import preview_errors
+        from mirrorfeed.source.change_preview import preview_errors
         from mirrorfeed.source.next_step import Range
 
         range_ = Range(self.from_version_exclusive, self.to_version_inclusive)

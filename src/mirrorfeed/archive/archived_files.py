@@ -29,7 +29,8 @@ from mirrorfeed.source.identifier import Source
 
 if TYPE_CHECKING:
     from mirrorfeed.archive.restore_plan import Plan
-    from mirrorfeed.storage.tiers import Prices, Priority, TierStore
+    from mirrorfeed.storage.prices import Prices
+    from mirrorfeed.storage.tiers import Priority, TierStore
 
 
 ELSEWHERE = r"^[A-Za-z][A-Za-z0-9+.-]*:/"

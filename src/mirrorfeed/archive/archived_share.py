@@ -31,7 +31,8 @@ from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info
-from mirrorfeed.storage.tiers import Prices, TierStore
+from mirrorfeed.storage.prices import Prices
+from mirrorfeed.storage.tiers import TierStore
 
 PARTS = ACTIVE, ARCHIVED = "active", "archived"
 _AGES = (0, 7, 30, 90, 180, 365)

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.archive.errors import BadPredicate, NoSuchColumn
 from mirrorfeed.archive.spark_plans import items, kind_of, optimized, session_of
-from mirrorfeed.runtime.errors import analyze, first_of, parameter, silence_spark_logs
+from mirrorfeed.runtime.spark_errors import analyze, first_of, parameter, silence_spark_logs
 from mirrorfeed.source.identifier import Source
 
 Sign = Literal["=", "<", "<=", ">", ">=", "is there"]

@@ -36,7 +36,7 @@ from mirrorfeed.archive.errors import (
 from mirrorfeed.archive.interval import Policy, parse_policy
 from mirrorfeed.archive.spark_plans import Scan, planned
 from mirrorfeed.errors import first_line
-from mirrorfeed.runtime.errors import EXPIRED, LOG_GONE, first_of, silence_spark_logs
+from mirrorfeed.runtime.spark_errors import EXPIRED, LOG_GONE, first_of, silence_spark_logs
 from mirrorfeed.runtime.spark_session import PASS_OVER, is_databricks
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.errors import NotDelta, VersionExpired

@@ -35,21 +35,14 @@ from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import DataRow, Row, row, shown
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.source import versions
-from mirrorfeed.source.change_feed import to_json_rows
+from mirrorfeed.source.change_preview import to_json_rows
 from mirrorfeed.source.errors import NoTableAtPath, NotDelta, SourceMissing
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.next_step import Range
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.errors import NoTiers, OtherPlace, TiersUnavailable
-from mirrorfeed.storage.tiers import (
-    DEFAULT_COPY_DAYS,
-    Facts,
-    Prices,
-    Priority,
-    Tier,
-    TiersOfTables,
-    TierStore,
-)
+from mirrorfeed.storage.prices import Prices
+from mirrorfeed.storage.tiers import DEFAULT_COPY_DAYS, Facts, Priority, Tier, TiersOfTables, TierStore
 
 _ROUNDS_WITHOUT_PROGRESS = 3
 _RULE_INTERVAL_DAYS = 1

@@ -37,13 +37,14 @@ from mirrorfeed.display.humanize import size
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.landing.strict_json import CONFIG, Count, format_of, parse_json, validate
-from mirrorfeed.runtime.errors import FILES_GONE, first_of
+from mirrorfeed.runtime.spark_errors import FILES_GONE, first_of
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.next_step import Range
 from mirrorfeed.source.table_info import read_table_info
-from mirrorfeed.storage.tiers import Prices, Priority
+from mirrorfeed.storage.prices import Prices
+from mirrorfeed.storage.tiers import Priority
 
 FORMAT: Literal[4] = 4
 _STANDARD_HOURS = 15.0

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from mirrorfeed.archive.archived_files import ELSEWHERE, LogFile, TableFolders, column_names, file_of, plain, uri_of
 from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, UnknownFiles
 from mirrorfeed.errors import first_line
-from mirrorfeed.runtime.errors import silence_spark_logs
+from mirrorfeed.runtime.spark_errors import silence_spark_logs
 from mirrorfeed.source.identifier import Source
 
 DELTA = "org.apache.spark.sql.delta."

@@ -40,7 +40,7 @@ from mirrorfeed.archive.errors import BadNumber, SubqueryInStatement
 from mirrorfeed.archive.guard import Guarded, guarded_rows
 from mirrorfeed.archive.spark_plans import merge_has_subqueries
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.runtime.errors import analyze, silence_spark_logs
+from mirrorfeed.runtime.spark_errors import analyze, silence_spark_logs
 from mirrorfeed.source import versions
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.next_step import Range

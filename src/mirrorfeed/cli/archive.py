@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mirrorfeed.api import results
     from mirrorfeed.api.archive_table import ArchiveAwareTable
     from mirrorfeed.api.results import Result
-    from mirrorfeed.storage.tiers import Prices
+    from mirrorfeed.storage.prices import Prices
 
 where_option = click.option("--where", metavar="CONDITION", help="SQL condition, as after WHERE.")
 prices_option = click.option(
@@ -281,7 +281,7 @@ def open_table(table: str) -> ArchiveAwareTable:
 
 def given_rates(prices: str | None, path: str) -> Prices | None:
     """The prices of the file, or else of the configuration."""
-    from mirrorfeed.storage.tiers import Prices
+    from mirrorfeed.storage.prices import Prices
 
     if prices:
         return Prices.load(prices)

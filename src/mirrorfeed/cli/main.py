@@ -142,7 +142,7 @@ class _Commands(click.Group):
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "pyspark":
                 raise
-            from mirrorfeed.runtime.errors import SparkMissing
+            from mirrorfeed.runtime.spark_session import SparkMissing
 
             fail(SparkMissing())
         except click.UsageError as error:
@@ -289,7 +289,7 @@ def spark_session(*needed: Source) -> Any:
         from mirrorfeed.display.terminal import waiting
 
         with waiting("Starting Spark"), context.meta[_STOP].immediate():
-            from mirrorfeed.runtime.errors import silence_spark_logs
+            from mirrorfeed.runtime.spark_errors import silence_spark_logs
             from mirrorfeed.runtime.spark_session import get_session
 
             with ThreadPoolExecutor(1) as other:  # in the main thread, Spark replaces the handler of Ctrl-C

@@ -39,7 +39,7 @@ from mirrorfeed.runtime.credentials import Credential, Default
 from mirrorfeed.source.errors import BadSource
 from mirrorfeed.source.identifier import Pattern, Source
 from mirrorfeed.storage import Store, open_folder
-from mirrorfeed.storage.tiers import Prices
+from mirrorfeed.storage.prices import Prices
 
 
 class Table(Entry):

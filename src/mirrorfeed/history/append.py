@@ -41,7 +41,7 @@ from mirrorfeed.history.record import (
     snapshot_columns,
     unreadable_columns,
 )
-from mirrorfeed.runtime.errors import first_of
+from mirrorfeed.runtime.spark_errors import first_of
 from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source import reader

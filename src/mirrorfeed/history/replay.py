@@ -15,7 +15,7 @@ from mirrorfeed.history import record as segments
 from mirrorfeed.history.errors import HistoryChanged, HistoryEmpty, NotInHistory
 from mirrorfeed.history.history_table import HistoryTable
 from mirrorfeed.history.record import HistoryRecord, find_record, find_segment
-from mirrorfeed.source.change_feed import parse_bound, time_parser
+from mirrorfeed.source.change_preview import parse_bound, time_parser
 from mirrorfeed.source.identifier import Source, quote
 
 _REPLAY_OF = "mirrorfeed.history.replayOf"

@@ -29,8 +29,9 @@ from mirrorfeed.monitor.findings import DatabaseFacts, TableFacts
 from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, LAG_STEPS, Step, mirror_times_of, read_endpoint
 from mirrorfeed.monitor.rules import ALERT_RULES, TABLE_RULES, database_findings, table_findings
 from mirrorfeed.runtime.addresses import check_proxy, is_host
-from mirrorfeed.runtime.credentials import Secret, read_secret
+from mirrorfeed.runtime.credentials import Secret
 from mirrorfeed.runtime.errors import SecretUnreachable
+from mirrorfeed.runtime.login import read_secret
 from mirrorfeed.storage.retry import RETRYABLE_STATUS, RetryLimits
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ def diagnose(
 
 def _ledger_findings(spark: Callable[[], SparkSession], config: Config) -> list[Finding]:
     from mirrorfeed.orchestration.errors import LedgerUnreadable
-    from mirrorfeed.runtime.errors import NOT_IN_CATALOG, first_of
+    from mirrorfeed.runtime.spark_errors import NOT_IN_CATALOG, first_of
     from mirrorfeed.source.table_info import is_missing_here, open_local_table
 
     ledger = config.ledger

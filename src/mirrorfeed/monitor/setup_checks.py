@@ -32,8 +32,7 @@ from mirrorfeed.publish.files.staging_area import StagingArea, staging_area_for
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.publish.landing_rows import PROBLEM
 from mirrorfeed.runtime.credentials import default_workspace
-from mirrorfeed.runtime.errors import SettingFixed
-from mirrorfeed.runtime.spark_session import ALL_DAYS, all_days_are_read
+from mirrorfeed.runtime.spark_session import ALL_DAYS, SettingFixed, all_days_are_read
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import AlreadyThere, NotThere
 
@@ -108,7 +107,7 @@ def _check_rights(config: Config, workspace: Callable[[], WorkspaceClient]) -> I
 def check_credential(config: Config) -> Finding:
     if not config.landing_zone.startswith(ONELAKE):
         return not_checked("credential", "the landing zone is not in OneLake")
-    from mirrorfeed.runtime.credentials import token_credential
+    from mirrorfeed.runtime.login import token_credential
 
     def get_token() -> str:
         token_credential(config.credential, config.ca_bundle).get_token(_TOKEN_FOR)

@@ -29,7 +29,7 @@ from mirrorfeed.source.table_info import open_local_table
 if TYPE_CHECKING:
     from mirrorfeed.archive.archived_share import Share
     from mirrorfeed.mirror.verify.row_comparison import Comparison
-    from mirrorfeed.storage.tiers import Prices
+    from mirrorfeed.storage.prices import Prices
 
 PUBLISHED, RECOVERED, BLOCKED, FAILED, RESEEDED = "published", "recovered", "blocked", "failed", "reseeded"
 VERIFIED, DIFFERENT, UNVERIFIED = "verified", "different", "unverified"

@@ -1,47 +1,14 @@
-"""Azure credentials, for the driver and for executors that upload files.
-
-By default only the driver logs in, and nothing of this module reaches an executor. With `upload_from: executors` a
-task carries where a secret is, never the secret: each process that needs a token creates it from the value below. So no
-secret is in a task, a plan, an event log, a record or an error, and tokens are renewed as long as a task runs.
-
-Executors need:
-
-- `Default`: what azure-identity finds there, such as a managed identity. The login of the Azure CLI is not there.
-- `ServicePrincipal`: the secret in an environment variable of the cluster (`spark_env_vars`), because executors cannot
-  read secret scopes.
-- `ServiceCredential`: Databricks Runtime 16.2 or newer and a dedicated cluster. There is no secret at all.
-"""
+"""Azure credentials as values of the configuration: where a secret is, never the secret. `login` uses them."""
 
 from __future__ import annotations
 
-import base64
-import importlib
-import logging
-import os
-import re
-import ssl
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-from mirrorfeed.display.redact import redact_answer, remember
-from mirrorfeed.errors import first_line
-from mirrorfeed.runtime.addresses import check_proxy
-from mirrorfeed.runtime.errors import (
-    CertificatesUnreadable,
-    CredentialRefused,
-    LoginUnavailable,
-    SecretUnreachable,
-    ServiceCredentialUnreachable,
-)
+from mirrorfeed.display.redact import remember
 
 if TYPE_CHECKING:
-    from azure.core.credentials import AccessToken, TokenCredential
     from databricks.sdk import WorkspaceClient
-
-
-_OF_DEFAULT = ("AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PASSWORD", "AZURE_PASSWORD")
-"""Environment variables with secrets of the default chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,74 +60,6 @@ class ServiceCredential:
 Credential = Default | ServicePrincipal | ServiceCredential
 
 
-def token_credential(credential: Credential, ca_bundle: str | None = None) -> TokenCredential:
-    """A credential of the Azure libraries for this process. Its failures are errors of this package."""
-    for name in ("azure.identity", "msal"):
-        log = logging.getLogger(name)
-        if log.level == logging.NOTSET:  # it logs each failure again, with the text of the response
-            log.setLevel(logging.CRITICAL)
-    check_proxy()
-    inner, *secrets = _made(credential, ca_bundle)
-    _check_certificates(ca_bundle)
-    return _Named(credential, inner, secrets)
-
-
-def _made(credential: Credential, ca_bundle: str | None) -> tuple[Any, ...]:
-    """It, and the secrets that it sends."""
-    match credential:
-        case ServicePrincipal():
-            secret = read_secret(credential.secret)
-            return _logging_in(credential, secret, ca_bundle), secret
-        case ServiceCredential():
-            return (service_credential(credential.name),)
-        case Default():
-            from azure.identity import DefaultAzureCredential
-
-            chain = DefaultAzureCredential(connection_verify=ca_bundle or True)
-            return chain, *(os.environ.get(name, "") for name in _OF_DEFAULT)
-
-
-def _check_certificates(ca_bundle: str | None) -> None:
-    if ca_bundle is None:
-        return
-    try:
-        folder = os.path.isdir(ca_bundle)
-        ssl.create_default_context(cafile=None if folder else ca_bundle, capath=ca_bundle if folder else None)
-    except OSError as error:
-        raise CertificatesUnreadable(file=ca_bundle, reason=error.strerror or str(error)) from error
-
-
-def _logging_in(principal: ServicePrincipal, secret: str, ca_bundle: str | None) -> TokenCredential:
-    from azure.identity import AzureAuthorityHosts, ClientSecretCredential
-
-    own = principal.authority
-    known = {f"https://{host}" for name, host in vars(AzureAuthorityHosts).items() if not name.startswith("_")}
-    options: dict[str, Any] = {"authority": own} if own else {}
-    return ClientSecretCredential(
-        principal.tenant_id,
-        principal.client_id,
-        secret,
-        # The library looks up hosts in the public cloud, which does not know those of separate clouds.
-        disable_instance_discovery=own is not None and own.rstrip("/") not in known,
-        connection_verify=ca_bundle or True,
-        raw_response_hook=_refuse_odd_answer,
-        retry_total=1,  # the caller retries, and counts its retries
-        **options,
-    )
-
-
-def _refuse_odd_answer(response: Any) -> None:
-    """Name the status of a response without a token. The library does not do it for redirections, and its older
-    releases take 429 and 5xx for a refusal."""
-    from azure.core.exceptions import ClientAuthenticationError, ServiceResponseError
-
-    status = response.http_response.status_code
-    if status == 429 or status >= 500:
-        raise ServiceResponseError(f"the login service returns status {status}")
-    if status != 200 and status < 400:
-        raise ClientAuthenticationError(f"the login service returns status {status} without a token")
-
-
 def default_workspace() -> WorkspaceClient:
     """The workspace of the environment. Raises `ValueError` if none is configured."""
     from databricks.sdk import WorkspaceClient  # takes seconds to import, and few runs need it
@@ -168,104 +67,3 @@ def default_workspace() -> WorkspaceClient:
     client = WorkspaceClient()
     remember(client.config.token or "")
     return client
-
-
-def read_secret(secret: Secret, workspace: Callable[[], Any] = default_workspace) -> str:
-    """The value of a secret. The caller must not keep a copy."""
-    if secret.env and (value := os.environ.get(secret.env)):
-        return value
-    if not secret.scope:
-        raise SecretUnreachable(secret=secret, reason="it is not set in this process")
-    try:
-        # The API returns every secret in base64.
-        return base64.b64decode(workspace().secrets.get_secret(secret.scope, secret.key).value).decode()
-    except Exception as error:
-        # Only the type, because the message may contain anything.
-        raise SecretUnreachable(
-            secret=secret, reason=f"the request to the workspace failed with {type(error).__name__}"
-        ) from None
-
-
-def service_credential(name: str) -> TokenCredential:
-    """The Azure credential behind a service credential of Databricks, in a driver or in a task."""
-    return cast("TokenCredential", _provided(name, "get_token", "Azure"))
-
-
-def aws_service_credential(name: str) -> Any:
-    """The session of botocore behind a service credential of Databricks, in a driver or in a task."""
-    return _provided(name, "get_credentials", "AWS")
-
-
-def _provided(name: str, method: str, cloud: str) -> Any:
-    try:
-        found = _provider()(name)
-    except Exception as error:
-        reason = f"{type(error).__name__}: {first_line(str(error))}"
-        raise ServiceCredentialUnreachable(name=name, reason=reason) from None
-    if not hasattr(found, method):
-        raise ServiceCredentialUnreachable(name=name, reason=f"it is not a credential of {cloud}")
-    return found
-
-
-def _provider() -> Callable[[str], Any]:
-    if "DATABRICKS_RUNTIME_VERSION" not in os.environ:
-        raise LookupError("this process does not run in a Databricks runtime")
-    from pyspark import TaskContext
-
-    # Tasks and drivers have separate modules. Neither exists outside a runtime.
-    if TaskContext.get() is not None:
-        place: Any = importlib.import_module("databricks.service_credentials")
-    else:
-        place = importlib.import_module("databricks.sdk.runtime").dbutils.credentials
-    found: Callable[[str], Any] = place.getServiceCredentialsProvider
-    return found
-
-
-class _Named:
-    """Translates failures of a credential to `LoginUnavailable` and `CredentialRefused`, which name it."""
-
-    def __init__(self, credential: Credential, inner: TokenCredential, secrets: Sequence[str]) -> None:
-        self._credential, self._inner, self._secrets = credential, inner, secrets
-
-    def get_token(self, *scopes: str, **options: Any) -> AccessToken:
-        from azure.core.exceptions import (
-            AzureError,
-            ClientAuthenticationError,
-            ServiceRequestError,
-            ServiceResponseError,
-        )
-        from msal.exceptions import MsalServiceError  # type: ignore[import-untyped]
-
-        remember(*self._secrets)
-        try:
-            token = self._inner.get_token(*scopes, **options)
-        except AzureError as error:
-            # Do not chain the original error: it has the request, and the request has the secret.
-            whole, failure, cause = str(error.message), error, error.__cause__
-        else:
-            remember(*self._secrets, token.token)
-            return token
-        whole = redact_answer(whole, *self._secrets)
-        # No response, 429 and 5xx are no refusal.
-        if isinstance(failure, ClientAuthenticationError) and not isinstance(
-            cause, ServiceRequestError | ServiceResponseError | MsalServiceError
-        ):
-            raise _refusal(self._credential, whole)
-        reached = not isinstance(cause or failure, ServiceRequestError)
-        raise LoginUnavailable(reason=f"{self._credential} cannot log in: {first_line(whole)}", reached=reached)
-
-
-_CODE = re.compile(r"AADSTS\d+")
-
-
-def _refusal(credential: Credential, response: str) -> CredentialRefused:
-    """The error for a response of the login service, or of a chain of credentials, without secrets."""
-    links = [f"{name}: {why[:_OF_A_LINK]}" for name, why in _LINK.findall(response)]
-    code = None if links else _CODE.search(response)
-    reason = "; ".join(links) or first_line(response)
-    return CredentialRefused(credential=credential, reason=reason, entra_code=code[0] if code else "")
-
-
-_LINK = re.compile(r"^\t(\w+): (?:\1 )?(?:authentication unavailable\. )?(.*?)(?:\. .*|\.?)$", re.MULTILINE)
-"""In the message of a credential chain: the name of each credential, and the first sentence of its reason."""
-_OF_A_LINK = 120

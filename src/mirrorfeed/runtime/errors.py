@@ -1,42 +1,12 @@
-"""Errors of the place where the process runs, and the error conditions of Spark and Delta."""
+"""Errors of Java and Spark on this machine, and of credentials."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mirrorfeed.errors import Terminal, Transient
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-
-class SettingFixed(Terminal):
-    code = "MF2207"
-    what = "The Spark session does not allow changing {name} = {value}, which can make published rows wrong."
-    fix = "Set {name} to {wanted} in the Spark configuration of the compute."
-
-
 _INSTALL_JAVA = "Install JDK 17 or 21 (for example openjdk-17-jdk) and add it to PATH or set JAVA_HOME."
-
-
-class SparkMissing(Terminal):
-    code = "MF1201"
-    what = (
-        "This command needs Spark, but pyspark and delta-spark are not installed, and this is not a Databricks runtime."
-    )
-    fix = "Run `make setup` in the project, or `pip install pyspark==4.2.0 delta-spark==4.4.0`."
-
-
-class ConnectNotConfigured(Terminal):
-    code = "MF1203"
-    what = "Databricks Connect is installed, but no compute is configured for it."
-    fix = (
-        "Set DATABRICKS_CONFIG_PROFILE, or DATABRICKS_HOST, with DATABRICKS_CLUSTER_ID or"
-        " DATABRICKS_SERVERLESS_COMPUTE_ID=auto. To use Spark on this machine, replace databricks-connect by pyspark."
-    )
 
 
 class JavaMissing(Terminal):
@@ -173,121 +143,3 @@ class ServiceCredentialUnreachable(Terminal):
         " the privilege ACCESS. Executors can use it on dedicated clusters only. Elsewhere use a service principal or"
         " the default credential."
     )
-
-
-NOT_THERE = "DELTA_VERSION_NOT_FOUND"
-"""Time travel to a version that the table no longer has, or not yet."""
-_VECTOR_GONE = "DELETION_VECTOR_NOT_FOUND"
-"""Our name for a deletion vector that VACUUM deleted."""
-FILES_GONE = (
-    "FAILED_READ_FILE.FILE_NOT_EXIST",
-    "FAILED_READ_FILE.DBR_FILE_NOT_EXIST",
-    "DELTA_FILE_NOT_FOUND",
-    "DELTA_CHANGE_DATA_FILE_NOT_FOUND",
-    "PATH_NOT_FOUND",
-    _VECTOR_GONE,
-)
-LOG_GONE = (
-    "DELTA_VERSIONS_NOT_CONTIGUOUS",
-    "DELTA_LOG_FILE_NOT_FOUND",
-    "DELTA_TRUNCATED_TRANSACTION_LOG",
-    "DELTA_NO_RECREATABLE_HISTORY_FOUND",
-    NOT_THERE,
-)
-NOT_IN_CATALOG = (
-    "TABLE_OR_VIEW_NOT_FOUND",
-    "SCHEMA_NOT_FOUND",
-    "CATALOG_NOT_FOUND",
-    "NO_SUCH_CATALOG_EXCEPTION",
-    "REQUIRES_SINGLE_PART_NAMESPACE",  # a name of three parts, where the only catalog is Spark's own
-    "DELTA_TABLE_NOT_FOUND",
-)
-EXPIRED = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
-"""Delta looks back no further, whether files are gone or not; the newest version it always gives."""
-FEED_OFF = "DELTA_MISSING_CHANGE_DATA"
-SCHEMA_DIFFERS = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE"
-LARGE_VECTOR = "LARGE_DELETION_VECTOR"
-"""Our name. Delta's feed reader serializes a deletion vector as a string, which Java limits to 64 KiB
-(delta-io/delta issue 5662)."""
-UNREADABLE = "FAILED_READ_FILE"
-"""A file is there and cannot be read. The names of files that are gone begin with it as well."""
-SOURCE_FAULTS = (*FILES_GONE, *LOG_GONE, EXPIRED, FEED_OFF, SCHEMA_DIFFERS, LARGE_VECTOR, UNREADABLE)
-"""Failures that are in the source, wherever its rows are read."""
-
-_STREAM = "STREAM_FAILED"
-"""The condition of any failure of a stream; the reason is in its text."""
-
-_UNNAMED = re.compile(
-    r"Cannot time travel Delta table to version (?P<userVersion>\d+)\. "
-    r"Available versions: \[(?P<earliest>\d+), (?P<latest>\d+)\]"
-)
-"""The text of NOT_THERE in Delta 4.0, where it has no name and no parameters."""
-
-_BY_TEXT = (
-    (_UNNAMED, NOT_THERE),
-    (re.compile(r"java\.io\.UTFDataFormatException"), LARGE_VECTOR),
-    (re.compile(r"java\.io\.FileNotFoundException\W.*deletion_vector_[0-9a-f-]+\.bin"), _VECTOR_GONE),
-)
-"""Failures without a condition of their own, by their text."""
-
-_FILE_READ = re.compile(r"Encountered error while reading file (\S+)\.(?:\s|$)")
-
-_NAMED = re.compile(r"\[([A-Z][A-Z0-9]*_[A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
-
-
-def conditions(error: Exception) -> tuple[str, ...]:
-    """The conditions that an error names, outermost first.
-
-    A failure in a task, and one of Delta's that Spark has no class for, arrive without a condition of their own: as
-    the text of a stack of Java exceptions (and not even as a PySparkException), with the names in brackets.
-    """
-    own: str | None = getattr(error, "getCondition", lambda: None)()
-    if own and own != _STREAM:
-        return (own,)
-    text = str(error)
-    unnamed = [name for pattern, name in _BY_TEXT if pattern.search(text)]
-    return tuple(dict.fromkeys(_NAMED.findall(text) + unnamed))
-
-
-def first_of(error: Exception, known: tuple[str, ...]) -> str | None:
-    """The first of the error's conditions that starts with one of these."""
-    return next((name for name in conditions(error) if name.startswith(known)), None)
-
-
-def unreadable_file(error: Exception) -> str:
-    """The address of the file that could not be read."""
-    found = parameter(error, "path") or next(iter(_FILE_READ.findall(str(error))), None)
-    return found or "Spark does not name it"
-
-
-def parameter(error: Exception, name: str) -> str | None:
-    """The value of a parameter of the error message; None if it has none."""
-    found: dict[str, str] | None = getattr(error, "getMessageParameters", lambda: None)()
-    if not found and (unnamed := _UNNAMED.search(str(error))):
-        found = unnamed.groupdict()
-    return (found or {}).get(name)
-
-
-def analyze(frame: DataFrame) -> DataFrame:
-    """Have the engine analyze a frame, which raises its errors now, and return the frame.
-
-    Over Connect a schema can come from a cache, so reading it does not analyze the frame.
-    """
-    _ = frame.isStreaming
-    return frame
-
-
-@contextmanager
-def silence_spark_logs() -> Iterator[None]:
-    """Suppress the pages of text that Spark writes to standard error before it raises an error."""
-    from pyspark.logger import PySparkLogger
-
-    loggers = [PySparkLogger.getLogger(name) for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger")]
-    before = [logger.disabled for logger in loggers]
-    for logger in loggers:
-        logger.disabled = True
-    try:
-        yield
-    finally:
-        for logger, was in zip(loggers, before, strict=True):
-            logger.disabled = was

@@ -15,13 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.runtime.errors import (
-    CacheUnusable,
-    JavaMissing,
-    JavaUnfit,
-    SparkDidNotStart,
-    SparkMissing,
-)
+from mirrorfeed.runtime.errors import CacheUnusable, JavaMissing, JavaUnfit, SparkDidNotStart
+from mirrorfeed.runtime.spark_session import SparkMissing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

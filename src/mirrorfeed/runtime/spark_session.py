@@ -12,15 +12,33 @@ from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from mirrorfeed.errors import SessionLost
-from mirrorfeed.runtime.errors import (
-    ConnectNotConfigured,
-    SettingFixed,
-    SparkMissing,
-)
+from mirrorfeed.errors import SessionLost, Terminal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+class SparkMissing(Terminal):
+    code = "MF1201"
+    what = (
+        "This command needs Spark, but pyspark and delta-spark are not installed, and this is not a Databricks runtime."
+    )
+    fix = "Run `make setup` in the project, or `pip install pyspark==4.2.0 delta-spark==4.4.0`."
+
+
+class ConnectNotConfigured(Terminal):
+    code = "MF1203"
+    what = "Databricks Connect is installed, but no compute is configured for it."
+    fix = (
+        "Set DATABRICKS_CONFIG_PROFILE, or DATABRICKS_HOST, with DATABRICKS_CLUSTER_ID or"
+        " DATABRICKS_SERVERLESS_COMPUTE_ID=auto. To use Spark on this machine, replace databricks-connect by pyspark."
+    )
+
+
+class SettingFixed(Terminal):
+    code = "MF2207"
+    what = "The Spark session does not allow changing {name} = {value}, which can make published rows wrong."
+    fix = "Set {name} to {wanted} in the Spark configuration of the compute."
 
 
 class Kind(Enum):

@@ -16,8 +16,8 @@ from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, Stri
 from mirrorfeed.errors import MirrorfeedError, Terminal, first_line, innermost_cause
 from mirrorfeed.landing.errors import BadCondition
 from mirrorfeed.landing.selection import Cast, Selection, condition_columns
-from mirrorfeed.runtime import errors as spark_errors
-from mirrorfeed.runtime.errors import analyze, first_of, parameter
+from mirrorfeed.runtime import spark_errors
+from mirrorfeed.runtime.spark_errors import analyze, first_of, parameter
 from mirrorfeed.source import errors
 from mirrorfeed.source.errors import Finding, Gap, GapReason
 from mirrorfeed.source.identifier import Source, quote

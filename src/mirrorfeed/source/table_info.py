@@ -13,7 +13,7 @@ from os.path import normpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.runtime.errors import LOG_GONE, NOT_IN_CATALOG, first_of
+from mirrorfeed.runtime.spark_errors import LOG_GONE, NOT_IN_CATALOG, first_of
 from mirrorfeed.runtime.spark_session import Kind, kind
 from mirrorfeed.source.errors import (
     BadInterval,

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.errors import Terminal
-from mirrorfeed.runtime.errors import EXPIRED, NOT_THERE, first_of, parameter
+from mirrorfeed.runtime.spark_errors import EXPIRED, NOT_THERE, first_of, parameter
 from mirrorfeed.source.errors import LogDamaged, NoVersions, VersionExpired
 from mirrorfeed.source.identifier import URI, Source
 from mirrorfeed.source.next_step import Commit, PendingCommits

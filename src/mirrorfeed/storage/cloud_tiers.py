@@ -17,8 +17,9 @@ from azure.core.exceptions import AzureError, HttpResponseError
 from azure.storage.blob import BlobProperties, ContainerClient, RehydratePriority
 
 from mirrorfeed.errors import first_line
-from mirrorfeed.runtime.credentials import Credential, Default, aws_service_credential
+from mirrorfeed.runtime.credentials import Credential, Default
 from mirrorfeed.runtime.errors import LoginUnavailable
+from mirrorfeed.runtime.login import aws_service_credential
 from mirrorfeed.storage import per_process
 from mirrorfeed.storage.errors import NoBoto, OtherPlace, TiersUnavailable
 from mirrorfeed.storage.http import client_options, reason_of

@@ -16,8 +16,9 @@ from azure.core.pipeline.policies import BearerTokenCredentialPolicy, HTTPPolicy
 from azure.core.pipeline.transport import HttpRequest, HttpResponse, RequestsTransport
 
 from mirrorfeed.errors import first_line
-from mirrorfeed.runtime.credentials import Credential, token_credential
+from mirrorfeed.runtime.credentials import Credential
 from mirrorfeed.runtime.errors import LoginUnavailable
+from mirrorfeed.runtime.login import token_credential
 from mirrorfeed.storage.errors import is_paused, retry_after_seconds
 from mirrorfeed.storage.retry import RETRYABLE_STATUS, RetryBudget, RetryLimits, retry_counter
 

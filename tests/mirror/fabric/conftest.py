@@ -8,7 +8,7 @@ from fixtures.clock import Time
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem
 from mirrorfeed.mirror.fabric.database import MirroredDatabase
-from mirrorfeed.runtime.credentials import token_credential
+from mirrorfeed.runtime.login import token_credential
 from mirrorfeed.storage.retry import RetryLimits
 
 

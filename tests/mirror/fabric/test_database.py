@@ -26,8 +26,9 @@ from mirrorfeed.mirror.errors import (
 )
 from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem
 from mirrorfeed.mirror.fabric.database import MirroredDatabase, TableState, create
-from mirrorfeed.runtime.credentials import Secret, ServicePrincipal, token_credential
+from mirrorfeed.runtime.credentials import Secret, ServicePrincipal
 from mirrorfeed.runtime.errors import CredentialRefused, LoginUnavailable
+from mirrorfeed.runtime.login import token_credential
 from mirrorfeed.storage.errors import CapacityPaused
 from mirrorfeed.storage.retry import RetryLimits
 

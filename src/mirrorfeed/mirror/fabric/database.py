@@ -37,7 +37,7 @@ from mirrorfeed.mirror.fabric.client import (
     validated,
 )
 from mirrorfeed.mirror.fabric.definition import Setting, apply, differences, in_words, new_definition, part, read
-from mirrorfeed.runtime.credentials import token_credential
+from mirrorfeed.runtime.login import token_credential
 
 _DEFAULTS = FabricOptions()
 _REFRESH_MINUTES = 5

@@ -29,7 +29,7 @@ from mirrorfeed.mirror.errors import (
 )
 from mirrorfeed.mirror.verify.expected_rows import selected
 from mirrorfeed.mirror.verify.row_comparison import SHOWN, Comparison, compare_rows, differing_keys
-from mirrorfeed.runtime.errors import EXPIRED, FILES_GONE, LOG_GONE, analyze, first_of
+from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, analyze, first_of
 from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import read_full

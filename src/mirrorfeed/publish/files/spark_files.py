@@ -1,6 +1,6 @@
 """Files that Spark writes: write them, check them, and upload them under staged names.
 
-The driver uploads them, or executors. A file is hashed on the way, and rewritten if it differs from other files.
+A file is hashed on the way, and rewritten if it differs from other files.
 """
 
 from __future__ import annotations
@@ -9,30 +9,27 @@ import hashlib
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark import cloudpickle
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-import mirrorfeed
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.errors import MirrorfeedError, Transient, first_line, innermost_cause
+from mirrorfeed.errors import first_line, innermost_cause
 from mirrorfeed.landing.record import File
 from mirrorfeed.landing.schema import MARKER, Marker, Problem
-from mirrorfeed.publish.errors import ExecutorUploadFailed, ExecutorUploadImpossible, StagingFilesLost
+from mirrorfeed.publish.errors import StagingFilesLost
 from mirrorfeed.publish.files.rolling_writer import ROW_GROUP_BYTES, HashingSink, write_files
 from mirrorfeed.publish.files.staging_area import IN_ZONE, StagingArea
 from mirrorfeed.publish.files.staging_job import (
     PROBLEMS_SHOWN,
-    BadRow,
     BadRows,
     Staged,
     StagingJob,
@@ -42,7 +39,7 @@ from mirrorfeed.publish.files.staging_job import (
     joined,
 )
 from mirrorfeed.publish.landing_rows import PROBLEM
-from mirrorfeed.runtime.errors import SOURCE_FAULTS, first_of
+from mirrorfeed.runtime.spark_errors import SOURCE_FAULTS, first_of
 from mirrorfeed.source.identifier import quote
 from mirrorfeed.storage import Store, per_process
 from mirrorfeed.storage.errors import NotThere, StoreUnavailable
@@ -220,8 +217,6 @@ _PARALLEL_FILES = 4
 _CHUNK = 2**20
 _ATTEMPTS = 2
 """Names under which a file is uploaded before the upload fails."""
-_Batches = Iterator[pa.RecordBatch]
-_RESULT = pa.schema([("result", pa.string())])
 
 
 def upload_files(job: StagingJob, files: SparkFiles) -> Staged:
@@ -233,57 +228,8 @@ def upload_files(job: StagingJob, files: SparkFiles) -> Staged:
         staged = joined(upload.result() for upload in uploads)
     finally:
         wait([upload for upload in uploads if not upload.cancel()])
-    _check_counts(files, staged)
+    check_counts(files, staged)
     return staged
-
-
-def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
-    """Upload with one task per file, for initial loads that are too large for the driver."""
-    if not files.names:
-        return Staged(())
-    numbers = files.written.sparkSession.range(len(files.names), numPartitions=len(files.names))
-    # By value, because executors may not have this package, for example if a notebook imports the bundle's files.
-    cloudpickle.register_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]
-    results = numbers.mapInArrow(upload_task(job, files.area, files.paths), "result string").toArrow()
-    found: dict[int, Staged] = {}
-    for each in map(json.loads, results.column("result").to_pylist()):
-        if "error" in each:
-            kind = ExecutorUploadFailed if each["transient"] else ExecutorUploadImpossible
-            raise kind(address=job.store.address(job.folder), reason=each["error"])
-        if "bad" in each:
-            raise BadRows(*(BadRow(Problem(problem), key) for problem, key in each["bad"]))
-        files_ = [File(**file) for file in each["files"]]
-        found[each["number"]] = Staged(files_, retries=each["retries"], differed=each["differed"])
-    staged = joined(part for _, part in sorted(found.items()))
-    retry_counter().add(staged.retries)
-    _check_counts(files, staged)
-    return staged
-
-
-def upload_task(job: StagingJob, area: StagingArea, paths: list[str]) -> Callable[[_Batches], _Batches]:
-    """Return a function for `mapInArrow` over numbers of paths.
-
-    It returns errors as rows, because Spark reports only a text if a task fails.
-    """
-
-    def upload(number: int) -> dict[str, object]:
-        try:
-            done = upload_file(job, area, paths[number])
-            files = [asdict(each) for each in done.files]
-            return {"number": number, "files": files, "retries": done.retries, "differed": done.differed}
-        except BadRows as error:
-            return {"bad": [(int(row.problem), row.key) for row in error.rows]}
-        except MirrorfeedError as error:
-            return {"error": str(error), "transient": isinstance(error, Transient)}
-        except Exception as error:
-            return {"error": f"{type(error).__name__}: {first_line(str(error))}.", "transient": False}
-
-    def task(batches: _Batches) -> _Batches:
-        for batch in batches:
-            rows = [{"result": json.dumps(upload(number))} for number in batch.column(0).to_pylist()]
-            yield pa.RecordBatch.from_pylist(rows, _RESULT)
-
-    return task
 
 
 def upload_file(job: StagingJob, area: StagingArea, path: str) -> Staged:
@@ -341,7 +287,7 @@ def _batches(path: str, found: FileCheck) -> Iterator[pa.RecordBatch]:
         raise StagingFilesLost(place=path, reason=first_line(str(error))) from error
 
 
-def _check_counts(files: SparkFiles, staged: Staged) -> None:
+def check_counts(files: SparkFiles, staged: Staged) -> None:
     """Raise if the uploaded rows are not the written ones."""
     found = Counter[str]()
     for each in staged.files:

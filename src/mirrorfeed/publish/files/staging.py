@@ -20,7 +20,7 @@ from mirrorfeed.landing.schema import MARKER, Marker, Problem
 from mirrorfeed.publish import landing_rows
 from mirrorfeed.publish.errors import StagingFilesLost, StagingPathRequired
 from mirrorfeed.publish.files.rolling_writer import write_files
-from mirrorfeed.publish.files.spark_files import SparkFiles, upload_files, upload_from_executors, write_with_spark
+from mirrorfeed.publish.files.spark_files import SparkFiles, upload_files, write_with_spark
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import (
     PROBLEMS_SHOWN,
@@ -194,7 +194,11 @@ def _spark_part(
             return None
         return files.written.where(f"{MARKER} = {Marker.DELETE.value}").select(*keys).distinct()
 
-    return _Part(deleted, partial(upload_files if upload_from == "driver" else upload_from_executors, job, files))
+    if upload_from == "driver":
+        return _Part(deleted, partial(upload_files, job, files))
+    from mirrorfeed.publish.files.executor_upload import upload_from_executors  # few runs need it
+
+    return _Part(deleted, partial(upload_from_executors, job, files))
 
 
 def small_part(

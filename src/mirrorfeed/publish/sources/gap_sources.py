@@ -19,7 +19,7 @@ from mirrorfeed.publish.errors import HistoryUnusable, NotComparable, RangeCompa
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.sources import ChangeSource
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
-from mirrorfeed.runtime.errors import EXPIRED, FILES_GONE, LOG_GONE, first_of
+from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, first_of
 from mirrorfeed.source import versions
 from mirrorfeed.source.errors import Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source

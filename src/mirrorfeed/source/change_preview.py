@@ -1,0 +1,145 @@
+"""Changes between two versions or times that a person names, to read and not to publish."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from mirrorfeed.landing.schema import FEED_COLUMNS
+from mirrorfeed.runtime.spark_session import faithful
+from mirrorfeed.source import errors
+from mirrorfeed.source.errors import BoundsCrossed, FeedUnreadable, Gap, GapReason, OutsideHistory, format_time
+from mirrorfeed.source.identifier import Source, quote
+from mirrorfeed.source.next_step import Commit, Range, first_missing
+from mirrorfeed.source.reader import changes, read_errors
+from mirrorfeed.source.table_info import read_table_info
+from mirrorfeed.source.versions import commits, schema_at
+
+Bound = int | datetime
+"""A version or a time."""
+PastEnd = Literal["error", "empty"]
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?(?:Z|[+-]\d{2}:\d{2})?)?")
+
+
+def to_json_rows(rows: DataFrame) -> list[dict[str, Any]]:
+    """Rows as JSON values. Decimals are text, because JSON numbers would be rounded."""
+    columns = [
+        F.col(quote(name)).cast("string").alias(name) if type_.startswith("decimal") else F.col(quote(name))
+        for name, type_ in rows.dtypes
+    ]
+    text = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
+    with faithful(rows.sparkSession):
+        return [json.loads(row[0]) for row in rows.select(text).collect()]
+
+
+def changes_between(
+    spark: SparkSession, source: Source, start: str | int, end: str | int | None = None, past_end: PastEnd = "error"
+) -> tuple[Range, DataFrame]:
+    """The range between two versions or times, both included, and its rows in the columns of the last version. Further
+    queries on the rows must run within `preview_errors` and `faithful`.
+
+    Without `end`, up to the newest version. Beyond the newest version, `past_end` decides: raise an error, or return
+    the changes that exist.
+    """
+    read_table_info(spark, source)  # reports a view more clearly than its missing history would
+    known = commits(spark, source)
+    last = None if end is None else parse_bound(end, time_parser(spark))
+    range_ = resolve(str(source), parse_bound(start, time_parser(spark)), last, known, past_end)
+    if not range_.versions:
+        newest = Range(known[-1].version - 1, known[-1].version)
+        return range_, changes(spark, source, newest).limit(0)
+    hole = first_missing(range_.from_version_exclusive, range_.to_version_inclusive, [each.version for each in known])
+    with preview_errors(str(source), range_):
+        if hole is not None:
+            before = range_.from_version_exclusive
+            raise Gap(table=str(source), published=before, where=hole, reason=GapReason.NO_COMMIT)
+        feed = changes(spark, source, range_)
+        names = [field["name"] for field in schema_at(spark, source, range_.to_version_inclusive)["fields"]]
+        if missing := [f"{name!r} is gone" for name in names if name not in feed.columns]:
+            version = str(range_.to_version_inclusive)
+            raise FeedUnreadable(table=str(source), range=range_, version=version, read_version=None, lost=missing)
+        rows = feed.select(*(quote(name) for name in names), *FEED_COLUMNS)
+        rows.isEmpty()  # most errors occur when a read is planned, so report them now
+    return range_, rows
+
+
+@contextmanager
+def preview_errors(table: str, range_: Range) -> Iterator[None]:
+    """Translate findings into errors for somebody who reads and does not publish."""
+    try:
+        with read_errors(table, range_):
+            yield
+    except (Gap, FeedUnreadable) as error:
+        raise errors.RangeUnreadable(cause=error) from error
+
+
+def time_parser(spark: SparkSession) -> Callable[[str], datetime]:
+    """A function that parses times in the session's zone. Spark knows zones that Python does not."""
+
+    def parse_time(text: str) -> datetime:
+        (row,) = spark.sql(f"SELECT unix_micros(TIMESTAMP_LTZ '{text}')").collect()
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row[0])
+
+    return parse_time
+
+
+def parse_bound(text: str | int, parse_time: Callable[[str], datetime]) -> Bound:
+    """Parse a version or a time. Raise `BadBound`."""
+    if isinstance(text, int):
+        return text
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        if not _TIME.fullmatch(text):
+            raise ValueError(text)
+        datetime.fromisoformat(text)
+        return parse_time(text)
+    except (ValueError, OverflowError) as error:
+        raise errors.BadBound(text=text) from error
+
+
+def resolve(table: str, start: Bound, end: Bound | None, known: Sequence[Commit], past_end: PastEnd) -> Range:
+    """The versions between two bounds, both included: from the first commit at or after a start time to the last commit
+    at or before an end time."""
+    first, last = known[0], known[-1]
+
+    def outside(bound: Bound, reason: str) -> OutsideHistory:
+        text = f"Version {bound}" if isinstance(bound, int) else f"The time {format_time(bound)} UTC"
+        return OutsideHistory(table=table, bound=text, reason=reason, first=first, last=last)
+
+    def crossed() -> BoundsCrossed:
+        shown = [f"{format_time(each)} UTC" if isinstance(each, datetime) else str(each) for each in (start, end)]
+        return BoundsCrossed(start=shown[0], end=shown[1])
+
+    if end is not None and type(start) is type(end) and start > end:  # type: ignore[operator]
+        raise crossed()
+    if isinstance(start, datetime):
+        if start < first.timestamp and first.version > 0:
+            raise outside(start, "before the retained history")
+        from_version = next((c.version for c in known if c.timestamp >= start), last.version + 1)
+    else:
+        from_version = start
+    if from_version < first.version:
+        raise outside(from_version, "before the retained history")
+    if from_version > last.version:
+        if past_end == "error":
+            raise outside(start, "past the newest version")
+        return Range(last.version, last.version)
+    to_version = last.version
+    if end is not None:
+        if past_end == "error" and end > (last.timestamp if isinstance(end, datetime) else last.version):  # type: ignore[operator]
+            raise outside(end, "past the newest version")
+        if isinstance(end, datetime):
+            to_version = max((c.version for c in known if c.timestamp <= end), default=from_version - 1)
+        else:
+            to_version = min(end, last.version)
+        if type(start) is not type(end) and to_version < from_version:
+            raise crossed()
+    return Range(from_version - 1, max(to_version, from_version - 1))

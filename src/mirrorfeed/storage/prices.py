@@ -1,0 +1,81 @@
+"""Prices of storage and of restores, and the cost of a month."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from mirrorfeed.landing.strict_json import parse_json, validate
+from mirrorfeed.storage.errors import InvalidPrices
+
+_Price = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
+
+_FORM = ConfigDict(extra="forbid", frozen=True)
+
+
+class RestorePrices(BaseModel):
+    model_config = _FORM
+
+    per_gib: _Price
+    """To restore a GiB from the archive."""
+    per_10k_files: _Price
+    """To restore 10,000 files."""
+
+
+class StoragePrices(BaseModel):
+    """Prices of a GiB per month."""
+
+    model_config = _FORM
+
+    hot: _Price
+    archive: _Price
+    cool: _Price | None = None
+    cold: _Price | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MonthlyCost:
+    cost: float
+    saving: float
+    """Compared with all files in the hot tier."""
+
+
+class Prices(BaseModel):
+    """What the user pays, in one currency. Costs without a price are not included in sums, and reported as missing."""
+
+    model_config = _FORM
+
+    currency: Annotated[str, Field(min_length=1)]
+    standard: RestorePrices
+    high: RestorePrices
+    stored: StoragePrices | None = None
+    archiving: _Price | None = None
+    """To archive 10,000 files."""
+
+    @classmethod
+    def load(cls, path: str) -> Prices:
+        """Read a JSON file. Raises `InvalidPrices`."""
+        try:
+            return validate(TypeAdapter(cls), parse_json(Path(path).read_bytes()))
+        except (OSError, ValueError) as error:
+            raise InvalidPrices(path=path, reason=getattr(error, "strerror", None) or str(error)) from error
+
+    def per_month(self, tier: str) -> float | None:
+        """The price of a GiB in this tier."""
+        found: float | None = getattr(self.stored, tier.lower(), None)
+        return found
+
+    def of_restore(self, priority: str) -> RestorePrices:
+        return self.high if priority.upper() == "HIGH" else self.standard
+
+    def monthly_cost(self, hot_bytes: int, archived_bytes: int, copied_bytes: int = 0) -> MonthlyCost | None:
+        """The cost of a month, where `copied_bytes` are stored twice. None without storage prices."""
+        if self.stored is None:
+            return None
+        hot, archived = hot_bytes / 2**30, archived_bytes / 2**30
+        cost = hot * self.stored.hot + archived * self.stored.archive
+        distinct = hot + archived - copied_bytes / 2**30
+        return MonthlyCost(cost, distinct * self.stored.hot - cost)
