@@ -74,7 +74,7 @@ def test_rules_import_neither_spark_nor_storage_nor_arrow() -> None:
     [
         "from mirrorfeed.landing.output_format import Output",
         "from mirrorfeed.landing import output_format",
-        "import mirrorfeed.publish.files.file_formats",
+        "import mirrorfeed.publish.files.delimited_text",
         "from mirrorfeed import publish",
         "def later():\n    from mirrorfeed.publish.files.staging_job import StagingJob",
         "from ..landing import names",

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from mirrorfeed.lint.delimited_text import decompress
-from mirrorfeed.publish.files.file_formats import SnappyFrames, checksum
+from mirrorfeed.publish.files.delimited_text import SnappyFrames, checksum
 
 
 def test_checksum_is_a_masked_crc_32c() -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import reprlib
 from collections.abc import Iterable
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from mirrorfeed.landing.record import File
-from mirrorfeed.landing.schema import MARKER, Marker
-from mirrorfeed.publish.files.file_formats import Form, ParquetForm, TextForm, UnwritableValue
+from mirrorfeed.landing.schema import MARKER, Marker, Problem
 from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob, arrow_schema, count_markers, row_text
 from mirrorfeed.storage.retry import NewFile
 
@@ -42,6 +42,43 @@ def write_empty(job: StagingJob) -> File:
     files.open()
     files.close()
     return files.written[0]
+
+
+class UnwritableValue(Exception):
+    """Internal: the caller adds the key of the row."""
+
+    def __init__(self, reason: Problem, column: str, row: int, shown: str) -> None:
+        super().__init__(reason, column, row, shown)
+        self.reason, self.column, self.row, self.shown = reason, column, row, shown
+
+
+class Form(Protocol):
+    def write(self, group: pa.Table) -> None:
+        """Append rows. Afterwards the sink has nearly all of their bytes."""
+        ...
+
+    def close(self) -> None:
+        """End the content of the file. The sink stays open."""
+        ...
+
+
+class ParquetForm:
+    """Every group becomes a row group, with statistics."""
+
+    def __init__(self, sink: Any, schema: pa.Schema, compression: str) -> None:
+        # Dictionaries cost time and bytes where most values differ, as numbers do.
+        repeating = [
+            field.name
+            for field in schema
+            if pa.types.is_string(field.type) or pa.types.is_date(field.type) or field.name == MARKER
+        ]
+        self._writer = pq.ParquetWriter(sink, schema, compression=compression, use_dictionary=repeating)
+
+    def write(self, group: pa.Table) -> None:
+        self._writer.write_table(group, row_group_size=max(1, group.num_rows))
+
+    def close(self) -> None:
+        self._writer.close()
 
 
 class _Files:
@@ -81,6 +118,8 @@ class _Files:
         if output.delimited is None:
             self._form = ParquetForm(self._sink, schema, output.compression)
         else:
+            from mirrorfeed.publish.files.delimited_text import TextForm  # few tables are text
+
             self._form = TextForm(self._sink, schema, output.compression, output.delimited)
         self._taken, self._rows = 0, {}
 

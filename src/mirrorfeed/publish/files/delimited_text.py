@@ -1,0 +1,196 @@
+"""Delimited text as the format of a data file that is being written, compressed as a whole.
+
+A text is quoted if it contains a separator, a quote, an escape character or a line break, if it begins or ends with a
+space, and if it is empty or equal to the text for NULL. A quoted value is never NULL. Without quotes, the escape
+character protects special characters, and ambiguous values are refused.
+"""
+
+from __future__ import annotations
+
+import binascii
+import codecs
+import re
+from datetime import date, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorfeed.landing.output_format import Delimited
+from mirrorfeed.landing.schema import Problem
+from mirrorfeed.publish.files.rolling_writer import UnwritableValue
+
+
+def _refuse_years(values: pa.Array, name: str) -> None:
+    """Refuse dates and times outside the years 1 to 9999, because readers do not parse them."""
+    if not pa.types.is_temporal(values.type):
+        return
+    bounds = (date.min, date.max) if pa.types.is_date(values.type) else (datetime.min, datetime.max)
+    moments = values if pa.types.is_date(values.type) else values.cast(pa.timestamp("us"))
+    least, most = (pa.scalar(bound, moments.type) for bound in bounds)
+    row = pc.index(pc.or_(pc.less(moments, least), pc.greater(moments, most)), True).as_py()
+    if row >= 0:
+        raise UnwritableValue(Problem.YEAR, name, row, _plain_text(values.slice(row, 1))[0].as_py())
+
+
+def _text(value: str) -> pa.Scalar:
+    return pa.scalar(value, pa.large_string())
+
+
+def _plain_text(values: pa.Array) -> pa.Array:
+    """Return the values as text, without quotes or escapes."""
+    kind = values.type
+    if pa.types.is_binary(kind):  # Arrow has no Base64
+        coded = [
+            None if one is None else binascii.b2a_base64(one, newline=False).decode() for one in values.to_pylist()
+        ]
+        return pa.array(coded, pa.string())
+    if pa.types.is_timestamp(kind):
+        return values.cast(pa.timestamp("us")).cast(pa.string())  # in UTC
+    texts = values.cast(pa.string())
+    if pa.types.is_floating(kind):
+        for short, spelled in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
+            texts = pc.if_else(pc.equal(texts, short), spelled, texts)
+    if pa.types.is_decimal(kind) and pc.any(pc.match_substring(texts, "E"), min_count=0).as_py():
+        texts = pa.array([None if one is None else f"{one:f}" for one in values.to_pylist()], pa.string())
+    return texts
+
+
+_MAGIC = b"\xff\x06\x00\x00sNaPpY"
+_LARGEST = 1 << 16
+
+
+def checksum(data: bytes) -> int:
+    """CRC-32C, rotated and shifted as the format wants it, lest a checksum of checksums be weak."""
+    import google_crc32c  # a notebook without the wheel has what its runtime has, and needs this for such text alone
+
+    crc = int(google_crc32c.value(data))
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+class SnappyFrames:
+    """Writes each piece as frames at once, so that nothing is held back."""
+
+    def __init__(self, sink: Any) -> None:
+        self._sink, self._codec = sink, pa.Codec("snappy")
+        sink.write(_MAGIC)
+
+    def write(self, data: bytes) -> None:
+        for start in range(0, len(data), _LARGEST):
+            piece = data[start : start + _LARGEST]
+            packed = self._codec.compress(piece, asbytes=True)
+            kind, body = (0, packed) if len(packed) < len(piece) else (1, piece)
+            head = bytes([kind]) + (len(body) + 4).to_bytes(3, "little")
+            self._sink.write(head + checksum(piece).to_bytes(4, "little") + body)
+
+    def flush(self) -> None:
+        self._sink.flush()
+
+    def close(self) -> None:
+        pass
+
+
+class TextForm:
+    def __init__(self, sink: Any, schema: pa.Schema, compression: str, form: Delimited) -> None:
+        self._form, self._encoder = form, codecs.getincrementalencoder(form.encoding)()
+        marks = "".join(map(re.escape, (form.column_separator, form.quote, form.escape)))
+        self._protected = rf"[{marks}\r\n]|^[\s\x{{feff}}]|\s$"
+        self._sink: Any = _OpenSink(sink)
+        if compression == "snappy":
+            self._sink = SnappyFrames(self._sink)
+        elif compression != "none":
+            self._sink = pa.CompressedOutputStream(self._sink, compression)
+        self._sink.write(self._encoder.encode(self._header(schema)))
+
+    def write(self, group: pa.Table) -> None:
+        """Raises `UnwritableValue`."""
+        for batch in group.combine_chunks().to_batches():
+            text = self._rows(batch)
+            try:
+                self._sink.write(self._encoder.encode(text))
+            except UnicodeEncodeError:
+                self._refuse_unencodable(batch)
+                raise
+        self._sink.flush()
+
+    def close(self) -> None:
+        self._sink.write(self._encoder.encode("", final=True))
+        self._sink.close()
+
+    def _header(self, schema: pa.Schema) -> str:
+        names = pa.array(schema.names, pa.string())
+        return self._form.column_separator.join(self._protect(names, "header").to_pylist()) + self._form.row_separator
+
+    def _rows(self, rows: pa.RecordBatch) -> str:
+        """Return each row with its separator at the end."""
+        if not rows.num_rows:
+            return ""
+        for at, name in enumerate(rows.schema.names):
+            _refuse_years(rows.column(at), name)
+        columns = [self._column(rows.column(at), name) for at, name in enumerate(rows.schema.names)]
+        lines = pc.binary_join_element_wise(*columns, _text(self._form.column_separator))
+        whole = pa.LargeListArray.from_arrays(pa.array([0, len(lines)], pa.int64()), lines)
+        return str(pc.binary_join(whole, _text(self._form.row_separator))[0]) + self._form.row_separator
+
+    def _refuse_unencodable(self, rows: pa.RecordBatch) -> None:
+        """Raise `UnwritableValue` for the first value with a character that the encoding lacks."""
+        for at, name in enumerate(rows.schema.names):
+            for row, value in enumerate(_plain_text(rows.column(at)).to_pylist()):
+                try:
+                    (value or "").encode(self._form.encoding)
+                except UnicodeEncodeError as error:
+                    lacking = error.object[error.start]
+                    raise UnwritableValue(Problem.NOT_IN_ENCODING, name, row, lacking) from None
+
+    def _column(self, values: pa.Array, name: str) -> pa.Array:
+        texts = _plain_text(values).cast(pa.large_string())
+        if not self._form.quote:
+            self._refuse(Problem.LIKE_NULL, pc.equal(texts, self._form.null), texts, name)
+        protected = self._protect(texts, name)
+        return pc.fill_null(protected, _text(self._form.null))
+
+    def _protect(self, texts: pa.Array, name: str) -> pa.Array:
+        texts = texts.cast(pa.large_string())
+        quote, escape = self._form.quote, self._form.escape
+        special = pc.match_substring_regex(texts, self._protected)
+        like_null = pc.equal(texts, self._form.null)
+        if not quote:
+            return self._escaped(texts, name)
+        needed = pc.or_(pc.or_(special, like_null), pc.equal(texts, ""))
+        if not pc.any(needed, min_count=0).as_py():
+            return texts
+        if escape:
+            inside = pc.replace_substring(texts, escape, escape + escape)
+            inside = inside if quote == escape else pc.replace_substring(inside, quote, escape + quote)
+        else:
+            self._refuse(Problem.NOT_ESCAPABLE, pc.match_substring(texts, quote), texts, name)
+            inside = texts
+        return pc.if_else(needed, pc.binary_join_element_wise(_text(quote), inside, _text(quote), _text("")), texts)
+
+    def _escaped(self, texts: pa.Array, name: str) -> pa.Array:
+        separator, escape = self._form.column_separator, self._form.escape
+        if not escape:
+            broken = pc.match_substring_regex(texts, rf"[{re.escape(separator)}\r\n]")
+            self._refuse(Problem.NOT_ESCAPABLE, broken, texts, name)
+            return texts
+        for mark in (escape, separator, "\r", "\n"):
+            texts = pc.replace_substring(texts, mark, escape + mark)
+        return texts
+
+    @staticmethod
+    def _refuse(reason: Problem, where: pa.Array, texts: pa.Array, name: str) -> None:
+        row = pc.index(where, True).as_py()
+        if row >= 0:
+            raise UnwritableValue(reason, name, row, texts[row].as_py())
+
+
+class _OpenSink:
+    """A sink that stays open when the compressor closes it."""
+
+    closed = False
+
+    def __init__(self, sink: Any) -> None:
+        self.write, self.flush, self.tell, self.writable = sink.write, sink.flush, sink.tell, sink.writable
+
+    def close(self) -> None:
+        self.closed = True
