@@ -57,6 +57,8 @@ class Contents:
     """The first fault of each kind. Rows after a structural fault are not read."""
     invalid_texts: Mapping[str, int] = field(default_factory=dict)
     """First row whose text is not valid UTF-8, by column of a Parquet file. Rows start at 1."""
+    missing_values: Mapping[str, int] = field(default_factory=dict)
+    """Number of rows with NULL that are not deletes, by column of a Parquet file that must have values."""
 
 
 @dataclass(frozen=True, slots=True)

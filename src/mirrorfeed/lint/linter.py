@@ -111,6 +111,7 @@ def _read_table(store: Store, folder: str, parquet: ParquetProcess, check_keys: 
     in_place = _names(store, folder) if log and log.newest else ()
     are_keys_checked = check_keys or not settings.keys or sum(entry.size for entry in data) <= MAX_BYTES_BY_DEFAULT
     files, last = list[DataFile](), 0
+    required: frozenset[str] | None = None
     with KeyIndex(settings.upserts) as index:
         wanted = index if settings.keys and are_keys_checked else None
         for entry in sorted(data, key=apply_order(settings)):
@@ -118,8 +119,10 @@ def _read_table(store: Store, folder: str, parquet: ParquetProcess, check_keys: 
             if not settings.by_time and number != last + 1:
                 index.end("", None)  # a missing file can delete keys
             last = number
-            file = _read_file(store, folder, entry, settings, parquet, wanted)
+            file = _read_file(store, folder, entry, settings, parquet, required or frozenset(), wanted)
             content = file.content
+            if required is None and isinstance(content, Contents):  # the first file creates the table
+                required = frozenset(one.name for one in content.columns if not one.nullable) - {*settings.keys}
             index.end(entry.name, content.rows if isinstance(content, Contents) and not content.faults else None)
             files.append(file)
         duplicates = index.duplicates()
@@ -140,7 +143,13 @@ def _read_table(store: Store, folder: str, parquet: ParquetProcess, check_keys: 
 
 
 def _read_file(
-    store: Store, folder: str, entry: Entry, settings: Settings, parquet: ParquetProcess, index: KeyIndex | None
+    store: Store,
+    folder: str,
+    entry: Entry,
+    settings: Settings,
+    parquet: ParquetProcess,
+    required: frozenset[str],
+    index: KeyIndex | None,
 ) -> DataFile:
     content: Contents | Unreadable | None = None
     form = form_of(entry.name, settings)
@@ -148,7 +157,7 @@ def _read_file(
         try:
             with store.open_read(f"{folder}/{entry.name}") as file:
                 content = (
-                    parquet.contents(file, entry.size, settings.keys, index)
+                    parquet.contents(file, entry.size, settings.keys, required, index)
                     if form == PARQUET
                     else text_contents(file, entry.name, settings, index)
                 )

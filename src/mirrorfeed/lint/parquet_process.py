@@ -54,20 +54,27 @@ class ParquetProcess:
         self._stop()
 
     def contents(
-        self, file: BinaryIO, size: int, keys: tuple[str, ...], index: KeyIndex | None = None
+        self,
+        file: BinaryIO,
+        size: int,
+        keys: tuple[str, ...],
+        required: frozenset[str] = frozenset(),
+        index: KeyIndex | None = None,
     ) -> Contents | Unreadable:
         """Return the contents of a file, or why it cannot be read; or raise `ReaderNotStarted`.
 
-        Adds the keys of its rows to `index`, if there is one.
+        Counts NULL in the `required` columns, and adds the keys of the rows to `index`, if there is one.
         """
         is_fresh = self._child is None
-        found = self._request(file, size, keys, index)
+        found = self._request(file, size, keys, required, index)
         if self._child or is_fresh:
             return found
-        return self._request(file, size, keys, index)  # an earlier file may have damaged the child that crashed
+        return self._request(
+            file, size, keys, required, index
+        )  # an earlier file may have damaged the child that crashed
 
     def _request(
-        self, file: BinaryIO, size: int, keys: tuple[str, ...], index: KeyIndex | None
+        self, file: BinaryIO, size: int, keys: tuple[str, ...], required: frozenset[str], index: KeyIndex | None
     ) -> Contents | Unreadable:
         child = self._child or self._start()
         seconds = self._left = self._seconds + size / (_KEY_BYTES_PER_SECOND if index else _BYTES_PER_SECOND)
@@ -79,6 +86,7 @@ class ParquetProcess:
                 "size": size,
                 "sent": len(sent),
                 "keys": keys,
+                "required": sorted(required),
                 "key_rows": bool(index),
                 "seconds": int(seconds) + 1,
             }

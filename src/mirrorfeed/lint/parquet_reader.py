@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from mirrorfeed.errors import first_line
 from mirrorfeed.lint.duplicate_keys import key_rows
 from mirrorfeed.lint.facts import TYPELESS, Broken, Column, Contents, Unreadable
-from mirrorfeed.lint.specification import MARKER
+from mirrorfeed.lint.specification import DELETE, MARKER
 
 _BATCH = 64 * 1024
 _MAX_VALUES = 1000
@@ -66,7 +66,8 @@ def serve() -> None:
         def emit(rows: bytes) -> None:
             answers.write(json.dumps({"key_rows": base64.b64encode(rows).decode()}).encode() + b"\n")
 
-        found = parquet_contents(file, size, tuple(request["keys"]), emit if request["key_rows"] else None)
+        keys, required = tuple(request["keys"]), frozenset(request["required"])
+        found = parquet_contents(file, size, keys, required, emit if request["key_rows"] else None)
         answers.write(json.dumps(asdict(found), default=list).encode() + b"\n")
         answers.flush()
 
@@ -113,7 +114,11 @@ def _limit(name: str, most: int) -> None:
 
 
 def parquet_contents(
-    file: BinaryIO, size: int, keys: tuple[str, ...], emit: Callable[[bytes], None] | None = None
+    file: BinaryIO,
+    size: int,
+    keys: tuple[str, ...],
+    required: frozenset[str],
+    emit: Callable[[bytes], None] | None = None,
 ) -> Contents | Unreadable:
     """Return the contents, or why they cannot be read, and emit `key_rows`. Can crash, so only `serve` calls it."""
     if outside := _check_ends(file, size):
@@ -125,7 +130,7 @@ def parquet_contents(
             return Unreadable(Broken.TRUNCATED, "its footer refers to data after its end")
         codecs = frozenset(chunk.compression for chunk in _chunks(parquet.metadata))
         found = Contents(columns, parquet.metadata.num_rows, codecs)
-        return _with_values(found, parquet, keys, emit)
+        return _with_values(found, parquet, keys, required, emit)
     except MemoryError:
         return Unreadable(Broken.UNSAFE, "reading it takes too much memory")
     except UnicodeDecodeError:
@@ -205,7 +210,11 @@ def _type(column: Any) -> str:
 
 
 def _with_values(
-    contents: Contents, parquet: Any, keys: tuple[str, ...], emit: Callable[[bytes], None] | None
+    contents: Contents,
+    parquet: Any,
+    keys: tuple[str, ...],
+    required: frozenset[str],
+    emit: Callable[[bytes], None] | None,
 ) -> Contents:
     """Add the facts about values. One batch is in memory at a time."""
     schema = parquet.schema_arrow
@@ -215,11 +224,12 @@ def _with_values(
         if schema.names.count(field.name) == 1
         and (
             field.name in (*keys, MARKER)
+            or (field.name in required and field.nullable)
             or _is_text(field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
         )
     ]
     markers, nulls, widest, invalid = Counter[str](), Counter[str](), dict[str, int](), dict[str, int]()
-    rows = 0
+    missing, rows = Counter[str](), 0
     for batch in parquet.iter_batches(_BATCH, columns=wanted, use_threads=False) if wanted else ():
         for name in wanted:
             values = batch.column(batch.schema.get_field_index(name))
@@ -235,11 +245,27 @@ def _with_values(
                 if _is_text(values.type) or any(is_kind(values.type) for is_kind in kinds):
                     longest = pc.max(pc.binary_length(values)).as_py() or 0
                     widest[name] = max(widest.get(name, 0), longest)
+            if name in required:
+                missing[name] += _count_nulls(values, batch)
         rows += batch.num_rows
         if emit and keys and set(keys) <= set(wanted):
             emit(_key_rows(batch, keys))
-    null_keys = {name: rows for name, rows in nulls.items() if rows}
-    return replace(contents, markers=dict(markers), null_keys=null_keys, widest_keys=widest, invalid_texts=invalid)
+    return replace(
+        contents,
+        markers=dict(markers),
+        null_keys=dict(+nulls),
+        widest_keys=widest,
+        invalid_texts=invalid,
+        missing_values=dict(+missing),
+    )
+
+
+def _count_nulls(values: Any, batch: Any) -> int:
+    """Count rows with NULL that are not deleted."""
+    if not values.null_count or MARKER not in batch.schema.names or not pa.types.is_integer(batch[MARKER].type):
+        return int(values.null_count)
+    kept = pc.fill_null(pc.not_equal(batch[MARKER], DELETE), True)
+    return pc.sum(pc.and_(pc.is_null(values), kept)).as_py() or 0
 
 
 def _key_rows(batch: Any, keys: tuple[str, ...]) -> bytes:

@@ -84,6 +84,11 @@ KEY_AGAIN = error(
     "Write 4 as the row marker of rows that may exist already, or 2 for the old row before it.",
     "Rows without a marker, or with the marker 0, insert a key that the table already has.",
 )
+NULL_VALUE = error(
+    "MF413",
+    "The column {column!r} is NULL in {count:count row}, and the first file declares it as not nullable.",
+    "Publish values, or rebuild the table: the merge fails on NULL in a column that is not nullable.",
+)
 WIDE_KEY = advice(
     "MF451",
     "The key column {key!r} has values of up to {width:,} bytes, and each merge compares them.",
@@ -157,7 +162,7 @@ def check_columns(
         columns = [column for column in contents.columns if fold(column.name) != fold(MARKER)]
         yield from _check_names(path, columns)
         yield from _check_types(path, contents.columns, typeless)
-        yield from _check_keys(path, columns, contents, settings)
+        yield from _check_values(path, columns, contents, settings)
         if again := duplicates.get(file.name):
             rows = f"{counted(again.rows, 'row')} insert{'s' if again.rows == 1 else ''}"
             yield KEY_AGAIN.finding(path, rows=rows, first=again.first)
@@ -209,7 +214,7 @@ def _check_types(path: str, columns: tuple[Column, ...], typeless: set[str]) -> 
             yield UNSUPPORTED.finding(path, column=column.name, type=column.type)
 
 
-def _check_keys(path: str, columns: list[Column], contents: Contents, settings: Settings) -> Iterator[Finding]:
+def _check_values(path: str, columns: list[Column], contents: Contents, settings: Settings) -> Iterator[Finding]:
     names = [column.name for column in columns]
     declared = None if settings.declared is None else {column.name for column in settings.declared}
     for key in settings.keys:
@@ -220,6 +225,8 @@ def _check_keys(path: str, columns: list[Column], contents: Contents, settings: 
             yield NO_KEY.finding(path, key=key, hint=hint)
     for key, count in contents.null_keys.items():
         yield NULL_KEY.finding(path, key=key, count=count, rows=contents.rows)
+    for column, count in contents.missing_values.items():
+        yield NULL_VALUE.finding(path, column=column, count=count)
 
 
 def _check_changes(
@@ -238,9 +245,12 @@ def _check_changes(
         if before.type != column.type and all(one.type not in (None, TYPELESS) for one in (before, column)):
             yield DRIFT.finding(path, column=column.name, before=before.type, type=column.type)
     only_deletes = set(contents.markers) == {"2"}
-    for name in [name for name in known if not only_deletes and name not in here and name not in keys]:
-        column = known.pop(name)
-        yield (GONE if column.nullable else REQUIRED_GONE).finding(path, column=column.name)
+    for name, column in [(name, known[name]) for name in known if name not in here and name not in keys]:
+        if not column.nullable:
+            yield REQUIRED_GONE.finding(path, column=column.name)
+        elif not only_deletes:
+            yield GONE.finding(path, column=column.name)
+            del known[name]
     for name, column in here.items():
         if column.type != TYPELESS or name not in known:
             # The first file creates the table. Columns that come later are nullable, because earlier rows lack them.
