@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -80,6 +80,17 @@ def test_changes_of_a_replaced_source_are_not_published() -> None:
     with pytest.raises(SourceRecreated):
         publish(Exchanged(table, another()), store, plan(target_file_size=10_000))
     assert [entry.name for entry in store.list(FOLDER)] == files
+
+
+@pytest.mark.parametrize("repair_keys", [None, [(1,)]])
+def test_lag_behind_a_recreated_source_is_unknown(repair_keys: list[tuple[int]] | None) -> None:
+    store, table = MemoryStore(), two_orders()
+    one_commit(table)
+    published = publish(TableFeed(table), store, plan())
+    result = replace(published, made=[])
+    with pytest.raises(SourceRecreated):
+        publish(TableFeed(another()), store, plan(), result, repair_keys=repair_keys)
+    assert (replace(published).lag_versions, replace(result).lag_versions) == (0, None)
 
 
 @pytest.mark.parametrize(("ids", "reason"), [((1, 1, 2), "a key is not unique"), ((None, 2), "a key is NULL")])

@@ -36,7 +36,7 @@ from mirrorfeed.publish.next_publication import (
 )
 from mirrorfeed.publish.result import TableResult, add_record, named_errors
 from mirrorfeed.runtime.version import this_build
-from mirrorfeed.source.errors import Finding
+from mirrorfeed.source.errors import Finding, SourceRecreated
 from mirrorfeed.source.next_step import (
     Decision,
     Facts,
@@ -92,7 +92,7 @@ def publish(
             facts, decision = decide_repair(source, table, view, repair_keys)
         else:
             facts, decision = decide_next(source, table, view)
-        result.latest = facts.latest
+        result.latest = None if isinstance(decision, SourceRecreated) else facts.latest
         result.decision = str(decision)
         if isinstance(decision, NothingNew | Repair):
             run.check_unchanged(view)
