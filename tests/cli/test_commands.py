@@ -5,16 +5,21 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from mirrorfeed.api import archives
+from mirrorfeed.api.archive_table import ArchiveAwareTable
+from mirrorfeed.api.results import Result
 from mirrorfeed.cli import main
 from mirrorfeed.config.errors import UnknownTable
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import shard_of
 from mirrorfeed.landing.names import Target
 from mirrorfeed.runtime import spark_session
+from mirrorfeed.source.identifier import Source
 
 
 @pytest.fixture
@@ -47,6 +52,27 @@ def test_path_without_a_table_is_reported_before_spark_starts(
 ) -> None:
     monkeypatch.setattr(spark_session, "get_session", lambda: pytest.fail("Spark was started"))
     assert f"Error MF2002: There is no Delta table at {config.parent}/orders." in said(config, *arguments, code=1)
+
+
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize("arguments", [["report"], ["report", "a.b"], ["step", "a.b"]], ids=" ".join)
+def test_relative_ledger_of_archive_commands_starts_at_the_folder_of_the_configuration(
+    config: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], given: bool
+) -> None:
+    def ended(*_: object, ledger: Source, **__: object) -> Result[Any]:
+        print(f"Ledger: {ledger}")
+        return Result(())
+
+    monkeypatch.setattr(archives, "report", ended)
+    monkeypatch.setattr(ArchiveAwareTable, "step", ended)
+    monkeypatch.setattr(spark_session, "get_session", lambda: pytest.fail("Spark was started"))
+    config.write_text(f"{config.read_text()}ledger: ./configured\n")
+    option, name = (["--ledger", "./given"], "given") if given else ([], "configured")
+    assert f"Ledger: {config.parent}/{name}" in said(config, *option, "archive", *arguments)
+    if given:
+        monkeypatch.chdir(config.parent.parent)
+        result = CliRunner().invoke(main, [*option, "archive", *arguments[:1], "a.b"])
+        assert f"Ledger: {config.parent.parent}/given" in result.output  # without a configuration
 
 
 def test_empty_shard_succeeds_without_starting_spark(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import click
 from mirrorfeed.cli.main import (
     config_option,
     for_programs,
-    given_ledger,
+    ledger_of,
     load,
     load_if_there,
     main,
@@ -189,9 +189,9 @@ def change_interval(table: str, to: str, **safety: bool) -> results.Interval:
 def step(path: str, table: str) -> Result[results.Interval]:
     """Increase the interval of TABLE as far as it is safe now, if it is being changed. Run this daily.
 
-    Writes how much of TABLE is archived to the ledger that --ledger before the command names.
+    Writes how much of TABLE is archived to the ledger.
     """
-    return open_table(table).step(prices=given_rates(None, path), ledger=given_ledger())
+    return open_table(table).step(prices=given_rates(None, path), ledger=ledger_of(load_if_there(path)))
 
 
 @archive.command()
@@ -268,9 +268,8 @@ def report(path: str, tables: tuple[str, ...], prices: str | None) -> Result[res
 
     config = load_if_there(path) if tables else load(path)
     sources = tables or [table.source for table in (config.tables if config else ())]
-    ledger = given_ledger() or (config.ledger if config else None)
     rates = given_rates(prices, path)
-    return report(spark_session, sources, with_archive_only=not tables, prices=rates, ledger=ledger)
+    return report(spark_session, sources, with_archive_only=not tables, prices=rates, ledger=ledger_of(config))
 
 
 def open_table(table: str) -> ArchiveAwareTable:

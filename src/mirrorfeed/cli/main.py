@@ -258,10 +258,12 @@ def load_as_written(path: str) -> Config:
     return loader.load(path, **given)
 
 
-def given_ledger() -> Source | None:
-    """Return the ledger that the option before the command names, for commands without a configuration."""
+def ledger_of(config: Config | None) -> Source | None:
+    """Return the ledger of a configuration. Without one, that of the option before the command."""
     from mirrorfeed.source.identifier import Source
 
+    if config:
+        return config.ledger
     text: str | None = (click.get_current_context().find_object(dict) or {}).get("ledger")
     return None if text is None else Source.parse_here(text)
 
