@@ -86,6 +86,19 @@ def test_calls_are_logged_at_debug_level_without_secrets(store: Store, caplog: p
     assert not [line for line in lines if "Bearer" in line or "?" in line]
 
 
+def test_each_call_of_a_folder_is_one_line_at_debug_level(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = FolderStore(str(tmp_path))
+    with caplog.at_level(logging.DEBUG, logger="mirrorfeed.storage"):
+        store.create("a", b"123")
+        store.rename("a", "b/c")
+        store.remove("b/c")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"create {tmp_path}/a",
+        f"rename {tmp_path}/a",
+        f"remove {tmp_path}/b/c",
+    ]
+
+
 def test_missing_folder_has_no_children(store: Store) -> None:
     assert store.list("") == []
     assert store.list("a/b") == []

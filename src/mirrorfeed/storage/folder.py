@@ -153,7 +153,7 @@ class FolderStore:
                 ) from error
 
     def rename(self, path: str, new_path: str) -> None:
-        source, target = self._at("rename", path), self._at("rename", new_path)
+        source, target = self._at("rename", path), self._resolve("rename", new_path)
         with self._errors("rename", path):
             # A link and an unlink would never overwrite a file, but for a moment the file would have two names, and a
             # reader that consumes the new one in that moment would read it twice.
@@ -188,6 +188,9 @@ class FolderStore:
 
     def _at(self, action: str, path: str) -> Path:
         _log.debug("%s %s", action, self.address(path))
+        return self._resolve(action, path)
+
+    def _resolve(self, action: str, path: str) -> Path:
         with self._errors(action, path):
             return resolve(action, self.root, path)
 
