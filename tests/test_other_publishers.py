@@ -172,7 +172,7 @@ def test_changes_before_any_key_has_a_type_are_refused(zone: Zone) -> None:
 
 def test_marker_without_a_type_counts_as_missing(zone: Zone) -> None:
     zone.parquet(1, [{"id": 1, MARKER: None}])
-    assert f"MF506 {MARKER} is NULL in 1 of 1 rows." in zone.said
+    assert f"MF506 {MARKER} is NULL in 1 of 1 row." in zone.said
     assert f"Row 1 of {zone.folder}/{1:020}.parquet has {MARKER} None." in zone.replicate().message
 
 

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.archive import has_interval
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.history import record as records
 from mirrorfeed.history.errors import HistoryChanged, NotAHistory, ReservedHistoryNames
 from mirrorfeed.history.record import (
@@ -93,7 +94,7 @@ class HistoryTable:
         view = HistoryView(version, found, columns, archive_days, is_mapped)
         expected = view.newest.total if view.newest else 0
         if count != expected:
-            raise self._changed(f"it has {count:,} rows, and its records account for {expected:,}")
+            raise self._changed(f"it has {counted(count, 'row')}, and its records account for {expected:,}")
         if view.newest:
             self._check_commits(commits, version, view.newest)
         return view
@@ -146,7 +147,7 @@ class HistoryTable:
             versions = {commit.version for commit in record.commits}
             count = sum(row["count"] for row in counts if row["_commit_version"] in versions)
             if count != record.rows:
-                raise self._changed(f"record {record.number} has {count:,} rows instead of {record.rows:,}")
+                raise self._changed(f"record {record.number} has {counted(count, 'row')} instead of {record.rows:,}")
         values = [_as_type(_value(spans), column).alias(column.name) for column, spans in stored_columns(segment, to)]
         rows = stored.where(F.col("_commit_version").between(after + 1, to))
         return rows.select(*values, "_change_type", "_commit_version", "_commit_timestamp")

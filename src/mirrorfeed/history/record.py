@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import AfterValidator, Field, PlainValidator, Strict, TypeAdapter
 
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.history.errors import ColumnsIncompatible
 from mirrorfeed.landing.errors import DamagedFile
 from mirrorfeed.landing.names import fold, split_name
@@ -169,7 +170,7 @@ def find_disorder(records: Sequence[HistoryRecord]) -> str | None:
     for record in records:
         total += record.rows + 1
         if record.total != total:
-            return f"record {record.number} counts {record.total:,} rows in total instead of {total:,}"
+            return f"record {record.number} counts {counted(record.total, 'row')} in total instead of {total:,}"
     return None
 
 

@@ -59,7 +59,7 @@ NO_KEY = error(
 )
 NULL_KEY = error(
     "MF408",
-    "The key column {key!r} is NULL in {count:,} of {rows:,} rows.",
+    "The key column {key!r} is NULL in {count:,} of {rows:count row}.",
     "Give every row a key. An update of a row without a key inserts a duplicate.",
 )
 NO_COLUMNS = error(
@@ -129,7 +129,7 @@ VALUE = error(
 )
 NULL = error(
     "MF506",
-    f"{MARKER} is NULL in {{count:,}} of {{rows:,}} rows.",
+    f"{MARKER} is NULL in {{count:,}} of {{rows:count row}}.",
     "Give every row a marker, or leave the column out of the file.",
 )
 KEYLESS = error(

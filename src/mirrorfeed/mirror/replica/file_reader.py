@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.lint.delimited_text import LINE_BREAK, UNCLOSED, TextFault, Unsplittable, decode, decompress, split
 from mirrorfeed.lint.metadata_file import DeclaredColumn, Settings
 from mirrorfeed.lint.specification import INSERT, MARKER, MARKERS, UPSERT
@@ -208,7 +209,7 @@ def _texts(rows: Iterator[list[str | None]], width: int) -> list[pa.ChunkedArray
     numbered = enumerate(rows, 2)
     while batch := list(islice(numbered, _BATCH)):
         if odd := next(((number, len(row)) for number, row in batch if len(row) != width), None):
-            raise ValueError(f"Expected {width} columns, got {odd[1]} (row {odd[0]:,})")
+            raise ValueError(f"Expected {counted(width, 'column')}, got {odd[1]} (row {odd[0]:,})")
         for column, values in zip(chunks, zip(*(row for _, row in batch), strict=True), strict=True):
             column.append(pa.array(values, pa.string()))
     return [pa.chunked_array(column, pa.string()) for column in chunks]
