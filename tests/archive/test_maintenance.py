@@ -8,7 +8,15 @@ from pyspark.sql import SparkSession
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.archived_files import LogFile
 from mirrorfeed.archive.errors import CannotCheckFiles
-from mirrorfeed.archive.maintenance import EARLY_DELETION, Maintenance, check_files, condition, maintain, split
+from mirrorfeed.archive.maintenance import (
+    EARLY_DELETION,
+    Maintained,
+    Maintenance,
+    check_files,
+    condition,
+    maintain,
+    split,
+)
 from tests.archive.archived_table import NOW, Orders
 
 
@@ -35,6 +43,16 @@ def test_partition_conditions_have_typed_values() -> None:
     )
 
 
+def test_partitions_are_named_as_not_rewritten_because_vacuum_covers_the_whole_table() -> None:
+    done = Maintained("t", ("OPTIMIZE t WHERE a", "VACUUM t"), ({"day": "1"}, {}), (EARLY_DELETION,))
+    assert done.remarks() == (
+        *done.statements,
+        "Not rewritten, because it contains archived files: day=1",
+        "Not rewritten, because it contains archived files: the whole table",
+        EARLY_DELETION,
+    )
+
+
 def test_maintenance_runs_on_active_partitions_and_names_the_others(spark: SparkSession, tmp_path: Path) -> None:
     """The archived files are moved away, so that reading one fails."""
     table = Orders(spark, tmp_path / "t", properties={"delta.enableDeletionVectors": "true"}, interval=60)
@@ -56,6 +74,8 @@ def test_maintenance_runs_on_active_partitions_and_names_the_others(spark: Spark
         EARLY_DELETION,
         "ANALYZE is not supported on open source Delta, which collects statistics when it writes.",
     )
+    ordered = maintain(spark, table.source, Maintenance(optimize=False, zorder=("id",)), NOW)
+    assert ordered.left_out == done.left_out
     now = table.files()
     assert {file.uri for file in old} <= {file.uri for file in now}
     assert [(file.partition, file.rows, file.vector) for file in now if file not in old] == [

@@ -51,7 +51,7 @@ class Maintained(Row):
 
     def remarks(self) -> Sequence[str]:
         names = (", ".join(f"{name}={value}" for name, value in each.items()) for each in self.left_out)
-        left_out = [f"Skipped, because it contains archived files: {each or 'the whole table'}" for each in names]
+        left_out = [f"Not rewritten, because it contains archived files: {each or 'the whole table'}" for each in names]
         return (*self.statements, *left_out, *self.notes)
 
 
@@ -84,7 +84,7 @@ def maintain(spark: SparkSession, source: Source, what: Maintenance, now: dateti
         statements = _local(spark, source, what, active, left_out)
         if what.analyze:
             notes.append("ANALYZE is not supported on open source Delta, which collects statistics when it writes.")
-        if not (what.optimize or what.purge):  # VACUUM leaves nothing out
+        if not (what.optimize or what.zorder or what.purge):  # VACUUM leaves nothing out
             left_out = ()
         elif left_out and not active:
             notes.append("Every partition contains archived files, so nothing is rewritten.")
