@@ -111,7 +111,13 @@ CASES: dict[str, tuple[list[TableFacts], list[TableFacts]]] = {
             table(),
         ],
     ),
-    "THROTTLED": ([fabric("Stopped", "Request was throttled")], [fabric("Stopped", "Unknown"), table()]),
+    "THROTTLED": (
+        [
+            fabric("Stopped", "Request was throttled"),
+            fabric("Replicating", "The replication is being throttled and expected to continue at 2026-11-25T00:00."),
+        ],
+        [fabric("Stopped", "Unknown"), table()],
+    ),
     "OWNER_LEFT": ([fabric("Stopped", "The item owner is disabled")], [fabric("Stopped", "Unknown"), table()]),
     "TABLE_FAILED": (
         [fabric("Failed"), fabric("Stopped"), fabric("Failed", "A column changed its type")],

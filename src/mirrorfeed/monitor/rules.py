@@ -102,7 +102,7 @@ _WORDS = {
     "OWNER_LEFT": r"owner|disabled (user|account)|user.*(not found|deleted)",
     "TEXT_TOO_LONG": r"truncat|string.*too long|exceeds.*(8000|8 ?kb|16 ?mb|length)|maximum length",
 }
-"""Known words in the errors of Fabric. None of them is documented."""
+"""Known words in the errors of Fabric. Only "throttled" is documented."""
 
 
 def _of_log(test: Callable[[LogFacts], Values | None]) -> Callable[[TableFacts], Values | None]:
