@@ -260,6 +260,15 @@ def test_bundle_can_be_reinstalled_over_its_ledger(project: Path) -> None:
         assert made.not_known == []
 
 
+def test_staging_and_prod_are_deployed_to_one_workspace(project: Path) -> None:
+    with workspace(PRINCIPAL) as (made, address):
+        for target in ("staging", "prod"):
+            answer = bundle(project, address, "deploy", "-t", target, **SHARED)
+            assert answer.returncode == 0, answer.stderr
+        assert set(made.of_kind("schemas")) == {"main.mirrorfeed_staging", "main.mirrorfeed"}
+        assert len(made.of_kind("scope")) == 2
+
+
 @pytest.mark.parametrize("missing", sorted(SHARED))
 def test_missing_variable_is_named(project: Path, missing: str) -> None:
     variables = {name: value for name, value in VARIABLES["prod"].items() if name != missing}
@@ -273,7 +282,9 @@ def test_outside_dev_the_ledgers_schema_is_not_destroyed_with_the_rest(project: 
     with workspace() as (made, address):
         assert bundle(project, address, "deploy", "-t", "dev", **DEV).returncode == 0
         answer = bundle(project, address, "destroy", "-t", "dev", "--auto-approve", **DEV)
-        assert (answer.returncode, made.of_kind("schemas")) == (0, {}), answer.stderr
+        assert answer.returncode == 0, answer.stderr
+        assert {kind for kind, _ in made.things} <= {"permissions", "grants"}, made.things
+        assert not made.files
     with workspace(PRINCIPAL) as (made, address):
         assert bundle(project, address, "deploy", "-t", "prod", **SHARED).returncode == 0
         answer = bundle(project, address, "destroy", "-t", "prod", "--auto-approve", **SHARED)
