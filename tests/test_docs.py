@@ -37,6 +37,7 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config, Sources, Table
 from mirrorfeed.config.options import HISTORY_FIELDS, Options
 from mirrorfeed.landing.output_format import Delimited
+from mirrorfeed.runtime.version import RELEASE
 from mirrorfeed.storage.onelake import ENDPOINT
 
 ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
@@ -366,6 +367,7 @@ def test_every_page_is_in_the_navigation_with_title_and_summary() -> None:
     site = tomllib.loads((ROOT / "docs/zensical.toml").read_text(encoding="utf-8"))
     there = {str(page.relative_to(ROOT / "docs")) for page in pages() if page.is_relative_to(ROOT / "docs")}
     assert there == set(re.findall(r"'([\w/-]+\.md)'", str(site["project"]["nav"])))
+    assert site["project"]["copyright"].startswith(f"mirrorfeed {RELEASE}. ")
     for name in there - {"index.md"}:
         lines = (ROOT / "docs" / name).read_text(encoding="utf-8").splitlines()
         assert (lines[0][:2], lines[1]) == ("# ", "")
