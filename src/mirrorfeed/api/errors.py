@@ -20,7 +20,7 @@ class ReplicaMissing(Terminal):
 class ConditionMissing(Terminal):
     code = "MF1006"
     what = "Without reading the mirror, the rows that differ are unknown."
-    fix = "Select the rows to publish again with `where` (--where). Use --where true for all rows."
+    fix = "Select the rows to publish again with `where` (--where). To publish all rows again, use `--where true`."
     meaning = "A repair from the source alone (--source-only) needs a condition."
 
 

@@ -285,7 +285,7 @@ class ArchivedFilesNeeded(Terminal):
 
 class LookUpNeedsArchive(ArchivedFilesNeeded):
     code = "MF5015"
-    fix = f"If its keys are always unique, set `validate_keys: range`. Otherwise: {ArchivedFilesNeeded.fix}"
+    fix = f"If its keys are always unique, set `validate_keys: range`. Otherwise, r{ArchivedFilesNeeded.fix[1:]}"
     asked: str = "A lookup of deleted keys"
 
 

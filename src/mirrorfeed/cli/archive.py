@@ -69,7 +69,9 @@ def query(table: str, where: str | None, columns: str | None, rows: int) -> Resu
 @click.argument("table", required=False)
 @where_option
 @click.option("--sql", metavar="QUERY", help="Plan for any query, instead of TABLE.")
-@click.option("--feed-from", type=click.IntRange(0), metavar="VERSION", help="Plan for changes from this version on.")
+@click.option(
+    "--feed-from", type=click.IntRange(0), metavar="VERSION", help="Plan for the change data feed, from this version."
+)
 @click.option("--feed-to", type=click.IntRange(0), metavar="VERSION", help="Last version. Default: the newest version.")
 @priority_option
 @prices_option

@@ -90,7 +90,7 @@ class NothingMatches(Terminal):
 
 class TargetsMeet(Terminal):
     code = "MF1112"
-    what = "Sources in {path} have the same target (names that differ only in case are the same): {pairs}."
+    what = "Sources in {path} have the same target, regardless of case: {pairs}."
     fix = (
         "Use another `target`, such as {{schema}}_{{table}}, leave a source out with `exclude`, or add a separate entry"
         " for it. Nothing was done."

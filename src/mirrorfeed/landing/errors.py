@@ -159,7 +159,7 @@ class NameNotEscapable(Terminal):
 class RecordTooNew(Terminal):
     code = "MF3202"
     what = "The publication record {address} has format {found}, but this version reads formats up to {known}."
-    fix = "Install a newer mirrorfeed."
+    fix = "Install a newer release of mirrorfeed."
     found: int
 
 
@@ -169,8 +169,8 @@ class DamagedFile(Terminal):
     fix = {
         "table": "Nothing is published on a guess. Restore the file, or start the table again with"
         " `mirrorfeed rebuild`.",
-        "history": "Install a newer mirrorfeed if one wrote it. If somebody changed it, restore an earlier version of"
-        " the history with RESTORE TABLE.",
+        "history": "Install a newer release of mirrorfeed if one wrote it. If somebody changed it, restore an earlier"
+        " version of the history with RESTORE TABLE.",
         "alerts": "The file is ignored and replaced, so current problems are reported again. If this repeats, set"
         " `state_path` of `alerts` to a folder that only `mirrorfeed check-alerts` writes to.",
     }

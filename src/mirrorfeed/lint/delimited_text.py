@@ -37,7 +37,7 @@ WIDTH = error(
     "MF602",
     _PROBLEM,
     "Give every row one value per column. Check ColumnSeparator, and quote values that contain it.",
-    "The number of values in a row of a text file is not the number of columns.",
+    "The number of values in a row of a text file differs from the number of columns.",
 )
 UNCLOSED = error(
     "MF603",
@@ -55,7 +55,7 @@ LINE_BREAK = error(
     "MF605",
     _PROBLEM,
     "End rows with RowSeparator (default \\r\\n), and quote values with other line breaks."
-    " A checkout of Git or an editor may have changed the line ends, so copy the files unchanged.",
+    " A checkout of Git or an editor may have changed the line endings, so copy the files unchanged.",
     "Rows of a text file do not end in the RowSeparator of `_metadata.json`.",
 )
 VALUE = error(

@@ -55,7 +55,7 @@ class UnknownExtension(Terminal):
 class ColumnTwice(Terminal):
     code = "MF7008"
     what = "{address} has the columns {columns:list} more than once."
-    fix = "Delete the file, and write a file with distinct columns under the same name."
+    fix = "Delete the file, and write a file with distinct column names under the same name."
 
 
 class MarkerMisplaced(Terminal):

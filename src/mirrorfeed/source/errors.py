@@ -68,7 +68,7 @@ class NoIdentity(Terminal):
         "DESCRIBE DETAIL returns no id for {table} ({format} format), so mirrorfeed cannot detect when the table is"
         " dropped and created again."
     )
-    fix = "Publish a Delta table with the same rows, or report the output of DESCRIBE DETAIL to mirrorfeed."
+    fix = "Publish a Delta table with the same rows, or open an issue with the output of DESCRIBE DETAIL."
 
 
 class LogDamaged(Terminal):

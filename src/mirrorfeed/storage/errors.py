@@ -130,7 +130,7 @@ class CallRefused(Terminal):
     what = "OneLake refuses to {action} {address} ({response})."
     fix = (
         "The same request would be refused again. Check `endpoint` in the configuration, and whether a proxy changes"
-        " requests to OneLake. Otherwise install a newer mirrorfeed."
+        " requests to OneLake. Otherwise install a newer release of mirrorfeed."
     )
 
 

@@ -115,7 +115,7 @@ FOREIGN = error(
 TOO_NEW = warning(
     "MF710",
     "The record has {format}, and was written by a newer version of mirrorfeed.",
-    "Install a newer mirrorfeed and check again. This version does not check the log.",
+    "Install a newer release of mirrorfeed and check again. This one does not check the log.",
 )
 KEYS_CHANGED = error(
     "MF220",
