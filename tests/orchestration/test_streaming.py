@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.config.loader import load
+from mirrorfeed.config.model import Config
+from mirrorfeed.orchestration import publish_run
 from mirrorfeed.orchestration.publish_run import publisher
 from mirrorfeed.publish.errors import ForeignFile
+from mirrorfeed.publish.result import TableResult
 from tests.delta import DeltaTable, Zone
+
+
+def test_failed_batch_has_a_traceback_without_steps_and_causes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failed(*_: object) -> list[TableResult]:
+        try:
+            try:
+                raise KeyError("Java stack")
+            except KeyError as cause:
+                raise ForeignFile(address="zone/a.parquet") from cause
+        except ForeignFile as error:
+            return [TableResult("sales.orders", error=error)]
+
+    monkeypatch.setattr(publish_run, "publish_tables", failed)
+    run = publisher(Config(landing_zone="./zone", tables=()))
+    try:
+        run(cast(DataFrame, SimpleNamespace(sparkSession=None)), 0)
+    except ForeignFile:
+        lines = traceback.format_exc().splitlines()
+    assert [Path(line.split('"')[1]).name for line in lines if line.startswith("  File ")] == [
+        "test_streaming.py",
+        "publish_run.py",
+    ]
+    assert lines[-1].startswith("mirrorfeed.publish.errors.ForeignFile: zone/a.parquet was not written by a publisher")
 
 
 def test_stream_publishes_in_its_batches_and_fails_with_them(spark: SparkSession, tmp_path: Path) -> None:
@@ -33,8 +62,9 @@ def test_stream_publishes_in_its_batches_and_fails_with_them(spark: SparkSession
     table.insert(2)
     stranger = zone.folder / "a stranger.parquet"
     stranger.touch()
-    with pytest.raises(Exception, match=ForeignFile.__name__):
+    with pytest.raises(Exception, match=ForeignFile.__name__) as caught:
         run()
+    assert "table_task.py" not in str(caught.value)
     stranger.unlink()
     run()
     assert zone.mirrors_the_table()

@@ -134,7 +134,8 @@ def publisher(config: Config, *names: str) -> Callable[[DataFrame, int], None]:
         spark = rows.sparkSession
         for result in publish_tables(RunContext(spark, expanded(config, lambda: spark).config), names):
             if result.error:
-                raise result.error
+                # Spark prints the traceback, which would show all steps and causes.
+                raise result.error.with_traceback(None) from None
 
     return publish_all
 
