@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import subprocess
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, date, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,7 +19,16 @@ from pyspark.sql import SparkSession
 from mirrorfeed.api.results import Changes, Comparison, Difference, Result, VersionChanges
 from mirrorfeed.display.rows import section_of, text_of
 from mirrorfeed.monitor.errors import NoLedger
-from mirrorfeed.monitor.report_figures import Report, TableState, ledger_of, read_report
+from mirrorfeed.monitor.report_figures import (
+    ArchiveState,
+    DayOnTime,
+    Report,
+    TableFreshness,
+    TableState,
+    Totals,
+    ledger_of,
+    read_report,
+)
 from mirrorfeed.monitor.report_queries import DASHBOARD_ONLY, QUERIES
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.errors import LedgerUnreadable
@@ -331,6 +340,35 @@ def test_browser_shows_the_page_without_an_error(report: Report, tmp_path: Path)
     )  # fmt: skip
     assert answer.stdout.count("<svg") == 9
     assert "CONSOLE" not in answer.stderr
+
+
+def test_terminal_lists_only_days_on_which_a_publication_was_late() -> None:
+    days = [DayOnTime(f"orders_{n}", date(2026, 11, 25), 4, 4, 3.0, 15.0) for n in range(300)]
+    late = replace(days[7], on_time=3, longest_minutes=22.0)
+    shown = text_of([*days[:7], late, *days[8:]])
+    assert "299 other days of a table: every publication was on time." in shown
+    assert ("orders_7 " in shown, "orders_8 " in shown) == (True, False)
+    assert "orders_19 " in text_of(days[:20])
+
+
+def test_terminal_lists_the_sum_of_many_archives() -> None:
+    archives = [ArchiveState(NOW.date(), f"orders_{n}", "EUR", 30.0, 1.0, 2.0, 0.0, 3.0, 4.0) for n in range(60)]
+    total = ArchiveState(NOW.date(), ArchiveState.ALL, "EUR", None, 60.0, 120.0, 0.0, 180.0, 240.0)
+    shown = text_of([total, *archives])
+    assert "60 tables with archived files: only the sum is listed." in shown
+    assert ("all tables" in shown, "orders_5 " in shown) == (True, False)
+
+
+def test_page_folds_many_tables_without_a_problem() -> None:
+    done = [TableFreshness(f"t_{n}", NOW, 5, 4, 3, 2, 1, 0.0, 0.0, 0.0, 0.0) for n in range(300)]
+    figures = {
+        **dict.fromkeys(QUERIES, ()),
+        "totals": [Totals(300, 0, 0, 0, 0, 0.0, 0).to_dict()],
+        "freshness": [asdict(each) for each in done],
+    }
+    page = Report(NOW, figures).page()
+    assert "<details><summary>Show 300 more</summary>" in page
+    assert page.index("300 tables: no change waits.") < page.index("<details>") < page.index("t_299")
 
 
 def test_terminal_counts_many_tables_without_a_problem() -> None:

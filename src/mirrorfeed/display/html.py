@@ -32,6 +32,7 @@ border-bottom:1px solid var(--line);background:none}
 .mirrorfeed .charts{grid-template-columns:repeat(auto-fit,minmax(min(100%,520px),1fr))}
 .mirrorfeed .tile,.mirrorfeed section{border:1px solid var(--line);border-radius:10px;padding:14px 16px}
 .mirrorfeed .tile b{display:block;font-size:26px;font-weight:600;line-height:1.2;color:CanvasText}
+.mirrorfeed .tile b.long{font-size:19px;line-height:31px}
 .mirrorfeed section{overflow-x:auto;margin:0 0 14px}
 .mirrorfeed .charts section{margin:0}
 .mirrorfeed svg{display:block;width:100%;max-width:760px;height:auto}
@@ -41,7 +42,8 @@ border-bottom:1px solid var(--line);background:none}
 .mirrorfeed .dot,.mirrorfeed .bar{fill:currentColor}
 .mirrorfeed .dense{opacity:0}.mirrorfeed .dense:hover{opacity:1}
 .mirrorfeed .key{display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:6px;background:currentColor}
-.mirrorfeed .rest{color:var(--rest)}
+.mirrorfeed .rest{color:var(--rest)}.mirrorfeed .line.rest{opacity:.3}
+.mirrorfeed summary{cursor:pointer;margin:8px 0;color:var(--soft)}
 .mirrorfeed .legend{display:flex;flex-wrap:wrap;gap:4px 16px;font-size:12px}
 """ + "".join(f".mirrorfeed .c{n}{{color:var(--c{n})}}" for n in range(8))
 _PAGE = """
@@ -90,6 +92,11 @@ def card(title: str, content: str) -> str:
     return f"<section>{titled(title, content)}</section>"
 
 
+def folded(title: str, content: str) -> str:
+    """Return content that a click shows."""
+    return f"<details><summary>{escape_html(title)}</summary>{content}</details>"
+
+
 def table(header: Sequence[str], lines: Iterable[Sequence[str]], right: Collection[int], bad: Collection[int]) -> str:
     """Return a table; `right` are the columns to align right, `bad` the lines to mark as errors."""
     body = "".join(_row("td", line, right, "bad" if at in bad else "") for at, line in enumerate(lines))
@@ -120,7 +127,7 @@ _LABELS = 8
 _LEAST = timedelta(minutes=1)
 """The shortest time axis."""
 _DENSE = 60
-"""A line with more points shows them only under the pointer."""
+"""A line with more points shows them only under the pointer, as does a line without a color."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +153,10 @@ def lines(series: Mapping[str, Sequence[Point]], unit: str) -> str:
 
     drawn = [*_value_axis(top, unit), *(_tick_below(x(time), label) for time, label in time_ticks(start, end))]
     drawn.append(_axis_below(_times(start, end)))
-    for color, (name, own) in enumerate(_by_size(series)):
+    for color, (name, own) in reversed(list(enumerate(_by_size(series)))):  # colored lines over the others
         path = " ".join(f"{x(point.time):.1f},{_y(point.value, top):.1f}" for point in own)
         shade = _shade(color)
-        dot = f"dot {shade} dense" if len(own) > _DENSE else f"dot {shade}"
+        dot = f"dot {shade} dense" if len(own) > _DENSE or color >= COLORS else f"dot {shade}"
         drawn.append(f'<polyline class="line {shade}" points="{path}"/>')
         drawn += [
             f'<circle class="{dot}" cx="{x(point.time):.1f}" cy="{_y(point.value, top):.1f}" r="2.5">'

@@ -214,7 +214,7 @@ def draw(
     """
     from mirrorfeed.display.terminal import Listing, text
 
-    rows, left_out = _listed(rows, every)
+    rows, _, left_out = split(rows, every)
     grid = grid_of(rows)
     for line in filter(None, (summary, left_out)):
         out.print(text(line), soft_wrap=True)
@@ -237,7 +237,7 @@ def section_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = ""
     """The HTML without styles, if `every` with many quiet rows too. Rows that are not ok are marked."""
     from mirrorfeed.display.html import paragraph, table
 
-    rows, left_out = _listed(rows, every)
+    rows, _, left_out = split(rows, every)
     grid = grid_of(rows)
     bad = [at for at, row in enumerate(rows) if not row.ok]
     parts = [paragraph(line) for line in (summary, left_out) if line]
@@ -261,12 +261,13 @@ def grid_of(rows: Sequence[Row]) -> Grid:
     return Grid(header, cells, frozenset(at for at, right in enumerate(numeric) if right))
 
 
-def _listed(rows: Sequence[Row], every: bool) -> tuple[Sequence[Row], str]:
-    """The rows to list, and the number of the others in words."""
+def split(rows: Sequence[Row], every: bool = False) -> tuple[Sequence[Row], Sequence[Row], str]:
+    """The rows to list, the others, and the number of the others in words."""
     quiet = [row for row in rows if row.QUIET and row.quiet]
     if every or len(quiet) <= LISTED:
-        return rows, ""
-    return [row for row in rows if not row.quiet], quiet[0].QUIET.format(tables=counted(len(quiet), "table"))
+        return rows, (), ""
+    left_out = quiet[0].QUIET.format(tables=counted(len(quiet), "table"), rows=f"{len(quiet):,}")
+    return [row for row in rows if not row.quiet], quiet, left_out
 
 
 def _is_number(value: object) -> bool:

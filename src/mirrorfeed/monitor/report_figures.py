@@ -137,6 +137,8 @@ class TableFreshness(Row):
 class DayOnTime(Row):
     """The publications of a table on one day that reached its freshness target."""
 
+    QUIET = "{rows} other days of a table: every publication was on time."
+
     table: str = shown("Table")
     day: date = shown("Day (UTC)", str)
     on_time: int = shown("On time")
@@ -147,6 +149,10 @@ class DayOnTime(Row):
     @property
     def ok(self) -> bool:
         return self.on_time == self.publications
+
+    @property
+    def quiet(self) -> bool:
+        return self.ok
 
 
 def _seconds(value: float) -> str:
@@ -174,6 +180,9 @@ class DayTotals(Row):
 class ArchiveState(Row):
     """The archive of a table, or of all tables whose prices have the same currency, at the end of a day."""
 
+    ALL = "all tables"
+    QUIET = "{tables} with archived files: only the sum is listed."
+
     day: date
     table: str = shown("Table")
     currency: str | None
@@ -183,6 +192,10 @@ class ArchiveState(Row):
     restored_gib: float | None = shown("Restored, GiB", _amount, right=True)
     month_cost: float | None = shown("Cost per month", _amount, right=True)
     month_saving: float | None = shown("Saving per month", _amount, right=True)
+
+    @property
+    def quiet(self) -> bool:
+        return self.table != self.ALL
 
     def cells(self) -> Mapping[str, Cell]:
         return {**Row.cells(self), "Currency": Cell(self.currency, False)}

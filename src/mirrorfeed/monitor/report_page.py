@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.display.html import Chart, Point, bars, card, lines, page_of, titled
+from mirrorfeed.display.html import Chart, Point, bars, card, folded, lines, page_of, titled
 from mirrorfeed.display.redact import escape_html
-from mirrorfeed.display.rows import grid_of, section_of
-from mirrorfeed.monitor.report_figures import SECTIONS, Figures, Report, read_report, time_in_utc
+from mirrorfeed.display.rows import Row, grid_of, section_of, split
+from mirrorfeed.monitor.report_figures import SECTIONS, ArchiveState, Figures, Report, read_report, time_in_utc
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +20,6 @@ _DAY = "day, UTC"
 _OPERATIONS = ("inserts", "updates", "upserts", "deletes")
 _PHASES = ("stage", "record", "rename")
 _PARTS = ("active", "archived", "restored")
-_ALL = "all tables"
 
 
 def page(report: Report) -> str:
@@ -32,18 +31,24 @@ def body(report: Report) -> str:
     sections = dict(report.sections)
     totals = grid_of(sections.pop("totals"))
     tiles = "".join(
-        f'<div class="tile"><b>{escape_html(value)}</b>{escape_html(name)}</div>'
+        f'<div class="tile"><b{" class=long" * (len(value) > 8)}>{escape_html(value)}</b>{escape_html(name)}</div>'
         for name, value in zip(totals.header, totals.lines[0], strict=True)
     )
     drawn = "".join(card(title, chart) for title, chart in charts(report.figures))
     listed = "".join(
-        card(SECTIONS[name][0], section_of(rows, report.notes.get(name, ()), every=True))
-        for name, rows in sections.items()
+        card(SECTIONS[name][0], _section(rows, report.notes.get(name, ()))) for name, rows in sections.items()
     )
     return (
         f"<header><h1>mirrorfeed</h1><p>As of {time_in_utc(report.as_of)} UTC</p></header>"
         f'<div class="tiles">{tiles}</div><div class="charts">{drawn}</div>{listed}'
     )
+
+
+def _section(rows: Sequence[Row], notes: Sequence[str]) -> str:
+    """The rows that need attention; below them, folded, many others."""
+    _, others, _ = split(rows)
+    below = folded(f"Show {len(others):,} more", section_of(others, every=True)) if others else ""
+    return section_of(rows, notes) + below
 
 
 def charts(figures: Figures) -> Iterator[tuple[str, str]]:
@@ -64,7 +69,7 @@ def charts(figures: Figures) -> Iterator[tuple[str, str]]:
     parts = [
         {"day": each["day"], "part": part, "gib": each[f"{part}_gib"] or 0}
         for each in archive
-        if each["table"] == _ALL
+        if each["table"] == ArchiveState.ALL
         for part in _PARTS
     ]
     if any(each["gib"] for each in parts):
@@ -73,7 +78,7 @@ def charts(figures: Figures) -> Iterator[tuple[str, str]]:
         columns = [(each["age"], {"files": each["gib"]}) for each in ages]
         yield "GiB by age of the files", bars(columns, ["files"], "GiB", "age")
     for currency in sorted({each["currency"] for each in archive if each["currency"]}):
-        own = [each for each in archive if each["table"] == _ALL and each["currency"] == currency]
+        own = [each for each in archive if each["table"] == ArchiveState.ALL and each["currency"] == currency]
         prices = {"cost": "month_cost", "saving": "month_saving"}
         yield f"Storage cost per month, and saving by the archive, {currency}", _over_time(own, "day", prices, currency)
 
