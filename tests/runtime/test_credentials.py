@@ -93,7 +93,8 @@ def test_unset_variable_is_reported(monkeypatch: pytest.MonkeyPatch, value: str 
     assert refused.value.problem == (
         "Cannot read the client secret from the environment variable SOME_SECRET: it is not set in this process."
     )
-    assert "On serverless compute use `secret: {scope, key}`" in refused.value.solution
+    assert refused.value.solution.startswith("On Databricks use `secret: {scope, key}`")
+    assert "spark_env_vars" not in refused.value.solution
 
 
 def test_unusual_variable_name_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:

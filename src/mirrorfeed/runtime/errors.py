@@ -114,8 +114,8 @@ class SecretUnreachable(Terminal):
     what = "Cannot read the client secret from {secret}: {reason:phrase}."
     fix = {
         "variable": (
-            "Set the environment variable for the driver, on a Databricks cluster in `spark_env_vars`. On serverless"
-            " compute use `secret: {{scope, key}}`, because it has no environment variables."
+            "On Databricks use `secret: {{scope, key}}`, because serverless compute has no environment variables."
+            " Elsewhere set the environment variable for this process."
         ),
         "scope": (
             "Check that the scope and the key exist and that this identity may read them. Executors cannot read secret"
