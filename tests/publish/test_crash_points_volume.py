@@ -12,17 +12,27 @@ import re
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import Any, cast
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from databricks.sdk import WorkspaceClient
 
 from fixtures.entries import FOLDER
-from fixtures.files_api import FilesApi, files_api
+from fixtures.files_api import FilesApi, FolderFilesApi, files_api
 from fixtures.mirror import Mirror, canonical
-from fixtures.tables import Table, TableFeed
+from fixtures.tables import Row, Table, TableFeed
+from fixtures.volume_mount import VOLUME, mounted, needs_fuse
 from mirrorfeed.config.model import Table as ConfigTable
+from mirrorfeed.publish.files import staging_area
+from mirrorfeed.publish.files.spark_files import SparkFiles, upload_files
+from mirrorfeed.publish.files.staging_area import IN_ZONE, StagingArea
+from mirrorfeed.publish.files.staging_job import Staged, StagingJob, arrow_schema, count_markers
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.volume import VolumeStore
 from tests.publish.scenarios import orders, plan
@@ -54,6 +64,8 @@ class Volume:
     table: Table
     config: ConfigTable
     partitions: int
+    folder: Path | None = None
+    """What the volume contains, if the publisher has a mount of it."""
 
     def __post_init__(self) -> None:
         self.store = VolumeStore(self.api.volume, self.api.workspace)
@@ -61,7 +73,7 @@ class Volume:
 
     def publish(self, kill: Kill | None = None) -> int | None:
         """Publish in another process. Returns the number of its changes, or None if it was killed."""
-        arguments = (self.api.address, self.api.volume, self.table, self.config, self.partitions)
+        arguments = (self.api.address, self.api.volume, self.table, self.config, self.partitions, self.folder)
         process = _PROCESSES.Process(target=_publish, args=arguments)
         changes = itertools.count()
         is_now = False
@@ -113,9 +125,39 @@ class Consumer(Mirror):
         return len(found)
 
 
-def _publish(address: str, volume: str, table: Table, config: ConfigTable, partitions: int) -> None:
-    workspace = partial(WorkspaceClient, host=address, token="t", auth_type="pat")
-    publish(TableFeed(table, partitions=partitions), VolumeStore(volume, workspace), config)
+class SparkWriter(TableFeed):
+    """Writes the files of large batches where the mount shows them, as Spark does on a cluster."""
+
+    folder = Path()
+
+    def _run(self, parts: list[list[Row]], job: StagingJob) -> Staged:
+        store: Any = job.store
+        area = StagingArea(f"{store.root}/{IN_ZONE}", in_zone=True, workspace=store.workspace)
+        place = self.folder / area.folder(job)[len(store.root) + 1 :]
+        place.mkdir(parents=True)
+        rows = Counter[str]()
+        for number, part in enumerate(each for each in parts if each):
+            table = pa.Table.from_pylist(part, arrow_schema(job.columns, with_marker=job.with_marker))
+            pq.write_table(table, place / f"part-{number:05d}-c000.parquet")
+            rows.update(job.by_marker(count_markers(table)))
+        try:
+            names = sorted(each.name for each in place.iterdir())
+            return upload_files(job, SparkFiles(area, area.folder(job), cast(Any, None), names, dict(rows)))
+        finally:
+            area.remove(area.folder(job))
+            area.clear(job)
+
+
+def _publish(
+    address: str, volume: str, table: Table, config: ConfigTable, partitions: int, folder: Path | None
+) -> None:
+    store = VolumeStore(volume, partial(WorkspaceClient, host=address, token="t", auth_type="pat"))
+    feed = TableFeed(table, partitions)
+    if folder is not None:
+        staging_area.VOLUMES = volume  # type: ignore[attr-defined]
+        SparkWriter.folder, feed = folder, SparkWriter(table, partitions)
+        assert StagingArea(f"{volume}/{IN_ZONE}")._is_volume
+    publish(feed, store, config)
 
 
 def _change(table: Table, choose: random.Random) -> None:
@@ -136,12 +178,14 @@ def _change(table: Table, choose: random.Random) -> None:
                 table.delete(choose.choice(ids))
 
 
-def _volumes(api: FilesApi, seed: int, most: int, **options: object) -> Iterator[tuple[Volume, Kill]]:
+def _volumes(
+    api: FilesApi, seed: int, most: int, folder: Path | None = None, **options: object
+) -> Iterator[tuple[Volume, Kill]]:
     """Yield a volume with unpublished changes for kills of the run that publishes them: for each, or for `most`."""
     choose = random.Random(seed)
     keys = options.get("keys", ("id",))
     table = orders((1, "new"), (2, "new"), (3, "new"), keys=keys)  # type: ignore[arg-type]
-    first = Volume(api, table, plan(**options), choose.randint(1, 3))
+    first = Volume(api, table, plan(**options), choose.randint(1, 3), folder)
     first.publish()
     _change(table, choose)
     files, folders = dict(api.files), set(api.folders)
@@ -150,8 +194,10 @@ def _volumes(api: FilesApi, seed: int, most: int, **options: object) -> Iterator
     assert changes >= 6
     kills = [Kill(number, takes_effect) for number in range(changes) for takes_effect in (False, True)]
     for kill in choose.sample(kills, min(most, len(kills))):
+        if isinstance(api, FolderFilesApi):
+            api.write(files)
         api.files, api.folders = dict(files), set(folders)
-        yield Volume(api, table, first.config, first.partitions), kill
+        yield Volume(api, table, first.config, first.partitions, folder), kill
 
 
 ALL = 1_000
@@ -202,6 +248,32 @@ def test_file_consumed_before_the_next_run_is_published_twice_only_between_copy_
         counted["publishers to a volume killed, with a consumer before the next run"] += 1
         counted["files on a volume consumed twice"] += between
     assert twice or most < ALL
+
+
+@needs_fuse
+@pytest.mark.parametrize("is_seen", [True, False], ids=["mounted", "not mounted"])
+@pytest.mark.parametrize(("seed", "most"), KILLS)
+def test_files_of_spark_on_a_mount_that_refuses_everything_are_published_once(
+    tmp_path: Path, seed: int, most: int, is_seen: bool, counted: Counter[str]
+) -> None:
+    """Over Connect the publisher has no mount, and reads the files of Spark through the Files API, too."""
+    choose, folder, mount = random.Random(seed), tmp_path / "folder", tmp_path / "mount"
+    folder.mkdir()
+    with ExitStack() as stack:
+        api = stack.enter_context(files_api(folder, str(mount)))
+        if is_seen:
+            stack.enter_context(mounted(folder, mount, VOLUME))
+        for volume, kill in _volumes(api, seed, most, folder):
+            assert volume.publish(kill) is None
+            killed = 1
+            while choose.random() < 0.3:
+                killed += volume.publish(Kill(choose.randrange(6), choose.random() < 0.5)) is None
+            volume.publish()
+            assert volume.mirror.take()
+            assert volume.is_equal, kill
+            assert set(volume.mirror.applied.values()) == {1}, kill
+            assert not list((folder / IN_ZONE).rglob("*")), kill
+            counted[f"publishers with files of Spark on a volume killed, {'' if is_seen else 'not '}mounted"] += killed
 
 
 def _is_between_copy_and_deletion(api: FilesApi) -> bool:
