@@ -133,7 +133,7 @@ class PlanOfAnotherTable(Terminal):
 
 class FilesGone(Terminal):
     code = "MF5209"
-    what = "Files of {table} in the plan do not exist any more: {uris:few}."
+    what = "Files of {table} in the plan no longer exist: {uris:few}."
     fix = "VACUUM may have deleted them. Create a new plan for a newer version."
 
 

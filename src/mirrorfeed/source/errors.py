@@ -334,7 +334,7 @@ class RangeUnreadable(Terminal):
         "Start at a later version, or end before the version that changed the columns. `DESCRIBE HISTORY` lists the"
         " versions and shows when the feed was enabled."
     )
-    meaning = "The changes between the requested versions cannot be read, or cannot be read together."
+    meaning = "The changes between the requested versions cannot be read, or the columns changed between them."
     cause: Finding
 
 

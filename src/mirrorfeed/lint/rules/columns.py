@@ -112,7 +112,7 @@ FIRST = warning(
 )
 MISSPELLED = error(
     "MF503",
-    f"The file has a column {{column!r}}, which is not {MARKER!r}, so it is data.",
+    f"The file has a column {{column!r}}, but not {MARKER!r}, so Fabric reads it as data.",
     f"Name the column {MARKER}: under another name it is data and every row is an insert.",
 )
 WIDTH = warning(
