@@ -239,8 +239,8 @@ class CannotSimulate(Terminal):
     code = "MF5502"
     what = "An interval for {table} cannot be simulated here: {reason}."
     fix = (
-        "Use Spark that shows which files a query reads (not Connect or serverless compute), with the right to read the"
-        " _delta_log of the table. Name the table by its path."
+        "Use classic Spark, which shows the files that a query reads (Spark Connect and serverless compute do not). It"
+        " must be able to read the _delta_log of the table. Name the table by its path."
     )
 
 

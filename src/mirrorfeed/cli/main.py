@@ -45,8 +45,8 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmati
 mirror_option = click.option(
     "--mirror",
     metavar="FOLDER",
-    help="Folder of the replicated tables, or of the Delta table if TABLES is one table. Default for a landing zone in"
-    " OneLake: the tables of the mirrored database.",
+    help="Folder of the replicated tables. For one table also the folder of its Delta table. Default for a landing zone"
+    " in OneLake: the tables of the mirrored database.",
 )
 
 _JSON, _PROGRESS, _SPARK, _STOP = "mirrorfeed.json", "mirrorfeed.progress", "mirrorfeed.spark", "mirrorfeed.stop"

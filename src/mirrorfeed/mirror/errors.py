@@ -61,7 +61,7 @@ class ColumnTwice(Terminal):
 class MarkerMisplaced(Terminal):
     code = "MF7009"
     what = f"{MARKER} is column {{place}} of {{columns}} in {{address}}."
-    fix = "Delete the file, and write a file under the same name in which it is the last column."
+    fix = "Delete the file, and write a file under the same name in which __rowMarker__ is the last column."
 
 
 class UnknownMarker(Terminal):

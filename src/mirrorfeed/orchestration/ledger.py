@@ -84,7 +84,7 @@ class Row:
     bytes: int = _column("bigint", "Size of these files", 0)
     stage_seconds: float | None = _column("double", "Time for reading the feed and writing the files")
     record_seconds: float | None = _column("double", "Time for the record that commits them")
-    rename_seconds: float | None = _column("double", "Time for the renames; NULL if the run ended before")
+    rename_seconds: float | None = _column("double", "Time for the renames; NULL if the run ended earlier")
     lag_versions: int | None = _column("bigint", "Source versions that were not published at that time")
     lag_seconds: float | None = _column("double", "Time from the commit of the first published version to the record")
     tries: int = _column("bigint", "Attempts of the run", 1)
