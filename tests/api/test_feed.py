@@ -29,7 +29,7 @@ SIGNATURES = {
     "guarded(…).sql": "(statement, args=None)",
     "guarded(…).table": "(name)",
     "guarded(…).frame": "(frame, statement=None)",
-    "ArchiveAwareTable": "(spark, name)",
+    "ArchiveAwareTable": "(spark, name, *, prices=None, ledger=None)",
     "Feed.tables": "",
     "Feed.landing_zone": "",
     "Feed.sources": "()",
@@ -64,6 +64,10 @@ SIGNATURES = {
     "Feed.fabric_apply": "(confirm=None)",
     "Feed.fabric_refresh": "()",
     "Feed.archive": "(table=None)",
+    "Feed.archive_plan": "(query, *, priority='standard', prices=None, save_as=None)",
+    "Feed.archive_restore": "(plan, *, wait=True, poll_seconds=300.0, tier='hot', keep_days=None, into=None,"
+    " rows=None, prices=None, on_step=None)",
+    "Feed.archive_report": "(*tables, prices=None)",
     "ArchiveAwareTable.name": "",
     "ArchiveAwareTable.interval_days": "",
     "ArchiveAwareTable.query": "(where=None, columns=None, version=None)",
@@ -89,7 +93,8 @@ SIGNATURES = {
     "ArchiveAwareTable.share": "()",
     "ArchiveAwareTable.chart": "()",
     "ArchiveAwareTable.simulate": "(*intervals, where=(), predicates=None, history_days=None, prices=None)",
-    "ArchiveAwareTable.plan": "(where=None, *, feed_from=None, feed_to=None, priority='standard', prices=None)",
+    "ArchiveAwareTable.plan": "(where=None, *, feed_from=None, feed_to=None, priority='standard', prices=None,"
+    " save_as=None)",
     "ArchiveAwareTable.restore": "(plan)",
     "ArchiveAwareTable.maintain": "(*, optimize=True, zorder=(), purge=False, analyze=False, vacuum=False)",
     "ArchiveAwareTable.check": "()",
@@ -97,6 +102,7 @@ SIGNATURES = {
     "Changes.counts": "()",
     "Changes.chart": "()",
     "Comparison.chart": "()",
+    "DataFile.uris": "",
     "DroppedTable.consequences": "",
     "Finding.key": "",
     "Report.sections": "",
@@ -165,7 +171,7 @@ VALUES = {
     "TableState": "table status rows error synced",
     "TableSync": "table status synced error",
     "VersionChanges": "version inserts updates deletes",
-    "ArchivedFile": "uri bytes rows age_days partition deletion_vector why tier",
+    "DataFile": "uri bytes rows age_days partition deletion_vector why tier",
     "FileCheck": "table missing",
     "Interval": "table days rule until exact archived notes",
     "Lifecycle": "table days problems policy apply rules_of_others",
@@ -192,7 +198,7 @@ def test_every_public_name_has_a_docstring() -> None:
 def test_import_and_load_start_neither_spark_nor_cloud_clients(tmp_path: Path) -> None:
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{source: ./a, target: a, keys: [id]}]\n")
     code = (
-        "import sys, mirrorfeed; mirrorfeed.Feed, mirrorfeed.MirrorfeedError, mirrorfeed.ArchiveAwareTable\n"
+        "import sys, mirrorfeed; mirrorfeed.Feed, mirrorfeed.MirrorfeedError\n"
         "print(mirrorfeed.load().tables)\n"
         "print(sorted({name.partition('.')[0] for name in sys.modules}"
         " & {'pyspark', 'py4j', 'azure', 'boto3', 'botocore', 'databricks', 'pyarrow'}))"

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from fixtures.tiers import make_old
 from mirrorfeed.archive import guard
 from mirrorfeed.archive import interval as intervals
-from mirrorfeed.archive.archived_files import LogFile
+from mirrorfeed.archive.archived_files import DataFile
 from mirrorfeed.archive.columnar_log import ColumnarLog, parts_at
 from mirrorfeed.archive.data_skipping import Rules
 from mirrorfeed.archive.interval import Policy
@@ -75,11 +75,11 @@ class Orders(SparkTable):
             if each.suffix in (".json", ".crc"):
                 each.write_text(each.read_text().replace(own, anew))
 
-    def changed_files(self, first: int, last: int) -> list[LogFile]:
+    def changed_files(self, first: int, last: int) -> list[DataFile]:
         found = read_table_info(self.spark, self.source)
         return list(guard.needed(self.spark, self.source, found, Range(first - 1, last)))
 
-    def files(self, *of: str) -> list[LogFile]:
+    def files(self, *of: str) -> list[DataFile]:
         """Files of the newest version, all or only those of these days."""
         folder = self.path / "_delta_log"
         parts = parts_at(str(self.path), [each.name for each in folder.iterdir()], self.latest)
@@ -93,7 +93,7 @@ def prefixes(folder: str, partition_columns: Sequence[str], random_names: bool) 
     return [folder + start for start in starts(partition_columns, random_names)]
 
 
-def days(files: Iterable[LogFile]) -> list[str | None]:
+def days(files: Iterable[DataFile]) -> list[str | None]:
     """Partitions of the files."""
     return sorted(str(file.partition["day"]) if file.partition else "?" for file in files)
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import interval as intervals
-from mirrorfeed.archive.archived_files import LogFile, archived_among
+from mirrorfeed.archive.archived_files import DataFile, archived_among
 from mirrorfeed.archive.archived_share import Share, ages_of, by_age, files_of, share, share_of
 from mirrorfeed.archive.interval import Policy
 from mirrorfeed.source.identifier import Source
@@ -19,10 +19,10 @@ from mirrorfeed.storage.tiers import Priority
 from tests.archive.archived_table import NOW, POLICY, Orders
 
 
-def file(size: int | None, days: float | None) -> LogFile:
+def file(size: int | None, days: float | None) -> DataFile:
     """A file of this age."""
     created: datetime | None = None if days is None else NOW - timedelta(days=days)
-    return LogFile(f"file:/t/{size}-{days}", size, created=created)
+    return DataFile(f"file:/t/{size}-{days}", size, created=created)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def file(size: int | None, days: float | None) -> LogFile:
     ids=["no files", "by bytes", "at the interval", "unknown age", "no archive", "unknown bytes", "empty files"],
 )  # fmt: skip
 def test_share_is_by_bytes_or_else_by_files(
-    files: list[LogFile], interval: Policy | None, expected: Share, archived: float | None, words: str | None
+    files: list[DataFile], interval: Policy | None, expected: Share, archived: float | None, words: str | None
 ) -> None:
     found = share_of(Source(path="t"), files, archived_among(files, interval, NOW))
     assert (found, found.archived) == (expected, archived)
@@ -91,7 +91,7 @@ def test_age_ranges_are_the_same_for_all_tables() -> None:
 
 def test_share_is_read_from_the_log_or_from_databricks(spark: SparkSession, tmp_path: Path) -> None:
     table = Orders(spark, tmp_path / "orders")
-    sizes = {str(each.partition): each.size or 0 for each in table.files()}
+    sizes = {str(each.partition): each.bytes or 0 for each in table.files()}
     ages = ages_of(table.files(), NOW)
     assert share(spark, table.source, NOW) == Share(  # it has no archive yet
         str(table.source), 4, sum(sizes.values()), 0, 0, bytes_by_age=ages

@@ -35,7 +35,7 @@ def test_queries_are_planned_but_not_executed(spark: SparkSession, tmp_path: Pat
     assert [(each.query, each.times, each.files) for each in first.failing_queries] == [
         ("id = 15", 1, 1), (questions[2].text, 40, 1),
     ]  # fmt: skip
-    assert first.failing_queries[0].bytes == next(file.size for file in table.files())
+    assert first.failing_queries[0].bytes == next(file.bytes for file in table.files())
     assert (first.failing, first.queries, second.failing, second.queries) == (41, 43, 0, 43)
     assert (first.archived_files, second.archived_files, second.failing_queries) == (2, 0, ())
     assert [note.partition(" cannot be planned: ")[0] for note in notes] == [each.text for each in questions[4:]]

@@ -14,7 +14,7 @@ from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, StatementNeed
 from mirrorfeed.archive.archived_share import share
 from mirrorfeed.archive.errors import FileOfNoTable
 from mirrorfeed.archive.guard import Guarded
-from mirrorfeed.archive.maintenance import Maintenance, maintain
+from mirrorfeed.archive.maintenance import maintain
 from mirrorfeed.archive.table import GuardedTable
 from tests.archive.archived_table import NOW, Orders, days
 from tests.delta import DeltaTable
@@ -45,20 +45,20 @@ def test_files_of_the_original_table_use_its_interval(spark: SparkSession, clone
     assert f" of {clone.path} at version" in str(caught.value)
     assert asked.sql(f"SELECT * FROM {clone.source.sql} WHERE day = 3").count() == 10
     table = GuardedTable(spark, clone.source, now=lambda: NOW)
-    assert days(table.needed("id < 25").files) == ["1", "2"]
+    assert days(table._needed("id < 25").files) == ["1", "2"]
     with pytest.raises(ArchivedFilesNeeded):
         table.query("id = 25")
     with pytest.raises(ArchivedFilesNeeded):
         table.delete("id = 25")
     assert share(spark, clone.source, NOW).archived_files == 2
-    assert maintain(spark, clone.source, Maintenance(), NOW).left_out == ({"day": "1"}, {"day": "2"})
+    assert maintain(spark, clone.source, NOW).left_out == ({"day": "1"}, {"day": "2"})
 
 
 def test_own_files_of_a_clone_use_its_own_interval(spark: SparkSession, clone: DeltaTable, tmp_path: Path) -> None:
     own = DeltaTable.copied(clone, tmp_path / "clone")
     interval.set_first(spark, own.source, 1000, NOW)
-    assert days(GuardedTable(spark, own.source, now=lambda: NOW).needed().files) == ["1", "2"]
-    assert days(GuardedTable(spark, own.source, now=lambda: NOW).needed("id = 15").files) == ["1"]
+    assert days(GuardedTable(spark, own.source, now=lambda: NOW)._needed().files) == ["1", "2"]
+    assert days(GuardedTable(spark, own.source, now=lambda: NOW)._needed("id = 15").files) == ["1"]
 
 
 def test_clone_with_a_missing_original_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_files_are_returned_with_their_metadata(tmp_path: Path) -> None:
         {"delta.timeUntilArchived": "60 days"},
     )
     _, (one,) = there.files(table, data_skipping.rules([], table.schema, table.partitions, {}), 5)
-    assert (one.uri, one.size, one.rows, one.partition) == ("file:/t/a.parquet", 7, 1, {"day": "2026-01-01"})
+    assert (one.uri, one.bytes, one.rows, one.partition) == ("file:/t/a.parquet", 7, 1, {"day": "2026-01-01"})
     assert one.created is not None
     assert one.created.timestamp() == 0.005
 

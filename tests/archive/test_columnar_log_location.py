@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,17 +34,16 @@ def test_comparisons_without_delta_give_the_same_files(
     asked = ["day = 1", "day > 1 AND id < 30", "id = 15", "day >= 1L AND 12 > id", "v = 'v25'", "id = 45", None]
     engine = ClassicEngine(spark)
     for source in (orders.source, Source.parse("placed"), Source.parse("default.placed")):
-        facts = replace(engine.facts(source), policy=POLICY)
         for where in asked if source is orders.source else asked[2:3]:
-            assert engine.compared(facts, where, NOW) == engine.planned(facts, where, NOW)
-    assert engine.compared(facts, "day = 1", NOW, 1) == engine.planned(facts, "day = 1", NOW, 1)
+            assert engine.compared(source, POLICY, where, NOW) == engine.planned(source, POLICY, where, NOW)
+    assert engine.compared(source, POLICY, "day = 1", NOW, 1) == engine.planned(source, POLICY, "day = 1", NOW, 1)
 
     def asks_delta(*_: object, **__: object) -> None:
         raise AssertionError
 
     monkeypatch.setattr(ClassicEngine, "planned", asks_delta)
     monkeypatch.setattr(ClassicEngine, "newest", asks_delta)
-    assert days(GuardedTable(spark, "placed", now=lambda: NOW).needed("day < 3 AND id = 15").files) == ["1"]
+    assert days(GuardedTable(spark, "placed", now=lambda: NOW)._needed("day < 3 AND id = 15").files) == ["1"]
     made = restore_plan.make_plan(spark, orders.source, Priority.STANDARD, None, NOW, where="id = 25")
     assert (made.version, [Path(file.uri).parent.name for file in made.files]) == (2, ["day=2"])
 
@@ -57,7 +55,7 @@ def test_comparisons_without_delta_give_the_same_files(
 def test_complex_conditions_are_left_to_delta(spark: SparkSession, orders: Orders, where: str) -> None:
     engine = ClassicEngine(spark)
     with pytest.raises(Doubt):
-        engine.compared(engine.facts(orders.source), where, NOW)
+        engine.compared(orders.source, POLICY, where, NOW)
 
 
 @pytest.mark.parametrize("name", ["seen", "gone", "other.schema.placed", "/nowhere/at/all"])

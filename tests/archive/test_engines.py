@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,16 +10,14 @@ from pyspark.sql import SparkSession
 from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
-from mirrorfeed.archive.engines import ClassicEngine, DatabricksEngine, TableFacts, engine_of
+from mirrorfeed.archive.engines import ClassicEngine, DatabricksEngine, engine_of
 from mirrorfeed.archive.errors import BadPredicate, OnlyNewestVersion
-from mirrorfeed.archive.maintenance import EARLY_DELETION, Maintenance, check_files, maintain
+from mirrorfeed.archive.maintenance import EARLY_DELETION, check_files, maintain
 from mirrorfeed.archive.table import GuardedTable
-from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.tiers import Priority
-from tests.archive.archived_table import NOW, POLICY, Orders
+from tests.archive.archived_table import NOW, Orders
 
 SHOW = "SHOW ARCHIVED FILES FOR "
-FACTS = TableFacts(Source(path="t"), "id", "file:/t", ("id",), POLICY)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +42,7 @@ def test_databricks_lists_its_archived_files(
     spark: SparkSession, table: Orders, where: str | None, statement: str
 ) -> None:
     engine = RecordingDatabricks(spark, {SHOW: [("file:///t/part-0",)]})
-    answer = DatabricksEngine(engine).needed(replace(FACTS, source=table.source), where, NOW, None)  # type: ignore[arg-type]
+    answer = DatabricksEngine(engine).needed(table.source, where, NOW, None)  # type: ignore[arg-type]
     assert engine.statements == [statement.replace("{}", table.source.sql)]
     assert ([file.uri for file in answer.files], answer.active) == (["file:/t/part-0"], None)
 
@@ -53,13 +50,13 @@ def test_databricks_lists_its_archived_files(
 def test_invalid_predicate_never_reaches_a_statement(spark: SparkSession, table: Orders) -> None:
     engine = RecordingDatabricks(spark, {})
     with pytest.raises(BadPredicate):
-        DatabricksEngine(engine).needed(replace(FACTS, source=table.source), "id = 1) OR (1 = 1", NOW, None)  # type: ignore[arg-type]
+        DatabricksEngine(engine).needed(table.source, "id = 1) OR (1 = 1", NOW, None)  # type: ignore[arg-type]
     assert engine.statements == []
 
 
 def test_older_version_is_left_to_the_engine(spark: SparkSession, table: Orders) -> None:
     with pytest.raises(OnlyNewestVersion) as caught:
-        DatabricksEngine(RecordingDatabricks(spark, {})).needed(replace(FACTS, source=table.source), None, NOW, 1)  # type: ignore[arg-type]
+        DatabricksEngine(RecordingDatabricks(spark, {})).needed(table.source, None, NOW, 1)  # type: ignore[arg-type]
     assert (caught.value.version, caught.value.newest) == (1, 2)
 
 
@@ -83,8 +80,7 @@ def test_maintenance_runs_the_statements_of_the_engine(spark: SparkSession, tmp_
     table = Orders(spark, tmp_path / "orders")
     spark.sql(f"ALTER TABLE {table.source.sql} ADD COLUMN (`a``b` INT)")
     engine = RecordingDatabricks(spark, {})
-    everything = Maintenance(zorder=("id", "a`b"), purge=True, analyze=True, vacuum=True)
-    done = maintain(engine, table.source, everything, NOW)  # type: ignore[arg-type]
+    done = maintain(engine, table.source, NOW, zorder=("id", "a`b"), purge=True, analyze=True, vacuum=True)  # type: ignore[arg-type]
     name = table.source.sql
     assert (
         list(done.statements)

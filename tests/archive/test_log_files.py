@@ -10,7 +10,7 @@ from deltalake import DeltaTable as OtherReader
 from pyspark.sql import Row, SparkSession
 
 from mirrorfeed.archive import guard
-from mirrorfeed.archive.archived_files import LogFile, uri_of
+from mirrorfeed.archive.archived_files import DataFile, uri_of
 from mirrorfeed.archive.columnar_log import Parts, parts_at, require_own_commits
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.errors import CommitsElsewhere
@@ -114,17 +114,17 @@ def test_files_equal_those_of_another_reader_for_all_checkpoints(
         assert sum(file.rows or 0 for file in found) == (0 if SPARK_4_0 else 28)  # Delta 4.0 writes none as columns
 
 
-def files_as_another_reader_has_them(table: Orders, version: int, after: int) -> list[LogFile]:
+def files_as_another_reader_has_them(table: Orders, version: int, after: int) -> list[DataFile]:
     """Compare the files of a version with another reader, from a checkpoint and the commits after it."""
     assert any(path.name.startswith(f"{after:020d}.checkpoint.") for path in (table.path / "_delta_log").iterdir())
     found = [*ClassicEngine(table.spark).files(table.source, version).values()]
-    assert {file.uri: file.size for file in found} == {
+    assert {file.uri: file.bytes for file in found} == {
         uri_of(f"file:{table.path}", row["path"]): row["size_bytes"]
         for row in pa.table(OtherReader(str(table.path), version).get_add_actions()).to_pylist()
     }
-    with_vector = [file for file in found if file.vector]
+    with_vector = [file for file in found if file.deletion_vector]
     assert days(with_vector) == ["1", "3"]
-    named = [file.uri for file in found] + [str(file.vector) for file in with_vector]
+    named = [file.uri for file in found] + [str(file.deletion_vector) for file in with_vector]
     assert all(Path(uri.removeprefix("file:")).is_file() for uri in named)
     return found
 

@@ -6,22 +6,14 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive.archived_files import LogFile
+from mirrorfeed.archive.archived_files import DataFile
 from mirrorfeed.archive.errors import CannotCheckFiles
-from mirrorfeed.archive.maintenance import (
-    EARLY_DELETION,
-    Maintained,
-    Maintenance,
-    check_files,
-    condition,
-    maintain,
-    split,
-)
+from mirrorfeed.archive.maintenance import EARLY_DELETION, Maintained, check_files, condition, maintain, split
 from tests.archive.archived_table import NOW, Orders
 
 
-def file(uri: str, **partition: str | None) -> LogFile:
-    return LogFile(uri, partition=partition)
+def file(uri: str, **partition: str | None) -> DataFile:
+    return DataFile(uri, partition=partition)
 
 
 def test_partition_is_active_if_none_of_its_files_is_archived() -> None:
@@ -62,7 +54,7 @@ def test_maintenance_runs_on_active_partitions_and_names_the_others(spark: Spark
     old = table.files("1", "2")
     tiers.archive(file.uri for file in old)
 
-    done = maintain(spark, table.source, Maintenance(zorder=("id",), purge=True, analyze=True, vacuum=True), NOW)
+    done = maintain(spark, table.source, NOW, zorder=("id",), purge=True, analyze=True, vacuum=True)
     assert done.left_out == ({"day": "1"}, {"day": "2"})
     where = "WHERE (`day` = CAST('3' AS int)) OR (`day` = CAST('4' AS int))"
     assert done.statements == (
@@ -74,11 +66,11 @@ def test_maintenance_runs_on_active_partitions_and_names_the_others(spark: Spark
         EARLY_DELETION,
         "ANALYZE is not supported on open source Delta, which collects statistics when it writes.",
     )
-    ordered = maintain(spark, table.source, Maintenance(optimize=False, zorder=("id",)), NOW)
+    ordered = maintain(spark, table.source, NOW, optimize=False, zorder=("id",))
     assert ordered.left_out == done.left_out
     now = table.files()
     assert {file.uri for file in old} <= {file.uri for file in now}
-    assert [(file.partition, file.rows, file.vector) for file in now if file not in old] == [
+    assert [(file.partition, file.rows, file.deletion_vector) for file in now if file not in old] == [
         ({"day": "3"}, 9, None),
         ({"day": "4"}, 11, None),
     ]
@@ -99,7 +91,7 @@ def test_files_that_cannot_be_checked_are_reported() -> None:
 def test_table_without_an_active_partition_is_not_rewritten(spark: SparkSession, tmp_path: Path) -> None:
     table = Orders(spark, tmp_path / "t", properties={"delta.enableDeletionVectors": "true"}, interval=60)
     later = NOW + timedelta(days=90)
-    for what, statements in ((Maintenance(), ()), (Maintenance(vacuum=True), (f"VACUUM {table.source.sql}",))):
-        done = maintain(spark, table.source, what, later)
+    for vacuum, statements in ((False, ()), (True, (f"VACUUM {table.source.sql}",))):
+        done = maintain(spark, table.source, later, vacuum=vacuum)
         assert done.statements == statements
         assert done.notes[-1] == "Every partition contains archived files, so nothing is rewritten."

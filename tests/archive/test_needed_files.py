@@ -17,10 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import guard, interval
-from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, LogFile, NotEnoughFiles, StatementNeedsArchivedFiles
+from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, DataFile, NotEnoughFiles, StatementNeedsArchivedFiles
 from mirrorfeed.archive.data_skipping import Doubt
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.guard import Guarded
+from mirrorfeed.archive.interval import parse_policy
 from mirrorfeed.archive.restore_plan import make_plan
 from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.errors import MirrorfeedError
@@ -182,7 +183,8 @@ def _check_condition(
     spark: SparkSession, tables: dict[str, DeltaTable], compare: Compare, name: str, where: str, version: int | None
 ) -> None:
     engine, source, question = ClassicEngine(spark), tables[name].source, f"{name}@{version}: {where}"
-    asked = (engine.facts(source), where or None, NOW, version)
+    policy = parse_policy(name, read_table_info(spark, source).properties)
+    asked = (source, policy, where or None, NOW, version)
     compare(question, lambda: _needed(tables, [engine.planned(*asked)]))
     with suppress(Doubt):
         found = engine.compared(*asked)
@@ -263,7 +265,7 @@ def test_files_that_were_not_restored_are_as_recorded(
 ) -> None:
     tiers = FolderTiers(tmp_path / "aside", Clock(NOW))
     source = tables["orders"].source
-    archived = GuardedTable(spark, source, now=lambda: NOW).needed("day < 3").files
+    archived = GuardedTable(spark, source, now=lambda: NOW)._needed("day < 3").files
     tiers.archive(archived[0].uris)
     compare("orders, partly restored", GuardedTable(spark, source, tiers, lambda: NOW).query)
     interval.set_first(spark, tables["plain"].source, 60, NOW)
@@ -276,11 +278,11 @@ def _needed(tables: dict[str, DeltaTable], needed: Sequence[Any]) -> Any:
 
 
 def _planned(tables: dict[str, DeltaTable], plan: Any) -> Any:
-    files = [LogFile(file.uri) for file in plan.files]
+    files = [DataFile(file.uri) for file in plan.files]
     return [[[Path(each.table).name, each.version] for each in plan.tables], _files(tables, files)]
 
 
-def _files(tables: dict[str, DeltaTable], files: Sequence[LogFile]) -> list[str]:
+def _files(tables: dict[str, DeltaTable], files: Sequence[DataFile]) -> list[str]:
     """File names without their random parts, and with the number of rows."""
     found = []
     for file in files:

@@ -206,8 +206,8 @@ def test_error_names_missing_files_per_table_and_the_fix(asking: Guarded, tables
     assert isinstance(caught.value, ArchivedFilesNeeded)
     ours, theirs = (each.files[0] for each in caught.value.tables)
     assert caught.value.problem == (
-        f"The query needs 2 archived files ({size((ours.size or 0) + (theirs.size or 0))}): 1 file"
-        f" ({ours.size} B) of {tables['orders'].path} at version 2, {ours.uri}; 1 file ({theirs.size} B) of"
+        f"The query needs 2 archived files ({size((ours.bytes or 0) + (theirs.bytes or 0))}): 1 file"
+        f" ({ours.bytes} B) of {tables['orders'].path} at version 2, {ours.uri}; 1 file ({theirs.bytes} B) of"
         f" {tables['returns'].path} at version 2, {theirs.uri}. Nothing was read."
     )
     assert StatementNeedsArchivedFiles.of(caught.value.tables, "SELECT 'a'").solution == (

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from urllib.parse import unquote
@@ -225,7 +224,6 @@ def test_no_file_with_a_matching_row_is_missing(
     rng = random.Random(seed)
     drawn = [predicate(rng) for _ in range(count)] + [comparisons(rng) for _ in range(count // 2)]
     engine, decided = ClassicEngine(spark), 0
-    facts = replace(engine.facts(table), policy=Policy(1))
     frame = spark.table(table.sql)
     with_files = frame.withColumn("__file__", F.col("_metadata.file_path"))
     every = files_of(frame)
@@ -243,7 +241,7 @@ def test_no_file_with_a_matching_row_is_missing(
             answer = set(files_of(filtered(frame, str(table), each)))
             assert holds <= answer, f"{each} misses {holds - answer}, seed {seed}"
             with suppress(Doubt):
-                alike = engine.compared(facts, each, LATER)
+                alike = engine.compared(table, Policy(1), each, LATER)
                 decided += 1
                 assert ({file.uri for file in alike.files}, alike.active) == (answer, 0), f"{each}, seed {seed}"
             holding, kept = holding + len(holds), kept + len(answer)

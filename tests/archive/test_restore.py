@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 import pytest
-from pyspark.sql import SparkSession
 
 from fixtures.onelake import CLIENT, SECRET, TENANT, WORKSPACE, OneLake
 from fixtures.onelake.blobs import Blob
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import restore
-from mirrorfeed.archive.archived_files import LogFile, NeededFiles
+from mirrorfeed.archive.archived_files import DataFile, NeededFiles
 from mirrorfeed.archive.errors import CannotKeep, FilesGone, OnlyHot, PlanOfAnotherTable, RestoreRejected
 from mirrorfeed.archive.restore import Restoring, Terms, check_table
 from mirrorfeed.archive.restore_plan import Plan
@@ -28,7 +27,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 TABLE = NeededFiles("t", "id-1", "file:/t", 7, ())
 
 
-def plan_of(files: Sequence[LogFile], priority: Speed = "STANDARD") -> Plan:
+def plan_of(files: Sequence[DataFile], priority: Speed = "STANDARD") -> Plan:
     return Plan((replace(TABLE, files=tuple(files)),), priority)
 
 
@@ -44,7 +43,7 @@ class Scene:
         for path in self.paths:
             path.write_text("data")
         self.tiers.archive(self.uris)
-        self.plan = plan_of([LogFile(uri, 4) for uri in self.uris], priority)
+        self.plan = plan_of([DataFile(uri, 4) for uri in self.uris], priority)
 
 
 def test_files_are_requested_in_batches_of_256(tmp_path: Path) -> None:
@@ -114,7 +113,7 @@ def test_permanently_refused_files_are_named(tmp_path: Path) -> None:
 def test_missing_files_are_named(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 1)
     gone = f"file:{tmp_path}/t/gone"
-    plan = plan_of([*scene.plan.files, LogFile(gone, 1)], "HIGH")
+    plan = plan_of([*scene.plan.files, DataFile(gone, 1)], "HIGH")
     with pytest.raises(FilesGone) as caught:
         restore.progress(plan, scene.tiers)
     assert (caught.value.table, caught.value.uris) == ("t", [gone])
@@ -198,13 +197,13 @@ def test_plan_and_restore_estimate_the_same_costs(tmp_path: Path, copies: bool) 
     vector, rates = scene.uris[2], RATES.model_copy(update={"archiving": 7.0})
     scene.tiers.restore([vector], Priority.HIGH, days=30)
     scene.clock.pass_(24)
-    plan = plan_of([LogFile(scene.uris[0], 4), LogFile(scene.uris[1], 4, vector=vector)])
+    plan = plan_of([DataFile(scene.uris[0], 4), DataFile(scene.uris[1], 4, deletion_vector=vector)])
     now = scene.clock()
-    planned = restore.estimate(cast(SparkSession, None), plan, lambda *_: scene.tiers, rates, now)
+    planned = restore.estimate(plan, scene.tiers, rates, now)
     assert (planned.files, planned.bytes) == (2, 8)
     assert restore.costs(plan, scene.tiers, Terms(), rates, now) in planned.remarks()
     assert f"{planned.cost:.2f} EUR in total" in planned.remarks()[0]
-    unknown = restore.estimate(cast(SparkSession, None), plan, lambda *_: None, rates, now)
+    unknown = restore.estimate(plan, None, rates, now)
     assert (unknown.files, unknown.cost) == (3, plan.cost)
     assert "retrieval alone" in unknown.remarks()[0]
 
@@ -240,7 +239,7 @@ def test_killed_restore_is_resumed(onelake: OneLake, tmp_path: Path) -> None:
     names = [f"t/part-{number:04d}" for number in range(600)]
     blobs.blobs |= {name: Blob("Archive") for name in names}
     blobs.page = 5000
-    plan = plan_of([LogFile(root + name, 1) for name in names])
+    plan = plan_of([DataFile(root + name, 1) for name in names])
     plan.save(str(tmp_path / "plan.json"))
     place = [str(tmp_path / "plan.json"), store.endpoint, WORKSPACE, root, str(store.ca_bundle)]
     login = [TENANT, CLIENT, SECRET, f"https://{onelake.address}"]

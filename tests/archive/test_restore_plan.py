@@ -8,14 +8,18 @@ from typing import Any
 import pytest
 
 from mirrorfeed.archive import restore_plan as planning
-from mirrorfeed.archive.archived_files import LogFile, NeededFiles
+from mirrorfeed.archive.archived_files import DataFile, NeededFiles
 from mirrorfeed.archive.errors import BadPlan, PlanExists, PlanNotWritten
 from mirrorfeed.archive.restore_plan import Plan, check_place
 from mirrorfeed.storage.prices import Prices, RestorePrices
 from mirrorfeed.storage.tiers import Priority
 
 GIB = 2**30
-FILES = [LogFile("a/2", 3 * GIB, vector="a/dv"), LogFile("a/1", GIB, vector="a/dv"), LogFile("a/3")]
+FILES = [
+    DataFile("a/2", 3 * GIB, deletion_vector="a/dv"),
+    DataFile("a/1", GIB, deletion_vector="a/dv"),
+    DataFile("a/3"),
+]
 RATES = Prices(
     currency="EUR",
     standard=RestorePrices(per_gib=0.02, per_10k_files=5),
@@ -23,7 +27,7 @@ RATES = Prices(
 )
 
 
-def needed(table: str, files: Sequence[LogFile]) -> NeededFiles:
+def needed(table: str, files: Sequence[DataFile]) -> NeededFiles:
     return NeededFiles(table, f"id-{table}", f"file:/{table}", 7, tuple(files))
 
 
@@ -37,10 +41,10 @@ def of_table(**change: Any) -> dict[str, Any]:
 
 def test_plan_lists_each_data_file_and_deletion_vector_once() -> None:
     assert made().files == (
-        LogFile("a/1", GIB),
-        LogFile("a/2", 3 * GIB),
-        LogFile("a/3", None),
-        LogFile("a/dv", None),
+        DataFile("a/1", GIB),
+        DataFile("a/2", 3 * GIB),
+        DataFile("a/3", None),
+        DataFile("a/dv", None),
     )
     assert made().bytes == 4 * GIB
 
@@ -56,7 +60,7 @@ def test_cost_is_bytes_and_requests_at_the_price_of_the_priority() -> None:
     [(Priority.STANDARD, 5 * GIB, 15), (Priority.HIGH, 5 * GIB, 1), (Priority.HIGH, 40 * GIB, 4)],
 )
 def test_duration_depends_on_priority_and_bytes(priority: Priority, size: int, hours: float) -> None:
-    assert planning.make([needed("t", [LogFile("a", size)])], priority).hours == hours
+    assert planning.make([needed("t", [DataFile("a", size)])], priority).hours == hours
 
 
 def test_empty_plan_takes_no_time() -> None:
@@ -102,12 +106,12 @@ def test_file_that_is_not_a_plan_is_refused(tmp_path: Path, text: str, reason: s
         ({"tables": []}, "tables: Tuple should have at least 1 item"),
         ({"where": 5}, "where: Input should be a valid string"),
         ({"priority": "FAST"}, "priority: Input should be 'STANDARD' or 'HIGH'"),
-        (of_table(files=[{"uri": 5, "size": 1}]), "tables.0.files.0.uri: Input should be a valid string"),
+        (of_table(files=[{"uri": 5, "bytes": 1}]), "tables.0.files.0.uri: Input should be a valid string"),
         (
-            of_table(files=[{"uri": "a", "size": -1}]),
-            "tables.0.files.0.size: Input should be greater than or equal to 0",
+            of_table(files=[{"uri": "a", "bytes": -1}]),
+            "tables.0.files.0.bytes: Input should be greater than or equal to 0",
         ),
-        (of_table(files=[{"size": 1}]), "tables.0.files.0.uri: Field required"),
+        (of_table(files=[{"bytes": 1}]), "tables.0.files.0.uri: Field required"),
         ({"cost": -2.0}, "cost: Input should be greater than or equal to 0"),
         ({"cost": float("nan")}, "it is not valid JSON ("),
         ({"more": 1}, "more: Unexpected keyword argument"),

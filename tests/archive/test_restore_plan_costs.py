@@ -75,10 +75,10 @@ def test_copies_cost_their_days_and_no_early_deletion() -> None:
 def test_costs_without_a_price_are_named_and_not_summed() -> None:
     found = cost_of_restore([file(10, 1)], BARE, Priority.STANDARD, Tier.HOT, 1, False, NOW)
     assert describe_costs(found, "EUR") == (
-        "0.20 EUR for retrieval, 0.20 EUR in total; without a price: 1 day in hot, leaving the archive before 180 days,"
-        " archiving again"
+        "Estimated costs: 0.20 EUR for retrieval, 0.20 EUR in total; without a price: 1 day in hot, leaving the archive"
+        " before 180 days, archiving again."
     )
-    assert describe_costs([Cost("retrieval", 0.001)], "EUR") == "0.00 EUR in total"
+    assert describe_costs([Cost("retrieval", 0.001)], "EUR") == "Estimated costs: 0.00 EUR in total."
 
 
 def test_files_outside_the_archive_cost_nothing() -> None:

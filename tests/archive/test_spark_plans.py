@@ -51,13 +51,13 @@ MIDNIGHT = "ts = TIMESTAMP '2026-01-01 23:30:00'"
 def test_day_derived_in_another_time_zone_hides_no_file_or_row(spark: SparkSession, moments: DeltaTable) -> None:
     guarded = GuardedTable(spark, moments.source, now=lambda: NOW)
     with zone(spark, "UTC"):
-        answer = guarded.needed(MIDNIGHT)
+        answer = guarded._needed(MIDNIGHT)
         found = guarded.query(MIDNIGHT)
         assert (len(answer.files), answer.active) == (0, 1)
         assert found.count() == 1
         assert found.where("id = 1").select("day").collect() == found.select("day").collect()
         assert spark.range(1, 3).join(found, "id").count() == 1
-        assert guarded.guard("x", lambda rows: rows.where(MIDNIGHT)).count() == 1
+        assert guarded._guard("x", lambda rows: rows.where(MIDNIGHT)).count() == 1
     assert spark.conf.get(DERIVES) == "true"
 
 
@@ -83,8 +83,8 @@ def cached(spark: SparkSession, table: DeltaTable) -> Iterator[DataFrame]:
 def test_cached_data_hides_no_file(spark: SparkSession, orders: Orders) -> None:
     guarded = GuardedTable(spark, orders.source, now=lambda: NOW)
     with cached(spark, orders):
-        assert days(guarded.needed().files) == ["1", "2"]
-        assert days(guarded.needed("id = 15").files) == ["1"]
+        assert days(guarded._needed().files) == ["1", "2"]
+        assert days(guarded._needed("id = 15").files) == ["1"]
         assert len(restore_plan.make_plan(spark, orders.source, Priority.HIGH, None, NOW, where="id < 30").files) == 2
         with pytest.raises(ArchivedFilesNeeded):
             guarded.query("id = 15")
@@ -125,5 +125,5 @@ def test_query_is_guarded_for_everything_it_reads(
 ) -> None:
     guarded = GuardedTable(spark, orders.source, now=lambda: NOW)
     with pytest.raises(ArchivedFilesNeeded) as caught:
-        guarded.guard("A question", lambda rows: question(rows, orders.source.sql))
+        guarded._guard("A question", lambda rows: question(rows, orders.source.sql))
     assert days(caught.value.files) == needed

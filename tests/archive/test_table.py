@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
+from mirrorfeed.api.archive_table import ArchiveAwareTable
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, NotEnoughFiles
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.errors import (
@@ -93,7 +94,7 @@ def test_error_names_count_bytes_files_and_the_fix(guarded: GuardedTable, table:
         guarded.query("id = 15")
     (file,) = caught.value.files
     assert str(caught.value) == (
-        f"A query needs 1 archived file ({file.size} B) of {table.path} at version 3: {file.uri}. Nothing was read."
+        f"A query needs 1 archived file ({file.bytes} B) of {table.path} at version 3: {file.uri}. Nothing was read."
         f" Restore them with `mirrorfeed archive plan {table.path} --where 'id = 15' --to PLAN` and"
         " `mirrorfeed archive restore PLAN`, or use a condition that needs no archived file."
     )
@@ -139,7 +140,7 @@ def test_limit_returns_active_rows_and_fails_with_too_few(guarded: GuardedTable,
     assert guarded.limit(10, "day > 3").count() == 10
     with pytest.raises(NotEnoughFiles) as caught:
         guarded.limit(20)
-    archived = sum(file.size or 0 for file in caught.value.files)
+    archived = sum(file.bytes or 0 for file in caught.value.files)
     assert (caught.value.asked, caught.value.found) == (20, 19)
     assert caught.value.missing == f"2 archived files ({archived / 1024:.1f} KiB)"
     assert str(caught.value).startswith("Not enough files to satisfy LIMIT: the active files of")
@@ -153,7 +154,7 @@ def test_limit_returns_active_rows_and_fails_with_too_few(guarded: GuardedTable,
         (lambda t: t.query(columns=["id", "nope"]), NoSuchColumn, "has no column 'nope'. Its columns are id, v, day."),
         (lambda t: t.bounds("nope"), NoSuchColumn, "has no column 'nope'"),
         (lambda t: t.query(version=-1), NoSuchVersion, "cannot be read at version -1. Its newest version is 3."),
-        (lambda t: t.needed(version=-1), NoSuchVersion, "cannot be read at version -1"),
+        (lambda t: t._needed(version=-1), NoSuchVersion, "cannot be read at version -1"),
         (
             lambda t: t.query("day = 3", version=4),
             NoSuchVersion,
@@ -176,7 +177,7 @@ def test_invalid_query_is_reported_in_a_sentence(
 def test_path_may_contain_pattern_characters(spark: SparkSession, tmp_path: Path) -> None:
     made = Orders(spark, tmp_path / "{2026,x} [old] a*b" / "t", interval=60)
     guarded = GuardedTable(spark, made.source, now=lambda: NOW)
-    assert days(guarded.needed("id < 15").files) == ["1"]
+    assert days(guarded._needed("id < 15").files) == ["1"]
     assert days(ClassicEngine(spark).files(made.source, 2).values()) == ["1", "2", "3", "4"]
     assert guarded.query("day = 3").count() == 10
     assert len(made.changed_files(1, 1)) == 4
@@ -227,15 +228,18 @@ def test_archived_file_is_never_read_without_tiers(spark: SparkSession, table: O
         GuardedTable(spark, table.source, now=lambda: NOW).query("day = 2")
 
 
-def test_files_are_returned_as_rows_with_their_facts(guarded: GuardedTable) -> None:
-    (row,) = guarded.files(guarded.needed("id < 15"), "id < 15", with_tiers=True)
+def test_files_are_returned_as_rows_with_their_facts(
+    spark: SparkSession, table: Orders, tiers: FolderTiers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mirrorfeed.api.archive_table.tiers_at", lambda _: tiers)
+    (row,) = ArchiveAwareTable(spark, table.source).files("id < 15", tiers=True)
     assert (row.rows, row.age_days, row.partition, row.tier) == (10, 100, {"day": "1"}, "archive")
     assert row.why == "its partition and statistics do not rule out a match"
 
 
 def test_planning_reads_no_data_file(spark: SparkSession, table: Orders) -> None:
     with data_moved_away(table.path):
-        found = GuardedTable(spark, table.source, now=lambda: NOW).needed("id = 15 OR id = 35")
+        found = GuardedTable(spark, table.source, now=lambda: NOW)._needed("id = 15 OR id = 35")
     assert (days(found.files), found.active, found.version) == (["1"], 1, 3)
 
 
@@ -254,7 +258,7 @@ def test_texts_are_compared_by_the_collation_of_their_column(spark: SparkSession
 
 
 def test_partly_restored_table_is_still_guarded(guarded: GuardedTable, tiers: FolderTiers, clock: Clock) -> None:
-    first, second = guarded.needed("day <= 2").files
+    first, second = guarded._needed("day <= 2").files
     tiers.restore([first.uri], Priority.HIGH)
     with pytest.raises(ArchivedFilesNeeded, match="2 archived files"):
         guarded.query("day <= 2")  # a pending restore is not complete

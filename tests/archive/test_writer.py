@@ -98,7 +98,7 @@ def test_rows_added_to_the_source_meanwhile_are_not_merged(spark: SparkSession, 
     guarded = GuardedTable(spark, table.source, now=lambda: NOW)
     GuardedTable(late, table.source, now=lambda: NOW).merge(spark.table(staging.source.sql), ["id"], UPSERT)  # type: ignore[arg-type]
     assert guarded.query("v = 'staged'").count() == 1
-    assert days(guarded.needed("v = 'late'").files) == []
+    assert days(guarded._needed("v = 'late'").files) == []
 
 
 def test_source_that_cannot_be_read_once_is_refused(spark: SparkSession, table: Orders, writer: GuardedTable) -> None:

@@ -21,7 +21,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from random import Random
 
-from mirrorfeed.archive.engines import ClassicEngine, TableFacts
+from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.interval import parse_policy
 from mirrorfeed.runtime.spark_session import get_session
 from mirrorfeed.source.identifier import Source
@@ -100,10 +100,10 @@ def _side(side: str, table: Path, wanted: int) -> Callable[[], list[str]]:
     def ask() -> list[str]:
         now = datetime.now(UTC)
         if side == "guard":
-            return [file.uri for file in engine.needed(engine.facts(source), f"id = {wanted}", now).files]
+            return [file.uri for file in engine.needed(source, f"id = {wanted}", now).files]
         newest = engine.newest(source)
-        facts = TableFacts(source, newest.table_id, newest.location, (), parse_policy(str(source), newest.properties))
-        return [file.uri for file in engine.planned(facts, f"id = {wanted}", now).files]
+        policy = parse_policy(str(source), newest.properties)
+        return [file.uri for file in engine.planned(source, policy, f"id = {wanted}", now).files]
 
     return ask
 

@@ -59,13 +59,13 @@ def test_path_without_a_table_is_reported_before_spark_starts(
 def test_relative_ledger_of_archive_commands_starts_at_the_folder_of_the_configuration(
     config: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], given: bool
 ) -> None:
-    def ended(*_: object, ledger: Source, **__: object) -> Result[Any]:
+    def ended(ledger: Source | None) -> Result[Any]:
         print(f"Ledger: {ledger}")
         return Result(())
 
-    monkeypatch.setattr(archives, "report", ended)
-    monkeypatch.setattr(ArchiveAwareTable, "step", ended)
-    monkeypatch.setattr(spark_session, "get_session", lambda: pytest.fail("Spark was started"))
+    monkeypatch.setattr(archives, "report", lambda spark, sources, rates, ledger, **_: ended(ledger))
+    monkeypatch.setattr(ArchiveAwareTable, "step", lambda table: ended(table._ledger))
+    monkeypatch.setattr(spark_session, "get_session", lambda: None)
     config.write_text(f"{config.read_text()}ledger: ./configured\n")
     option, name = (["--ledger", "./given"], "given") if given else ([], "configured")
     assert f"Ledger: {config.parent}/{name}" in said(config, *option, "archive", *arguments)

@@ -117,7 +117,7 @@ def test_restored_rows_are_copied_into_another_table(
     clock = Clock(datetime.now(UTC))
     tiers = FolderTiers(tmp_path / "aside", clock)
     tiers.archive(file.uri for file in made.files("1", "2"))
-    monkeypatch.setattr("mirrorfeed.api.archives.tiers_of", lambda spark, source: tiers)
+    monkeypatch.setattr("mirrorfeed.archive.restore.tiers_at", lambda location: tiers)
     passing = partial(follow, sleep=lambda seconds: clock.pass_(seconds / 3600))
     monkeypatch.setattr("mirrorfeed.archive.restore.follow", passing)
     monkeypatch.chdir(tmp_path)
@@ -177,4 +177,4 @@ def test_archive_report_counts_restored_files_and_updates_the_ledger(
     assert [each.table for each in read_ledger(spark, rows)] == [table, table]
     assert row.bytes_by_age is not None
     assert {age for age, count in row.bytes_by_age.items() if count} == {"0-7 d", "90-180 d"}
-    assert sum(row.bytes_by_age.values()) == sum(file.size or 0 for file in made.files())
+    assert sum(row.bytes_by_age.values()) == sum(file.bytes or 0 for file in made.files())

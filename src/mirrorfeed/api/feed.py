@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mirrorfeed.mirror.fabric.database import MirroredDatabase
     from mirrorfeed.source.identifier import Source
     from mirrorfeed.storage import Store
+    from mirrorfeed.storage.prices import Prices
 
 
 def load(
@@ -521,7 +522,64 @@ class Feed:
         name = table or self._archived
         if name is None:
             raise NoArchiveNamed()
-        return ArchiveAwareTable(self._spark, self._source(name))
+        spark, prices = lambda: self._spark, self._prices(None)
+        return ArchiveAwareTable(spark, self._source(name), prices=prices, ledger=self._written.ledger)
+
+    def archive_plan(
+        self,
+        query: str,
+        *,
+        priority: Literal["standard", "high"] = "standard",
+        prices: str | Prices | None = None,
+        save_as: str | None = None,
+    ) -> results.RestorePlan:
+        """Return the plan that restores the archived files that a query needs, over any number of tables.
+
+        Reads no data file, and requests nothing. `save_as` is a new file for the plan.
+        """
+        from mirrorfeed.archive.restore import plan_restore
+        from mirrorfeed.archive.restore_plan import check_place
+
+        rates = self._prices(prices)
+        check_place(save_as)
+        made = plan_restore(self._spark, None, priority, rates, sql=query)
+        return made.save(save_as) if save_as else made
+
+    def archive_restore(
+        self,
+        plan: results.RestorePlan | str,
+        *,
+        wait: bool = True,
+        poll_seconds: float = 300.0,
+        tier: Literal["hot", "cool", "cold"] = "hot",
+        keep_days: int | None = None,
+        into: str | None = None,
+        rows: int | None = None,
+        prices: str | Prices | None = None,
+        on_step: Callable[[str], None] | None = None,
+    ) -> results.Restoring:
+        """Request the files of a plan or of its file, and with `wait` wait until all are restored.
+
+        Then copy the rows of its query into the new table `into`, or return the first `rows` rows. `on_step` is called
+        with the costs and with each progress in words. It can be stopped and repeated at any time.
+        """
+        from mirrorfeed.archive.restore import Terms, restore
+        from mirrorfeed.storage.tiers import Tier
+
+        terms, rates = Terms(Tier[tier.upper()], keep_days), self._prices(prices)
+        poll = poll_seconds if wait else None
+        return restore(lambda: self._spark, plan, terms, rates, poll, into, rows, on_step or (lambda _: None))
+
+    def archive_report(self, *tables: str, prices: str | Prices | None = None) -> Result[results.Share]:
+        """Return how much of each table is archived, with the costs of a month, and write it to the ledger.
+
+        Default for `tables`: all configured tables with an archive.
+        """
+        from mirrorfeed.api.archives import report
+
+        rates, sources = self._prices(prices), [self._source(table) for table in tables]
+        sources = sources or [table.source for table in self._config.tables]
+        return report(self._spark, sources, rates, self._written.ledger, with_archive_only=not tables)
 
     def _enabled(self, spark: SparkSession, table: Table) -> Enabled:
         from mirrorfeed.publish.sources.full_compare import COMPARED
@@ -545,6 +603,11 @@ class Feed:
             return self._config.select([table])[0].source
         except UnknownTable:
             return Source.parse_here(table)
+
+    def _prices(self, prices: str | Prices | None) -> Prices | None:
+        from mirrorfeed.storage.prices import rates_of
+
+        return rates_of(prices, self._written.archive.prices if self._written.archive else None)
 
     @property
     def _config(self) -> Config:

@@ -20,7 +20,7 @@ from mirrorfeed.runtime.lazy_names import lazy_names
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from mirrorfeed.archive.archived_files import ArchivedFile as ArchivedFile
+    from mirrorfeed.archive.archived_files import DataFile as DataFile
     from mirrorfeed.archive.archived_share import Share as Share
     from mirrorfeed.archive.archived_share import Simulation as Simulation
     from mirrorfeed.archive.interval import Interval as Interval
@@ -250,10 +250,10 @@ class Changes:
 _HOMES = {
     "Alert": "monitor.alerts",
     "Append": "orchestration.histories",
-    "ArchivedFile": "archive.archived_files",
     "Chart": "display.html",
     "Comparison": "orchestration.verification",
     "CreatedDatabase": "mirror.fabric.database",
+    "DataFile": "archive.archived_files",
     "DatabaseStatus": "mirror.fabric.database",
     "Decision": "orchestration.table_task",
     "Difference": "mirror.verify.row_comparison",

@@ -1,4 +1,4 @@
-"""Files of a Delta log, those that are archived and needed by a query, and the errors that name those.
+"""Files of tables, those that are archived and needed by a query, and the errors that name those.
 
 A file counts as archived by its age and the interval of the table in whose folder it is. Its tier does not matter. A
 file of unknown age counts as archived.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+import string
 import uuid
+from base64 import b85decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -35,50 +37,63 @@ if TYPE_CHECKING:
 
 ELSEWHERE = r"^[A-Za-z][A-Za-z0-9+.-]*:/"
 """Start of an absolute path in the log, as in a clone whose files are in the folder of its original."""
-_SCHEME = re.compile(ELSEWHERE)
-_BASE85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FROM_Z85 = str.maketrans(
+    string.digits + string.ascii_lowercase + string.ascii_uppercase + ".-:+=^!/*?&<>()[]{}@%$#",
+    string.digits + string.ascii_uppercase + string.ascii_lowercase + "!#$%&()*+-;<=>?@^_`{|}~",
+)
+"""Deletion vectors are named in base 85 with the alphabet of ZeroMQ, not with that of Python."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogFile:
-    """A file in the log. `uri` is decoded, as in the files that Spark reads."""
+@row
+class DataFile(Row):
+    """A data file of a table."""
 
     uri: str
-    size: Count | None = None
+    """Decoded, as in the files that Spark reads."""
+    bytes: Count | None = None
     rows: int | None = None
-    created: datetime | None = None
+    age_days: int | None = field(default=None, compare=False)
+    """None if the file is not archived, or of unknown age."""
     partition: Mapping[str, str | None] | None = None
-    vector: str | None = None
+    deletion_vector: str | None = None
     """The file of its deletion vector, if it is stored outside the log."""
+    why: str | None = None
+    """Why a query needs it."""
+    tier: str | None = None
+    """None if it was not read from the storage."""
+    created: datetime | None = field(default=None, repr=False)
     folder: str | None = field(default=None, repr=False, compare=False)
     """The folder of the table in which it is, if known: a clone has files in the folder of its original."""
 
     @property
     def uris(self) -> tuple[str, ...]:
         """The file, and the file of its deletion vector."""
-        return (self.uri, self.vector) if self.vector else (self.uri,)
+        return (self.uri, self.deletion_vector) if self.deletion_vector else (self.uri,)
+
+    def remarks(self) -> Sequence[str]:
+        known = [None if self.bytes is None else size(self.bytes), self.tier]
+        known += [None if self.age_days is None else counted(self.age_days, "day"), self.why]
+        return [f"{self.uri}  {', '.join(filter(None, known))}"]
 
 
-def total(files: Sequence[LogFile], noun: str = "file") -> str:
+def total(files: Sequence[DataFile], noun: str = "file") -> str:
     """The number of files, and their size if it is known."""
-    known = [file.size for file in files if file.size is not None]
+    known = [file.bytes for file in files if file.bytes is not None]
     bytes_ = f" ({size(sum(known))})" if len(known) == len(files) else ""
     return f"{counted(len(files), noun)}{bytes_}"
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def file_of(location: str, row: Mapping[str, Any], names: Mapping[str, str] | None = None) -> LogFile:
+def file_of(location: str, row: Mapping[str, Any], names: Mapping[str, str] | None = None) -> DataFile:
     """A file from its log entry. `names` maps the column names of the log to those of the table."""
     deleted = row["vector"]["cardinality"] if row["vector"] else 0
-    return LogFile(
-        uri=uri_of(location, row["path"]),
-        size=row["size"],
-        rows=None if row["rows"] is None or deleted is None else row["rows"] - deleted,
-        created=_EPOCH + timedelta(milliseconds=row["created"]) if row["created"] is not None else None,
+    return DataFile(
+        uri_of(location, row["path"]),
+        row["size"],
+        None if row["rows"] is None or deleted is None else row["rows"] - deleted,
         partition={(names or {}).get(name, name): value for name, value in row["partition"] or ()},
-        vector=vector_file(location, row["vector"]),
+        deletion_vector=vector_file(location, row["vector"]),
+        created=_EPOCH + timedelta(milliseconds=row["created"]) if row["created"] is not None else None,
     )
 
 
@@ -90,7 +105,7 @@ def column_names(schema: str) -> dict[str, str]:
 
 def uri_of(location: str, path: str) -> str:
     """A path in the log is encoded, and relative to the table unless it has a scheme."""
-    return plain(unquote(path) if _SCHEME.match(path) else f"{location.rstrip('/')}/{unquote(path)}")
+    return plain(unquote(path) if re.match(ELSEWHERE, path) else f"{location.rstrip('/')}/{unquote(path)}")
 
 
 def no_pattern(path: str) -> str:
@@ -109,20 +124,9 @@ def vector_file(location: str, vector: Mapping[str, Any] | None) -> str | None:
         return None
     if vector["storageType"] == "p":
         return plain(unquote(vector["pathOrInlineDv"]))
-    text = vector["pathOrInlineDv"]
-    prefix, name = text[:-20], uuid.UUID(bytes=_base85(text[-20:]))
-    return plain("/".join(filter(None, (location.rstrip("/"), prefix, f"deletion_vector_{name}.bin"))))
-
-
-def _base85(text: str) -> bytes:
-    """With the alphabet of ZeroMQ, which Python's own module does not support."""
-    found = b""
-    for start in range(0, len(text), 5):
-        value = 0
-        for letter in text[start : start + 5]:
-            value = value * 85 + _BASE85.index(letter)
-        found += value.to_bytes(4, "big")
-    return found
+    prefix, name = vector["pathOrInlineDv"][:-20], vector["pathOrInlineDv"][-20:]
+    id_ = uuid.UUID(bytes=b85decode(name.translate(_FROM_Z85)))
+    return plain("/".join(filter(None, (location.rstrip("/"), prefix, f"deletion_vector_{id_}.bin"))))
 
 
 TiersAt = Callable[[str], "TierStore | None"]
@@ -137,7 +141,7 @@ class NeededFiles:
     table_id: str
     location: str
     version: Count
-    files: tuple[LogFile, ...]
+    files: tuple[DataFile, ...]
     active: int | None = None
     """The number of other files that it needs. None on Databricks, and if the table is read several times."""
 
@@ -145,51 +149,52 @@ class NeededFiles:
         return f"{total(self.files)} of {self.table} at version {self.version}, {a_few([f.uri for f in self.files])}"
 
 
-class TableFolders:
-    """What was found is not looked up again."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        self._found: dict[str, str | None] = {}
-
-    def folder_of(self, path: str) -> str | None:
-        """The nearest folder, at or above, that has a log of Delta; None where there is none."""
-        folder = self._spark._jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
-        name = plain(str(folder.toString()))
-        if name not in self._found:
-            log = self._spark._jvm.org.apache.hadoop.fs.Path(folder, "_delta_log")  # type: ignore[union-attr]
-            system = folder.getFileSystem(self._spark._jsparkSession.sessionState().newHadoopConf())
+def table_folder(spark: SparkSession, path: str, known: dict[str, str | None]) -> str | None:
+    """The nearest folder, at or above, that has a log of Delta; None where there is none. `known` are earlier results,
+    to which this one is added."""
+    folder = spark._jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
+    name = plain(str(folder.toString()))
+    if name not in known:
+        log = spark._jvm.org.apache.hadoop.fs.Path(folder, "_delta_log")  # type: ignore[union-attr]
+        system = folder.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+        if system.exists(log):
+            known[name] = name
+        else:
             above = folder.getParent()
-            nearest = name if system.exists(log) else None if above is None else self.folder_of(str(above.toString()))
-            self._found[name] = nearest
-        return self._found[name]
+            known[name] = None if above is None else table_folder(spark, str(above.toString()), known)
+    return known[name]
 
 
-def archived_among(files: Iterable[LogFile], policy: Policy | None, now: datetime) -> list[LogFile]:
+def archived_among(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> list[DataFile]:
     """No files without a policy."""
     if policy is None:
         return []
-    return [file for file in files if file.created is None or counts_as_archived(file.created, policy.days, now)]
+    return [
+        replace(file, age_days=(now - file.created).days if file.created else None)
+        for file in files
+        if file.created is None or counts_as_archived(file.created, policy.days, now)
+    ]
 
 
 def archived_of(
-    spark: SparkSession, name: str, location: str, files: Iterable[LogFile], policy: Policy | None, now: datetime
-) -> list[LogFile]:
+    spark: SparkSession, name: str, location: str, files: Iterable[DataFile], policy: Policy | None, now: datetime
+) -> list[DataFile]:
     """The files of a table that count as archived, each by the interval of the table in whose folder it is, because
     lifecycle rules apply to folders. Raises `FileOfNoTable` if that table does not exist."""
-    location = plain(location)
-    tables, found, policies = TableFolders(spark), dict[str, list[LogFile]](), {location: policy}
+    location, known, found = plain(location), dict[str, str | None](), list[DataFile]()
+    policies = {location: policy}
     for file in files:
-        folder = location if file.uri.startswith(f"{location.rstrip('/')}/") else tables.folder_of(file.uri)
+        is_own = file.uri.startswith(f"{location.rstrip('/')}/")
+        folder = location if is_own else table_folder(spark, file.uri, known)
         if folder is None:
             raise FileOfNoTable(table=name, uri=file.uri)
-        found.setdefault(folder, []).append(replace(file, folder=folder))
-    for folder in found.keys() - policies.keys():
-        policies[folder] = interval.read(spark, Source(path=folder))
-    return [file for folder, listed in found.items() for file in archived_among(listed, policies[folder], now)]
+        if folder not in policies:
+            policies[folder] = interval.read(spark, Source(path=folder))
+        found += archived_among([replace(file, folder=folder)], policies[folder], now)
+    return found
 
 
-def blocked_among(archived: Sequence[LogFile], tiers: TierStore | None) -> list[LogFile]:
+def blocked_among(archived: Sequence[DataFile], tiers: TierStore | None) -> list[DataFile]:
     """The files that cannot be read now. Reads the tier of every file and deletion vector, because a sample says
     nothing about the others. Without `tiers`, all files."""
     if tiers is None or not archived:
@@ -204,7 +209,7 @@ def refuse(
     """Raises `refusal` for the files that cannot be read now, by table and version."""
     found = []
     for need in needed:
-        folders: dict[str, list[LogFile]] = {}
+        folders: dict[str, list[DataFile]] = {}
         for file in need.files:
             folders.setdefault(file.folder or need.location, []).append(file)
         blocked = [file for folder, files in folders.items() for file in blocked_among(files, tiers_at(folder))]
@@ -212,45 +217,6 @@ def refuse(
             found.append(replace(need, files=tuple(sorted(blocked, key=lambda file: file.uri))))
     if found:
         raise refusal(found)
-
-
-@row
-class ArchivedFile(Row):
-    """An archived file that a query needs, restored or not."""
-
-    uri: str
-    bytes: int | None
-    rows: int | None
-    age_days: int | None
-    partition: Mapping[str, str | None] | None
-    deletion_vector: str | None
-    why: str
-    tier: str | None
-    """None if it was not read from the storage."""
-
-    def remarks(self) -> Sequence[str]:
-        known = [None if self.bytes is None else size(self.bytes), self.tier]
-        known += [None if self.age_days is None else counted(self.age_days, "day"), self.why]
-        return [f"{self.uri}  {', '.join(filter(None, known))}"]
-
-
-def archived_file(file: LogFile, where: str | None, now: datetime, tier: str | None) -> ArchivedFile:
-    if where is None:
-        why = "all rows are requested"
-    elif file.rows is None:
-        why = "its statistics are unknown"
-    else:
-        why = "its partition and statistics do not rule out a match"
-    return ArchivedFile(
-        file.uri,
-        file.size,
-        file.rows,
-        (now - file.created).days if file.created else None,
-        file.partition,
-        file.vector,
-        why if file.created else f"{why}; its age is unknown",
-        tier,
-    )
 
 
 class ArchivedFilesNeeded(Terminal):
@@ -263,7 +229,7 @@ class ArchivedFilesNeeded(Terminal):
     asked: str
     table: str
     version: int
-    files: Sequence[LogFile]
+    files: Sequence[DataFile]
     where: str | None = None
     feed_from: int | None = None
 
@@ -342,7 +308,7 @@ class NotEnoughFiles(Terminal):
         " more would be needed."
     )
     fix = "Reduce the LIMIT, or restore the files."
-    files: Sequence[LogFile]
+    files: Sequence[DataFile]
 
     @property
     def missing(self) -> str:

@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive import interval
-from mirrorfeed.archive.archived_files import LogFile, archived_among, archived_of
+from mirrorfeed.archive.archived_files import DataFile, archived_among, archived_of
 from mirrorfeed.archive.data_skipping import filtered
 from mirrorfeed.archive.engines import ClassicEngine, DatabricksEngine
 from mirrorfeed.archive.engines import files_of as files_read_by
@@ -115,8 +115,7 @@ def share(spark: SparkSession, source: Source, now: datetime, tiers: TierStore |
         archived = archived_of(spark, str(source), read_table_info(spark, source).location, files, policy, now)
         found = replace(share_of(source, files, archived), bytes_by_age=ages_of(files, now))
     else:
-        engine = DatabricksEngine(spark)
-        archived = list(engine.needed(engine.facts(source), None, now).files)
+        archived = list(DatabricksEngine(spark).needed(source, None, now).files)
         whole = read_table_info(spark, source, counted=True)
         # The table may have changed between these two statements.
         count = max(whole.files, len(archived))
@@ -135,39 +134,39 @@ def share(spark: SparkSession, source: Source, now: datetime, tiers: TierStore |
     )
 
 
-def share_of(source: Source, files: Collection[LogFile], archived: Collection[LogFile]) -> Share:
-    known = all(file.size is not None for file in archived)
+def share_of(source: Source, files: Collection[DataFile], archived: Collection[DataFile]) -> Share:
+    known = all(file.bytes is not None for file in archived)
     return Share(str(source), len(files), _bytes(files), len(archived), _bytes(archived) if known else None)
 
 
-def _bytes(files: Iterable[LogFile]) -> int:
-    return sum(file.size or 0 for file in files)
+def _bytes(files: Iterable[DataFile]) -> int:
+    return sum(file.bytes or 0 for file in files)
 
 
-def files_of(spark: SparkSession, source: Source) -> list[LogFile] | None:
+def files_of(spark: SparkSession, source: Source) -> list[DataFile] | None:
     """All files of the newest version. None on Databricks, which returns no ages or sizes."""
     if is_databricks(spark):
         return None
     return list(ClassicEngine(spark).files(source).values())
 
 
-def ages_of(files: Iterable[LogFile], now: datetime) -> dict[str, int]:
+def ages_of(files: Iterable[DataFile], now: datetime) -> dict[str, int]:
     """Bytes by age, the youngest first, with the same age groups for all tables."""
     labels = _labels(_AGES)
     found = dict.fromkeys(labels, 0)
     for file in files:
-        found[_label(file, _AGES, labels, now)] += file.size or 0
+        found[_label(file, _AGES, labels, now)] += file.bytes or 0
     return {label: count for label, count in found.items() if count or label != _UNKNOWN}
 
 
-def by_age(files: Iterable[LogFile], policy: Policy, now: datetime) -> list[tuple[str, dict[str, float]]]:
+def by_age(files: Iterable[DataFile], policy: Policy, now: datetime) -> list[tuple[str, dict[str, float]]]:
     """Active and archived bytes by age, the youngest first. The interval is a limit of an age group."""
     limits = sorted({*_AGES, policy.days})
     labels = _labels(limits)
     found = {label: dict.fromkeys(PARTS, 0.0) for label in labels}
     for file in files:
         part = ARCHIVED if archived_among([file], policy, now) else ACTIVE
-        found[_label(file, limits, labels, now)][part] += file.size or 0
+        found[_label(file, limits, labels, now)][part] += file.bytes or 0
     return [(label, parts) for label, parts in found.items() if label != _UNKNOWN or any(parts.values())]
 
 
@@ -182,7 +181,7 @@ def _labels(limits: Sequence[int]) -> list[str]:
     return [*(f"{first}-{end} d" for first, end in pairwise(limits)), f"{limits[-1]} d on", _UNKNOWN]
 
 
-def _label(file: LogFile, limits: Sequence[int], labels: Sequence[str], now: datetime) -> str:
+def _label(file: DataFile, limits: Sequence[int], labels: Sequence[str], now: datetime) -> str:
     if file.created is None:
         return _UNKNOWN
     return labels[bisect_right(limits, max(0, (now - file.created) // timedelta(days=1))) - 1]

@@ -15,11 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive import columnar_log, data_skipping, spark_plans
 from mirrorfeed.archive.archived_files import (
-    LogFile,
+    DataFile,
     NeededFiles,
     archived_among,
     archived_of,
-    column_names,
     plain,
 )
 from mirrorfeed.archive.data_skipping import Doubt, Rules, filtered
@@ -49,17 +48,6 @@ _ALWAYS = 2**62
 """A creation time after that of every file."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableFacts:
-    """The newest version of a table."""
-
-    source: Source
-    table_id: str
-    location: str
-    columns: tuple[str, ...]
-    policy: Policy | None
-
-
 class Engine(Protocol):
     guards_itself: ClassVar[bool]
     """Whether the engine refuses queries that need archived files, and skips archived files where a LIMIT allows it."""
@@ -81,9 +69,7 @@ class Engine(Protocol):
         """The archived files in which a DELETE, UPDATE or MERGE searches for rows."""
         ...
 
-    def facts(self, source: Source) -> TableFacts: ...
-
-    def needed(self, facts: TableFacts, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
+    def needed(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
         """The archived files that must be read to find the matching rows: possibly too many, never too few. Reads no
         data file. The default version is the newest."""
         ...
@@ -118,25 +104,19 @@ class DatabricksEngine:
     def needed_by_change(self, source: Source, statement: str, now: datetime) -> Sequence[NeededFiles]:
         return ()
 
-    def facts(self, source: Source) -> TableFacts:
-        found = read_table_info(self.spark, source)
-        columns = tuple(self.spark.table(source.sql).columns)
-        policy = parse_policy(str(source), found.properties)
-        return TableFacts(source, found.table_id, found.location, columns, policy)
-
-    def needed(self, facts: TableFacts, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
-        source = facts.source
+    def needed(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
+        table = read_table_info(self.spark, source)
         at = versions.newest_version(self.spark, source)
         if version not in (None, at):
             raise OnlyNewestVersion(table=str(source), version=version or 0, newest=at)
         filtered(self.spark.table(source.sql), str(source), where)
         rows = []
-        if facts.policy is not None:
+        if parse_policy(str(source), table.properties) is not None:
             # The line break ends a comment at the end of the condition.
             condition = "" if where is None else f" WHERE ({where}\n)"
             rows = self.spark.sql(f"SHOW ARCHIVED FILES FOR {source.sql}{condition}").collect()
-        files = tuple(LogFile(plain(str(row[0]))) for row in rows)
-        return NeededFiles(str(source), facts.table_id, facts.location, at, files)
+        files = tuple(DataFile(plain(str(row[0]))) for row in rows)
+        return NeededFiles(str(source), table.table_id, table.location, at, files)
 
     def read(self, source: Source, version: int | None) -> tuple[int, DataFrame]:
         at = versions.newest_version(self.spark, source) if version is None else version
@@ -209,28 +189,23 @@ class ClassicEngine:
         listed = tuple(sorted(archived, key=lambda file: file.uri))
         return NeededFiles(first.name, first.table_id, first.location, first.version, listed, active)
 
-    def facts(self, source: Source) -> TableFacts:
+    def needed(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
         try:
             with columnar_log.columns(self.spark, source, None) as (_, log):
-                found = log.metadata()
-                id_, location, properties = found.table_id, log.location, found.properties
-            columns = tuple(column_names(found.schema).values())
+                properties = log.metadata().properties
         except Doubt:
-            newest = self.newest(source)
-            id_, location, properties = newest.table_id, newest.location, newest.properties
-            columns = tuple(self.spark.table(source.sql).columns)
-        return TableFacts(source, id_, location, columns, parse_policy(str(source), properties))
-
-    def needed(self, facts: TableFacts, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
+            properties = self.newest(source).properties
+        policy = parse_policy(str(source), properties)
         try:
-            return self.compared(facts, where, now, version)
+            return self.compared(source, policy, where, now, version)
         except Doubt:
-            return self.planned(facts, where, now, version)
+            return self.planned(source, policy, where, now, version)
 
-    def compared(self, facts: TableFacts, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
+    def compared(
+        self, source: Source, policy: Policy | None, where: str | None, now: datetime, version: int | None = None
+    ) -> NeededFiles:
         """From the columns of the log, for conditions that are only comparisons. Raises `Doubt` if Delta might plan
         other files."""
-        source, policy = facts.source, facts.policy
         with columnar_log.columns(self.spark, source, version) as (at, log):
             table = log.metadata()
             asked = []
@@ -246,15 +221,17 @@ class ClassicEngine:
         archived = archived_among(sorted(files, key=lambda file: file.uri), policy, now)
         return NeededFiles(str(source), table.table_id, log.location, at, tuple(archived), count - len(archived))
 
-    def planned(self, facts: TableFacts, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
+    def planned(
+        self, source: Source, policy: Policy | None, where: str | None, now: datetime, version: int | None = None
+    ) -> NeededFiles:
         """From Delta's plan."""
-        source, whole = facts.source, self.whole(facts.source, version)
+        whole = self.whole(source, version)
         scans: Sequence[Scan] = [whole]
         if where is not None:
             _, scans = planned(filtered(self.read(source, whole.version)[1], str(source), where))
         if not scans:
             return NeededFiles(str(source), whole.table_id, whole.location, whole.version, (), 0)
-        return replace(self._needed_of(scans, facts.policy, now), table=str(source))
+        return replace(self._needed_of(scans, policy, now), table=str(source))
 
     def whole(self, source: Source, version: int | None = None) -> Scan:
         """All files of a version. The default version is the newest."""
@@ -283,12 +260,12 @@ class ClassicEngine:
             return self.whole(source, version).without(left_out)
         return planned(reader.at_version(self.spark, source, version))[0]
 
-    def files(self, source: Source, version: int | None = None) -> dict[str, LogFile]:
+    def files(self, source: Source, version: int | None = None) -> dict[str, DataFile]:
         """All files of a version by URI. The default version is the newest."""
         columnar_log.require_own_commits(str(source), read_table_info(self.spark, source).features)
         try:
             with columnar_log.columns(self.spark, source, version) as (_, log):
-                found: Sequence[LogFile] = log.files(log.metadata(), Rules((), ()), _ALWAYS)[1]
+                found: Sequence[DataFile] = log.files(log.metadata(), Rules((), ()), _ALWAYS)[1]
         except Doubt:
             found = self.whole(source, version).files()
         return {file.uri: file for file in found}

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.archive.archived_files import (
     ArchivedFilesNeeded,
-    LogFile,
+    DataFile,
     NeededFiles,
     StatementNeedsArchivedFiles,
     TiersAt,
@@ -131,7 +131,7 @@ def check(
         raise ArchivedFilesNeeded(asked=asked, table=str(source), version=last, files=tuple(blocked), feed_from=first)
 
 
-def needed(spark: SparkSession, source: Source, found: TableInfo, what: Range | int) -> Sequence[LogFile]:
+def needed(spark: SparkSession, source: Source, found: TableInfo, what: Range | int) -> Sequence[DataFile]:
     engine = ClassicEngine(spark)
     if isinstance(what, int):
         return list(engine.files(source, what).values())
@@ -144,8 +144,8 @@ def needed(spark: SparkSession, source: Source, found: TableInfo, what: Range | 
 
 
 def changed_files(
-    spark: SparkSession, location: str, first: int, last: int, before: dict[str, LogFile]
-) -> list[LogFile]:
+    spark: SparkSession, location: str, first: int, last: int, before: dict[str, DataFile]
+) -> list[DataFile]:
     """The files that the change data feed of these versions reads: the `_change_data` files of each commit, or the
     files that it added and removed, with their deletion vectors. `_change_data` files are as old as their commit. The
     age of a removed file is unknown if it is neither among the files before nor added."""
@@ -158,7 +158,7 @@ def changed_files(
     listed = rows.toArrow().to_pylist()
     known = before | {file.uri: file for file in (file_of(location, row) for row in listed if row["kind"] == "add")}
     with_changes = {row["version"] for row in listed if row["kind"] == "cdc"}
-    found: dict[str, LogFile] = {}
+    found: dict[str, DataFile] = {}
     for row in listed:
         if (row["kind"] != "cdc") if row["version"] in with_changes else not row["change"]:
             continue
@@ -166,8 +166,8 @@ def changed_files(
             row["created"] = times.get(row["version"])
         file = file_of(location, row)
         if file.uri in known:
-            file = replace(known[file.uri], vector=file.vector)
-        found[file.uri + (file.vector or "")] = file
+            file = replace(known[file.uri], deletion_vector=file.deletion_vector)
+        found["".join(file.uris)] = file
     return list(found.values())
 
 
@@ -187,7 +187,7 @@ def _actions(commits: DataFrame, kind: str) -> DataFrame:
     )
 
 
-def missing_among(files: Sequence[LogFile], tiers: TierStore | None) -> list[str]:
+def missing_among(files: Sequence[DataFile], tiers: TierStore | None) -> list[str]:
     """The files that do not exist in the storage, or without `tiers` on this machine."""
     uris = sorted({uri for file in files for uri in file.uris})
     if tiers is not None:

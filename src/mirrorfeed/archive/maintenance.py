@@ -7,12 +7,11 @@ the partitions without archived files.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.archived_files import LogFile, archived_of
+from mirrorfeed.archive.archived_files import DataFile, archived_of
 from mirrorfeed.archive.data_skipping import check_columns
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.errors import CannotCheckFiles
@@ -26,17 +25,6 @@ from mirrorfeed.storage.tiers import TierStore
 
 EARLY_DELETION = "VACUUM deletes files. Files that were archived for less than 180 days cost an early deletion fee."
 Partition = tuple[tuple[str, str | None], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Maintenance:
-    """The statements to run, in this order."""
-
-    optimize: bool = True
-    zorder: tuple[str, ...] = ()
-    purge: bool = False
-    analyze: bool = False
-    vacuum: bool = False
 
 
 @row
@@ -70,32 +58,53 @@ class FileCheck(Row):
         return [f"Missing: {uri}" for uri in self.missing] or [f"{self.table}: all active files exist."]
 
 
-def maintain(spark: SparkSession, source: Source, what: Maintenance, now: datetime) -> Maintained:
-    check_columns(spark, source, what.zorder)
+def maintain(
+    spark: SparkSession,
+    source: Source,
+    now: datetime,
+    *,
+    optimize: bool = True,
+    zorder: Sequence[str] = (),
+    purge: bool = False,
+    analyze: bool = False,
+    vacuum: bool = False,
+) -> Maintained:
+    check_columns(spark, source, zorder)
+    rewrites, any_archived, where = optimize or purge or bool(zorder), True, ""
     left_out: tuple[Partition, ...] = ()
     notes: list[str] = []
-    if is_databricks(spark):
-        statements = _statements(source, what, "")
-        any_archived = True
-    else:
+    if not is_databricks(spark):
         files, archived = _files(spark, source, now)
         any_archived = bool(archived)
-        active, left_out = split(files, archived)
-        statements = _local(spark, source, what, active, left_out)
-        if what.analyze:
+        if analyze:
             notes.append("ANALYZE is not supported on open source Delta, which collects statistics when it writes.")
-        if not (what.optimize or what.zorder or what.purge):  # VACUUM leaves nothing out
-            left_out = ()
-        elif left_out and not active:
-            notes.append("Every partition contains archived files, so nothing is rewritten.")
-    if what.vacuum and any_archived:
-        notes.insert(0, EARLY_DELETION)
+            analyze = False
+        if rewrites:  # VACUUM leaves nothing out
+            active, left_out = split(files, archived)
+            if left_out and active:
+                types = {field.name: field.dataType.simpleString() for field in spark.table(source.sql).schema}
+                where = f" WHERE {condition(active, types)}"
+            elif left_out:
+                notes.append("Every partition contains archived files, so nothing is rewritten.")
+                rewrites = False
+    statements = []
+    if rewrites and (optimize or zorder):
+        by = f" ZORDER BY ({', '.join(map(quote, zorder))})" if zorder else ""
+        statements.append(f"OPTIMIZE {source.sql}{where}{by}")
+    if rewrites and purge:
+        statements.append(f"REORG TABLE {source.sql}{where} APPLY (PURGE)")
+    if analyze:
+        statements.append(f"ANALYZE TABLE {source.sql} COMPUTE DELTA STATISTICS")
+    if vacuum:
+        statements.append(f"VACUUM {source.sql}")
+        if any_archived:
+            notes.insert(0, EARLY_DELETION)
     for statement in statements:
         spark.sql(statement)
     return Maintained(str(source), tuple(statements), tuple(map(dict, left_out)), tuple(notes))
 
 
-def _files(spark: SparkSession, source: Source, now: datetime) -> tuple[list[LogFile], list[LogFile]]:
+def _files(spark: SparkSession, source: Source, now: datetime) -> tuple[list[DataFile], list[DataFile]]:
     """All files of the newest version, and the archived ones."""
     found, files = read_table_info(spark, source), list(ClassicEngine(spark).files(source).values())
     return files, archived_of(
@@ -103,28 +112,17 @@ def _files(spark: SparkSession, source: Source, now: datetime) -> tuple[list[Log
     )
 
 
-def split(files: Sequence[LogFile], archived: Sequence[LogFile]) -> tuple[tuple[Partition, ...], tuple[Partition, ...]]:
+def split(
+    files: Sequence[DataFile], archived: Sequence[DataFile]
+) -> tuple[tuple[Partition, ...], tuple[Partition, ...]]:
     """The partitions without and with archived files. A table without partitions is one partition."""
     with_archived = {_partition(file) for file in archived}
     every = {_partition(file) for file in files}
     return tuple(sorted(every - with_archived, key=str)), tuple(sorted(with_archived, key=str))
 
 
-def _partition(file: LogFile) -> Partition:
+def _partition(file: DataFile) -> Partition:
     return tuple(sorted((file.partition or {}).items()))
-
-
-def _local(
-    spark: SparkSession, source: Source, what: Maintenance, active: Sequence[Partition], left_out: Sequence[Partition]
-) -> list[str]:
-    if not left_out:
-        where = ""
-    elif active:
-        types = {field.name: field.dataType.simpleString() for field in spark.table(source.sql).schema}
-        where = f" WHERE {condition(active, types)}"
-    else:
-        return [f"VACUUM {source.sql}"] if what.vacuum else []
-    return [statement for statement in _statements(source, what, where) if not statement.startswith("ANALYZE")]
 
 
 def condition(partitions: Sequence[Partition], types: Mapping[str, str]) -> str:
@@ -140,20 +138,6 @@ def _equals(name: str, value: str | None, type_: str) -> str:
         return f"{quote(name)} IS NULL"
     text = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"{quote(name)} = CAST('{text}' AS {type_})"
-
-
-def _statements(source: Source, what: Maintenance, where: str) -> list[str]:
-    found = []
-    if what.optimize or what.zorder:
-        by = f" ZORDER BY ({', '.join(map(quote, what.zorder))})" if what.zorder else ""
-        found.append(f"OPTIMIZE {source.sql}{where}{by}")
-    if what.purge:
-        found.append(f"REORG TABLE {source.sql}{where} APPLY (PURGE)")
-    if what.analyze:
-        found.append(f"ANALYZE TABLE {source.sql} COMPUTE DELTA STATISTICS")
-    if what.vacuum:
-        found.append(f"VACUUM {source.sql}")
-    return found
 
 
 def check_files(spark: SparkSession, source: Source, now: datetime, tiers: TierStore | None = None) -> FileCheck:

@@ -28,8 +28,8 @@ from mirrorfeed.archive.errors import (
     TargetExists,
 )
 from mirrorfeed.archive.guard import Guarded
-from mirrorfeed.archive.restore_plan import Plan, RestorePlan, check_readable
-from mirrorfeed.archive.table import GuardedTable
+from mirrorfeed.archive.restore_plan import Plan, RestorePlan, check_readable, make_plan
+from mirrorfeed.archive.table import GuardedTable, Session
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import DataRow, Row, row, shown
@@ -42,7 +42,15 @@ from mirrorfeed.source.next_step import Range
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.errors import NoTiers, OtherPlace, TiersUnavailable
 from mirrorfeed.storage.prices import Prices
-from mirrorfeed.storage.tiers import DEFAULT_COPY_DAYS, Facts, Priority, Tier, TiersOfTables, TierStore
+from mirrorfeed.storage.tiers import (
+    DEFAULT_COPY_DAYS,
+    Facts,
+    Priority,
+    Tier,
+    TiersOfTables,
+    TierStore,
+    tiers_at,
+)
 
 _ROUNDS_WITHOUT_PROGRESS = 3
 _RULE_INTERVAL_DAYS = 1
@@ -94,14 +102,66 @@ class Terms:
     """None: the default of the storage service."""
 
 
-def carry_out(
-    spark: Callable[[], SparkSession],
-    plan: Plan,
-    tiers_of: Callable[[SparkSession, Source], TierStore | None],
+def tiers_of(plan: Plan) -> TierStore | None:
+    if len(plan.tables) > 1:
+        return TiersOfTables(tuple(file.uri for file in plan.files))
+    return tiers_at(plan.tables[0].location)
+
+
+def plan_restore(
+    spark: SparkSession,
+    source: Source | None,
+    priority: str,
+    rates: Prices | None,
+    *,
+    where: str | None = None,
+    feed_from: int | None = None,
+    feed_to: int | None = None,
+    sql: str | None = None,
+) -> RestorePlan:
+    """The plan for a query on a table, a range of its change data feed, or any query in `sql`, with its costs."""
+    now = datetime.now(UTC)
+    plan = make_plan(
+        spark,
+        source,
+        Priority[priority.upper()],
+        rates,
+        now,
+        where=where,
+        feed_from=feed_from,
+        feed_to=feed_to,
+        sql=sql,
+    )
+    return estimate(plan, tiers_of(plan), rates, now)
+
+
+def estimate(plan: Plan, tiers: TierStore | None, rates: Prices | None, now: datetime) -> RestorePlan:
+    """The plan with the costs that `restore` estimates by default, and with the files that are not archived.
+
+    If the tiers cannot be read, all files count as archived, and only their retrieval has a cost.
+    """
+    try:
+        facts = tiers.facts([file.uri for file in plan.files]) if tiers else {}
+    except (TiersUnavailable, OtherPlace):
+        tiers = None
+    if tiers is None:
+        return RestorePlan.of(plan, costs=None if rates is None else _ONLY_RETRIEVAL)
+    plan = replace(plan, readable=tuple(sorted(uri for uri, each in facts.items() if each.tier.is_readable)))
+    if rates is None:
+        return RestorePlan.of(plan)
+    found = _costs(plan, facts.values(), tiers, Terms(), rates, now)
+    cost = round(sum(each.amount or 0 for each in found), 4)
+    plan = replace(plan, cost=cost, currency=rates.currency)
+    return RestorePlan.of(plan, costs=describe_costs(found, rates.currency))
+
+
+def restore(
+    session: Session,
+    plan: RestorePlan | str,
     terms: Terms,
     rates: Prices | None = None,
     poll_seconds: float | None = None,
-    into: Source | None = None,
+    into: str | None = None,
     rows: int | None = None,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> Restoring:
@@ -109,71 +169,39 @@ def carry_out(
 
     Then copies the rows of its query into the new table `into`, or returns the first `rows` rows.
     """
-    if into and not plan.has_rows:
-        raise OnlyRows(table=plan.table)
-    session = spark()
-    check_plan(session, plan)
-    if into and is_copied(session, plan, into):
-        note = f"{into} already contains the rows of the plan."
-        return Restoring(plan.table, None, None, None, str(into), notes=(note,))
-    tiers = _tiers_of_plan(session, plan, tiers_of)
+    made = Plan.load(plan) if isinstance(plan, str) else plan._plan
+    target = None if into is None else Source.parse_here(into)
+    if target and not made.has_rows:
+        raise OnlyRows(table=made.table)
+    spark = session() if callable(session) else session
+    check_plan(spark, made)
+    if target and is_copied(spark, made, target):
+        note = f"{target} already contains the rows of the plan."
+        return Restoring(made.table, None, None, None, str(target), notes=(note,))
+    tiers = tiers_of(made)
     if tiers is None:
-        raise NoTiers(table=plan.table)
-    if paid := costs(plan, tiers, terms, rates, datetime.now(UTC)):
+        raise NoTiers(table=made.table)
+    if paid := costs(made, tiers, terms, rates, datetime.now(UTC)):
         on_step(paid)
 
     def report(found: Restoring) -> None:
         on_step(f"{found.ready:,} restored, {found.pending:,} pending, {found.archived:,} archived")
 
-    found = request(plan, tiers, terms) if poll_seconds is None else follow(plan, tiers, poll_seconds, terms, report)
-    notes = [next_steps(plan.table, tiers, terms)]
-    if not found.done or (rows is None and into is None):
-        return replace(found, notes=tuple(notes))
-    with in_zone(session, plan.zone):
-        frame = run_query(session, plan, tiers, datetime.now(UTC))
+    found = request(made, tiers, terms) if poll_seconds is None else follow(made, tiers, poll_seconds, terms, report)
+    found = replace(found, notes=(next_steps(made.table, tiers, terms),))
+    if not found.done or (rows is None and target is None):
+        return found
+    with in_zone(spark, made.zone):
+        frame = run_query(spark, made, tiers, datetime.now(UTC))
         if frame is None:
-            first = plan.feed_from
-            changes = "" if first is None else f" for the changes from version {first} to {plan.version}"
-            return replace(found, notes=(f"All planned files{changes} can be read.", *notes))
-        if into is None:
-            return replace(found, rows=to_json_rows(frame.limit(rows or 0)), notes=tuple(notes))
-        copy(session, frame, plan, into)
-        return replace(found, into=str(into), notes=(f"Copied the rows into {into}.",))
-
-
-def _tiers_of_plan(
-    session: SparkSession, plan: Plan, tiers_of: Callable[[SparkSession, Source], TierStore | None]
-) -> TierStore | None:
-    if len(plan.tables) > 1:
-        return TiersOfTables(tuple(file.uri for file in plan.files))
-    return tiers_of(session, Source.parse(plan.table))
-
-
-def estimate(
-    session: SparkSession,
-    plan: Plan,
-    tiers_of: Callable[[SparkSession, Source], TierStore | None],
-    rates: Prices | None,
-    now: datetime,
-) -> RestorePlan:
-    """The plan with the costs that `carry_out` estimates by default, and with the files that are not archived.
-
-    If the tiers cannot be read, all files count as archived, and only their retrieval has a cost.
-    """
-    try:
-        tiers = _tiers_of_plan(session, plan, tiers_of)
-        facts = tiers.facts([file.uri for file in plan.files]) if tiers else {}
-    except (TiersUnavailable, OtherPlace):
-        tiers, facts = None, {}
-    if tiers is None:
-        return RestorePlan.of(plan, costs=None if rates is None else _ONLY_RETRIEVAL)
-    plan = replace(plan, readable=tuple(sorted(uri for uri, each in facts.items() if each.tier.is_readable)))
-    if rates is None:
-        return RestorePlan.of(plan)
-    found = _costs(plan, facts.values(), tiers.restores_copies, Terms(), rates, now)
-    cost = round(sum(each.amount or 0 for each in found), 4)
-    words = f"Estimated costs: {describe_costs(found, rates.currency)}."
-    return RestorePlan.of(replace(plan, cost=cost, currency=rates.currency), costs=words)
+            first = made.feed_from
+            changes = "" if first is None else f" for the changes from version {first} to {made.version}"
+            return replace(found, notes=(f"All planned files{changes} can be read.", *found.notes))
+        if target is None:
+            return replace(found, rows=to_json_rows(frame.limit(rows or 0)))
+        if not is_copied(spark, made, target):  # by another run meanwhile
+            frame.writeTo(target.sql).using("delta").tableProperty(_COPY_OF, _fingerprint(made)).create()
+        return replace(found, into=str(target), notes=(f"Copied the rows into {target}.",))
 
 
 def progress(plan: Plan, tiers: TierStore) -> Restoring:
@@ -243,13 +271,14 @@ def costs(plan: Plan, tiers: TierStore, terms: Terms, rates: Prices | None, now:
     if rates is None:
         return None
     files = tiers.facts([file.uri for file in plan.files]).values()
-    found = _costs(plan, files, tiers.restores_copies, terms, rates, now)
-    return f"Estimated costs: {describe_costs(found, rates.currency)}."
+    return describe_costs(_costs(plan, files, tiers, terms, rates, now), rates.currency)
 
 
-def _costs(plan: Plan, files: Iterable[Facts], copies: bool, terms: Terms, rates: Prices, now: datetime) -> list[Cost]:
-    days = terms.keep_days or (DEFAULT_COPY_DAYS if copies else _RULE_INTERVAL_DAYS)
-    return cost_of_restore(files, rates, Priority[plan.priority], terms.to, days, copies, now)
+def _costs(
+    plan: Plan, files: Iterable[Facts], tiers: TierStore, terms: Terms, rates: Prices, now: datetime
+) -> list[Cost]:
+    days = terms.keep_days or (DEFAULT_COPY_DAYS if tiers.restores_copies else _RULE_INTERVAL_DAYS)
+    return cost_of_restore(files, rates, Priority[plan.priority], terms.to, days, tiers.restores_copies, now)
 
 
 def next_steps(table: str, tiers: TierStore, terms: Terms) -> str:
@@ -262,14 +291,6 @@ def next_steps(table: str, tiers: TierStore, terms: Terms) -> str:
         f" it with `mirrorfeed archive rule {shell_argument(table)} --merge EXPORTED --paused`, or copy the rows with"
         " --into."
     )
-
-
-def copy(spark: SparkSession, rows: DataFrame, plan: Plan, into: Source) -> bool:
-    """Create the table `into` in one commit. False if an earlier run created it. Raises `TargetExists`."""
-    if is_copied(spark, plan, into):
-        return False
-    rows.writeTo(into.sql).using("delta").tableProperty(_COPY_OF, _fingerprint(plan)).create()
-    return True
 
 
 def is_copied(spark: SparkSession, plan: Plan, into: Source) -> bool:
@@ -301,13 +322,13 @@ def in_zone(spark: SparkSession, zone: str | None) -> AbstractContextManager[Non
 
 
 def check_plan(spark: SparkSession, plan: Plan) -> None:
-    """Raises `PlanOfAnotherTable` if a table was replaced, or does not have the version of the plan."""
     for table in plan.tables:
         source = Source.parse(table.table)
         check_table(table, read_table_info(spark, source).table_id, versions.newest_version(spark, source))
 
 
 def check_table(planned: NeededFiles, table_id: str, newest: int) -> None:
+    """Raises `PlanOfAnotherTable` if a table was replaced, or does not have the version of the plan."""
     if planned.table_id != table_id:
         raise PlanOfAnotherTable(table=planned.table, planned=planned.table_id, found=table_id)
     if planned.version > newest:
@@ -373,10 +394,10 @@ def _gib(files: Iterable[Facts]) -> float:
 
 
 def describe_costs(costs: Sequence[Cost], currency: str) -> str:
-    """The known costs with their sum."""
-    known = [cost for cost in costs if cost.amount is not None]
-    lines = [f"{cost.amount:,.2f} {currency} for {cost.what}" for cost in known if round(cost.amount or 0, 2)]
-    total = f"{sum(cost.amount or 0 for cost in known):,.2f} {currency} in total"
+    """The known costs with their sum, in a sentence."""
+    known = [(cost.amount, cost.what) for cost in costs if cost.amount is not None]
+    lines = [f"{amount:,.2f} {currency} for {what}" for amount, what in known if round(amount, 2)]
+    total = f"{sum(amount for amount, _ in known):,.2f} {currency} in total"
     unknown = [cost.what for cost in costs if cost.amount is None]
     rest = f"; without a price: {', '.join(unknown)}" if unknown else ""
-    return f"{', '.join([*lines, total])}{rest}"
+    return f"Estimated costs: {', '.join([*lines, total])}{rest}."

@@ -19,13 +19,12 @@ from pydantic import Field, TypeAdapter
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive import guard
-from mirrorfeed.archive.archived_files import LogFile, NeededFiles, archived_of
-from mirrorfeed.archive.engines import TableFacts, engine_of
+from mirrorfeed.archive import guard, interval
+from mirrorfeed.archive.archived_files import DataFile, NeededFiles, archived_of
+from mirrorfeed.archive.engines import engine_of
 from mirrorfeed.archive.errors import (
     BadPlan,
     FeedOnDatabricks,
-    NoInterval,
     NoSuchRange,
     NothingToRestore,
     PlanExists,
@@ -33,6 +32,7 @@ from mirrorfeed.archive.errors import (
     RelativeWord,
 )
 from mirrorfeed.archive.guard import Guarded
+from mirrorfeed.archive.interval import Policy
 from mirrorfeed.display.humanize import size
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import Row, row, shown
@@ -85,17 +85,17 @@ class Plan:
         return self.tables[0].version
 
     @property
-    def files(self) -> tuple[LogFile, ...]:
+    def files(self) -> tuple[DataFile, ...]:
         """The files of all tables and their deletion vectors, each once."""
         sizes: dict[str, int | None] = {}
         for file in (file for each in self.tables for file in each.files):
-            sizes[file.uri] = file.size
-            if file.vector:
-                sizes.setdefault(file.vector, None)
-        return tuple(LogFile(uri, sizes[uri]) for uri in sorted(sizes))
+            sizes[file.uri] = file.bytes
+            if file.deletion_vector:
+                sizes.setdefault(file.deletion_vector, None)
+        return tuple(DataFile(uri, sizes[uri]) for uri in sorted(sizes))
 
     @property
-    def archived(self) -> tuple[LogFile, ...]:
+    def archived(self) -> tuple[DataFile, ...]:
         """The files that were in the archive when the plan was made."""
         return tuple(file for file in self.files if file.uri not in self.readable)
 
@@ -106,7 +106,7 @@ class Plan:
     @property
     def bytes(self) -> int:
         """The known bytes. Deletion vectors have no size in the log, and Databricks returns only names of files."""
-        return sum(file.size or 0 for file in self.archived)
+        return sum(file.bytes or 0 for file in self.archived)
 
     @property
     def hours(self) -> float:
@@ -183,13 +183,12 @@ class RestorePlan(Row):
         return (*([self._costs] if self._costs else []), *([how] if self.path else []))
 
 
-def check_place(path: str) -> None:
+def check_place(path: str | None) -> None:
     """Raises an error if a plan cannot be saved there, before it is made."""
-    place = Path(path)
-    if place.exists():
+    if path and Path(path).exists():
         raise PlanExists(path=path)
-    if not place.parent.is_dir():
-        raise PlanNotWritten(path=path, reason=f"the folder {place.parent} does not exist")
+    if path and not Path(path).parent.is_dir():
+        raise PlanNotWritten(path=path, reason=f"the folder {Path(path).parent} does not exist")
 
 
 def make(
@@ -205,7 +204,11 @@ def make(
 ) -> Plan:
     """For the archived files that a query needs of one or more tables."""
     tables = tuple(
-        replace(each, files=tuple(LogFile(file.uri, file.size, vector=file.vector) for file in each.files), active=None)
+        replace(
+            each,
+            files=tuple(DataFile(file.uri, file.bytes, deletion_vector=file.deletion_vector) for file in each.files),
+            active=None,
+        )
         for each in needed
     )
     named: Literal["STANDARD", "HIGH"] = "HIGH" if priority is Priority.HIGH else "STANDARD"
@@ -308,20 +311,18 @@ def make_plan(
             raise NothingToRestore(statement=sql)
         return make(needed, priority, rates=rates, sql=asked, zone=at.zone)
     assert source is not None
-    engine = engine_of(spark)
-    facts = engine.facts(source)
-    if facts.policy is None:
-        raise NoInterval(table=str(source))
+    policy = interval.required(spark, source)
     if feed_from is not None:
-        needed = [_needed_by_feed(spark, facts, feed_from, feed_to, now)]
+        needed = [_needed_by_feed(spark, source, policy, feed_from, feed_to, now)]
     else:
-        where = None if where is None else fix_relative_times(where, at, facts.columns)
-        needed = [engine.needed(facts, where, now)]
+        where = where and fix_relative_times(where, at, spark.table(source.sql).columns)
+        needed = [engine_of(spark).needed(source, where, now)]
     return make(needed, priority, rates=rates, where=where, feed_from=feed_from, zone=at.zone)
 
 
-def _needed_by_feed(spark: SparkSession, facts: TableFacts, first: int, last: int | None, now: datetime) -> NeededFiles:
-    source = facts.source
+def _needed_by_feed(
+    spark: SparkSession, source: Source, policy: Policy, first: int, last: int | None, now: datetime
+) -> NeededFiles:
     if is_databricks(spark):
         raise FeedOnDatabricks(table=str(source))
     newest = versions.newest_version(spark, source)
@@ -337,8 +338,8 @@ def _needed_by_feed(spark: SparkSession, facts: TableFacts, first: int, last: in
             raise
         raise NoSuchRange(table=str(source), first=first, last=end, newest=newest) from error
     check_readable(spark, source, range_)
-    files = archived_of(spark, str(source), table.location, changed, facts.policy, now)
-    return NeededFiles(str(source), facts.table_id, table.location, end, tuple(files))
+    files = archived_of(spark, str(source), table.location, changed, policy, now)
+    return NeededFiles(str(source), table.table_id, table.location, end, tuple(files))
 
 
 def check_readable(spark: SparkSession, source: Source, range_: Range) -> None:

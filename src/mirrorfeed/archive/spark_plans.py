@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.archive.archived_files import ELSEWHERE, LogFile, TableFolders, column_names, file_of, plain, uri_of
+from mirrorfeed.archive.archived_files import ELSEWHERE, DataFile, column_names, file_of, plain, table_folder, uri_of
 from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, UnknownFiles
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.spark_errors import silence_spark_logs
@@ -141,7 +141,7 @@ class Scan:
     def count(self) -> int:
         return int(self.snapshot.numOfFiles() if self._files is None else self._files.size())
 
-    def files(self, until: int | None = None) -> list[LogFile]:
+    def files(self, until: int | None = None) -> list[DataFile]:
         """The files created until a time in milliseconds, and those that may be in another table's folder. All files
         without a time. Only these are collected."""
         found = self._every() if self._files is None else self._planned()
@@ -281,9 +281,9 @@ def _scan(spark: SparkSession, leaf: Any) -> Iterator[Scan]:
 
 def _refuse_tables(spark: SparkSession, index: Any) -> None:
     """Raises an error if files that are read directly belong to a Delta table, of which some may be archived."""
-    tables = TableFolders(spark)
+    known: dict[str, str | None] = {}
     for path in (plain(str(root.toString())) for root in items(index.rootPaths())):
-        if "_delta_log" not in path.split("/") and (table := tables.folder_of(path)) is not None:
+        if "_delta_log" not in path.split("/") and (table := table_folder(spark, path, known)) is not None:
             raise UnknownFiles(reads=f"files of the Delta table {table} directly, not as a table")
 
 

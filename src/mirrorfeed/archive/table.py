@@ -22,15 +22,14 @@ from pyspark.sql.types import ByteType, DataType, DateType, IntegerType, LongTyp
 
 from mirrorfeed.archive import guard
 from mirrorfeed.archive.archived_files import (
-    ArchivedFile,
     ArchivedFilesNeeded,
-    LogFile,
+    DataFile,
     NeededFiles,
     NotEnoughFiles,
     StatementNeedsArchivedFiles,
-    archived_file,
     archived_of,
     blocked_among,
+    plain,
     refuse,
     total,
 )
@@ -38,6 +37,7 @@ from mirrorfeed.archive.data_skipping import check_columns, filtered, named
 from mirrorfeed.archive.engines import Engine, engine_of
 from mirrorfeed.archive.errors import BadNumber, SubqueryInStatement
 from mirrorfeed.archive.guard import Guarded, guarded_rows
+from mirrorfeed.archive.interval import parse_policy
 from mirrorfeed.archive.spark_plans import merge_has_subqueries
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.runtime.spark_errors import analyze, silence_spark_logs
@@ -47,6 +47,7 @@ from mirrorfeed.source.next_step import Range
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.tiers import TierStore, tiers_at
 
+Session = SparkSession | Callable[[], SparkSession]
 _WHOLE = (ByteType, ShortType, IntegerType, LongType)
 
 
@@ -56,7 +57,7 @@ class Recent:
 
     rows: DataFrame
     version: int
-    left_out: tuple[LogFile, ...]
+    left_out: tuple[DataFile, ...]
 
     def __str__(self) -> str:
         if not self.left_out:
@@ -69,26 +70,18 @@ class Recent:
 class GuardedTable:
     def __init__(
         self,
-        spark: SparkSession,
+        spark: Session,
         name: str | Source,
         tiers: TierStore | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._spark, self._now, self._tiers = spark, now, tiers
+        self._session, self._now, self._given_tiers = spark, now, tiers
         self.source = Source.parse_here(name) if isinstance(name, str) else name
-
-    def needed(self, where: str | None = None, version: int | None = None) -> NeededFiles:
-        """The archived files that a query needs, restored or not. Reads no data file."""
-        return self._engine.needed(self._engine.facts(self.source), where, self._now(), version)
-
-    def files(self, needed: NeededFiles, where: str | None, *, with_tiers: bool = False) -> list[ArchivedFile]:
-        tiers = self._tiers.read_tiers([file.uri for file in needed.files]) if self._tiers and with_tiers else {}
-        values = {uri: tier.value for uri, tier in tiers.items()}
-        return [archived_file(file, where, self._now(), values.get(file.uri)) for file in needed.files]
 
     def query(
         self, where: str | None = None, columns: Sequence[str] | None = None, version: int | None = None
     ) -> DataFrame:
+        """Return the rows that match a SQL condition, with all or some columns. The default version is the newest."""
         check_columns(self._spark, self.source, columns or ())
 
         def question(rows: DataFrame) -> DataFrame:
@@ -96,28 +89,31 @@ class GuardedTable:
             return found if columns is None else found.select(*map(quote, columns))
 
         if self._engine.guards_itself:
-            needed = self.needed(where, version)
+            needed = self._needed(where, version)
             self._refuse("A query", where, needed)
             version = needed.version
-        return self.guard("A query", question, version, where)
+        return self._guard("A query", question, version, where)
 
     def count(self, version: int | None = None) -> int:
-        (row,) = self.guard("A count", lambda rows: rows.groupBy().count(), version).collect()
+        """Return the number of rows, from the log if it contains the number."""
+        (row,) = self._guard("A count", lambda rows: rows.groupBy().count(), version).collect()
         return int(row[0])
 
     def bounds(self, column: str, version: int | None = None) -> tuple[Any, Any]:
+        """Return the smallest and largest value of a column, from the log if it is exact."""
         check_columns(self._spark, self.source, [column])
         name = quote(column)
-        (row,) = self.guard("A query for bounds", lambda rows: rows.agg(F.min(name), F.max(name)), version).collect()
+        (row,) = self._guard("A query for bounds", lambda rows: rows.agg(F.min(name), F.max(name)), version).collect()
         return row[0], row[1]
 
     def partitions(self, version: int | None = None) -> list[dict[str, str | None]]:
+        """Return the values of the partition columns as in the log. Reads no data file."""
         return self._engine.partitions(self.source, version)
 
     def limit(self, n: int, where: str | None = None) -> DataFrame:
-        """Any n rows, from active files only. The condition may name only partition columns.
+        """Return any `n` rows, from active files only. The condition may name only partition columns.
 
-        Raises `NotEnoughFiles` if active files contain fewer rows, and archived files may contain more.
+        Raises `MirrorfeedError` also if active files contain fewer rows, and archived files may contain more.
         """
         if n < 0:
             raise BadNumber(table=str(self.source), named="LIMIT", value=n)
@@ -126,45 +122,46 @@ class GuardedTable:
         filtered(names, f"the partitions of {self.source}", where)
         if self._engine.guards_itself:
             return filtered(self._spark.table(self.source.sql), str(self.source), where).limit(n)
-        active, blocked = self._active(self.needed(where))
+        active, blocked = self._active(self._needed(where))
         rows = filtered(active, str(self.source), where).limit(n)
         if blocked and (found := rows.count()) < n:
             raise NotEnoughFiles(table=str(self.source), asked=n, found=found, files=tuple(blocked))
         return rows
 
     def recent(self, columns: Sequence[str] | None = None) -> Recent:
+        """Return the rows in active files, and the files that are left out. No other method leaves out rows."""
         check_columns(self._spark, self.source, columns or ())
-        needed = self.needed()
+        needed = self._needed()
         rows, blocked = self._active(needed)
         return Recent(rows if columns is None else rows.select(*map(quote, columns)), needed.version, tuple(blocked))
 
     def stream(self, starting_version: int | None = None) -> DataFrame:
-        """Guards only the files that exist now, because files that are added later are new."""
+        """Return a streaming read of the whole table and its changes, or of the changes from a version on."""
         if starting_version is not None and starting_version < 0:
             raise BadNumber(table=str(self.source), named="starting version", value=starting_version)
         reader = self._spark.readStream.format("delta")
+        # Only the files that exist now are guarded, because files that are added later are new.
         if starting_version is None:
-            self._refuse("A stream of the whole table", None, self.needed())
+            self._refuse("A stream of the whole table", None, self._needed())
         else:
             reader = reader.option("startingVersion", starting_version)
             self._refuse_changes(starting_version)
         return reader.table(self.source.sql) if self.source.path is None else reader.load(self.source.path)
 
     def _refuse_changes(self, first: int) -> None:
-        engine = self._engine
-        if engine.guards_itself or (facts := engine.facts(self.source)).policy is None:
+        table = read_table_info(self._spark, self.source)
+        policy = parse_policy(str(self.source), table.properties)
+        if self._engine.guards_itself or policy is None:
             return
-        found, newest = read_table_info(self._spark, self.source), versions.newest_version(self._spark, self.source)
-        changed = guard.needed(self._spark, self.source, found, Range(first - 1, newest)) if first <= newest else ()
-        archived = archived_of(self._spark, str(self.source), facts.location, changed, facts.policy, self._now())
-        needed = NeededFiles(str(self.source), facts.table_id, facts.location, newest, tuple(archived))
+        newest = versions.newest_version(self._spark, self.source)
+        if first > newest:
+            return
+        changed = guard.needed(self._spark, self.source, table, Range(first - 1, newest))
+        archived = archived_of(self._spark, str(self.source), table.location, changed, policy, self._now())
+        needed = NeededFiles(str(self.source), table.table_id, table.location, newest, tuple(archived))
         self._refuse(f"A stream from version {first}", None, needed)
 
-    @cached_property
-    def _engine(self) -> Engine:
-        return engine_of(self._spark)
-
-    def guard(
+    def _guard(
         self,
         what: str,
         question: Callable[[DataFrame], DataFrame],
@@ -176,19 +173,24 @@ class GuardedTable:
         at, rows = self._engine.read(self.source, version)
 
         def refusal(blocked: Sequence[NeededFiles]) -> ArchivedFilesNeeded:
-            own = (self._engine.facts(self.source).location, at)
-            if len(blocked) == 1 and (blocked[0].location, blocked[0].version) == own:
+            if len(blocked) == 1 and (blocked[0].location, blocked[0].version) == (self._location, at):
                 return self._error(what, where, blocked[0])
             return StatementNeedsArchivedFiles.of(blocked)
 
         return guarded_rows(self._spark, question(rows), self._tiers_at, self._now(), refusal)
 
+    def _needed(self, where: str | None = None, version: int | None = None) -> NeededFiles:
+        """The archived files that a query needs, restored or not. Reads no data file."""
+        return self._engine.needed(self.source, where, self._now(), version)
+
     def delete(self, where: str) -> None:
+        """Delete the rows that match a SQL condition. Changes nothing if that needs an archived file."""
         filtered(self._rows, str(self.source), where)
         self._change("The DELETE", f"DELETE FROM {self.source.sql} WHERE {_closed(where)}")
 
     def update(self, assignments: Mapping[str, str], where: str | None = None) -> None:
-        """Assignments are SQL expressions by column."""
+        """Update columns of the rows that match a condition. Assignments are SQL expressions by column. Changes nothing
+        if that needs an archived file."""
         found = filtered(self._rows, str(self.source), where)
         for value in assignments.values():
             if "SUBQUERY" in _refusal(found, value):
@@ -198,12 +200,9 @@ class GuardedTable:
         self._change("The UPDATE", f"UPDATE {self.source.sql} SET {spelled}{condition}")
 
     def merge(self, rows: DataFrame, keys: Sequence[str], clauses: str, target_condition: str | None = None) -> None:
-        """MERGE of these rows, called `s`, into the table, called `t`, where all keys are equal and the condition
-        holds, which names columns of `t` alone. `clauses` are SQL, from the first WHEN on, without subqueries.
-
-        Files are found from that condition and from the smallest and largest keys of the rows. With WHEN NOT MATCHED BY
-        SOURCE every file is needed. The rows are read once, before anything is changed.
-        """
+        """Merge rows `s` into the table `t` where all keys are equal and `target_condition`, which names columns of `t`
+        only, is true. `clauses` are SQL, from the first WHEN on, without subqueries. The rows are read once. Changes
+        nothing if that needs an archived file."""
         keys = named(str(self.source), self._rows.columns, keys)
         named("The source of the MERGE", rows.columns, keys)
         view = f"mirrorfeed_merge_{id(rows)}"
@@ -227,8 +226,8 @@ class GuardedTable:
         return f"MERGE INTO {self.source.sql} t USING {view} s ON {' AND '.join(on)} {clauses}"
 
     def overwrite(self, rows: DataFrame) -> None:
-        """All rows of the table by these, whatever the session says of partitions. The table's own files are marked as
-        removed, and none is read."""
+        """Replace all rows, whatever the partition overwrite mode of the session. Reads no file of the table."""
+        # Delta only marks the table's own files as removed.
         writer = self._guarded(rows).write.format("delta").mode("overwrite")
         writer = writer.option("partitionOverwriteMode", "static")
         if self.source.path is None:
@@ -269,7 +268,7 @@ class GuardedTable:
         self._spark.sql(statement)
 
     def _tiers_at(self, location: str) -> TierStore | None:
-        return self._tiers if location == self._engine.facts(self.source).location else tiers_at(location)
+        return self._tiers if location == self._location else tiers_at(location)
 
     def _refuse(self, what: str, where: str | None, needed: NeededFiles) -> None:
         if blocked := blocked_among(needed.files, self._tiers):
@@ -280,10 +279,26 @@ class GuardedTable:
             asked=what, table=str(self.source), version=blocked.version, where=where, files=blocked.files
         )
 
-    def _active(self, needed: NeededFiles) -> tuple[DataFrame, list[LogFile]]:
+    def _active(self, needed: NeededFiles) -> tuple[DataFrame, list[DataFile]]:
         """The rows in files that can be read, and the other files."""
         blocked = blocked_among(needed.files, self._tiers)
         return self._engine.without(self.source, {file.uri for file in blocked}, needed.version), blocked
+
+    @cached_property
+    def _spark(self) -> SparkSession:
+        return self._session() if callable(self._session) else self._session
+
+    @cached_property
+    def _tiers(self) -> TierStore | None:
+        return self._given_tiers
+
+    @cached_property
+    def _engine(self) -> Engine:
+        return engine_of(self._spark)
+
+    @cached_property
+    def _location(self) -> str:
+        return plain(read_table_info(self._spark, self.source).location)
 
 
 def _refusal(rows: DataFrame, value: str) -> str:

@@ -239,15 +239,13 @@ def feed_of(config: Config) -> Feed:
 def feed_if_there(path: str) -> Feed:
     """Return the feed of a configuration file, or one without tables if the default file does not exist."""
     from mirrorfeed.config.model import Config
+    from mirrorfeed.source.identifier import Source
 
-    return feed_of(load_if_there(path) or Config(landing_zone=".", tables=()))
-
-
-def load(path: str) -> Config:
-    """Read the configuration, with the tables that its patterns match now."""
-    from mirrorfeed.config.expansion import expanded
-
-    return expanded(load_as_written(path), spark_session).config
+    if config := load_if_there(path):
+        return feed_of(config)
+    ledger = (click.get_current_context().find_object(dict) or {}).get("ledger")
+    given = {} if ledger is None else {"ledger": Source.parse_here(ledger)}
+    return feed_of(Config(landing_zone=".", tables=()).model_copy(update=given))
 
 
 def load_as_written(path: str) -> Config:
@@ -256,16 +254,6 @@ def load_as_written(path: str) -> Config:
 
     given: dict[str, str | None] = click.get_current_context().find_object(dict) or {}
     return loader.load(path, **given)
-
-
-def ledger_of(config: Config | None) -> Source | None:
-    """Return the ledger of a configuration. Without one, that of the option before the command."""
-    from mirrorfeed.source.identifier import Source
-
-    if config:
-        return config.ledger
-    text: str | None = (click.get_current_context().find_object(dict) or {}).get("ledger")
-    return None if text is None else Source.parse_here(text)
 
 
 def load_if_there(path: str) -> Config | None:

@@ -186,6 +186,8 @@ def plain(value: Any) -> Any:
             return {str(name): plain(each) for name, each in value.items()}
         case Collection() if not isinstance(value, bytes):
             return [plain(each) for each in value]
+    if hasattr(value, "to_dict"):
+        return plain(value.to_dict())
     if is_dataclass(value) and type(value).__str__ is object.__str__:
         return {each.name: plain(getattr(value, each.name)) for each in fields(value) if each.repr}
     return str(value)

@@ -79,3 +79,8 @@ class Prices(BaseModel):
         cost = hot * self.stored.hot + archived * self.stored.archive
         distinct = hot + archived - copied_bytes / 2**30
         return MonthlyCost(cost, distinct * self.stored.hot - cost)
+
+
+def rates_of(prices: str | Prices | None, default: Prices | None) -> Prices | None:
+    """The prices, which may be in a file, or the default."""
+    return Prices.load(prices) if isinstance(prices, str) else prices or default
