@@ -15,7 +15,7 @@ from mirrorfeed.api.results import Result
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.display.rows import draw, grid_of, text_from
-from mirrorfeed.mirror.fabric.database import TableState
+from mirrorfeed.mirror.fabric.rows import TableState
 from mirrorfeed.monitor.findings import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Freshness, Step
 from mirrorfeed.monitor.status import status_of, statuses, summary_of, unknown_consumption

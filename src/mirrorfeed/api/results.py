@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from mirrorfeed.display.html import Chart as Chart
     from mirrorfeed.errors.explain import Explanation as Explanation
     from mirrorfeed.history.replay import Replay as Replay
-    from mirrorfeed.mirror.fabric.database import CreatedDatabase as CreatedDatabase
-    from mirrorfeed.mirror.fabric.database import DatabaseStatus as DatabaseStatus
-    from mirrorfeed.mirror.fabric.database import TableState as TableState
-    from mirrorfeed.mirror.fabric.database import TableSync as TableSync
-    from mirrorfeed.mirror.fabric.definition import Setting as Setting
+    from mirrorfeed.mirror.fabric.rows import CreatedDatabase as CreatedDatabase
+    from mirrorfeed.mirror.fabric.rows import DatabaseStatus as DatabaseStatus
+    from mirrorfeed.mirror.fabric.rows import Setting as Setting
+    from mirrorfeed.mirror.fabric.rows import TableState as TableState
+    from mirrorfeed.mirror.fabric.rows import TableSync as TableSync
     from mirrorfeed.mirror.replica.table_cycle import TableReport as TableReport
     from mirrorfeed.mirror.verify.row_comparison import Difference as Difference
     from mirrorfeed.monitor.alerts import Alert as Alert
@@ -252,9 +252,8 @@ _HOMES = {
     "Append": "orchestration.histories",
     "Chart": "display.html",
     "Comparison": "orchestration.verification",
-    "CreatedDatabase": "mirror.fabric.database",
-    "DataFile": "archive.archived_files",
-    "DatabaseStatus": "mirror.fabric.database",
+    "CreatedDatabase": "mirror.fabric.rows",
+    "DatabaseStatus": "mirror.fabric.rows",
     "Decision": "orchestration.table_task",
     "Difference": "mirror.verify.row_comparison",
     "DroppedTable": "orchestration.orphans",
@@ -273,14 +272,14 @@ _HOMES = {
     "Report": "monitor.report_figures",
     "RestorePlan": "archive.restore_plan",
     "Restoring": "archive.restore",
-    "Setting": "mirror.fabric.definition",
+    "Setting": "mirror.fabric.rows",
     "Share": "archive.archived_share",
     "Simulation": "archive.archived_share",
     "Status": "monitor.status",
     "TableReport": "mirror.replica.table_cycle",
     "TableResult": "publish.result",
-    "TableState": "mirror.fabric.database",
-    "TableSync": "mirror.fabric.database",
+    "TableState": "mirror.fabric.rows",
+    "TableSync": "mirror.fabric.rows",
 }
 """Each operation defines its row in its own room. The class is imported when it is first used."""
 __getattr__ = lazy_names(__name__, _HOMES)

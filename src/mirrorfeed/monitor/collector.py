@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from mirrorfeed.landing.record import Record
     from mirrorfeed.landing.selection import Selection
-    from mirrorfeed.mirror.fabric.database import TableState
+    from mirrorfeed.mirror.fabric.rows import TableState
     from mirrorfeed.publish.log.table_log import TableLog
     from mirrorfeed.publish.log.view import View
     from mirrorfeed.publish.next_publication import UpToDateCheck

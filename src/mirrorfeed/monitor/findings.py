@@ -18,7 +18,7 @@ from mirrorfeed.errors import MirrorfeedError, Transient, Unexpected
 from mirrorfeed.monitor.freshness import Freshness, Step
 
 if TYPE_CHECKING:
-    from mirrorfeed.mirror.fabric.database import TableState
+    from mirrorfeed.mirror.fabric.rows import TableState
     from mirrorfeed.publish.errors import FilesLost, LastFileMissing
 
 

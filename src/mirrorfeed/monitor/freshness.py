@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mirrorfeed.config.model import Config, Table
     from mirrorfeed.landing.names import Target
     from mirrorfeed.landing.record import Record
-    from mirrorfeed.mirror.fabric.database import TableState, TableSync
+    from mirrorfeed.mirror.fabric.rows import TableState, TableSync
 
 
 class Step(StrEnum):

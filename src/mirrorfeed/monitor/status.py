@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorfeed.config.model import Config, Table
-    from mirrorfeed.mirror.fabric.database import TableState
+    from mirrorfeed.mirror.fabric.rows import TableState
     from mirrorfeed.monitor.freshness import MirrorTimes
 
 STATES = ("failing", "behind", "never published", "paused", "compared", "up to date")

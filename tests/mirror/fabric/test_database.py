@@ -25,7 +25,8 @@ from mirrorfeed.mirror.errors import (
     WorkspaceMissing,
 )
 from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem
-from mirrorfeed.mirror.fabric.database import MirroredDatabase, TableState, create
+from mirrorfeed.mirror.fabric.database import MirroredDatabase, create
+from mirrorfeed.mirror.fabric.rows import TableState
 from mirrorfeed.runtime.credentials import Secret, ServicePrincipal
 from mirrorfeed.runtime.errors import CredentialRefused, LoginUnavailable
 from mirrorfeed.runtime.login import token_credential
@@ -271,7 +272,7 @@ def test_host_that_drops_packets_is_reported_after_a_few_attempts(api: FabricCli
         RetryLimits(connect_seconds=0.02, connections=3, first_pause=1, longest_pause=1),
     )
     with pytest.raises(FabricUnavailable, match=r": Connection to localhost timed out"):
-        api.get("count", FabricItem(WORKSPACE))
+        api.call("count", FabricItem(WORKSPACE), "mirroredDatabases")
     assert len(time.pauses) == 2
 
 
@@ -344,7 +345,7 @@ def test_unreachable_login_is_retried_like_any_unreachable_server(
     login = token_credential(principal, str(onelake.ca_bundle))
     api = FabricClient(login, f"https://{onelake.address}", str(onelake.ca_bundle), clock=time.clock, sleep=time.sleep)
     with pytest.raises(LoginUnavailable, match=r"cannot log in: .*Failed to establish a new connection"):
-        api.get("list", FabricItem(WORKSPACE))
+        api.call("list", FabricItem(WORKSPACE), "mirroredDatabases")
     assert len(time.pauses) == 3
 
 

@@ -19,7 +19,8 @@ from mirrorfeed.config.connections import FabricOptions
 from mirrorfeed.config.errors import ConfigInvalid
 from mirrorfeed.mirror.errors import NotApplied
 from mirrorfeed.mirror.fabric.database import MirroredDatabase
-from mirrorfeed.mirror.fabric.definition import NOTES, Setting, apply, changed, differences, new_definition, read
+from mirrorfeed.mirror.fabric.definition import NOTES, apply, changed, differences, new_definition, read
+from mirrorfeed.mirror.fabric.rows import Setting
 from tests.mirror.fabric.test_cli import TABLES, Project
 
 PAID, FIXED = NOTES["change_data_feed"], NOTES["default_schema"]

@@ -11,7 +11,8 @@ from fixtures.onelake import OneLake
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.landing.names import Target
 from mirrorfeed.mirror.errors import DatabaseMissing, FabricUnavailable, NoSqlEndpoint, OperationFailed
-from mirrorfeed.mirror.fabric.database import MirroredDatabase, TableSync, sync_of
+from mirrorfeed.mirror.fabric.database import MirroredDatabase, sync_of
+from mirrorfeed.mirror.fabric.rows import TableSync
 
 AT = "2026-03-14T09:30:00.1234567Z"
 SAID = [

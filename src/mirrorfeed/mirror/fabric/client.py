@@ -51,44 +51,41 @@ class FabricClient:
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
-    def get(self, action: str, item: FabricItem, path: str = "", **query: str) -> dict[str, Any]:
-        return _content(self._send(action, item, "GET", self._address(item, path), query=query))
-
-    def post(self, action: str, item: FabricItem, path: str = "", body: Any = None, **query: str) -> dict[str, Any]:
-        """The content of the response; empty if the call was a long-running operation, which has then finished."""
-        response = self._send(action, item, "POST", self._address(item, path), body, query)
+    def call(self, action: str, item: FabricItem, path: str, body: Any = None) -> None:
+        """Change something. A long-running operation has finished when this returns. `path` is below the workspace."""
+        response = self._send(action, item, "POST", self._address(item, path), body)
         if response.status_code == 202:
             self._finish(action, item, response)
-            return {}
-        return _content(response)
 
-    def result(self, action: str, item: FabricItem, path: str, body: Any = None) -> dict[str, Any]:
-        """The result of a POST to an item of the workspace, also if it is a long-running operation."""
-        address = f"{self.endpoint}/v1/workspaces/{item.workspace}/{path}"
-        response = self._send(action, item, "POST", address, body)
+    def read(
+        self, action: str, item: FabricItem, path: str, model: TypeAdapter[T], method: str = "POST", body: Any = None
+    ) -> T:
+        """The response, or the result of a long-running operation; or `ResponseInvalid`."""
+        response = self._send(action, item, method, self._address(item, path), body)
         if response.status_code == 202 and (operation := self._finish(action, item, response)):
             response = self._send(action, item, "GET", f"{self.endpoint}/v1/operations/{operation}/result")
-        return _content(response)
+        try:
+            return validate(model, _content(response))
+        except ValueError as error:
+            raise errors.ResponseInvalid(action=action, item=str(item), reason=str(error)) from error
 
     def pages(
-        self, send: Callable[..., dict[str, Any]], action: str, item: FabricItem, path: str, model: TypeAdapter[Page[T]]
+        self, action: str, item: FabricItem, path: str, model: TypeAdapter[Page[T]], method: str = "POST"
     ) -> Iterator[T]:
         """All entries of a listing, page by page."""
-        query: dict[str, str] = {}
-        seen: set[str] = set()
+        query, seen = "", set[str]()
         while True:
-            page = validated(model, send(action, item, path, **query), action, item)
+            page = self.read(action, item, f"{path}{query}", model, method)
             yield from page.value or page.data or ()
             if not (token := page.continuationToken):
                 return
             if token in seen:
                 raise errors.ResponseInvalid(action=action, item=str(item), reason="it returns the same page twice")
             seen.add(token)
-            query = {"continuationToken": token}
+            query = f"?{urlencode({'continuationToken': token})}"
 
     def _address(self, item: FabricItem, path: str) -> str:
-        parts = [self.endpoint, "v1", "workspaces", item.workspace, "mirroredDatabases", item.database, path]
-        return "/".join(part for part in parts if part)
+        return f"{self.endpoint}/v1/workspaces/{item.workspace}/{path}"
 
     def _finish(self, action: str, item: FabricItem, accepted: HttpResponse) -> str:
         """Wait for a long-running operation and return its id; empty if the response has none.
@@ -112,9 +109,7 @@ class FabricClient:
         reason = f"the operation {operation} is not finished after 10 minutes"
         raise errors.FabricUnavailable(action=action, item=str(item), reason=reason)
 
-    def _send(
-        self, action: str, item: FabricItem, method: str, address: str, body: Any = None, query: Any = None
-    ) -> HttpResponse:
+    def _send(self, action: str, item: FabricItem, method: str, address: str, body: Any = None) -> HttpResponse:
         def failure(response: HttpResponse) -> MirrorfeedError | None:
             if response.status_code < 300:
                 return None
@@ -123,7 +118,7 @@ class FabricClient:
 
         response = self._http.send(
             method,
-            f"{address}?{urlencode(query)}" if query else address,
+            address,
             body,
             lambda reason: errors.FabricUnavailable(action=action, item=str(item), reason=reason),
             lambda response: isinstance(failure(response), Transient),
@@ -171,6 +166,11 @@ class FabricItem:
     workspace: str
     database: str | None = None
 
+    @property
+    def path(self) -> str:
+        """Below the workspace: the database, or all of them."""
+        return f"mirroredDatabases/{self.database}" if self.database else "mirroredDatabases"
+
     def __str__(self) -> str:
         database = f"the mirrored database {self.database} of " if self.database else ""
         return f"{database}the workspace {self.workspace}"
@@ -189,14 +189,6 @@ class Answer:
     def __str__(self) -> str:
         reason = ": ".join(part for part in (self.code, self.message.rstrip(".")) if part)
         return f"{self.status} {reason}".strip()
-
-
-def validated(model: TypeAdapter[T], body: Any, action: str, item: FabricItem) -> T:
-    """The body of a successful response, or `ResponseInvalid`."""
-    try:
-        return validate(model, body)
-    except ValueError as error:
-        raise errors.ResponseInvalid(action=action, item=str(item), reason=str(error)) from error
 
 
 def answer_in(status: int, retry_after: str, body: Any) -> Answer:

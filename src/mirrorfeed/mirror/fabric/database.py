@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
@@ -12,8 +11,6 @@ from pydantic import Field, TypeAdapter
 from mirrorfeed.config.connections import DEFAULT_SCHEMA, FabricOptions
 from mirrorfeed.config.model import Config
 from mirrorfeed.config.values import ONELAKE
-from mirrorfeed.display.humanize import counted
-from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.landing.names import Target, fold
 from mirrorfeed.landing.strict_json import Count
 from mirrorfeed.mirror.errors import (
@@ -34,9 +31,9 @@ from mirrorfeed.mirror.fabric.client import (
     Response,
     error_in,
     time_in,
-    validated,
 )
-from mirrorfeed.mirror.fabric.definition import Setting, apply, differences, in_words, new_definition, part, read
+from mirrorfeed.mirror.fabric.definition import apply, differences, in_words, new_definition, part, read
+from mirrorfeed.mirror.fabric.rows import CreatedDatabase, Setting, TableState, TableSync
 from mirrorfeed.runtime.login import token_credential
 
 _DEFAULTS = FabricOptions()
@@ -44,85 +41,8 @@ _REFRESH_MINUTES = 5
 """Timeout of a refresh of the SQL endpoint. The default of 15 minutes is too long for a status."""
 
 
-@row
-class TableState(Row):
-    """A table of the mirrored database, as Fabric reports it."""
-
-    table: str = shown("table")
-    """The name with its schema."""
-    status: str = shown("status")
-    """As Fabric spells it."""
-    rows: int | None = shown("rows", default=None)
-    """Rows that Fabric has processed."""
-    error: str | None = None
-    """Fabric's message."""
-    synced: datetime | None = shown("synced", default=None)
-    """Time of the last synchronization. It can lag minutes behind the data."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether Fabric reports no error."""
-        return self.error is None and self.status != "Failed"
-
-    def remarks(self) -> Sequence[str]:
-        return () if self.ok else (f"{self.table}: {self.error or 'Fabric gives no reason.'}",)
-
-    def is_of(self, target: Target) -> bool:
-        """Whether this is the table of a target. The default schema is `dbo`."""
-        return fold(self.table) == fold(f"{target.schema or DEFAULT_SCHEMA}.{target.table}")
-
-    @property
-    def in_words(self) -> str:
-        """Status, rows and error."""
-        rows = "" if self.rows is None else f", {counted(self.rows, 'row')}"
-        return f"{self.status}{rows}{f': {self.error}' if self.error else ''}"
-
-
-@row
-class TableSync(Row):
-    """A table in the SQL endpoint of the mirrored database, after a refresh."""
-
-    table: str = shown("table")
-    """The name, which can follow the name of its schema and a dot."""
-    status: str = shown("status")
-    """Success, Failure, or NotRun if nothing was new."""
-    synced: datetime | None = shown("synced", default=None)
-    """Time of the last successful refresh."""
-    error: str | None = None
-    """Fabric's message."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether the refresh did not fail."""
-        return self.status in ("Success", "NotRun")
-
-    def remarks(self) -> Sequence[str]:
-        return (f"{self.table}: {self.error or self.status}",) if self.error or not self.ok else ()
-
-
-@row
-class DatabaseStatus(Row):
-    """The status of the mirrored database."""
-
-    status: str
-    """One of Initializing, Initialized, Starting, Running, Paused, Stopping, Stopped, as Fabric spells it."""
-
-    def remarks(self) -> Sequence[str]:
-        return (f"The mirrored database is {self.status}.",)
-
-
-@row
-class CreatedDatabase(Row):
-    """An open mirrored database, and whether this call created it."""
-
-    name: str
-    created: bool
-    landing_zone: str
-    """The value for `landing_zone` in the configuration."""
-
-    def remarks(self) -> Sequence[str]:
-        state = "was created" if self.created else "exists already"
-        return f"{self.name!r} {state}. Add to the configuration:", f"landing_zone: {self.landing_zone}"
+class _Status(Response):
+    status: str = "unknown"
 
 
 class _Metrics(Response):
@@ -162,6 +82,7 @@ class _Sync(Response):
     error: Any = None
 
 
+_STATUS: TypeAdapter[_Status] = TypeAdapter(_Status)
 _TABLES: TypeAdapter[Page[_Table]] = TypeAdapter(Page[_Table])
 _ITEMS: TypeAdapter[Page[_Item]] = TypeAdapter(Page[_Item])
 _DATABASE: TypeAdapter[_Database] = TypeAdapter(_Database)
@@ -175,11 +96,11 @@ class MirroredDatabase:
 
     def status(self) -> str:
         """One of Initializing, Initialized, Starting, Running, Paused, Stopping, Stopped, as Fabric spells it."""
-        return str(self.client.post("read the status", self.item, "getMirroringStatus").get("status", "unknown"))
+        return self.client.read("read the status", self.item, f"{self.item.path}/getMirroringStatus", _STATUS).status
 
     def tables(self) -> list[TableState]:
-        action = "read the status of the tables"
-        entries = self.client.pages(self.client.post, action, self.item, "getTablesMirroringStatus", _TABLES)
+        path = f"{self.item.path}/getTablesMirroringStatus"
+        entries = self.client.pages("read the status of the tables", self.item, path, _TABLES)
         return [
             TableState(
                 f"{each.sourceSchemaName or DEFAULT_SCHEMA}.{each.sourceTableName}",
@@ -222,7 +143,8 @@ class MirroredDatabase:
             if status in goals:
                 return
             if status in ready and not is_sent:
-                self.client.post(verb.replace("Mirroring", " mirroring"), self.item, verb)
+                action = verb.replace("Mirroring", " mirroring")
+                self.client.call(action, self.item, f"{self.item.path}/{verb}")
                 is_sent = True
             elif self.client.clock() >= deadline:
                 raise NotReached(item=str(self.item), verb=verb, status=status, seconds=seconds)
@@ -249,14 +171,13 @@ class MirroredDatabase:
 
         Fabric reports the times of the endpoint only in response to a refresh, which uses capacity.
         """
-        action = "read its SQL endpoint"
-        properties = validated(_DATABASE, self.client.get(action, self.item), action, self.item).properties
+        properties = self.client.read("read its SQL endpoint", self.item, self.item.path, _DATABASE, "GET").properties
         endpoint = properties.sqlEndpointProperties.id if properties and properties.sqlEndpointProperties else None
         if not endpoint:
             raise NoSqlEndpoint(item=str(self.item))
-        action, path = "refresh its SQL endpoint", f"sqlEndpoints/{endpoint}/refreshMetadata"
+        path = f"sqlEndpoints/{endpoint}/refreshMetadata"
         body = {"timeout": {"timeUnit": "Minutes", "value": _REFRESH_MINUTES}}
-        found = validated(_SYNCS, self.client.result(action, self.item, path, body), action, self.item).value or ()
+        found = self.client.read("refresh its SQL endpoint", self.item, path, _SYNCS, body=body).value or ()
         return [
             TableSync(each.tableName, each.status, time_in(each.lastSuccessfulSyncDateTime), error_in(each.error))
             for each in found
@@ -283,7 +204,7 @@ def create(
     taken: NameTaken | None = None
     try:
         body = {"displayName": name, "definition": {"parts": [part(new_definition(options))]}}
-        client.post(f"create {name!r}", item, body=body)
+        client.call(f"create {name!r}", item, item.path, body)
     except NameTaken as error:  # a repeated request finds the database of the first
         taken = error
     deadline = client.clock() + seconds
@@ -295,7 +216,7 @@ def create(
 
 
 def _find(client: FabricClient, item: FabricItem, name: str) -> str | None:
-    entries = client.pages(client.get, "list the mirrored databases", item, "", _ITEMS)
+    entries = client.pages("list the mirrored databases", item, item.path, _ITEMS, "GET")
     ids = [entry.id for entry in entries if fold(entry.displayName) == fold(name)]
     return ids[0] if ids else None
 
@@ -341,12 +262,7 @@ def plan_settings(config: Config) -> Settings:
 def apply_settings(config: Config, confirm: Callable[..., None] | None = None) -> Settings:
     """Change the settings that can be changed, after `confirm` was called with the changes."""
     database = database_of(config)
-    stopped = _is_stopped(database)
-    found = differences(read(database.client, database.item).content, config.fabric, stopped)
+    found = apply(database.client, database.item, config.fabric, _is_stopped(database), confirm)
     rows = tuple(each for each in found if each.changes)
-    if rows and confirm:
-        confirm(*(each.in_words for each in found))
-    if rows:
-        apply(database.client, database.item, config.fabric, stopped)
     fixed = tuple(each.in_words for each in found if not each.changes)
     return rows, fixed, "Fabric shows these changes." if rows else "There was nothing to change."

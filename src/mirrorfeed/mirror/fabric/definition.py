@@ -5,17 +5,17 @@ from __future__ import annotations
 import base64
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
 
 from mirrorfeed.config.connections import DEFAULT_SCHEMA, FabricOptions
-from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.landing.strict_json import parse_json, validate
 from mirrorfeed.mirror.errors import DefinitionUnreadable, NotApplied, OtherMirror
-from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem, Response, validated
+from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem, Response
+from mirrorfeed.mirror.fabric.rows import Setting, setting_text
 
 MIRRORING = "mirroring.json"
 OPEN_MIRROR = "GenericMirror"
@@ -31,31 +31,6 @@ NOTES = {
     "change_data_feed": "the feed uses capacity, and is read through a shortcut in a Lakehouse",
     "default_schema": "needs `mirrorfeed fabric stop` first, and the next start loads every table again",
 }
-
-Value = int | bool | str | None
-
-
-def _text(value: Value) -> str:
-    return "not set" if value is None else value if isinstance(value, str) else json.dumps(value)
-
-
-@row
-class Setting(Row):
-    """A setting of the mirrored database that differs from the configuration."""
-
-    field: str = shown("field")
-    """Its name in the configuration."""
-    there: Value = shown("in Fabric", _text)
-    """None if the definition does not have it."""
-    wanted: Value = shown("configured", _text)
-    changes: bool
-    """Whether `apply` changes it."""
-    note: str = shown("note", default="")
-
-    @property
-    def in_words(self) -> str:
-        """The change, in one line."""
-        return f"{self.field}: {_text(self.there)} -> {_text(self.wanted)}{f' ({self.note})' if self.note else ''}"
 
 
 def new_definition(options: FabricOptions) -> dict[str, Any]:
@@ -100,7 +75,7 @@ def changed(there: Mapping[str, Any], found: list[Setting]) -> dict[str, Any]:
 def in_words(there: Mapping[str, Any]) -> str:
     """The settings of the definition, by their names in the configuration."""
     target = _target(there)
-    return ", ".join(f"{field}: {_text(target.get(name))}" for field, name in _FIELDS.items())
+    return ", ".join(f"{field}: {setting_text(target.get(name))}" for field, name in _FIELDS.items())
 
 
 def _target(there: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -158,8 +133,7 @@ class Definition:
 
 def read(client: FabricClient, item: FabricItem, name: str | None = None) -> Definition:
     """The definition of an open mirrored database; or `OtherMirror`, which shows `name`, or `DefinitionUnreadable`."""
-    action, path = "read its definition", f"mirroredDatabases/{item.database}/getDefinition"
-    parts = validated(_RESULT, client.result(action, item, path), action, item).definition.parts
+    parts = client.read("read its definition", item, f"{item.path}/getDefinition", _RESULT).definition.parts
     own = [each for each in parts if each.path == MIRRORING]
     try:
         content = parse_json(base64.b64decode(own[0].payload, validate=True))
@@ -171,14 +145,23 @@ def read(client: FabricClient, item: FabricItem, name: str | None = None) -> Def
     return Definition(content, tuple(each.model_dump() for each in parts if each.path not in (MIRRORING, _ITEM)))
 
 
-def apply(client: FabricClient, item: FabricItem, options: FabricOptions, stopped: bool = False) -> list[Setting]:
-    """Change the settings that differ and can be changed, and read the definition again. Returns all that differed."""
+def apply(
+    client: FabricClient,
+    item: FabricItem,
+    options: FabricOptions,
+    stopped: bool = False,
+    confirm: Callable[..., None] | None = None,
+) -> list[Setting]:
+    """Change the settings that differ and can be changed, after `confirm` was called with all that differ, and read the
+    definition again. Returns all that differed."""
     there = read(client, item)
     found = differences(there.content, options, stopped)
     if not any(each.changes for each in found):
         return found
+    if confirm:
+        confirm(*(each.in_words for each in found))
     body = {"definition": {"parts": [part(changed(there.content, found)), *there.others]}}
-    client.post("change its definition", item, "updateDefinition", body)
+    client.call("change its definition", item, f"{item.path}/updateDefinition", body)
     if left := [each for each in differences(read(client, item).content, options, stopped) if each.changes]:
         raise NotApplied(item=str(item), left=tuple(each.in_words for each in left))
     return found
