@@ -135,7 +135,7 @@ def _results(values: list[Any]) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "show", recorded(module.show, lambda result: result.to_dict()))
-        patch.setattr(module, "fail", recorded(module.fail, lambda error: {"error": error}))
+        patch.setattr(module, "fail", recorded(module.fail, lambda error: {"error": error.to_dict()}))
         yield
 
 

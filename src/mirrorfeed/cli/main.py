@@ -11,7 +11,6 @@ import logging
 import re
 import sys
 from contextlib import contextmanager
-from datetime import date
 from io import TextIOWrapper
 from pathlib import Path
 from traceback import format_exc
@@ -195,21 +194,15 @@ def print_lines(*lines: str, err: bool = False) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON, with times in ISO form and errors as objects."""
+    """Print a JSON value."""
     encoding: str | None = sys.stdout.encoding
     escaped = encoding is not None and encoding.lower() != "utf-8"  # or characters that it lacks would not be JSON
-    written = json.dumps(value, indent=2, ensure_ascii=escaped, default=_as_json)
+    written = json.dumps(value, indent=2, ensure_ascii=escaped)
     click.echo(re.sub(r"[^\n -~]", _escaped, written))  # control characters, which occur inside texts only
 
 
 def _escaped(found: re.Match[str]) -> str:
     return json.dumps(found[0])[1:-1] if is_escaped(found[0]) else found[0]
-
-
-def _as_json(value: object) -> object:
-    if isinstance(value, MirrorfeedError):
-        return value.to_dict()
-    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def print_error(error: MirrorfeedError, of: str = "") -> None:
@@ -219,7 +212,7 @@ def print_error(error: MirrorfeedError, of: str = "") -> None:
 
 def fail(error: MirrorfeedError, status: int = 1) -> NoReturn:
     if for_programs():
-        print_json({"error": error})
+        print_json({"error": error.to_dict()})
     else:
         print_error(error)
     sys.exit(status)

@@ -137,22 +137,25 @@ def nonzero(count: int) -> int | None:
     return count or None
 
 
-def as_json(value: Any) -> Any:
+def as_json(value: Any, text: Callable[[str], str] = str) -> Any:
+    """Convert to JSON values: rows, errors and dataclasses by their fields, times in ISO format, and others as text."""
     match value:
-        case None | bool() | int() | float() | str() if not isinstance(value, Enum):
-            return value
         case Enum():
             return value.value
+        case None | bool() | int() | float():
+            return value
+        case str():
+            return text(value)
         case date():
             return value.isoformat()
         case Mapping():
-            return {str(name): as_json(each) for name, each in value.items()}
+            return {str(name): as_json(each, text) for name, each in value.items()}
         case Collection() if not isinstance(value, bytes):
-            return [as_json(each) for each in value]
+            return [as_json(each, text) for each in value]
     if hasattr(value, "to_dict"):
         return value.to_dict()
-    if is_dataclass(value):
-        return {each.name: as_json(getattr(value, each.name)) for each in fields(value) if each.repr}
+    if is_dataclass(value) and type(value).__str__ is object.__str__:
+        return {each.name: as_json(getattr(value, each.name), text) for each in fields(value) if each.repr}
     return str(value)
 
 

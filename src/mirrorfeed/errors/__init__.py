@@ -20,15 +20,14 @@ from __future__ import annotations
 import logging
 import re
 import reprlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from datetime import date
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from string import Formatter
 from traceback import walk_tb
 from typing import Any, ClassVar
 
 from mirrorfeed.display.humanize import a_few, counted, duration
 from mirrorfeed.display.redact import printable, redact, shell_argument
+from mirrorfeed.display.rows import as_json
 
 _log = logging.getLogger(__name__)
 _LONGEST_LINE = 2000
@@ -126,7 +125,7 @@ class MirrorfeedError(Exception):
     def to_dict(self) -> dict[str, Any]:
         """The error as JSON values, without secrets."""
         what, next_ = redact(self.problem), redact(self.solution)
-        return {"code": self.code, "what": what, "next": next_, "facts": plain(vars(self))}
+        return {"code": self.code, "what": what, "next": next_, "facts": as_json(vars(self), redact)}
 
     def message_lines(self) -> Sequence[str]:
         """The message in the lines in which it is shown. A value in it never starts another line."""
@@ -169,28 +168,6 @@ class SessionLost(Transient):
         "Run the same command again. It continues where this run stopped, and no data is lost or duplicated. If a local"
         " Spark ran out of memory, set MIRRORFEED_DRIVER_MEMORY to a larger size."
     )
-
-
-def plain(value: Any) -> Any:
-    """Convert to JSON values: errors and dataclasses by their fields, times in ISO format, and other values as text."""
-    match value:
-        case None | bool() | int() | float():
-            return value
-        case str():
-            return redact(value)
-        case date():
-            return value.isoformat()
-        case MirrorfeedError():
-            return value.to_dict()
-        case Mapping():
-            return {str(name): plain(each) for name, each in value.items()}
-        case Collection() if not isinstance(value, bytes):
-            return [plain(each) for each in value]
-    if hasattr(value, "to_dict"):
-        return plain(value.to_dict())
-    if is_dataclass(value) and type(value).__str__ is object.__str__:
-        return {each.name: plain(getattr(value, each.name)) for each in fields(value) if each.repr}
-    return str(value)
 
 
 def coded(error: MirrorfeedError) -> str:
