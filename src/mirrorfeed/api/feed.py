@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -281,19 +281,15 @@ class Feed:
         except ModuleNotFoundError as error:
             raise ReplicaMissing(module=error.name or "") from error
         service = replica.Replica(self._zone, str(Path(folder).resolve()))
-        last: list[Result[results.TableReport]] = []
-
-        def report(reports: Sequence[results.TableReport], notes: tuple[str, ...] = ()) -> None:
-            last[:] = [Result(tuple(reports), notes, "" if reports else "The landing zone has no table.")]
+        found: Result[results.TableReport] = Result(())
+        passes = [service.step()] if poll_seconds is None else replica.passes(service, poll_seconds, stop or bool)
+        for made in passes:
+            notes = (coded(made),) if isinstance(made, MirrorfeedError) else ()
+            reports = () if isinstance(made, MirrorfeedError) else tuple(made)
+            found = Result(reports, notes, "" if reports else "The landing zone has no table.")
             if on_pass:
-                on_pass(last[0])
-
-        if poll_seconds is None:
-            report(service.step())
-        else:
-            never, failed = lambda: False, lambda error: report((), (coded(error),))
-            replica.follow(service, poll_seconds, stop or never, on_pass=report, on_error=failed)
-        return last[0]
+                on_pass(found)
+        return found
 
     def doctor(
         self, *tables: str, fix: bool = False, setup: bool = False, live: bool = False

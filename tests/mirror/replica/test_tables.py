@@ -12,7 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 from mirrorfeed.mirror.errors import FolderReplaced, MirrorUnavailable, NotOurs, SamePlace
-from mirrorfeed.mirror.replica import Replica, State, TableReport, follow
+from mirrorfeed.mirror.replica import Replica, State, TableReport, passes
 from mirrorfeed.mirror.replica.mirrored_table import Mirror
 from mirrorfeed.storage import Entry
 from mirrorfeed.storage.errors import StoreUnavailable
@@ -160,13 +160,9 @@ def test_follow_repeats_passes_until_stopped(world: World) -> None:
         waits.append(seconds)
         world.put("orders", len(waits), plain((len(waits), "a")))
 
-    follow(
-        world.replica,
-        2.5,
-        lambda: len(told) == 4,
-        wait=wait,
-        on_pass=lambda reports: told.append(reports[0].files),
-    )
+    for reports in passes(world.replica, 2.5, lambda: len(told) == 4, wait):
+        assert isinstance(reports, list)
+        told.append(reports[0].files)
     assert told == [0, 1, 1, 1]
     assert waits == [2.5, 2.5, 2.5]
 
@@ -184,14 +180,9 @@ class AwayAtFirst(FolderStore):
 
 def test_follow_continues_after_an_unavailable_landing_zone(world: World) -> None:
     told: list[str] = []
-    follow(
-        Replica(AwayAtFirst(str(world.zone)), str(world.target)),
-        1,
-        lambda: len(told) == 2,
-        wait=lambda _: None,
-        on_pass=lambda reports: told.append(reports[0].state),
-        on_error=lambda error: told.append(str(error)),
-    )
+    replica = Replica(AwayAtFirst(str(world.zone)), str(world.target))
+    for made in passes(replica, 1, lambda: len(told) == 2, lambda _: None):
+        told.append(made[0].state if isinstance(made, list) else str(made))
     assert told == [
         f"Cannot list {world.zone}: it sleeps. "
         "Check that the location exists, is reachable and writable, then run the same command again.",

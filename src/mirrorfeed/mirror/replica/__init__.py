@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,7 @@ from mirrorfeed.mirror.replica.mirrored_table import (
 from mirrorfeed.mirror.replica.table_cycle import State, TableCycle, TableReport
 from mirrorfeed.storage import Store
 
-__all__ = ["Replica", "State", "TableReport", "follow"]
+__all__ = ["Replica", "State", "TableReport", "passes"]
 
 
 @dataclass(frozen=True)
@@ -74,23 +74,15 @@ class Replica:
         return TableReport(table, State.DROPPED, message="Its folder was deleted.")
 
 
-def follow(
-    replica: Replica,
-    poll: float,
-    stop: Callable[[], bool],
-    *,
-    wait: Callable[[float], None] = time.sleep,
-    on_pass: Callable[[list[TableReport]], None] = lambda _: None,
-    on_error: Callable[[Transient], None] = lambda _: None,
-) -> None:
-    """Make passes, `poll` seconds apart, until `stop` returns True.
-
-    `on_pass` gets the reports of each pass, `on_error` each transient error of listing the landing zone.
-    """
+def passes(
+    replica: Replica, poll: float, stop: Callable[[], bool], wait: Callable[[float], None] = time.sleep
+) -> Iterator[list[TableReport] | Transient]:
+    """Make passes, `poll` seconds apart, until `stop` returns True. Yields the reports of each, or a transient error of
+    listing the landing zone."""
     while not stop():
         try:
-            on_pass(replica.step())
+            yield replica.step()
         except Transient as error:
-            on_error(error)
+            yield error
         if not stop():
             wait(poll)
