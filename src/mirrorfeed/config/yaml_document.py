@@ -29,8 +29,8 @@ INHERITED = {*Options.model_fields, "history"}
 """Fields that an entry inherits from the top level."""
 _MAX_LEVELS = 50
 """Maximum nesting. A configuration has fewer than ten levels."""
-_MOST_REPEATED, _DEEPEST_REPEATED = 10_000, 20
-"""Maximum number and nesting of values from aliases, more than any configuration has."""
+_MOST_VALUES = 100_000
+"""Maximum number of values after the expansion of aliases. A configuration has fewer."""
 
 
 _TAG = "tag:yaml.org,2002:"
@@ -82,10 +82,7 @@ class Document:
     mistakes: list[Mistake] = field(default_factory=list)
     unusable: set[Place] = field(default_factory=set)
     """Places with a mistake that is already reported."""
-    _seen: set[int] = field(default_factory=set)
-    _open: list[bool] = field(default_factory=list)
-    """Whether each node on the path to the current one comes from an alias."""
-    _repeated: int = 0
+    _values: int = 0
 
     @property
     def tables(self) -> list[Any]:
@@ -121,18 +118,9 @@ class Document:
     def take(self, node: Node, place: Place) -> Any:
         """Return the plain value of a node. After a mistake it is None."""
         self.lines.setdefault(place, node.start_mark.line + 1)
-        again = id(node) in self._seen
-        self._seen.add(id(node))
-        self._repeated += again
-        if again and (self._repeated > _MOST_REPEATED or sum(self._open) >= _DEEPEST_REPEATED):
+        self._values += 1
+        if self._values > _MOST_VALUES or len(place) > _MAX_LEVELS:  # without aliases, the loader refuses such depth
             raise _TooMuch(self.line(place[:1]))
-        self._open.append(again)
-        try:
-            return self._plain(node, place)
-        finally:
-            self._open.pop()
-
-    def _plain(self, node: Node, place: Place) -> Any:
         if node.tag not in _TAGS[type(node)]:
             tag = "an unknown tag" if may_be_secret(place) else f"the unknown tag {node.tag}"
             self.refuse(place, f"has {tag}")
