@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from mirrorfeed.landing.record import Record
 from mirrorfeed.lint.delimited_text import TextFault
-from mirrorfeed.lint.specification import METADATA
+from mirrorfeed.lint.specification import METADATA, Finding
 
 TYPELESS = "null"
 """Type of a Parquet column whose writer found no value to infer a type from."""
@@ -87,10 +87,8 @@ class Log:
 
     id: str | None
     """The id in `log.json`."""
-    fault: str | None = None
-    """Path of `log.json` or the newest record, and why it cannot be read."""
-    too_new: str | None = None
-    """Path and format of the newest record, if only a newer version can read it."""
+    finding: Finding | None = None
+    """The reason why `log.json` or the newest record cannot be read."""
     newest: Record | None = None
     staged: tuple[str, ...] = ()
     """Names in the log's folder that are not records, from a listing made after the newest record was read."""

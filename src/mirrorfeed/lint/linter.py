@@ -24,7 +24,7 @@ from mirrorfeed.lint.metadata_file import Settings, find_metadata_name, load_obj
 from mirrorfeed.lint.parquet_process import ParquetProcess
 from mirrorfeed.lint.rules import check_table, check_zone
 from mirrorfeed.lint.rules.files import PARQUET, apply_order, form_of, number_of
-from mirrorfeed.lint.rules.folders import find_tables
+from mirrorfeed.lint.rules.folders import LOG_FAULT, TOO_NEW, find_tables
 from mirrorfeed.lint.specification import METADATA, PARTNER_EVENTS, PROCESSED, SCRATCH, Finding, Severity, is_ignored
 from mirrorfeed.lint.text_reader import text_contents
 from mirrorfeed.storage import Entry, Store
@@ -173,34 +173,34 @@ def _read_log(store: Store, folder: str) -> Log:
     folders = tuple(entry.name for entry in entries if entry.is_folder)
     data = _read(store, f"{folder}/{LOG_ID}")
     if data is None:
-        return Log(None, f"{LOG_ID}: it is missing" if folders else None)
+        return Log(None, LOG_FAULT.finding(f"{folder}/{LOG_ID}", reason="it is missing") if folders else None)
     try:
         log_id = load_object(data)["log_id"]
         if not is_log_id(log_id):
             raise ValueError(f"{log_id!r} is not an id")
     except (ValueError, TypeError, KeyError) as error:
-        return Log(None, f"{LOG_ID}: it has no id of a log ({error!r})")
-    if log_id not in folders and any(entry.name == log_id for entry in entries):
-        return Log(None, f"{log_folder(log_id)}: it is not a folder")
+        return Log(None, LOG_FAULT.finding(f"{folder}/{LOG_ID}", reason=f"it has no id of a log ({error!r})"))
     path = f"{folder}/{log_folder(log_id)}"
-    newest, fault, too_new = _newest_record(store, folder, log_id)
+    if log_id not in folders and any(entry.name == log_id for entry in entries):
+        return Log(None, LOG_FAULT.finding(path, reason="it is not a folder"))
+    newest, finding = _newest_record(store, path)
     staged = tuple(name for name in _names(store, path) if staged_record_number(name))
-    return Log(log_id, fault, too_new, newest, staged, tuple(name for name in folders if name != log_id))
+    return Log(log_id, finding, newest, staged, tuple(name for name in folders if name != log_id))
 
 
-def _newest_record(store: Store, folder: str, log_id: str) -> tuple[Record | None, str | None, str | None]:
-    """Return the newest record, why it cannot be read, and its format if only a newer version can read it."""
-    numbers = [number for name in _names(store, f"{folder}/{log_folder(log_id)}") if (number := record_number(name))]
-    path = f"{log_folder(log_id)}/{record_name(max(numbers))}" if numbers else None
-    data = _read(store, f"{folder}/{path}") if path else None
+def _newest_record(store: Store, folder: str) -> tuple[Record | None, Finding | None]:
+    """Return the newest record of a log, or the finding that it cannot be read."""
+    numbers = [number for name in _names(store, folder) if (number := record_number(name))]
+    path = f"{folder}/{record_name(max(numbers, default=0))}"
+    data = _read(store, path) if numbers else None
     if data is None:
-        return None, None, None
+        return None, None
     try:
-        return records.parse(data, f"{folder}/{path}"), None, None
+        return records.parse(data, path), None
     except DamagedFile as fault:
-        return None, f"{path}: {fault.reason}", None
+        return None, LOG_FAULT.finding(path, reason=fault.reason)
     except RecordTooNew as newer:
-        return None, None, f"{path}: format {newer.found}"
+        return None, TOO_NEW.finding(path, format=f"format {newer.found}")
 
 
 def _names(store: Store, folder: str) -> tuple[str, ...]:

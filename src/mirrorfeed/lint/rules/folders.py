@@ -238,13 +238,9 @@ def check_leftovers(table: Table, settings: Settings) -> Iterator[Finding]:
         return
     for name in log.others:
         yield OLD_LOG.finding(f"{table.folder}/{LOG}/{name}")
-    if log.fault:
-        where, _, reason = log.fault.partition(": ")
-        yield LOG_FAULT.finding(f"{table.folder}/{where}", reason=reason)
-    if log.too_new:
-        where, _, format_ = log.too_new.partition(": ")
-        yield TOO_NEW.finding(f"{table.folder}/{where}", format=format_)
-    if log.id is None or log.fault or log.too_new:
+    if log.finding:
+        yield log.finding
+    if log.id is None or log.finding:
         return
     published = {file.staged for file in log.newest.files} if log.newest else set()
     for name in log.staged:
