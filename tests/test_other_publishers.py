@@ -160,20 +160,20 @@ def test_deletes_do_not_change_columns_without_a_type(zone: Zone) -> None:
 def test_rows_without_any_type_are_refused(zone: Zone) -> None:
     zone.metadata()
     zone.parquet(1, [{"note": None}])
-    assert "Column note" in zone.replicate().message
-    assert "has the type null, which a mirrored table does not support." in zone.replicate().message
+    assert "The column 'note'" in zone.replicate().message
+    assert "has the type null, which a mirrored table cannot store." in zone.replicate().message
 
 
 def test_changes_before_any_key_has_a_type_are_refused(zone: Zone) -> None:
     zone.parquet(1, [{"id": None, "name": "a", MARKER: 4}])
-    assert "Column id of" in zone.replicate().message
-    assert "has the type null, which a mirrored table does not support." in zone.replicate().message
+    assert "The column 'id'" in zone.replicate().message
+    assert "has the type null, which a mirrored table cannot store." in zone.replicate().message
 
 
 def test_marker_without_a_type_counts_as_missing(zone: Zone) -> None:
     zone.parquet(1, [{"id": 1, MARKER: None}])
     assert f"MF506 {MARKER} is NULL in 1 of 1 row." in zone.said
-    assert f"Row 1 of {zone.folder}/{1:020}.parquet has {MARKER} None." in zone.replicate().message
+    assert f"{zone.folder}/{1:020}.parquet (MF506): {MARKER} is NULL in 1 of 1 row." in zone.replicate().message
 
 
 def test_line_endings_changed_by_a_checkout_are_shown(zone: Zone) -> None:
@@ -215,4 +215,4 @@ def test_carriage_return_in_a_refused_name_is_visible(zone: Zone) -> None:
     assert "it has 'id\\r'" in zone.printed
     zone.metadata(keyColumns=["id", "b\r"])
     message = zone.replicate().message
-    assert "has no column id, b\\r, which is a key" in message
+    assert "the key column 'id'; it has 'id\\r'" in message

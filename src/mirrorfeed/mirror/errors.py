@@ -5,21 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mirrorfeed.errors import Terminal, Transient
-from mirrorfeed.lint.specification import MARKER
+from mirrorfeed.lint.specification import Finding
 
 _RECREATE = "delete the table's folder and create it again with all data"
-
-
-class KeysNeeded(Terminal):
-    code = "MF7001"
-    what = "{address} has updates, deletes or upserts, and table {table} has no keys."
-    fix = "Set keyColumns in the table's _metadata.json."
-
-
-class KeyNotPublished(Terminal):
-    code = "MF7002"
-    what = "{address} has no column {keys:list}, which is a key of table {table}."
-    fix = "Delete the file, and write a file with all key columns under the same name."
 
 
 class KeysChanged(Terminal):
@@ -46,36 +34,6 @@ class BrokenFile(Terminal):
     fix = "Delete the file, and write a complete file under the same name."
 
 
-class UnknownExtension(Terminal):
-    code = "MF7007"
-    what = "{address} ends neither in .parquet nor in .{extension}."
-    fix = "Rename the file, or set FileFormat and FileExtension in the table's _metadata.json."
-
-
-class ColumnTwice(Terminal):
-    code = "MF7008"
-    what = "{address} has the columns {columns:list} more than once."
-    fix = "Delete the file, and write a file with distinct column names under the same name."
-
-
-class MarkerMisplaced(Terminal):
-    code = "MF7009"
-    what = f"{MARKER} is column {{place}} of {{columns}} in {{address}}."
-    fix = "Delete the file, and write a file under the same name in which __rowMarker__ is the last column."
-
-
-class UnknownMarker(Terminal):
-    code = "MF7010"
-    what = f"{{where}} has {MARKER} {{found}}."
-    fix = "Delete the file, and write a file under the same name with int32 markers 0, 1, 2 or 4."
-
-
-class NumberTwice(Terminal):
-    code = "MF7011"
-    what = "Two files of table {table} have the same number: {one} and {other}."
-    fix = "Delete the wrong file. A number is used once."
-
-
 class SamePlace(Terminal):
     code = "MF7012"
     what = "Table {table} and another table folder of the same name have the same mirror, {place}."
@@ -100,12 +58,6 @@ class NullNotAllowed(Terminal):
     fix = f"Publish values, or {_RECREATE}."
 
 
-class UnsupportedType(Terminal):
-    code = "MF7016"
-    what = "Column {column} of {address} has the type {kind}, which a mirrored table does not support."
-    fix = "Publish complex values as JSON text, and other values with a simple type."
-
-
 class TypeChanged(Terminal):
     code = "MF7017"
     what = "Table {table} is stopped because {address} changes the type of {columns}."
@@ -124,16 +76,18 @@ class ColumnLeftOut(Terminal):
     fix = f"Keep publishing the column, or {_RECREATE}."
 
 
-class NameOnlyDiffersInCase(Terminal):
-    code = "MF7019"
-    what = "{address} has the column {new}, and table {table} has {known}. The names differ only in case."
-    fix = "Publish the column under one name. To rename it, delete the folder and create it again with all data."
-
-
 class YearNotHeld(Terminal):
     code = "MF7020"
     what = "{address} has dates in {column} outside the years 1 to 9999."
     fix = "The replica cannot read such dates. Publish them as text, or correct them in the source."
+
+
+class FileRefused(Terminal):
+    code = "MF7021"
+    what = "Cannot apply {finding.file} ({finding.code}): {finding.what}"
+    fix = "{finding.next}"
+    meaning = "A data file breaks a rule of `mirrorfeed lint`, so the replica does not apply it."
+    finding: Finding
 
 
 class MirrorMissing(Terminal):

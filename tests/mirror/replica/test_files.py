@@ -7,7 +7,8 @@ import os
 import pyarrow as pa
 import pytest
 
-from mirrorfeed.mirror.errors import BrokenFile, NumberTwice, UnknownExtension
+from mirrorfeed.lint.rules.files import FORM, NUMBER_TWICE
+from mirrorfeed.mirror.errors import BrokenFile, FileRefused
 from mirrorfeed.mirror.replica import State
 from tests.mirror.replica.conftest import World, is_error, marked, parquet, plain
 
@@ -69,12 +70,15 @@ def test_names_with_an_underscore_are_ignored_everywhere(world: World) -> None:
 def test_one_number_with_two_extensions_is_an_error(world: World) -> None:
     world.put("orders", 1, plain((1, "a")))
     world.put("orders", f"{1:020}.csv", b"id\r\n1\r\n")
-    assert is_error(world.step(), NumberTwice, table="orders", one=f"{1:020}.csv", other=name(1))
+    path = world.zone / "orders" / name(1)
+    finding = NUMBER_TWICE.finding(str(path), number=1, other=f"{1:020}.csv")
+    assert is_error(world.step(), FileRefused, finding=finding)
 
 
 def test_extension_that_the_table_does_not_declare_is_an_error(world: World) -> None:
     path = world.put("orders", f"{1:020}.tsv", b"id\r\n1\r\n")
-    assert is_error(world.step(), UnknownExtension, address=str(path), extension="csv")
+    finding = FORM.finding(str(path), problem="The extension is neither parquet nor csv")
+    assert is_error(world.step(), FileRefused, finding=finding)
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.mirror.errors import (
-    ColumnTwice,
-    KeyNotPublished,
-    KeysChanged,
-    KeysNeeded,
-    MarkerMisplaced,
-    UnknownMarker,
-    UnsupportedType,
-    YearNotHeld,
-)
+from mirrorfeed.lint.rules import columns
+from mirrorfeed.lint.specification import Rule
+from mirrorfeed.mirror.errors import FileRefused, KeysChanged, YearNotHeld
 from mirrorfeed.mirror.replica import State
 from tests.mirror.replica.conftest import MARKER, World, is_error, marked, plain
 
@@ -198,7 +190,8 @@ def test_changes_of_a_table_without_keys_wait_for_keys(world: World, marker: int
     path = world.put("orders", 2, marked((1, "b", marker)))
     report = world.step()
     assert (report.state, report.files) == (State.FAILED, 1)
-    assert is_error(report, KeysNeeded, table="orders", address=str(path))
+    finding = columns.KEYLESS.finding(str(path), kinds="updates, deletes or upserts")
+    assert is_error(report, FileRefused, finding=finding)
     world.metadata(keyColumns=["id"])
     assert world.step().state is State.REPLICATING
     assert world.rows() == ([] if marker == 2 else [(1, "b")])
@@ -228,46 +221,29 @@ def test_keys_cannot_change(world: World, keys: list[str], now: tuple[str, ...])
 
 
 @pytest.mark.parametrize(
-    ("rows", "kind", "facts"),
+    ("rows", "rule", "values"),
     [
-        (marked((1, "a", 4), (2, "b", 3)), UnknownMarker, {"where": "Row 2 of {path}", "found": "3"}),
-        (
-            plain((1, "a")).append_column(MARKER, pa.array([None], pa.int32())),
-            UnknownMarker,
-            {"where": "Row 1 of {path}", "found": "None"},
-        ),
-        (
-            plain((1, "a")).append_column(MARKER, pa.array(["4"])),
-            UnknownMarker,
-            {"where": "{path}", "found": "of the type string, not an integer"},
-        ),
-        (
-            marked((1, "a", 4)).select(["id", MARKER, "name"]),
-            MarkerMisplaced,
-            {"address": "{path}", "place": 2, "columns": 3},
-        ),
-        (
-            plain((1, "a")).drop_columns(["id"]),
-            KeyNotPublished,
-            {"address": "{path}", "keys": ["id"], "table": "orders"},
-        ),
-        (pa.table([[1], [2]], names=["id", "id"]), ColumnTwice, {"address": "{path}", "columns": ["id"]}),
+        (marked((1, "a", 4), (2, "b", 3)), columns.VALUE, {"values": ["3"], "count": 1}),
+        (plain((1, "a")).append_column(MARKER, pa.array([None], pa.int32())), columns.NULL, {"count": 1, "rows": 1}),
+        (plain((1, "a")).append_column(MARKER, pa.array(["4"])), columns.TYPE, {"type": "string"}),
+        (marked((1, "a", 4)).select(["id", MARKER, "name"]), columns.NOT_LAST, {"problem": "is column 2 of 3"}),
+        (plain((1, "a")).drop_columns(["id"]), columns.NO_KEY, {"key": "id", "hint": "it has 'name'"}),
+        (pa.table([[1], [2]], names=["id", "id"]), columns.NAME_TWICE, {"column": "id", "how": "twice"}),
         (
             pa.table({"id": [1], "tags": [["a"]]}),
-            UnsupportedType,
-            {"address": "{path}", "column": "tags", "kind": "list<element: string>"},
+            columns.UNSUPPORTED,
+            {"column": "tags", "type": "list<element: string>"},
         ),
     ],
 )
 def test_file_that_cannot_be_applied_stops_the_table_until_replaced(
-    world: World, rows: pa.Table, kind: type[MirrorfeedError], facts: dict[str, Any]
+    world: World, rows: pa.Table, rule: Rule, values: dict[str, Any]
 ) -> None:
     path = world.put("orders", 1, rows)
     world.put("orders", 2, plain((2, "b")))
     report = world.step()
     assert (report.state, report.files) == (State.FAILED, 0)
-    expected = {name: fact.format(path=path) if isinstance(fact, str) else fact for name, fact in facts.items()}
-    assert is_error(report, kind, **expected)
+    assert is_error(report, FileRefused, finding=rule.finding(str(path), **values))
     world.put("orders", 1, plain((1, "a")))
     assert world.step().files == 2
     assert world.rows() == [(1, "a"), (2, "b")]

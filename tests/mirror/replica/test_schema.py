@@ -7,7 +7,8 @@ from datetime import datetime
 import pyarrow as pa
 import pytest
 
-from mirrorfeed.mirror.errors import ColumnLeftOut, NameOnlyDiffersInCase, NullNotAllowed, TypeChanged
+from mirrorfeed.lint.rules.columns import OTHER_CASE
+from mirrorfeed.mirror.errors import ColumnLeftOut, FileRefused, NullNotAllowed, TypeChanged
 from mirrorfeed.mirror.replica import State
 from tests.mirror.replica.conftest import MARKER, World, is_error, marked, plain
 
@@ -108,8 +109,8 @@ def test_wider_type_counts_as_a_changed_type(world: World, old: str, new: str) -
 def test_names_that_differ_in_case_only_are_refused(world: World) -> None:
     world.put("orders", 1, plain((1, "a")))
     path = world.put("orders", 2, plain((2, "b")).rename_columns(["id", "Name"]))
-    facts = {"table": "orders", "address": str(path), "known": "name", "new": "Name"}
-    assert is_error(world.step(), NameOnlyDiffersInCase, **facts)
+    finding = OTHER_CASE.finding(str(path), column="Name", before="name")
+    assert is_error(world.step(), FileRefused, finding=finding)
 
 
 def test_names_with_special_characters_are_valid_columns_and_keys(world: World) -> None:

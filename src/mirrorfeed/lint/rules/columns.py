@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mirrorfeed.display.humanize import a_few, counted
@@ -215,18 +215,23 @@ def _check_types(path: str, columns: tuple[Column, ...], typeless: set[str]) -> 
 
 
 def _check_values(path: str, columns: list[Column], contents: Contents, settings: Settings) -> Iterator[Finding]:
-    names = [column.name for column in columns]
-    declared = None if settings.declared is None else {column.name for column in settings.declared}
-    for key in settings.keys:
-        # Rules of the metadata file report a key that is not declared.
-        if key not in names and (declared is None or key in declared):
-            near = [name for name in names if fold(name) == fold(key)]
-            hint = f"it spells it {near[0]!r}" if near else f"it has {a_few([repr(name) for name in names], 5)}"
-            yield NO_KEY.finding(path, key=key, hint=hint)
+    declared = settings.keys if settings.declared is None else {column.name for column in settings.declared}
+    # Rules of the metadata file report a key that is not declared.
+    keys = [key for key in settings.keys if key in declared]
+    yield from missing_keys(path, keys, [column.name for column in columns])
     for key, count in contents.null_keys.items():
         yield NULL_KEY.finding(path, key=key, count=count, rows=contents.rows)
     for column, count in contents.missing_values.items():
         yield NULL_VALUE.finding(path, column=column, count=count)
+
+
+def missing_keys(path: str, keys: Sequence[str], names: Sequence[str]) -> Iterator[Finding]:
+    """Find keys that are not among the names of the columns in a file."""
+    for key in keys:
+        if key not in names:
+            near = [name for name in names if fold(name) == fold(key)]
+            hint = f"it spells it {near[0]!r}" if near else f"it has {a_few([repr(name) for name in names], 5)}"
+            yield NO_KEY.finding(path, key=key, hint=hint)
 
 
 def _check_changes(

@@ -15,18 +15,10 @@ import pyarrow.parquet as pq
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.lint.delimited_text import LINE_BREAK, UNCLOSED, TextFault, Unsplittable, decode, decompress, split
 from mirrorfeed.lint.metadata_file import DeclaredColumn, Settings
+from mirrorfeed.lint.rules.columns import NAME_TWICE, NOT_LAST, NULL, OTHER_CASE, TYPE, UNSUPPORTED, VALUE
+from mirrorfeed.lint.rules.files import FORM
 from mirrorfeed.lint.specification import INSERT, MARKER, MARKERS, UPSERT
-from mirrorfeed.mirror.errors import (
-    BrokenFile,
-    ColumnLeftOut,
-    ColumnTwice,
-    MarkerMisplaced,
-    NameOnlyDiffersInCase,
-    TypeChanged,
-    UnknownExtension,
-    UnknownMarker,
-    UnsupportedType,
-)
+from mirrorfeed.mirror.errors import BrokenFile, ColumnLeftOut, FileRefused, TypeChanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +40,7 @@ def read_rows(data: bytes, name: str, address: str, settings: Settings) -> FileR
         rows = _parsed(data, name, address, settings)
         names = rows.column_names
         if twice := sorted({each for each in names if names.count(each) > 1}):
-            raise ColumnTwice(address=address, columns=twice)
+            raise FileRefused(finding=NAME_TWICE.finding(address, column=twice[0], how="twice"))
         rows, markers = _split(rows, address)
         if settings.declared is not None and not name.endswith(".parquet"):
             rows = as_declared(rows, settings.declared)
@@ -68,7 +60,8 @@ def _parsed(data: bytes, name: str, address: str, settings: Settings) -> pa.Tabl
         return pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us").read()
     if name.lower().endswith(f".{settings.extension}"):
         return read_delimited(data, name, settings)
-    raise UnknownExtension(address=address, extension=settings.extension)
+    problem = f"The extension is neither parquet nor {settings.extension}"
+    raise FileRefused(finding=FORM.finding(address, problem=problem))
 
 
 def _split(rows: pa.Table, address: str) -> tuple[pa.Table, pa.ChunkedArray | None]:
@@ -77,21 +70,23 @@ def _split(rows: pa.Table, address: str) -> tuple[pa.Table, pa.ChunkedArray | No
         return rows, None
     place = rows.column_names.index(MARKER)
     if place not in (0, rows.num_columns - 1):
-        raise MarkerMisplaced(address=address, place=place + 1, columns=rows.num_columns)
+        problem = f"is column {place + 1} of {rows.num_columns}"
+        raise FileRefused(finding=NOT_LAST.finding(address, problem=problem))
     markers = rows.column(place)
     if pa.types.is_null(markers.type):  # its writer found no value to infer a type from
         markers = markers.cast(pa.int32())
     if not pa.types.is_integer(markers.type):
-        raise UnknownMarker(where=address, found=f"of the type {markers.type}, not an integer")
-    known = pc.is_in(markers, pa.array(MARKERS, markers.type))
-    if not pc.all(known, min_count=0).as_py():
-        row = pc.index(known, False).as_py()
-        raise UnknownMarker(where=f"Row {row + 1} of {address}", found=str(markers[row].as_py()))
+        raise FileRefused(finding=TYPE.finding(address, type=markers.type))
+    if markers.null_count:
+        raise FileRefused(finding=NULL.finding(address, count=markers.null_count, rows=len(markers)))
+    odd = markers.filter(pc.invert(pc.is_in(markers, pa.array(MARKERS, markers.type)))).to_pylist()
+    if odd:
+        raise FileRefused(finding=VALUE.finding(address, values=sorted(set(map(str, odd))), count=len(odd)))
     return rows.remove_column(place), markers.cast(pa.int32())
 
 
 def as_delta(rows: pa.Table, address: str) -> pa.Table:
-    """The same rows with types that Delta has, or `UnsupportedType`; nullability stays as the file declares it.
+    """The same rows with types that Delta has, or `FileRefused`; nullability stays as the file declares it.
 
     A column that holds only NULL may come without a type, which it keeps until its table gives it one.
     """
@@ -128,7 +123,7 @@ def _delta_type(field: pa.Field, address: str) -> pa.DataType:
         return pa.timestamp("us", "UTC" if kind.tz else None)
     if pa.types.is_decimal(kind) and kind.precision <= 38 and 0 <= kind.scale <= kind.precision:
         return pa.decimal128(kind.precision, kind.scale)
-    raise UnsupportedType(address=address, column=field.name, kind=str(kind))
+    raise FileRefused(finding=UNSUPPORTED.finding(address, column=field.name, type=kind))
 
 
 def with_types(schema: pa.Schema) -> pa.Schema:
@@ -157,7 +152,7 @@ def added_columns(table: pa.Schema, file: pa.Schema, name: str, address: str) ->
     for field in new:
         other = known.setdefault(field.name.lower(), field.name)
         if other != field.name:
-            raise NameOnlyDiffersInCase(table=name, address=address, known=other, new=field.name)
+            raise FileRefused(finding=OTHER_CASE.finding(address, column=field.name, before=other))
     return [field.with_nullable(True) for field in new]  # earlier rows have no value in it
 
 

@@ -11,9 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from mirrorfeed.lint.metadata_file import Settings, read_metadata
-from mirrorfeed.lint.rules.files import number_of
+from mirrorfeed.lint.rules.files import NUMBER_TWICE, number_of
 from mirrorfeed.lint.specification import PROCESSED, SCHEMA_SUFFIX, is_ignored
-from mirrorfeed.mirror.errors import BadMetadata, NumberTwice
+from mirrorfeed.mirror.errors import BadMetadata, FileRefused
 from mirrorfeed.storage import Entry, Store
 from mirrorfeed.storage.errors import AlreadyThere, NotThere
 from mirrorfeed.storage.folder import FolderStore
@@ -92,12 +92,13 @@ def data_files(entries: Iterable[Entry]) -> list[DataFile]:
     return [DataFile(entry, number_of(entry.name)) for entry in found]
 
 
-def by_number(files: Iterable[DataFile], applied: int, table: str) -> Queue:
+def by_number(files: Iterable[DataFile], applied: int, folder: str) -> Queue:
     """Files in the order of their numbers, from 1 without gaps. Files without a number are ignored."""
     numbered = sorted((file for file in files if file.number), key=lambda file: (file.number or 0, file.name))
     for one, other in pairwise(numbered):
         if one.number == other.number:
-            raise NumberTwice(table=table, one=one.name, other=other.name)
+            path = f"{folder}/{other.name}"
+            raise FileRefused(finding=NUMBER_TWICE.finding(path, number=one.number, other=one.name))
     done = tuple(file for file in numbered if file.number is not None and file.number <= applied)
     later = numbered[len(done) :]
     ready = [file for place, file in enumerate(later) if file.number == applied + 1 + place]

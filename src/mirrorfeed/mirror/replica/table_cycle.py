@@ -15,15 +15,9 @@ from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.lint.metadata_file import Settings
+from mirrorfeed.lint.rules.columns import KEYLESS, UNSUPPORTED, missing_keys
 from mirrorfeed.lint.specification import DELETE, METADATA
-from mirrorfeed.mirror.errors import (
-    FolderReplaced,
-    KeyNotPublished,
-    KeysChanged,
-    KeysNeeded,
-    TypeChanged,
-    UnsupportedType,
-)
+from mirrorfeed.mirror.errors import FileRefused, FolderReplaced, KeysChanged, TypeChanged
 from mirrorfeed.mirror.replica.file_reader import FileRows, added_columns, in_shape_of, read_rows, with_types
 from mirrorfeed.mirror.replica.landing_zone import (
     DataFile,
@@ -126,7 +120,7 @@ class TableCycle:
         if settings.by_time:
             queue = by_time(files, mirror.processed(files) if mirror else frozenset())
         else:
-            queue = by_number(files, mirror.applied() if mirror else 0, self._folder.table)
+            queue = by_number(files, mirror.applied() if mirror else 0, self._zone.address(self._folder.path))
         done = list(queue.done)
         failure: MirrorfeedError | None = None
         for file in queue.ready:
@@ -199,19 +193,17 @@ class TableCycle:
 
     def _check_keys(self, content: FileRows, keys: Sequence[str], address: str) -> None:
         if not keys and content.markers is not None:
-            raise KeysNeeded(table=self._folder.table, address=address)
-        missing = [key for key in keys if key not in content.rows.column_names]
-        if missing:
-            raise KeyNotPublished(table=self._folder.table, address=address, keys=missing)
+            raise FileRefused(finding=KEYLESS.finding(address, kinds="updates, deletes or upserts"))
+        if missing := next(missing_keys(address, keys, content.rows.column_names), None):
+            raise FileRefused(finding=missing)
 
     def _check_types(self, mirror: Mirror | None, content: FileRows, keys: Sequence[str], address: str) -> None:
         """Rows need a column with a type, and changes need keys with a type, in this or an earlier file."""
         known = {*with_types(content.rows.schema).names, *(mirror.schema.names if mirror else ())}
         needed = keys if content.markers is not None else content.rows.column_names[:1] if not known else ()
         if content.rows.num_rows and (typeless := [name for name in needed if name not in known]):
-            raise UnsupportedType(
-                address=address, column=typeless[0], kind=str(content.rows.schema.field(typeless[0]).type)
-            )
+            type_ = content.rows.schema.field(typeless[0]).type
+            raise FileRefused(finding=UNSUPPORTED.finding(address, column=typeless[0], type=type_))
 
     def _fit(self, mirror: Mirror, rows: FileRows, address: str) -> None:
         try:
