@@ -22,12 +22,6 @@ class FolderReplaced(Transient):
     fix = "The next pass reads the current folder."
 
 
-class BadMetadata(Terminal):
-    code = "MF7005"
-    what = "Cannot use {address}: {reason}"
-    fix = "Correct the file. The next pass continues the table."
-
-
 class BrokenFile(Terminal):
     code = "MF7006"
     what = "Cannot read {address}: {reason:phrase}."
@@ -86,7 +80,7 @@ class FileRefused(Terminal):
     code = "MF7021"
     what = "Cannot apply {finding.file} ({finding.code}): {finding.what}"
     fix = "{finding.next}"
-    meaning = "A data file breaks a rule of `mirrorfeed lint`, so the replica does not apply it."
+    meaning = "A file breaks a rule of `mirrorfeed lint`, so the replica does not apply it."
     finding: Finding
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorfeed.lint.metadata_file import DeclaredColumn, Dialect, Settings, read_metadata
-from mirrorfeed.mirror.errors import BadMetadata
+from mirrorfeed.mirror.errors import FileRefused
 from mirrorfeed.mirror.replica.landing_zone import parse_settings
 
 TEXT = {"FileFormat": "DelimitedText", "FileExtension": "psv"}
@@ -134,11 +134,11 @@ def test_metadata_is_parsed_to_settings(fields: dict[str, Any], expected: Settin
 )
 def test_invalid_metadata_is_refused_with_the_reason(content: bytes | dict[str, Any], reason: str) -> None:
     data = content if isinstance(content, bytes) else json.dumps(content).encode()
-    with pytest.raises(BadMetadata) as caught:
+    with pytest.raises(FileRefused) as caught:
         parse_settings(data, "t/_metadata.json")
-    assert str(caught.value).startswith("Cannot use t/_metadata.json: ")
+    assert str(caught.value).startswith("Cannot apply t/_metadata.json (MF2")
     assert reason in str(caught.value)
-    assert str(caught.value).endswith("Correct the file. The next pass continues the table.")
+    assert str(caught.value).endswith(caught.value.finding.next)
 
 
 _TEXTS = st.sampled_from(["", "a", "A", "true", ".tsv", ",", "\\n", "CSV", "DelimitedText", "utf-8", "Int32"])
@@ -166,5 +166,5 @@ def test_any_json_object_is_parsed_and_unclear_deviations_are_refused(found: dic
     if all(deviation.is_clear for deviation in deviations):
         assert parse_settings(data, "m") == settings
     else:
-        with pytest.raises(BadMetadata):
+        with pytest.raises(FileRefused):
             parse_settings(data, "m")

@@ -250,20 +250,21 @@ def test_file_that_cannot_be_applied_stops_the_table_until_replaced(
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"),
+    ("content", "code", "reason"),
     [
-        (b"", "It cannot be read: it is empty. Write the file again as one JSON object"),
+        (b"", "MF203", "It cannot be read: it is empty. Write the file again as one JSON object"),
         (
             json.dumps({"keyColumns": "id"}).encode(),
+            "MF206",
             'keyColumns is the text "id", not a list. Set a list of column names: `"keyColumns": ["C1", "C2"]`',
         ),
     ],
 )
-def test_invalid_metadata_stops_the_table_until_corrected(world: World, content: bytes, reason: str) -> None:
+def test_invalid_metadata_stops_the_table_until_corrected(world: World, content: bytes, code: str, reason: str) -> None:
     path = world.put("orders", "_metadata.json", content)
     world.put("orders", 1, plain((1, "a")))
     report = world.step()
     assert report.state is State.FAILED
-    assert report.message == f"Cannot use {path}: {reason}. Correct the file. The next pass continues the table."
+    assert report.message == f"Cannot apply {path} ({code}): {reason}."
     world.metadata(keyColumns=["id"])
     assert world.step().files == 1

@@ -13,7 +13,7 @@ from pathlib import Path
 from mirrorfeed.lint.metadata_file import Settings, read_metadata
 from mirrorfeed.lint.rules.files import NUMBER_TWICE, number_of
 from mirrorfeed.lint.specification import PROCESSED, SCHEMA_SUFFIX, is_ignored
-from mirrorfeed.mirror.errors import BadMetadata, FileRefused
+from mirrorfeed.mirror.errors import FileRefused
 from mirrorfeed.storage import Entry, Store
 from mirrorfeed.storage.errors import AlreadyThere, NotThere
 from mirrorfeed.storage.folder import FolderStore
@@ -79,10 +79,10 @@ class Queue:
 
 
 def parse_settings(content: bytes, address: str) -> Settings:
-    """Read a `_metadata.json`. Raises `BadMetadata` if its meaning is not clear. Unknown properties are ignored."""
-    settings, deviations = read_metadata(content)
+    """Read a `_metadata.json`. Raises `FileRefused` if its meaning is not clear. Unknown properties are ignored."""
+    settings, deviations = read_metadata(content, address)
     if unclear := next((deviation for deviation in deviations if not deviation.is_clear), None):
-        raise BadMetadata(address=address, reason=f"{unclear.finding.what} {unclear.finding.next}")
+        raise FileRefused(finding=unclear.finding)
     return settings
 
 
