@@ -253,9 +253,5 @@ def zone_of(config: Config) -> Store:
 
 def without_files(config: Config) -> list[str]:
     """Return the configured tables that have no data file in the landing zone."""
-    store = zone_of(config)
-
-    def lacks(table: Table) -> bool:
-        return not any(data_number(entry.name, None) for entry in store.list(table.target.folder))
-
-    return [str(table.target) for table in config.tables if lacks(table)]
+    targets, store = [table.target for table in config.tables], zone_of(config)
+    return [str(each) for each in targets if not any(data_number(it.name, None) for it in store.list(each.folder))]

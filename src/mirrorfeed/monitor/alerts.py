@@ -267,8 +267,7 @@ def check_all(
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> tuple[Check, list[TableFacts]]:
     """Check all tables. Errors are findings and are not raised. Spark is started only if a table needs it."""
-    store = zone_of(config)
-    database = database_facts(config, store)
+    database = database_facts(config)
     refreshes = database.states is not None and config.alerts.sql_endpoint == "refresh"
     syncs = read_endpoint(config) if refreshes else ENDPOINT_NOT_READ
     times_of = mirror_times_of(config, database.states, syncs, mirror)

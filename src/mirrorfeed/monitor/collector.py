@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mirrorfeed.config.model import Config, Table, zone_of
+from mirrorfeed.config.model import Config, Table, without_files, zone_of
 from mirrorfeed.display.humanize import counted, duration
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.landing.names import LOG as LOGS
@@ -37,17 +37,15 @@ LARGEST_MEASURED = 64 * 2**20
 """Bytes of the files of a table whose texts are measured and whose keys are checked, because that reads all rows."""
 
 
-def database_facts(config: Config, store: Store | None = None) -> DatabaseFacts:
+def database_facts(config: Config) -> DatabaseFacts:
     if config.onelake is None:
         return DatabaseFacts(config.landing_zone)
     from mirrorfeed.mirror.fabric.database import database_of
 
     try:
-        database, store = database_of(config), store or zone_of(config)
+        database = database_of(config)
         status, states = database.status(), database.tables()
-        published = 0
-        for table in config.tables:
-            published += any(data_number(each.name, None) for each in store.list(table.target.folder))
+        published = len(config.tables) - len(without_files(config))
     except Exception as error:
         return DatabaseFacts(config.landing_zone, error=named("Reading the state of the mirrored database", error))
     return DatabaseFacts(config.landing_zone, status, states=states, published_tables=published)

@@ -23,7 +23,7 @@ def diagnose(
 ) -> tuple[list[Finding], list[str]]:
     """The findings of the mirrored database, of the ledger and of each table, and notes about the fixes."""
     store, notes = zone_of(config), list[str]()
-    database = database_facts(config, store)
+    database = database_facts(config)
     collector = Collector(config, spark, deep=True, states=database.states)
     found = [*database_findings(database), *_ledger_findings(spark, config)]
     chosen = config.select(names)
