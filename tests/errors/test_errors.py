@@ -11,7 +11,7 @@ from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JNetworkError
 
-from mirrorfeed.archive.archived_files import LogFile
+from mirrorfeed.archive.archived_files import DataFile
 from mirrorfeed.display.rows import as_json
 from mirrorfeed.errors import SessionLost, Unexpected, named
 from mirrorfeed.history.errors import HistoryInterrupted
@@ -91,19 +91,10 @@ def test_token_in_a_fact_is_redacted() -> None:
 
 def test_facts_are_converted_to_json_values() -> None:
     at = datetime(2026, 1, 31, 12, tzinfo=UTC)
-    file = LogFile("a/b", 5, created=at, partition={"day": None})
-    assert as_json({1: (file, {"a"})}) == {
-        "1": [
-            {
-                "uri": "a/b",
-                "size": 5,
-                "rows": None,
-                "created": "2026-01-31T12:00:00+00:00",
-                "partition": {"day": None},
-                "vector": None,
-            },
-            ["a"],
-        ]
+    file = DataFile("a/b", 5, created=at, partition={"day": None})
+    unknown = dict.fromkeys(("rows", "age_days", "deletion_vector", "why", "tier"))
+    assert as_json({1: (file, {"a"}, at)}) == {
+        "1": [{"uri": "a/b", "bytes": 5, "partition": {"day": None}, **unknown}, ["a"], "2026-01-31T12:00:00+00:00"]
     }
 
 

@@ -253,6 +253,7 @@ _HOMES = {
     "Chart": "display.html",
     "Comparison": "orchestration.verification",
     "CreatedDatabase": "mirror.fabric.rows",
+    "DataFile": "archive.archived_files",
     "DatabaseStatus": "mirror.fabric.rows",
     "Decision": "orchestration.table_task",
     "Difference": "mirror.verify.row_comparison",

@@ -153,7 +153,7 @@ def as_json(value: Any, text: Callable[[str], str] = str) -> Any:
         case Collection() if not isinstance(value, bytes):
             return [as_json(each, text) for each in value]
     if hasattr(value, "to_dict"):
-        return value.to_dict()
+        return as_json(value.to_dict(), text)
     if is_dataclass(value) and type(value).__str__ is object.__str__:
         return {each.name: as_json(getattr(value, each.name), text) for each in fields(value) if each.repr}
     return str(value)
