@@ -75,23 +75,18 @@ def property_days(frontier: Frontier, current: int, exact: bool, now: datetime) 
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """How the interval reaches the value of the rule. It stays in the properties afterwards, because one statement
-    writes it together with the interval."""
-
-    frontier: Frontier
-    exact: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Policy:
+    """How the interval reaches the value of the rule stays in the properties afterwards, because one statement writes
+    it together with the interval."""
+
     days: int
-    change: Change | None = None
+    frontier: Frontier | None = None
+    exact: bool = False
 
     @property
     def rule(self) -> int:
         """Days of the lifecycle rule."""
-        return self.change.frontier.rule if self.change else self.days
+        return self.frontier.rule if self.frontier else self.days
 
 
 @row
@@ -115,9 +110,9 @@ class Interval(Row):
     def of(cls, source: Source, policy: Policy, *, moved: bool = True) -> Interval:
         """`moved` is False if the lifecycle rule may have another number of days."""
         table, notes = str(source), []
-        change = policy.change if policy.days < policy.rule else None
-        if change:
-            how = "It increases daily" if change.exact else "It increases at the end"
+        frontier = policy.frontier if policy.days < policy.rule else None
+        if frontier:
+            how = "It increases daily" if policy.exact else "It increases at the end"
             notes.append(f"{how}: run `mirrorfeed archive step {shell_argument(table)}` daily.")
         if not moved:
             days = counted(policy.rule, "day")
@@ -125,7 +120,7 @@ class Interval(Row):
                 f"No files were moved. Set the lifecycle rule to {days} after creation as well:"
                 f" `mirrorfeed archive rule {shell_argument(table)}` prints it."
             )
-        until, exact = (change.frontier.done_at(), change.exact) if change else (None, None)
+        until, exact = (frontier.done_at(), policy.exact) if frontier else (None, None)
         return cls(table, policy.days, policy.rule, until, exact, notes=tuple(notes))
 
     def remarks(self) -> Sequence[str]:
@@ -139,28 +134,25 @@ def days_of(interval: str | int) -> int:
 
 def changed(policy: Policy, to: int, exact: bool, now: datetime) -> Policy:
     """The policy after the lifecycle rule has `to` days. A shorter interval applies at once, a longer one starts."""
-    frontier = policy.change.frontier if policy.change else Frontier(policy.days, now, policy.days)
-    return _at(Change(frontier.under(to, now), exact), policy.days, now)
+    frontier = policy.frontier or Frontier(policy.days, now, policy.days)
+    return stepped(Policy(policy.days, frontier.under(to, now), exact), now)
 
 
 def stepped(policy: Policy, now: datetime) -> Policy:
     """The policy as a daily job should set it. It may skip days."""
-    return _at(policy.change, policy.days, now) if policy.change else policy
-
-
-def _at(change: Change, current: int, now: datetime) -> Policy:
-    return Policy(property_days(change.frontier, current, change.exact, now), change)
+    if policy.frontier is None:
+        return policy
+    return replace(policy, days=property_days(policy.frontier, policy.days, policy.exact, now))
 
 
 def to_properties(policy: Policy) -> dict[str, str]:
     listed = {PROPERTY: f"{policy.days} days"}
-    if policy.change:
-        frontier = policy.change.frontier
+    if frontier := policy.frontier:
         listed |= {
             _MOVED: f"{frontier.days} days",
             _SINCE: frontier.since.isoformat(),
             _RULE: f"{frontier.rule} days",
-            _MODE: "exact" if policy.change.exact else "keep",
+            _MODE: "exact" if policy.exact else "keep",
         }
     return listed
 
@@ -169,14 +161,14 @@ def from_properties(properties: Mapping[str, str]) -> Policy | None:
     """None without an archive."""
     if PROPERTY not in properties:
         return None
-    change = None
-    if _MOVED in properties:
-        since = datetime.fromisoformat(properties[_SINCE])
-        if since.tzinfo is None:
-            raise ValueError(since)
-        frontier = Frontier(parse_days(properties[_MOVED]), since, parse_days(properties[_RULE]))
-        change = Change(frontier, properties[_MODE] == "exact")
-    return Policy(parse_days(properties[PROPERTY]), change)
+    days = parse_days(properties[PROPERTY])
+    if _MOVED not in properties:
+        return Policy(days)
+    since = datetime.fromisoformat(properties[_SINCE])
+    if since.tzinfo is None:
+        raise ValueError(since)
+    frontier = Frontier(parse_days(properties[_MOVED]), since, parse_days(properties[_RULE]))
+    return Policy(days, frontier, properties[_MODE] == "exact")
 
 
 def parse_policy(table: str, properties: Mapping[str, str]) -> Policy | None:
