@@ -18,7 +18,6 @@ from mirrorfeed.archive import guard
 from mirrorfeed.archive import interval as intervals
 from mirrorfeed.archive.archived_files import DataFile
 from mirrorfeed.archive.columnar_log import ColumnarLog, parts_at
-from mirrorfeed.archive.data_skipping import Rules
 from mirrorfeed.archive.interval import Policy
 from mirrorfeed.archive.lifecycle import starts
 from mirrorfeed.source.identifier import Source
@@ -84,7 +83,7 @@ class Orders(SparkTable):
         folder = self.path / "_delta_log"
         parts = parts_at(str(self.path), [each.name for each in folder.iterdir()], self.latest)
         log = ColumnarLog(f"file:{self.path}", parts, lambda name: folder / name)
-        found = sorted(log.files(log.metadata(), Rules((), ()), _EVER)[1], key=lambda file: file.uri)
+        found = sorted(log.files(log.metadata(), (), _EVER)[1], key=lambda file: file.uri)
         return [file for file in found if not of or (file.partition or {}).get("day") in of]
 
 

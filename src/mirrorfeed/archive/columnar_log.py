@@ -24,7 +24,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive.archived_files import ELSEWHERE, DataFile, column_names, file_of, plain
-from mirrorfeed.archive.data_skipping import Doubt, Rules, in_one, kept
+from mirrorfeed.archive.data_skipping import Doubt, Rule, in_one, kept
 from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.source.errors import LogDamaged
 from mirrorfeed.source.identifier import Source
@@ -130,7 +130,9 @@ class ColumnarLog:
         properties = dict(metadata.get("configuration") or {})
         return TableMetadata(metadata["id"], metadata["schemaString"], tuple(metadata["partitionColumns"]), properties)
 
-    def files(self, described: TableMetadata, rules: Rules, until: int | None) -> tuple[int, tuple[DataFile, ...]]:
+    def files(
+        self, described: TableMetadata, rules: Sequence[Rule], until: int | None
+    ) -> tuple[int, tuple[DataFile, ...]]:
         """The number of files that the rules keep, and those created until a time in milliseconds (none without it)."""
         names = column_names(described.schema)
         spelled = {name: physical for physical, name in names.items()}

@@ -56,12 +56,7 @@ class Rule:
     type: pa.DataType
     sign: Sign
     value: int | str | date | None
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    partitions: tuple[Rule, ...]
-    statistics: tuple[Rule, ...]
+    is_partition: bool
 
 
 class Doubt(Exception):
@@ -176,14 +171,16 @@ def _value(literal: Any) -> int | str | date:
     raise Doubt(f"a value of type {type_}")
 
 
-def rules(asked: Sequence[Comparison], schema: str, partitions: Sequence[str], properties: Mapping[str, str]) -> Rules:
+def rules(
+    asked: Sequence[Comparison], schema: str, partitions: Sequence[str], properties: Mapping[str, str]
+) -> list[Rule]:
     """The rules for comparisons on a table. Raises `Doubt`."""
     before, fields = 0, {}
     for field in json.loads(schema)["fields"]:
         fields[field["name"].lower()] = (field, before)
         before += _leaves(field["type"])
     of_partitions = {name.lower() for name in partitions}
-    found: tuple[list[Rule], list[Rule]] = [], []
+    found = []
     for each in asked:
         field, place = fields.get(each.column.lower(), ({}, 0))
         type_ = TYPES.get(field["type"]) if field and isinstance(field["type"], str) else None
@@ -193,8 +190,8 @@ def rules(asked: Sequence[Comparison], schema: str, partitions: Sequence[str], p
         if not is_partition and (place >= _INDEXED or any(name in properties for name in _OTHERS)):
             raise Doubt(each.column)
         name = str(field["metadata"].get("delta.columnMapping.physicalName", field["name"]))
-        found[not is_partition].append(Rule(name, type_, each.sign, each.value))
-    return Rules(*map(tuple, found))
+        found.append(Rule(name, type_, each.sign, each.value, is_partition))
+    return found
 
 
 def _leaves(type_: Any) -> int:
@@ -204,18 +201,18 @@ def _leaves(type_: Any) -> int:
     return 1
 
 
-def kept(asked: Rules, partition: Callable[[str], pa.Array], stats: pa.Array) -> pa.Array:
+def kept(asked: Sequence[Rule], partition: Callable[[str], pa.Array], stats: pa.Array) -> pa.Array:
     """Whether each file is kept. `partition` returns the values of a partition column as in the log."""
-    found = [pc.fill_null(_holds(rule, _of(partition(rule.name), rule)), False) for rule in asked.partitions]
-    if asked.statistics:
-        found.append(_by_statistics(asked.statistics, stats))
-    return reduce(pc.and_, found, pa.array([True] * len(stats)) if not found else found[0])
-
-
-def _of(spelled: pa.Array, rule: Rule) -> pa.Array:
-    if pc.any(pc.equal(spelled, "")).as_py():
-        raise Doubt(f"{rule.name} is '' or NULL")
-    return spelled.cast(rule.type)
+    found = [pa.array([True] * len(stats))]
+    for rule in asked:
+        if rule.is_partition:
+            spelled = partition(rule.name)
+            if pc.any(pc.equal(spelled, "")).as_py():
+                raise Doubt(f"{rule.name} is '' or NULL")
+            found.append(pc.fill_null(_holds(rule, spelled.cast(rule.type)), False))
+    if by_statistics := [rule for rule in asked if not rule.is_partition]:
+        found.append(_by_statistics(by_statistics, stats))
+    return reduce(pc.and_, found)
 
 
 _SIGNS = {"=": "equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}

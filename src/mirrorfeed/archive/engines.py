@@ -21,7 +21,7 @@ from mirrorfeed.archive.archived_files import (
     archived_of,
     plain,
 )
-from mirrorfeed.archive.data_skipping import Doubt, Rules, filtered
+from mirrorfeed.archive.data_skipping import Doubt, filtered
 from mirrorfeed.archive.errors import (
     ActiveRowsUnavailable,
     BadPredicate,
@@ -265,7 +265,7 @@ class ClassicEngine:
         columnar_log.require_own_commits(str(source), read_table_info(self.spark, source).features)
         try:
             with columnar_log.columns(self.spark, source, version) as (_, log):
-                found: Sequence[DataFile] = log.files(log.metadata(), Rules((), ()), _ALWAYS)[1]
+                found: Sequence[DataFile] = log.files(log.metadata(), (), _ALWAYS)[1]
         except Doubt:
             found = self.whole(source, version).files()
         return {file.uri: file for file in found}
