@@ -261,13 +261,8 @@ class NoHistory(Terminal):
 
 class BadStatement(Terminal):
     code = "MF5007"
-    what = "{query!r} is not a valid query: {reason}."
+    what = "{statement:query} is not a valid query: {reason}."
     fix = "Write a query as for spark.sql, on tables and views of this session."
-    statement: str
-
-    @property
-    def query(self) -> str:
-        return " ".join(self.statement.split())
 
 
 class NoQuery(Terminal):
@@ -297,13 +292,8 @@ class NoSuchRange(Terminal):
 
 class NothingToRestore(Terminal):
     code = "MF5203"
-    what = "The query {query!r} needs no archived file, so there is nothing to plan."
+    what = "The query {statement:query} needs no archived file, so there is nothing to plan."
     fix = "Run the query."
-    statement: str
-
-    @property
-    def query(self) -> str:
-        return " ".join(self.statement.split())
 
 
 class RestoreRejected(Transient):

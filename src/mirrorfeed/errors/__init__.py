@@ -7,8 +7,8 @@ a property. An annotation in the class declares one more keyword, which is optio
 
 Format specifications: `few` lists the first three names, `list` and `quoted` all of them, `reasons` joins parts of a
 sentence, `names` quotes the first five names, `phrase` drops the final period, `short` quotes a shortened text,
-`argument` quotes an argument of a command, `more` appends an optional sentence, `duration` formats seconds, and
-`count file` writes "1 file" or "2 files".
+`query` quotes a statement, `argument` an argument of a command, `more` appends an optional sentence, `duration` formats
+seconds, and `count file` writes "1 file" or "2 files".
 
 A code never changes and is never reused. Its first digit is the topic: 1 command and environment, 2 source and change
 feed, 3 publication, 4 storage, Fabric and credentials, 5 archive, 6 permanent history, 7 mirror, 8 ledger and alerts.
@@ -46,6 +46,7 @@ _FORMS: dict[str, Callable[[Any], str]] = {
     "reasons": "; ".join,
     "phrase": lambda text: text.rstrip("."),
     "short": reprlib.repr,
+    "query": lambda text: repr(" ".join(text.split())),
     "argument": lambda value: shell_argument(str(value)),
     "more": lambda text: f" {text}" if text else "",
     "duration": duration,
