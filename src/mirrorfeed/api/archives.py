@@ -38,6 +38,6 @@ def report(
         except Exception as error:
             found = Share(str(source), error=named(f"Reading how much of {source} is archived", error))
         rows.append(found.priced(rates))
-        if found.ok and (lost := keep(spark, ledger, [archived(str(source), found, datetime.now(UTC), rates)])):
+        if found.ok and (lost := keep(spark, ledger, [archived(rows[-1], datetime.now(UTC))])):
             notes.append(coded(lost))
     return Result(tuple(rows), tuple(notes), "" if rows else "No table has an archive.")

@@ -152,21 +152,18 @@ def files_of(spark: SparkSession, source: Source) -> list[DataFile] | None:
 
 def ages_of(files: Iterable[DataFile], now: datetime) -> dict[str, int]:
     """Bytes by age, the youngest first, with the same age groups for all tables."""
-    labels = _labels(_AGES)
-    found = dict.fromkeys(labels, 0)
-    for file in files:
-        found[_label(file, _AGES, labels, now)] += file.bytes or 0
-    return {label: count for label, count in found.items() if count or label != _UNKNOWN}
+    return {label: int(sum(parts.values())) for label, parts in by_age(files, None, now)}
 
 
-def by_age(files: Iterable[DataFile], policy: Policy, now: datetime) -> list[tuple[str, dict[str, float]]]:
+def by_age(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> list[tuple[str, dict[str, float]]]:
     """Active and archived bytes by age, the youngest first. The interval is a limit of an age group."""
-    limits = sorted({*_AGES, policy.days})
-    labels = _labels(limits)
+    limits = sorted({*_AGES, *([policy.days] if policy else [])})
+    labels = [*(f"{first}-{end} d" for first, end in pairwise(limits)), f"{limits[-1]} d on", _UNKNOWN]
     found = {label: dict.fromkeys(PARTS, 0.0) for label in labels}
     for file in files:
-        part = ARCHIVED if archived_among([file], policy, now) else ACTIVE
-        found[_label(file, limits, labels, now)][part] += file.bytes or 0
+        days = None if file.created is None else max(0, (now - file.created) // timedelta(days=1))
+        part = ACTIVE if policy is None or (days is not None and days < policy.days) else ARCHIVED
+        found[_UNKNOWN if days is None else labels[bisect_right(limits, days) - 1]][part] += file.bytes or 0
     return [(label, parts) for label, parts in found.items() if label != _UNKNOWN or any(parts.values())]
 
 
@@ -175,16 +172,6 @@ def chart(spark: SparkSession, source: Source, now: datetime) -> Chart:
     policy, files = interval.required(spark, source), files_of(spark, source)
     ages = [] if files is None else by_age(files, policy, now)
     return Chart(f"{source}: bytes by age of files", bars(ages, PARTS, "bytes", "age of the files"))
-
-
-def _labels(limits: Sequence[int]) -> list[str]:
-    return [*(f"{first}-{end} d" for first, end in pairwise(limits)), f"{limits[-1]} d on", _UNKNOWN]
-
-
-def _label(file: DataFile, limits: Sequence[int], labels: Sequence[str], now: datetime) -> str:
-    if file.created is None:
-        return _UNKNOWN
-    return labels[bisect_right(limits, max(0, (now - file.created) // timedelta(days=1))) - 1]
 
 
 @dataclass(frozen=True, slots=True)

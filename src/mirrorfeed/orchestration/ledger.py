@@ -29,7 +29,6 @@ from mirrorfeed.source.table_info import open_local_table
 if TYPE_CHECKING:
     from mirrorfeed.archive.archived_share import Share
     from mirrorfeed.mirror.verify.row_comparison import Comparison
-    from mirrorfeed.storage.prices import Prices
 
 PUBLISHED, RECOVERED, BLOCKED, FAILED, RESEEDED = "published", "recovered", "blocked", "failed", "reseeded"
 VERIFIED, DIFFERENT, UNVERIFIED = "verified", "different", "unverified"
@@ -166,24 +165,20 @@ def verified(table: str, found: Comparison | MirrorfeedError, now: datetime) -> 
     return Row(now, table, DIFFERENT, to_version=found.version, message=message)
 
 
-def archived(table: str, found: Share, now: datetime, rates: Prices | None = None) -> Row:
-    hot, cold = found.active_bytes, found.cold_bytes
-    month = (
-        rates.monthly_cost(hot, cold, found.copied_bytes) if rates and hot is not None and cold is not None else None
-    )
+def archived(found: Share, now: datetime) -> Row:
     return Row(
         now,
-        table,
+        found.table,
         ARCHIVE,
         archived_share=found.archived,
         archived_files=found.archived_files,
         archived_bytes=found.archived_bytes,
         restored_bytes=found.restored_bytes,
-        hot_bytes=hot,
+        hot_bytes=found.active_bytes,
         bytes_by_age=dict(found.bytes_by_age) if found.bytes_by_age is not None else None,
-        month_cost=month.cost if month else None,
-        month_saving=month.saving if month else None,
-        currency=rates.currency if rates and month else None,
+        month_cost=found.month_cost,
+        month_saving=found.month_saving,
+        currency=found.currency,
         message=f"{found.summary}.",
     )
 
