@@ -62,7 +62,8 @@ class AzureRules:
                 continue
             if found and _is_ours(rule):
                 others = {prefix for prefix in found if not prefix.startswith(self.folder)}
-                ours[_days(rule), bool(rule.get("enabled", True))] |= others
+                age = int(rule["definition"]["actions"]["baseBlob"]["tierToArchive"][BY_CREATION])
+                ours[age, bool(rule.get("enabled", True))] |= others
             else:
                 kept.append(rule)
         if wanted is not Wanted.GONE:
@@ -94,7 +95,8 @@ class AzureRules:
             actions = _part(_part(definition, "actions", name), "baseBlob", name)
             reach = [str(prefix) for prefix in filters.get("prefixMatch") or [""]]
             touching = [prefix for prefix in reach if meet(prefix, self.folder)]
-            if not rule.get("enabled", True) or not touching or not _takes_blocks(filters):
+            kinds = [str(kind).lower() for kind in filters.get("blobTypes") or ["blockBlob"]]  # files are block blobs
+            if not rule.get("enabled", True) or not touching or "blockblob" not in kinds:
                 continue
             if deletes := _part(actions, "delete", name):
                 found.append(
@@ -164,11 +166,6 @@ def _part(whole: Mapping[str, Any], name: str, rule: str) -> Mapping[str, Any]:
     return found
 
 
-def _takes_blocks(filters: Mapping[str, Any]) -> bool:
-    """Whether the rule applies to block blobs, as the files of a table are."""
-    return "blockblob" in [str(kind).lower() for kind in filters.get("blobTypes") or ["blockBlob"]]
-
-
 def _listed(condition: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in condition.items())
 
@@ -205,7 +202,3 @@ def _archived_by(rule: Mapping[str, Any]) -> list[str] | None:
             others = {name for name, value in rule["definition"]["actions"].items() if value and name != "baseBlob"}
             return [str(prefix) for prefix in listed] if not others else None
     return None
-
-
-def _days(rule: Mapping[str, Any]) -> int:
-    return int(rule["definition"]["actions"]["baseBlob"]["tierToArchive"][BY_CREATION])
