@@ -77,4 +77,4 @@ def test_conditions_are_read_one_per_line(tmp_path: Path) -> None:
 
 
 def test_unsupported_plans_are_reported() -> None:
-    assert "not Connect or serverless compute" in str(CannotSimulate(table="main.t", reason="not supported"))
+    assert "Spark Connect and serverless compute do not" in str(CannotSimulate(table="main.t", reason="not supported"))
