@@ -10,7 +10,9 @@ import pytest
 import mirrorfeed
 
 ROOT = Path(mirrorfeed.__file__).parent
-READERS = {f"lint.{module}" for module in ("specification", "metadata_file", "delimited_text")}
+READERS = {f"lint.{module}" for module in ("specification", "metadata_file", "metadata_rules", "delimited_text")}
+FINDINGS = {"lint.rules.columns", "lint.rules.files"}
+"""The rules whose findings are the reasons with which the replica refuses a file."""
 LOG_FORMAT = {
     f"landing.{module}" for module in ("names", "record", "errors", "strict_json", "consumed_files", "limits")
 }
@@ -46,7 +48,7 @@ def _imports_in(room: str) -> set[str]:
 @pytest.mark.parametrize(
     ("room", "allowed"),
     [
-        ("mirror.replica", {"mirror.replica", "mirror.errors", *READERS, *BELOW}),
+        ("mirror.replica", {"mirror.replica", "mirror.errors", *READERS, *FINDINGS, *BELOW}),
         ("lint", {"lint", *LOG_FORMAT, *BELOW}),
         ("lint.rules", {"lint", *LOG_FORMAT, "errors", "display"}),
     ],

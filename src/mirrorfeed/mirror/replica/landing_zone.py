@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,13 +12,14 @@ from itertools import pairwise
 from pathlib import Path
 
 from mirrorfeed.lint.metadata_file import Settings, read_metadata
-from mirrorfeed.lint.rules.files import NUMBER_TWICE, number_of
+from mirrorfeed.lint.rules.files import NUMBER_TWICE
 from mirrorfeed.lint.specification import PROCESSED, SCHEMA_SUFFIX, is_ignored
 from mirrorfeed.mirror.errors import FileRefused
 from mirrorfeed.storage import Entry, Store
 from mirrorfeed.storage.errors import AlreadyThere, NotThere
 from mirrorfeed.storage.folder import FolderStore
 
+_NUMBERED = re.compile(r"(\d{20})\..+", re.ASCII)
 _KEPT_FOR = timedelta(days=7)
 _NOTES = "_replica/processed.json"
 """In the folder of the Delta table, which ignores names that start with `_`. The notes are deleted with the table."""
@@ -90,6 +92,12 @@ def data_files(entries: Iterable[Entry]) -> list[DataFile]:
     """The files of a table folder that Fabric does not ignore."""
     found = [entry for entry in entries if not entry.is_folder and not is_ignored(entry.name)]
     return [DataFile(entry, number_of(entry.name)) for entry in found]
+
+
+def number_of(name: str) -> int | None:
+    """The number in a name of 20 digits and an extension; None for any other name."""
+    match = _NUMBERED.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def by_number(files: Iterable[DataFile], applied: int, folder: str) -> Queue:
