@@ -37,11 +37,14 @@ from tests.ledgers import read_ledger
         (["plan", "t", "--to", "/no/such/folder/p"], "the folder /no/such/folder does not exist"),
         (["plan", "t", "--to", "/tmp"], "/tmp exists and was not overwritten."),
         (["restore", "/no/such/plan"], "/no/such/plan is not a valid restore plan"),
-        (["step", "t"], "The source 'a.b.c.d' has 4 parts"),
     ],
 )
 def test_invalid_arguments_are_refused_before_spark_starts(arguments: list[str], words: str) -> None:
-    assert words in said(["--ledger", "a.b.c.d", "archive", *arguments], 1)
+    assert words in said(["archive", *arguments], 1)
+
+
+def test_invalid_ledger_is_refused_before_spark_starts() -> None:
+    assert "The source 'a.b.c.d' has 4 parts" in said(["--ledger", "a.b.c.d", "archive", "step", "t"], 1)
 
 
 def test_archive_plan_needs_either_a_query_or_a_feed_range() -> None:
