@@ -55,7 +55,7 @@ def follow(world: Any, tables: Sequence[Configured], **options: Any) -> list[Tab
     """Follow tables with the clock of a world, which records the ledger rows."""
     context = Following(
         NO_SPARK,
-        Config(landing_zone="/nowhere", tables=tuple(tables), **options),
+        Config(landing_zone="/nowhere", tables=tuple(tables), ledger=Source(path="/nowhere/ledger"), **options),
         clock=world.clock,
         sleep=world.wait,
         stop=world.stop,
@@ -66,6 +66,7 @@ def follow(world: Any, tables: Sequence[Configured], **options: Any) -> list[Tab
         world=world,
     )
     with pytest.MonkeyPatch.context() as meanwhile:
+        meanwhile.setattr(LedgerWriter, "begin", lambda _: None)
         meanwhile.setattr(LedgerWriter, "write", lambda _, results: world.write(results))
         return publish_tables(context)
 
