@@ -153,7 +153,8 @@ def lines(series: Mapping[str, Sequence[Point]], unit: str) -> str:
 
     drawn = [*_value_axis(top, unit), *(_tick_below(x(time), label) for time, label in time_ticks(start, end))]
     drawn.append(_axis_below(_times(start, end)))
-    for color, (name, own) in reversed(list(enumerate(_by_size(series)))):  # colored lines over the others
+    ordered = list(enumerate(_by_size(series)))
+    for color, (name, own) in [*ordered[COLORS:], *ordered[:COLORS]]:  # colored lines over the others
         path = " ".join(f"{x(point.time):.1f},{_y(point.value, top):.1f}" for point in own)
         shade = _shade(color)
         dot = f"dot {shade} dense" if len(own) > _DENSE or color >= COLORS else f"dot {shade}"
