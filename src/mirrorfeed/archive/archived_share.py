@@ -162,7 +162,7 @@ def by_age(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> l
     found = {label: dict.fromkeys(PARTS, 0.0) for label in labels}
     for file in files:
         days = None if file.created is None else max(0, (now - file.created) // timedelta(days=1))
-        part = ACTIVE if policy is None or (days is not None and days < policy.days) else ARCHIVED
+        part = ARCHIVED if archived_among([file], policy, now) else ACTIVE
         found[_UNKNOWN if days is None else labels[bisect_right(limits, days) - 1]][part] += file.bytes or 0
     return [(label, parts) for label, parts in found.items() if label != _UNKNOWN or any(parts.values())]
 
