@@ -9,7 +9,7 @@ from typing import Literal
 
 from mirrorfeed.api.archives import report
 from mirrorfeed.api.results import Result
-from mirrorfeed.archive import archived_share, maintenance, restore, restore_plan
+from mirrorfeed.archive import archived_share, maintenance, restore
 from mirrorfeed.archive import interval as intervals
 from mirrorfeed.archive.archived_files import DataFile
 from mirrorfeed.archive.archived_share import Query, Share, Simulation
@@ -179,12 +179,16 @@ class ArchiveAwareTable(GuardedTable):
 
         Raises `MirrorfeedError` if the table has no interval.
         """
-        rates = rates_of(prices, self._prices)
-        restore_plan.check_place(save_as)
-        made = restore.plan_restore(
-            self._spark, self.source, priority, rates, where=where, feed_from=feed_from, feed_to=feed_to
+        return restore.plan_restore(
+            lambda: self._spark,
+            self.source,
+            priority,
+            rates_of(prices, self._prices),
+            where=where,
+            feed_from=feed_from,
+            feed_to=feed_to,
+            save_as=save_as,
         )
-        return made.save(save_as) if save_as else made
 
     def restore(self, plan: RestorePlan) -> Restoring:
         """Request the files of a plan that are archived and not pending. Call it again to see the progress.

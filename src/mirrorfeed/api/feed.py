@@ -534,12 +534,8 @@ class Feed:
         Reads no data file, and requests nothing. `save_as` is a new file for the plan.
         """
         from mirrorfeed.archive.restore import plan_restore
-        from mirrorfeed.archive.restore_plan import check_place
 
-        rates = self._prices(prices)
-        check_place(save_as)
-        made = plan_restore(self._spark, None, priority, rates, sql=query)
-        return made.save(save_as) if save_as else made
+        return plan_restore(lambda: self._spark, None, priority, self._prices(prices), sql=query, save_as=save_as)
 
     def archive_restore(
         self,

@@ -29,8 +29,8 @@ from mirrorfeed.archive.errors import (
 )
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.restore_costs import Cost, cost_of_restore, describe_costs
-from mirrorfeed.archive.restore_plan import Plan, RestorePlan, check_readable, make_plan
-from mirrorfeed.archive.table import GuardedTable, Session
+from mirrorfeed.archive.restore_plan import Plan, RestorePlan, check_place, check_readable, make_plan
+from mirrorfeed.archive.table import GuardedTable, Session, session_of
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import DataRow, Row, row, shown
@@ -105,7 +105,7 @@ def tiers_of(plan: Plan) -> TierStore | None:
 
 
 def plan_restore(
-    spark: SparkSession,
+    session: Session,
     source: Source | None,
     priority: str,
     rates: Prices | None,
@@ -114,11 +114,16 @@ def plan_restore(
     feed_from: int | None = None,
     feed_to: int | None = None,
     sql: str | None = None,
+    save_as: str | None = None,
 ) -> RestorePlan:
-    """The plan for a query on a table, a range of its change data feed, or any query in `sql`, with its costs."""
+    """The plan for a query on a table, a range of its change data feed, or any query in `sql`, with its costs.
+
+    It is saved in the new file `save_as`, which is checked before Spark starts.
+    """
+    check_place(save_as)
     now = datetime.now(UTC)
     plan = make_plan(
-        spark,
+        session_of(session),
         source,
         Priority[priority.upper()],
         rates,
@@ -128,7 +133,8 @@ def plan_restore(
         feed_to=feed_to,
         sql=sql,
     )
-    return estimate(plan, tiers_of(plan), rates, now)
+    made = estimate(plan, tiers_of(plan), rates, now)
+    return made.save(save_as) if save_as else made
 
 
 def estimate(plan: Plan, tiers: TierStore | None, rates: Prices | None, now: datetime) -> RestorePlan:
@@ -169,7 +175,7 @@ def restore(
     target = None if into is None else Source.parse_here(into)
     if target and not made.has_rows:
         raise OnlyRows(table=made.table)
-    spark = session() if callable(session) else session
+    spark = session_of(session)
     check_plan(spark, made)
     if target and is_copied(spark, made, target):
         note = f"{target} already contains the rows of the plan."

@@ -286,7 +286,7 @@ class GuardedTable:
 
     @cached_property
     def _spark(self) -> SparkSession:
-        return self._session() if callable(self._session) else self._session
+        return session_of(self._session)
 
     @cached_property
     def _tiers(self) -> TierStore | None:
@@ -299,6 +299,10 @@ class GuardedTable:
     @cached_property
     def _location(self) -> str:
         return plain(read_table_info(self._spark, self.source).location)
+
+
+def session_of(session: Session) -> SparkSession:
+    return session() if callable(session) else session
 
 
 def _refusal(rows: DataFrame, value: str) -> str:
