@@ -24,7 +24,7 @@ import pytest
 from databricks.sdk import WorkspaceClient
 
 from fixtures.entries import FOLDER
-from fixtures.files_api import FilesApi, FolderFilesApi, files_api
+from fixtures.files_api import FilesApi, files_api
 from fixtures.mirror import Mirror, canonical
 from fixtures.tables import Row, Table, TableFeed
 from fixtures.volume_mount import VOLUME, mounted, needs_fuse
@@ -183,9 +183,9 @@ def _volumes(
 ) -> Iterator[tuple[Volume, Kill]]:
     """Yield a volume with unpublished changes for kills of the run that publishes them: for each, or for `most`."""
     choose = random.Random(seed)
-    keys = options.get("keys", ("id",))
-    table = orders((1, "new"), (2, "new"), (3, "new"), keys=keys)  # type: ignore[arg-type]
-    first = Volume(api, table, plan(**options), choose.randint(1, 3), folder)
+    config = plan(**options)
+    table = orders((1, "new"), (2, "new"), (3, "new"), keys=config.keys or ())
+    first = Volume(api, table, config, choose.randint(1, 3), folder)
     first.publish()
     _change(table, choose)
     files, folders = dict(api.files), set(api.folders)
@@ -194,10 +194,8 @@ def _volumes(
     assert changes >= 6
     kills = [Kill(number, takes_effect) for number in range(changes) for takes_effect in (False, True)]
     for kill in choose.sample(kills, min(most, len(kills))):
-        if isinstance(api, FolderFilesApi):
-            api.write(files)
-        api.files, api.folders = dict(files), set(folders)
-        yield Volume(api, table, first.config, first.partitions, folder), kill
+        api.restore(files, folders)
+        yield Volume(api, table, config, first.partitions, folder), kill
 
 
 ALL = 1_000
