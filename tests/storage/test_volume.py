@@ -1,4 +1,4 @@
-"""Volumes: responses of the Files API. `test_contract.py` has the contract of all stores, and
+"""Volumes: responses of the Files API, and refused publications. `test_contract.py` has the contract of all stores, and
 `tests/publish/test_crash_points_volume.py` has killed publications."""
 
 from __future__ import annotations
@@ -6,21 +6,26 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from fixtures.files_api import FilesApi, files_api
-from fixtures.tables import TableFeed
+from fixtures.mirror import canonical
+from fixtures.tables import Table, TableFeed
 from mirrorfeed.config.model import Config, zone_of
+from mirrorfeed.mirror.replica import Replica, State
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.storage import open_folder
 from mirrorfeed.storage.errors import AlreadyThere, StoreUnavailable, VolumeUnusable
 from mirrorfeed.storage.folder import FolderStore
 from mirrorfeed.storage.volume import VolumeStore
-from tests.publish.scenarios import plan, two_orders
+from tests.publish.scenarios import plan, three_commits, two_orders
 
 
 @pytest.fixture
@@ -146,3 +151,43 @@ def test_landing_zone_in_a_volume_is_refused_without_a_workspace(monkeypatch: py
     with pytest.raises(VolumeUnusable, match="check the login to the workspace"):
         publish(TableFeed(two_orders()), store, plan())
     assert not Path("/Volumes/main/sales").exists()
+
+
+def _publish(api: FilesApi, table: Table) -> None:
+    publish(TableFeed(table, partitions=2), VolumeStore(api.volume, api.workspace), plan())
+
+
+@pytest.mark.parametrize("step", [pytest.param(5, id="some"), pytest.param(1, id="all", marks=pytest.mark.soak)])
+def test_next_run_completes_a_publication_whose_later_changes_were_refused(
+    api: FilesApi, tmp_path: Path, step: int, counted: Counter[str]
+) -> None:
+    table = two_orders()
+    _publish(api, table)
+    three_commits(table)
+    files, folders = dict(api.files), set(api.folders)
+    api.requests.clear()
+    _publish(api, table.copy())
+    changes = [method for method, _ in api.requests if method != "GET"]
+    assert len(changes) >= 8
+
+    for first_refused in range(0, len(changes), step):
+        api.files, api.folders, left = dict(files), set(folders), [first_refused]
+
+        def refuse(method: str, _path: str, left: list[int] = left) -> tuple[int, str] | None:
+            left[0] -= method != "GET"
+            return (400, "REFUSED") if left[0] < 0 else None
+
+        api.refuse = refuse
+        with suppress(VolumeUnusable):  # no error if only cleanup was left
+            _publish(api, table.copy())
+        api.refuse = lambda _method, _path: None
+        _publish(api, table.copy())
+
+        mirror = tmp_path / str(first_refused)
+        (report,) = Replica(VolumeStore(api.volume, api.workspace), str(mirror)).step()
+        assert report.state is State.REPLICATING, report
+        rows = DeltaTable(str(mirror / "sales" / "orders")).to_pyarrow_table().to_pylist()
+        assert canonical(rows) == canonical(table.at(table.latest)), (
+            f"refused from change {first_refused} of {len(changes)}"
+        )
+        counted["refused publications to a volume"] += 1
