@@ -73,6 +73,7 @@ def test_gap_is_bridged_without_a_new_snapshot(spark: SparkSession, tmp_path: Pa
     assert isinstance(note.cause, Gap)
     assert (note.cause.table, note.cause.published, note.cause.where) == (str(table.source), 1, 2)
     assert note.range == Range(1, 8)
+    assert "increase the retention" in note.solution
     assert zone.mirrors_the_table()
     table.sql("UPDATE {} SET v = 'newer' WHERE id = 1")
     outcome, told = published(spark, config)
