@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -111,13 +112,14 @@ class HistorySource(DeltaFeed):
         if after is None or found is None:
             return live
         segment, schemas = found[1], dict(live.schemas)
-        for record in segment[1:]:
-            schemas |= dict.fromkeys((commit.version for commit in record.commits), record.schema)
+        recorded = [record.schema for record in segment]
+        for record, schema in zip(segment[1:], recorded[1:], strict=True):
+            schemas |= dict.fromkeys((commit.version for commit in record.commits), schema)
         commits = [commit for record in segment for commit in record.commits if commit.version > after]
         known = replace(
             live,
             commits=tuple(commits),
-            breaks=_schema_breaks(segment),
+            breaks=_schema_breaks(segment, recorded),
             partitions=segment[-1].partitions,
             feed_off_at=None,
             damaged_at=None,
@@ -138,7 +140,7 @@ class HistorySource(DeltaFeed):
     def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged:
         staged = super().stage(what, facts, table, job)
         if isinstance(what, Range) and isinstance(facts, HistoryFacts) and facts.holds(what):
-            return staged._replace(note=ReadFromHistory(gap=self.gap, history=str(self.history)))
+            return staged._replace(note=staged.note or ReadFromHistory(gap=self.gap, history=str(self.history)))
         return staged
 
     def _changes(self, range_: Range, columns: Sequence[Column], facts: Facts) -> DataFrame:
@@ -160,17 +162,17 @@ def segment_after(
     return (view, segment) if segment and segment[-1].to_version_inclusive > after else None
 
 
-def _schema_breaks(segment: Segment) -> tuple[int, ...]:
+def _schema_breaks(segment: Segment, recorded: Sequence[dict[str, Any]]) -> tuple[int, ...]:
     """The versions at which columns changed by more than additions. Each of them has a record of its own."""
     return tuple(
         record.commits[0].version
-        for before, record in pairwise(segment)
-        if record.commits and not only_adds_columns(before.schema, record.schema)
+        for record, (before, schema) in zip(segment[1:], pairwise(recorded), strict=True)
+        if record.commits and not only_adds_columns(before, schema)
     )
 
 
 def bridge_gap(
-    source: ChangeSource, table: Table, gap: Gap, on_problem: Callable[[MirrorfeedError], None] = lambda _: None
+    source: ChangeSource, table: Table, gap: Gap, on_problem: Callable[[MirrorfeedError], None]
 ) -> DeltaFeed | None:
     """Return the source that has the changes across a gap in the feed: the history, or a comparison of its two ends.
 
