@@ -201,8 +201,8 @@ def recovered_row(result: TableResult, now: datetime) -> Row:
 
 
 def _published(result: TableResult, record: Record) -> Row:
-    columns = {name for name, _, _ in COLUMNS}
-    measured = {name: value for name, value in result.measured.get(record.batch, {}).items() if name in columns}
+    found = result.measured.get(record.batch, {})
+    measured = {name: value for name, value in found.items() if name in Row.__dataclass_fields__}
 
     def count(marker: str) -> int:
         return sum(file.rows.get(marker, 0) for file in record.files)
