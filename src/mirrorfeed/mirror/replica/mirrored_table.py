@@ -19,6 +19,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
@@ -33,7 +34,7 @@ from mirrorfeed.storage.folder import FolderStore, resolve
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    kept: pa.ChunkedArray
+    kept: pa.Array
     """For each row of the table, in order, whether it stays."""
     added: pa.Table
     """New rows, with the columns of the file."""
@@ -70,9 +71,9 @@ def net_change(present: pa.Table, rows: pa.Table, markers: pa.ChunkedArray, keys
             own[key] = [] if marker == DELETE else [at] * max(there, 1)
             replaced.add(key)
     added += [at for places in own.values() for at in places]
-    gone = [place for place, key in zip(near.to_pylist(), old_keys, strict=True) if key in replaced]
-    kept = pc.invert(pc.is_in(pa.array(range(present.num_rows), pa.int64()), pa.array(gone, pa.int64())))
-    return Change(pa.chunked_array([kept]), rows.take(pa.array(sorted(added), pa.int64())))
+    kept = np.ones(present.num_rows, dtype=bool)
+    kept[[place for place, key in zip(near.to_pylist(), old_keys, strict=True) if key in replaced]] = False
+    return Change(pa.array(kept), rows.take(pa.array(sorted(added), pa.int64())))
 
 
 def _codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -205,7 +206,7 @@ class Mirror:
         with _delta_errors(self.place):
             write_deltalake(self._delta, rows, mode="append", commit_properties=self._commit_properties(file, by_time))
 
-    def replace(self, kept: pa.ChunkedArray, rows: pa.Table, file: DataFile, by_time: bool) -> None:
+    def replace(self, kept: pa.Array, rows: pa.Table, file: DataFile, by_time: bool) -> None:
         """Rewrite the table with the rows that `kept` selects, in the order of `read_columns`, and with `rows`."""
         with _delta_errors(self.place):
             dataset = self._delta.to_pyarrow_dataset()
