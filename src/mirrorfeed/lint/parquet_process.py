@@ -69,9 +69,8 @@ class ParquetProcess:
         found = self._request(file, size, keys, required, index)
         if self._child or is_fresh:
             return found
-        return self._request(
-            file, size, keys, required, index
-        )  # an earlier file may have damaged the child that crashed
+        # An earlier file may have damaged the child that crashed.
+        return self._request(file, size, keys, required, index)
 
     def _request(
         self, file: BinaryIO, size: int, keys: tuple[str, ...], required: frozenset[str], index: KeyIndex | None

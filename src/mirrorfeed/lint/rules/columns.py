@@ -237,7 +237,8 @@ def missing_keys(path: str, keys: Sequence[str], names: Sequence[str]) -> Iterat
 def _check_changes(
     path: str, columns: list[Column], contents: Contents, known: dict[str, Column], settings: Settings
 ) -> Iterator[Finding]:
-    """Compare with the columns of earlier files, and update `known`. A change is reported only in its file."""
+    """Compare with the columns of earlier files, and update `known`. A change is reported only in its file,
+    except that a column that is not nullable is missing."""
     here, creates = dict[str, Column](), not known
     for column in columns:
         if column.name.strip():
