@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -112,14 +111,13 @@ class HistorySource(DeltaFeed):
         if after is None or found is None:
             return live
         segment, schemas = found[1], dict(live.schemas)
-        recorded = [record.schema for record in segment]
-        for record, schema in zip(segment[1:], recorded[1:], strict=True):
-            schemas |= dict.fromkeys((commit.version for commit in record.commits), schema)
+        for record in segment[1:]:
+            schemas |= dict.fromkeys((commit.version for commit in record.commits), record.schema)
         commits = [commit for record in segment for commit in record.commits if commit.version > after]
         known = replace(
             live,
             commits=tuple(commits),
-            breaks=_schema_breaks(segment, recorded),
+            breaks=_schema_breaks(segment),
             partitions=segment[-1].partitions,
             feed_off_at=None,
             damaged_at=None,
@@ -162,12 +160,12 @@ def segment_after(
     return (view, segment) if segment and segment[-1].to_version_inclusive > after else None
 
 
-def _schema_breaks(segment: Segment, recorded: Sequence[dict[str, Any]]) -> tuple[int, ...]:
+def _schema_breaks(segment: Segment) -> tuple[int, ...]:
     """The versions at which columns changed by more than additions. Each of them has a record of its own."""
     return tuple(
         record.commits[0].version
-        for record, (before, schema) in zip(segment[1:], pairwise(recorded), strict=True)
-        if record.commits and not only_adds_columns(before, schema)
+        for before, record in pairwise(segment)
+        if record.commits and not only_adds_columns(before.schema, record.schema)
     )
 
 
