@@ -149,9 +149,11 @@ class GuardedTable:
         return reader.table(self.source.sql) if self.source.path is None else reader.load(self.source.path)
 
     def _refuse_changes(self, first: int) -> None:
+        if self._engine.guards_itself:
+            return
         table = read_table_info(self._spark, self.source)
         policy = parse_policy(str(self.source), table.properties)
-        if self._engine.guards_itself or policy is None:
+        if policy is None:
             return
         newest = versions.newest_version(self._spark, self.source)
         if first > newest:
