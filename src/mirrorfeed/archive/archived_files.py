@@ -167,13 +167,15 @@ def table_folder(spark: SparkSession, path: str, known: dict[str, str | None]) -
 
 def archived_among(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> list[DataFile]:
     """No files without a policy."""
-    if policy is None:
-        return []
     return [
         replace(file, age_days=(now - file.created).days if file.created else None)
         for file in files
-        if file.created is None or counts_as_archived(file.created, policy.days, now)
+        if is_archived(file, policy, now)
     ]
+
+
+def is_archived(file: DataFile, policy: Policy | None, now: datetime) -> bool:
+    return policy is not None and (file.created is None or counts_as_archived(file.created, policy.days, now))
 
 
 def archived_of(
@@ -182,15 +184,14 @@ def archived_of(
     """The files of a table that count as archived, each by the interval of the table in whose folder it is, because
     lifecycle rules apply to folders. Raises `FileOfNoTable` if that table does not exist."""
     location, known, found = plain(location), dict[str, str | None](), list[DataFile]()
-    policies = {location: policy}
+    policies, start = {location: policy}, f"{location.rstrip('/')}/"
     for file in files:
-        is_own = file.uri.startswith(f"{location.rstrip('/')}/")
-        folder = location if is_own else table_folder(spark, file.uri, known)
+        folder = location if file.uri.startswith(start) else table_folder(spark, file.uri, known)
         if folder is None:
             raise FileOfNoTable(table=name, uri=file.uri)
         if folder not in policies:
             policies[folder] = interval.read(spark, Source(path=folder))
-        found += archived_among([replace(file, folder=folder)], policies[folder], now)
+        found += [replace(each, folder=folder) for each in archived_among([file], policies[folder], now)]
     return found
 
 

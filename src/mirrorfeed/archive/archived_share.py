@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive import interval
-from mirrorfeed.archive.archived_files import DataFile, archived_among, archived_of
+from mirrorfeed.archive.archived_files import DataFile, archived_among, archived_of, is_archived
 from mirrorfeed.archive.data_skipping import filtered
 from mirrorfeed.archive.engines import ClassicEngine, DatabricksEngine
 from mirrorfeed.archive.engines import files_of as files_read_by
@@ -162,7 +162,7 @@ def by_age(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> l
     found = {label: dict.fromkeys(PARTS, 0.0) for label in labels}
     for file in files:
         days = None if file.created is None else max(0, (now - file.created) // timedelta(days=1))
-        part = ARCHIVED if archived_among([file], policy, now) else ACTIVE
+        part = ARCHIVED if is_archived(file, policy, now) else ACTIVE
         found[_UNKNOWN if days is None else labels[bisect_right(limits, days) - 1]][part] += file.bytes or 0
     return [(label, parts) for label, parts in found.items() if label != _UNKNOWN or any(parts.values())]
 

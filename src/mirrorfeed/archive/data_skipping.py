@@ -203,7 +203,7 @@ def _leaves(type_: Any) -> int:
 
 def kept(asked: Sequence[Rule], partition: Callable[[str], pa.Array], stats: pa.Array) -> pa.Array:
     """Whether each file is kept. `partition` returns the values of a partition column as in the log."""
-    found = [pa.array([True] * len(stats))]
+    found = [pa.repeat(True, len(stats))]
     for rule in asked:
         if rule.is_partition:
             spelled = partition(rule.name)
