@@ -284,8 +284,7 @@ class Feed:
         found: Result[results.TableReport] = Result(())
         passes = [service.step()] if poll_seconds is None else replica.passes(service, poll_seconds, stop or bool)
         for made in passes:
-            notes = (coded(made),) if isinstance(made, MirrorfeedError) else ()
-            reports = () if isinstance(made, MirrorfeedError) else tuple(made)
+            reports, notes = ((), (coded(made),)) if isinstance(made, MirrorfeedError) else (tuple(made), ())
             found = Result(reports, notes, "" if reports else "The landing zone has no table.")
             if on_pass:
                 on_pass(found)
