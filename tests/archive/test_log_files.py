@@ -80,9 +80,9 @@ def engine(*features: str) -> Any:
 def test_log_with_commits_in_the_catalog_is_refused_by_feature(feature: str) -> None:
     spark, orders = engine("appendOnly", feature), Source.parse("main.sales.orders")
     for what in (3, Range(0, 3)):
-        with pytest.raises(CommitsElsewhere) as refused:
+        with pytest.raises(CommitsElsewhere) as caught:
             guard.needed(spark, orders, read_table_info(spark, orders), what)
-        assert (refused.value.table, refused.value.feature) == ("main.sales.orders", feature)
+        assert (caught.value.table, caught.value.feature) == ("main.sales.orders", feature)
     with pytest.raises(CommitsElsewhere):
         ClassicEngine(spark).files(orders)
 

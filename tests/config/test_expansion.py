@@ -184,12 +184,12 @@ def test_keys_of_a_pattern_apply_to_tables_with_these_columns(
 
 def test_pattern_without_a_match_is_refused(written: Written) -> None:
     loaded = written({**SALES, "exclude": ["tmp_*"]}, ledger="main.sales.ledger")
-    with pytest.raises(NothingMatches) as refused:
+    with pytest.raises(NothingMatches) as caught:
         expand(loaded, [[]])
-    assert (refused.value.pattern, refused.value.path, refused.value.left_out) == ("main.sales.*", loaded.path, ())
-    with pytest.raises(NothingMatches) as refused:
+    assert (caught.value.pattern, caught.value.path, caught.value.left_out) == ("main.sales.*", loaded.path, ())
+    with pytest.raises(NothingMatches) as caught:
         expand(loaded, [there("main.sales.ledger", TMP)])
-    assert refused.value.reasons == ": main.sales.ledger is the ledger, main.sales.tmp_x is listed in `exclude`"
+    assert caught.value.reasons == ": main.sales.ledger is the ledger, main.sales.tmp_x is listed in `exclude`"
 
 
 def test_pattern_may_match_only_tables_with_their_own_entry(written: Written) -> None:
@@ -198,10 +198,10 @@ def test_pattern_may_match_only_tables_with_their_own_entry(written: Written) ->
 
 def test_two_sources_with_one_target_are_refused_by_name(written: Written) -> None:
     loaded = written({"sources": "main.*.*", "target": "all.{table}"})
-    with pytest.raises(TargetsMeet) as refused:
+    with pytest.raises(TargetsMeet) as caught:
         expand(loaded, [there("main.crm.Orders", ORDERS)])
-    assert refused.value.path == loaded.path
-    assert refused.value.pairs == "main.crm.Orders and main.sales.orders in all.orders"
+    assert caught.value.path == loaded.path
+    assert caught.value.pairs == "main.crm.Orders and main.sales.orders in all.orders"
     named = {"source": "main.crm.orders", "target": "sales.orders"}
     with pytest.raises(TargetsMeet, match=r"main\.crm\.orders and main\.sales\.orders in sales\.orders"):
         expand(written(named, SALES), [there(ORDERS)])
@@ -209,9 +209,9 @@ def test_two_sources_with_one_target_are_refused_by_name(written: Written) -> No
 
 def test_two_histories_in_one_table_are_refused_by_name(written: Written) -> None:
     loaded = written({"sources": "main.*.*"}, history="main.kept")
-    with pytest.raises(HistoriesMeet) as refused:
+    with pytest.raises(HistoriesMeet) as caught:
         expand(loaded, [there("main.a.b_c", "main.a_b.c")])
-    assert (refused.value.path, refused.value.pairs) == (loaded.path, "a.b_c and a_b.c in main.kept.a_b_c")
+    assert (caught.value.path, caught.value.pairs) == (loaded.path, "a.b_c and a_b.c in main.kept.a_b_c")
 
 
 @pytest.mark.parametrize(
@@ -240,9 +240,9 @@ def test_two_histories_in_one_table_are_refused_by_name(written: Written) -> Non
 def test_pattern_mistakes_are_reported_with_those_of_the_file(
     written: Written, entry: dict[str, Any], words: str
 ) -> None:
-    with pytest.raises(ConfigInvalid) as refused:
+    with pytest.raises(ConfigInvalid) as caught:
         written(entry)
-    assert [f"{each.field}: {each.reason}"[: len(words)] for each in refused.value.mistakes] == [words]
+    assert [f"{each.field}: {each.reason}"[: len(words)] for each in caught.value.mistakes] == [words]
 
 
 def test_two_patterns_with_one_template_are_valid(written: Written) -> None:
@@ -258,10 +258,10 @@ HOME = CRM.replace("/1111", "/2222")
 
 def test_file_with_two_landing_zones_is_used_with_one_at_a_time(written: Written) -> None:
     entries = ({"sources": "main.crm.*", "landing_zone": CRM}, {"source": "main.crm.a", "target": "crm.a"}, SALES)
-    with pytest.raises(SeveralLandingZones) as refused:
+    with pytest.raises(SeveralLandingZones) as caught:
         written(*entries, landing_zone=HOME)
-    file = refused.value.path
-    assert (refused.value.zones, refused.value.count) == ((CRM, HOME), 2)
+    file = caught.value.path
+    assert (caught.value.zones, caught.value.count) == ((CRM, HOME), 2)
     found = [there("main.crm.a", "main.crm.b"), there(ORDERS)]
     crm = expand(loader.load(file, landing_zone=CRM.upper().replace("ONELAKE", "onelake")), found)
     assert (crm.config.landing_zone, [str(each.target) for each in crm.config.tables]) == (CRM, ["crm.b"])
@@ -276,10 +276,10 @@ def test_landing_zone_option_must_be_one_of_the_file(written: Written, tmp_path:
     entries = ({**SALES, "landing_zone": "./crm"}, {"source": "a", "target": "a"})
     with pytest.raises(SeveralLandingZones):
         written(*entries)
-    with pytest.raises(OptionInvalid) as refused:
+    with pytest.raises(OptionInvalid) as caught:
         loader.load(tmp_path / "mirrorfeed.yml", landing_zone="/other")
-    assert refused.value.option == "landing-zone"
-    assert refused.value.reason == (
+    assert caught.value.option == "landing-zone"
+    assert caught.value.reason == (
         f"'/other' is not a landing zone of {tmp_path}/mirrorfeed.yml, which has {tmp_path}/crm, {tmp_path}/zone"
     )
 

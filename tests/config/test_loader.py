@@ -466,10 +466,10 @@ def test_credential_is_parsed(load: Load, written: str, credential: Credential) 
     ],
 )
 def test_yaml_error_does_not_show_secrets(load: Load, line: str, what: str) -> None:
-    with pytest.raises(ConfigUnreadable) as refused:
+    with pytest.raises(ConfigUnreadable) as caught:
         load(f"{line}\n")
-    assert what in str(refused.value)
-    assert "hush" not in str(refused.value)
+    assert what in str(caught.value)
+    assert "hush" not in str(caught.value)
 
 
 def test_endpoint_and_certificates_can_be_overridden(load: Load, tmp_path: Path) -> None:

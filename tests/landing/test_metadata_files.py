@@ -47,12 +47,12 @@ def test_both_key_spellings_and_unknown_fields_are_accepted(content: str, keys: 
     ],
 )
 def test_unreadable_metadata_is_refused_with_its_reason(content: bytes, reason: str) -> None:
-    with pytest.raises(DamagedFile) as refused:
+    with pytest.raises(DamagedFile) as caught:
         parse_metadata(content, "orders/_metadata.json")
 
-    assert refused.value.problem.startswith("orders/_metadata.json is damaged, or mirrorfeed did not write it: ")
-    assert reason in refused.value.problem
-    assert refused.value.solution == (
+    assert caught.value.problem.startswith("orders/_metadata.json is damaged, or mirrorfeed did not write it: ")
+    assert reason in caught.value.problem
+    assert caught.value.solution == (
         "Nothing is published on a guess. Restore the file, or start the table again with `mirrorfeed rebuild`."
     )
 
@@ -107,7 +107,7 @@ def test_metadata_may_only_gain_keys(found: dict[str, Any], wanted: dict[str, An
     ],
 )
 def test_file_format_cannot_change(found: dict[str, Any], wanted: dict[str, Any], says: str) -> None:
-    with pytest.raises(SettingChanged) as refused:
+    with pytest.raises(SettingChanged) as caught:
         is_up_to_date(found, wanted, "orders/_metadata.json")
 
-    assert refused.value.problem == f"orders/_metadata.json {says}."
+    assert caught.value.problem == f"orders/_metadata.json {says}."

@@ -95,21 +95,21 @@ def test_record_time_has_a_time_zone() -> None:
 def test_invalid_record_is_refused_with_its_reason(content: bytes | dict[str, Any], reason: str) -> None:
     data = content if isinstance(content, bytes) else json.dumps(content).encode()
 
-    with pytest.raises(DamagedFile) as refused:
+    with pytest.raises(DamagedFile) as caught:
         parse(data, ADDRESS)
 
-    assert refused.value.problem.startswith(f"{ADDRESS} is damaged, or mirrorfeed did not write it: ")
-    assert reason in refused.value.problem
-    assert refused.value.solution == (
+    assert caught.value.problem.startswith(f"{ADDRESS} is damaged, or mirrorfeed did not write it: ")
+    assert reason in caught.value.problem
+    assert caught.value.solution == (
         "Nothing is published on a guess. Restore the file, or start the table again with `mirrorfeed rebuild`."
     )
 
 
 def test_record_of_a_newer_format_is_refused() -> None:
-    with pytest.raises(RecordTooNew) as refused:
+    with pytest.raises(RecordTooNew) as caught:
         parse(b'{"format": 2, "all": "is different"}', ADDRESS)
 
-    assert vars(refused.value) == {"address": ADDRESS, "found": 2, "known": 1}
+    assert vars(caught.value) == {"address": ADDRESS, "found": 2, "known": 1}
 
 
 def test_record_without_a_selection_does_not_mention_it() -> None:

@@ -65,17 +65,17 @@ def test_each_type_has_its_landing_zone_type(spark: Any, landing: str, arrow: pa
     ],
 )
 def test_unsupported_type_is_refused(type_: Any, spelled: str) -> None:
-    with pytest.raises(UnsupportedType) as refused:
+    with pytest.raises(UnsupportedType) as caught:
         columns_of(T, schema(("id", "long"), ("payload", type_)))
 
-    assert vars(refused.value) == {"table": T, "column": "payload", "type": spelled}
+    assert vars(caught.value) == {"table": T, "column": "payload", "type": spelled}
 
 
 def test_reserved_column_names_are_refused_in_any_case() -> None:
-    with pytest.raises(ReservedColumn) as refused:
+    with pytest.raises(ReservedColumn) as caught:
         columns_of(T, schema(("id", "long"), ("_Change_Type", "string"), ("__rowmarker__", "integer")))
 
-    assert vars(refused.value) == {"table": T, "columns": ["_Change_Type", "__rowmarker__"]}
+    assert vars(caught.value) == {"table": T, "columns": ["_Change_Type", "__rowmarker__"]}
 
 
 def test_all_columns_are_nullable_and_the_marker_is_the_last_int32() -> None:
@@ -102,10 +102,10 @@ def test_all_columns_are_nullable_and_the_marker_is_the_last_int32() -> None:
 def test_column_that_cannot_be_a_key_is_refused(key: str, reason: str) -> None:
     columns = (ID, Column("price", "double"), Column("lines", "json"), Column("place", "geometry(SRID:0)"))
 
-    with pytest.raises(BadKey) as refused:
+    with pytest.raises(BadKey) as caught:
         check_keys(T, ["id", key], columns)
 
-    assert str(refused.value) == (
+    assert str(caught.value) == (
         f"Column {key!r} cannot be a key of {T}: {reason}. Correct `keys` in the configuration."
     )
 
@@ -192,10 +192,10 @@ def _wrapped(type_: dict[str, Any], kind: str) -> dict[str, Any]:
     ],
 )
 def test_unsupported_schema_change_is_refused(now: tuple[Column, ...], changes: str) -> None:
-    with pytest.raises(IncompatibleSchema) as refused:
+    with pytest.raises(IncompatibleSchema) as caught:
         evolve(T, 7, (ID, NAME), now)
 
-    assert "; ".join(refused.value.changes) == changes
+    assert "; ".join(caught.value.changes) == changes
 
 
 def test_dropped_columns_are_named() -> None:

@@ -67,16 +67,16 @@ def test_selection_has_a_short_description(selection: Selection, words: str) -> 
     ],
 )
 def test_invalid_selection_is_refused(selection: Selection, reason: str) -> None:
-    with pytest.raises(BadSelection) as told:
+    with pytest.raises(BadSelection) as caught:
         selected_schema("main.sales.orders", selection, SCHEMA)
-    assert told.value.reasons == (reason,)
+    assert caught.value.reasons == (reason,)
 
 
 def test_unknown_column_names_are_refused_with_their_field() -> None:
     selection = Selection(("id", "Price"), rename={"nope": "x"}, cast={"gone": "string"})
-    with pytest.raises(BadSelection) as told:
+    with pytest.raises(BadSelection) as caught:
         check("t", selection, source_types(SCHEMA))
-    assert told.value.reasons == (
+    assert caught.value.reasons == (
         "`columns` names 'Price', which the table spells 'price'",
         "`rename` names 'nope', which is not a column of the table",
         "`cast` names 'gone', which is not a column of the table",
@@ -100,9 +100,9 @@ def test_keys_use_target_names_and_are_never_excluded_or_cut() -> None:
         (Selection(cast={"id": "double"}), "'id' is a key, and different keys could become the same double"),
         (Selection(cast={"id": "string(3)"}), "'id' is a key, and different keys could become the same string(3)"),
     ):
-        with pytest.raises(BadSelection) as told:
+        with pytest.raises(BadSelection) as caught:
             target_keys("t", selection, ("id",))
-        assert told.value.reasons == (reason,)
+        assert caught.value.reasons == (reason,)
 
 
 @pytest.mark.parametrize(
@@ -171,10 +171,10 @@ def test_newly_excluded_columns_are_dropped_and_others_continue(now: Selection, 
     ],
 )
 def test_selection_that_changes_rows_needs_a_new_snapshot(now: Selection | None, changes: tuple[str, ...]) -> None:
-    with pytest.raises(SelectionChanged) as told:
+    with pytest.raises(SelectionChanged) as caught:
         unselected_columns("main.sales.orders", BEFORE, WAS, PUBLISHED, now)
-    assert told.value.changes == changes
-    assert "; ".join(changes) in told.value.problem
+    assert caught.value.changes == changes
+    assert "; ".join(changes) in caught.value.problem
 
 
 def test_new_selection_may_exclude_columns_but_not_rows() -> None:
@@ -201,9 +201,9 @@ def test_incompatible_source_columns_of_a_selection_are_refused(
     if changes is None:
         check_source_columns("t", 7, BEFORE, WAS, now, drops=False)
         return
-    with pytest.raises(IncompatibleSchema) as told:
+    with pytest.raises(IncompatibleSchema) as caught:
         check_source_columns("t", 7, BEFORE, WAS, now, drops=False)
-    assert told.value.changes == changes
+    assert caught.value.changes == changes
 
 
 def test_dropped_excluded_column_is_not_a_rename() -> None:

@@ -91,9 +91,9 @@ def test_other_line_breaks_may_be_in_values_but_not_in_the_header(quote: str) ->
     dialect = Dialect(quote=quote)
     assert list(split(["a\r\nx\ny\r\n"], dialect, takes_breaks=True)) == [["a"], ["x\ny"]]
     for text in ("a\nx\ny\n", "a\rx\ry\r"):
-        with pytest.raises(Unsplittable) as refused:
+        with pytest.raises(Unsplittable) as caught:
             list(split([text], dialect, takes_breaks=True))
-        assert (refused.value.fault.rule, refused.value.fault.row) == (LINE_BREAK, 1)
+        assert (caught.value.fault.rule, caught.value.fault.row) == (LINE_BREAK, 1)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +107,6 @@ def test_other_line_breaks_may_be_in_values_but_not_in_the_header(quote: str) ->
 )
 @pytest.mark.parametrize("size", [1, 2, 100])
 def test_fault_is_found_for_any_chunk_size(text: str, rule: Rule, row: int, size: int) -> None:
-    with pytest.raises(Unsplittable) as refused:
+    with pytest.raises(Unsplittable) as caught:
         list(split([text[at : at + size] for at in range(0, len(text), size)], Dialect()))
-    assert (refused.value.fault.rule, refused.value.fault.row) == (rule, row)
+    assert (caught.value.fault.rule, caught.value.fault.row) == (rule, row)

@@ -99,11 +99,11 @@ def sent(url: str, kind: str = "slack", retry_limits: RetryLimits = BRISK, messa
 
 
 def refusal(url: str, kind: type[MirrorfeedError], retry_limits: RetryLimits = BRISK) -> str:
-    with pytest.raises(kind) as told:
+    with pytest.raises(kind) as caught:
         sent(url, retry_limits=retry_limits)
-    assert HIDDEN not in repr((told.value, str(told.value), told.value.__dict__, told.value.__cause__))
-    assert told.value.__suppress_context__ or told.value.__context__ is None
-    return str(told.value)
+    assert HIDDEN not in repr((caught.value, str(caught.value), caught.value.__dict__, caught.value.__cause__))
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+    return str(caught.value)
 
 
 @pytest.mark.parametrize(("kind", "form"), [("slack", slack), ("teams", teams)])
@@ -311,18 +311,18 @@ def test_mail_server_refusal_is_reported_without_the_password(
     office: Post, says: dict[str, str], kind: type[MirrorfeedError], words: str
 ) -> None:
     office.says = says
-    with pytest.raises(kind) as told:
+    with pytest.raises(kind) as caught:
         mail_to(office)
-    assert words in str(told.value)
-    assert HIDDEN not in repr((told.value, told.value.__dict__, told.value.__cause__))
+    assert words in str(caught.value)
+    assert HIDDEN not in repr((caught.value, caught.value.__dict__, caught.value.__cause__))
     assert office.taken == []
 
 
 def test_password_that_is_not_ascii_is_reported_without_it(office: Post) -> None:
-    with pytest.raises(MailRefused, match="user and password must be ASCII characters") as told:
+    with pytest.raises(MailRefused, match="user and password must be ASCII characters") as caught:
         mail_to(office, password=f"{HIDDEN}é")
-    assert HIDDEN not in repr((told.value, told.value.__dict__, told.value.__cause__))
-    assert told.value.__suppress_context__
+    assert HIDDEN not in repr((caught.value, caught.value.__dict__, caught.value.__cause__))
+    assert caught.value.__suppress_context__
     assert office.taken == []
 
 

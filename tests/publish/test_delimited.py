@@ -195,9 +195,9 @@ def test_unencodable_character_is_reported_with_key_and_column(encoding: str, te
     rows: list[tuple[Any, ...]] = [(n, text, None) for n in range(7)]
     assert values(read_back(written(form, COLUMNS, rows), form, COLUMNS).rows) == rows
 
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused) as caught:
         written(form, COLUMNS, [*rows, (7, f"{text}{lacking}{text}", None), (8, lacking, None)])
-    assert refused.value.args == (4, f"id = 7, column 'text': {lacking!r}")
+    assert caught.value.args == (4, f"id = 7, column 'text': {lacking!r}")
 
 
 @pytest.mark.parametrize(
@@ -211,9 +211,9 @@ def test_unencodable_character_is_reported_with_key_and_column(encoding: str, te
 )
 def test_unrepresentable_text_is_reported_with_key_and_column(form: Delimited, text: str, problem: int) -> None:
     columns = COLUMNS[:2]
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused) as caught:
         written(form, columns, [(1, "x"), (2, text)])
-    assert refused.value.args == (problem, f"id = 2, column 'text': {text!r}")
+    assert caught.value.args == (problem, f"id = 2, column 'text': {text!r}")
 
 
 @pytest.mark.parametrize("declared", [True, False], ids=["declared", "not declared"])
@@ -230,21 +230,21 @@ def test_unrepresentable_year_is_reported_with_key_and_column(
     type_: str, value: int, shown: str, declared: bool
 ) -> None:
     form, columns = Delimited(schema_definition=declared), (Column("id", "long"), Column("v", type_))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused) as caught:
         written(form, columns, [(1, None), (2, value)])
-    assert refused.value.args == (7, f"id = 2, column 'v': {shown!r}")
+    assert caught.value.args == (7, f"id = 2, column 'v': {shown!r}")
 
 
 def test_key_with_a_year_unknown_to_python_is_reported() -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused) as caught:
         written(Delimited(), (Column("id", "date"),), [(2932897,)])
-    assert refused.value.args == (7, "id = 10000-01-01, column 'id': '10000-01-01'")
+    assert caught.value.args == (7, "id = 10000-01-01, column 'id': '10000-01-01'")
 
 
 def test_unquoted_integer_equal_to_the_null_text_is_reported() -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused) as caught:
         written(Delimited(quote="", null="0"), COLUMNS[:1], [(0,)])
-    assert refused.value.args == (5, "id = 0, column 'id': '0'")
+    assert caught.value.args == (5, "id = 0, column 'id': '0'")
 
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd"])
@@ -292,10 +292,10 @@ def test_table_published_as_text_is_mirrored_and_lints_clean(tmp_path: Path, out
 def test_rows_with_unrepresentable_years_are_refused_with_a_fix() -> None:
     table = Table({"id": "long", "due": "date"}, ("id",))
     table.insert({"id": 1, "due": 2932897})
-    with pytest.raises(RowsRefused) as refused:
+    with pytest.raises(RowsRefused) as caught:
         publish(TableFeed(table), MemoryStore(), plan(output=Output(Delimited())))
-    assert "(id = 1, column 'due': '10000-01-01')" in refused.value.problem
-    assert "`format: parquet`" in refused.value.solution
+    assert "(id = 1, column 'due': '10000-01-01')" in caught.value.problem
+    assert "`format: parquet`" in caught.value.solution
 
 
 @pytest.mark.parametrize("escape", ["\\", '"'])
@@ -323,9 +323,9 @@ def test_new_column_is_refused_only_with_a_declared_schema() -> None:
         if not declared:
             publish(TableFeed(table), store, chosen)
             continue
-        with pytest.raises(IncompatibleSchema) as refused:
+        with pytest.raises(IncompatibleSchema) as caught:
             publish(TableFeed(table), store, chosen)
-        assert refused.value.problem == (
+        assert caught.value.problem == (
             "The columns of main.sales.orders at version 3 are incompatible with the published columns: 'city' was"
             " added, but SchemaDefinition does not allow new columns."
         )
@@ -349,11 +349,11 @@ def test_column_name_may_equal_the_null_text() -> None:
 
 def test_unencodable_rows_are_refused_with_a_fix_and_not_published() -> None:
     store, table = MemoryStore(), orders((1, "Łódź"))
-    with pytest.raises(RowsRefused) as refused:
+    with pytest.raises(RowsRefused) as caught:
         publish(TableFeed(table), store, plan(output=Output(Delimited(encoding="ascii"))))
-    assert "a value has a character that the encoding of the files does not contain" in refused.value.problem
-    assert "(id = 1, column 'status': 'Ł')" in refused.value.problem
-    assert refused.value.solution.startswith("Set another `encoding`")
+    assert "a value has a character that the encoding of the files does not contain" in caught.value.problem
+    assert "(id = 1, column 'status': 'Ł')" in caught.value.problem
+    assert caught.value.solution.startswith("Set another `encoding`")
     assert [entry.name for entry in store.list(FOLDER)] == ["_mirrorfeed"]
 
 
@@ -401,10 +401,10 @@ def test_unsupported_table_is_refused_before_anything_is_written(
     columns: dict[str, str], keys: tuple[str, ...], form: Delimited, error: type[MirrorfeedError], column: str
 ) -> None:
     store = MemoryStore()
-    with pytest.raises(error) as refused:
+    with pytest.raises(error) as caught:
         publish(TableFeed(Table(columns, keys)), store, plan(keys=keys, output=Output(form)))
-    assert isinstance(refused.value, Terminal)
-    assert vars(refused.value)["column"] == column
+    assert isinstance(caught.value, Terminal)
+    assert vars(caught.value)["column"] == column
     assert store.list("") == []
 
 

@@ -71,9 +71,9 @@ def test_invalid_text_is_refused_with_key_and_column(
     table.sql(f"INSERT INTO {{}} VALUES {row(4)}")
     assert zone.publish().rows == {"upsert": 1}  # the source contains the replacement character itself
     table.sql(f"INSERT INTO {{}} VALUES {row(3, **values)}, {row(5)}")
-    with pytest.raises(RowsRefused) as refused:
+    with pytest.raises(RowsRefused) as caught:
         zone.publish()
-    assert f"a text is not valid UTF-8 ({named}" in str(refused.value)
+    assert f"a text is not valid UTF-8 ({named}" in str(caught.value)
     assert len(zone.files) == 2
 
 
@@ -114,10 +114,10 @@ def test_invalid_text_is_refused_in_compared_sources(
 
     compare()
     table.sql(f"INSERT INTO {{}} VALUES {row(3, v=BAD)}, {row(4, item=BAD)}")
-    with pytest.raises(RowsRefused) as refused:
+    with pytest.raises(RowsRefused) as caught:
         compare()
-    assert r"column 'v': 'a\xffb'" in str(refused.value)
-    assert "id = 4, column 'nested'" in str(refused.value)
+    assert r"column 'v': 'a\xffb'" in str(caught.value)
+    assert "id = 4, column 'nested'" in str(caught.value)
     table.sql("UPDATE {} SET v = make_valid_utf8(v) WHERE id = 3")
     table.sql("DELETE FROM {} WHERE id = 4")
     compare()

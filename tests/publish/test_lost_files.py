@@ -78,10 +78,10 @@ class TestPublish:
         kept = {number: store.read(path(number)) for number in gone}
         remove(store, *gone)
 
-        with pytest.raises(FilesLost) as refused:
+        with pytest.raises(FilesLost) as caught:
             publish_more(store, table, 9)
 
-        assert (refused.value.address, list(refused.value.numbers)) == (f"memory:/{FOLDER}", list(gone))
+        assert (caught.value.address, list(caught.value.numbers)) == (f"memory:/{FOLDER}", list(gone))
         assert look(store).number == 4
         assert not look(store).staged
 

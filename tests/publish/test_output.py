@@ -174,10 +174,10 @@ def test_upsert_only_files_omit_the_marker_when_upsert_is_default() -> None:
 
 
 def test_upserts_by_default_require_keys() -> None:
-    with pytest.raises(UpsertsWithoutKeys) as refused:
+    with pytest.raises(UpsertsWithoutKeys) as caught:
         publish(TableFeed(orders(keys=())), MemoryStore(), plan(keys=(), output=Output(upserts_by_default=True)))
-    assert isinstance(refused.value, Terminal)
-    assert vars(refused.value) == {"table": "main.sales.orders"}
+    assert isinstance(caught.value, Terminal)
+    assert vars(caught.value) == {"table": "main.sales.orders"}
 
 
 def test_suffix_of_compressed_text_is_one_setting(monkeypatch: pytest.MonkeyPatch) -> None:

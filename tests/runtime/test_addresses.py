@@ -88,9 +88,9 @@ def test_invalid_proxy_is_refused_without_showing_it(
     monkeypatch: pytest.MonkeyPatch, variable: str, proxy: str
 ) -> None:
     monkeypatch.setenv(variable, proxy)
-    with pytest.raises(BadProxy) as refused:
+    with pytest.raises(BadProxy) as caught:
         check_proxy()
-    assert str(refused.value) == (
+    assert str(caught.value) == (
         f"The environment variable {variable} is not the address of a proxy. Set it to an address such as"
         " http://proxy.example.com:8080, or unset it."
     )

@@ -88,13 +88,13 @@ def test_unset_variable_is_reported(monkeypatch: pytest.MonkeyPatch, value: str 
     monkeypatch.delenv("SOME_SECRET", raising=False)
     if value is not None:
         monkeypatch.setenv("SOME_SECRET", value)
-    with pytest.raises(SecretUnreachable) as refused:
+    with pytest.raises(SecretUnreachable) as caught:
         read_secret(Secret(env="SOME_SECRET"))
-    assert refused.value.problem == (
+    assert caught.value.problem == (
         "Cannot read the client secret from the environment variable SOME_SECRET: it is not set in this process."
     )
-    assert refused.value.solution.startswith("On Databricks use `secret: {scope, key}`")
-    assert "spark_env_vars" not in refused.value.solution
+    assert caught.value.solution.startswith("On Databricks use `secret: {scope, key}`")
+    assert "spark_env_vars" not in caught.value.solution
 
 
 def test_unusual_variable_name_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,13 +107,13 @@ def test_unusual_variable_name_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_unreadable_scope_is_reported_without_third_party_text() -> None:
-    with pytest.raises(SecretUnreachable) as refused:
+    with pytest.raises(SecretUnreachable) as caught:
         read_secret(Secret(scope="kv", key="mirror"), no_workspace)
-    assert refused.value.problem == (
+    assert caught.value.problem == (
         "Cannot read the client secret from the secret kv/mirror of the Databricks workspace: the request to the"
         " workspace failed with ValueError."
     )
-    assert refused.value.solution.endswith('set it in `spark_env_vars` of the cluster to "{{secrets/kv/mirror}}".')
+    assert caught.value.solution.endswith('set it in `spark_env_vars` of the cluster to "{{secrets/kv/mirror}}".')
 
 
 def test_missing_secret_is_reported() -> None:
@@ -129,10 +129,10 @@ def test_missing_secret_is_reported() -> None:
 
 def test_service_credential_requires_databricks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION", raising=False)
-    with pytest.raises(ServiceCredentialUnreachable) as refused:
+    with pytest.raises(ServiceCredentialUnreachable) as caught:
         service_credential("onelake")
-    assert refused.value.name == "onelake"
-    assert refused.value.reason == "LookupError: this process does not run in a Databricks runtime"
+    assert caught.value.name == "onelake"
+    assert caught.value.reason == "LookupError: this process does not run in a Databricks runtime"
 
 
 @pytest.mark.parametrize("in_task", [False, True])
@@ -187,10 +187,10 @@ def test_service_credential_refused_by_the_runtime_is_reported(monkeypatch: pyte
 )
 def test_refused_secret_is_reported(onelake: OneLake, change: Any, words: str) -> None:
     change(onelake)
-    with pytest.raises(CredentialRefused) as refused:
+    with pytest.raises(CredentialRefused) as caught:
         onelake.store().list("")
-    assert str(refused.value) == f"Cannot get a token for the service principal {CLIENT} of tenant {TENANT}: {words}"
-    assert refused.value.__cause__ is None
+    assert str(caught.value) == f"Cannot get a token for the service principal {CLIENT} of tenant {TENANT}: {words}"
+    assert caught.value.__cause__ is None
     assert onelake.verbs() == []
 
 
@@ -241,9 +241,9 @@ def test_installed_chain_error_lists_credentials_without_secrets(
             raise ClientAuthenticationError(f"AADSTS50034: {said}. See there.")
 
     def refusal() -> str:
-        with pytest.raises(CredentialRefused) as refused:
+        with pytest.raises(CredentialRefused) as caught:
             token_credential(Default()).get_token("https://storage.azure.com/.default")
-        return refused.value.problem
+        return caught.value.problem
 
     said = "No such account"
     chain = ChainedTokenCredential(FirstCredential(), NextCredential())
@@ -357,10 +357,10 @@ def test_unreadable_certificates_are_reported_before_any_request(
     file = tmp_path / "ca.pem"
     if content:
         file.write_text(content)
-    with pytest.raises(Terminal) as refused:
+    with pytest.raises(Terminal) as caught:
         onelake.store(ca_bundle=str(file)).list("")
-    assert str(refused.value).startswith(f"Cannot read the certificates in {file}: ")
-    assert str(refused.value).endswith("a file with certificates in PEM format.")
+    assert str(caught.value).startswith(f"Cannot read the certificates in {file}: ")
+    assert str(caught.value).endswith("a file with certificates in PEM format.")
     assert onelake.calls == []
 
 

@@ -124,9 +124,9 @@ def test_jars_are_resolved_again_if_one_is_missing(tmp_path: Path) -> None:
 def test_unwritable_cache_is_reported_with_a_fix(tmp_path: Path) -> None:
     assert cache_folder({"MIRRORFEED_CACHE": str(tmp_path / "new")}, ["4.4", "4.2"]) == tmp_path / "new/ivy-4.4-4.2"
     (tmp_path / "file").touch()
-    with pytest.raises(CacheUnusable) as told:
+    with pytest.raises(CacheUnusable) as caught:
         cache_folder({"MIRRORFEED_CACHE": str(tmp_path / "file")}, ["4.4", "4.2"])
-    assert vars(told.value) == {"folder": f"{tmp_path}/file", "reason": "Not a directory"}
+    assert vars(caught.value) == {"folder": f"{tmp_path}/file", "reason": "Not a directory"}
 
 
 def test_missing_spark_is_reported_with_install_instructions() -> None:

@@ -176,9 +176,9 @@ def test_table_with_row_filter_or_column_mask_is_refused_by_name(
     table: TableInfo, words: str, keys: tuple[str, ...] | None
 ) -> None:
     orders = Table(source=ORDERS, target=Target.parse("orders"), keys=keys)
-    with pytest.raises(RowsProtected) as refused:
+    with pytest.raises(RowsProtected) as caught:
         with_keys(orders, lambda: RecordingWorkspace({"main.sales.orders": table}))
-    assert refused.value.protection == words
+    assert caught.value.protection == words
 
 
 @pytest.mark.parametrize("table", [TableInfo(), TableInfo(columns=[PLAIN])])
@@ -268,10 +268,10 @@ def test_all_schemas_of_a_catalog_are_listed_except_information_schema() -> None
 
 
 def test_errors_of_unity_catalog_are_reported() -> None:
-    with pytest.raises(CatalogRefused) as refused:
+    with pytest.raises(CatalogRefused) as caught:
         asked("main.sales.*", lambda: Catalog({}, NotFound("Schema 'main.sales' does not exist.")))
-    assert refused.value.asked == "The list of tables main.sales.*"
-    assert refused.value.reason == "Schema 'main.sales' does not exist."
+    assert caught.value.asked == "The list of tables main.sales.*"
+    assert caught.value.reason == "Schema 'main.sales' does not exist."
     with pytest.raises(CatalogUnavailable) as failed:
         asked("main.sales.*", lambda: Catalog({}, InternalError("try again")))
     assert (failed.value.asked, failed.value.reason) == ("The list of tables main.sales.*", "try again")

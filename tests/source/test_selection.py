@@ -189,10 +189,10 @@ def test_negative_zero_equals_zero_in_conditions(spark: SparkSession, tmp_path: 
     ],
 )
 def test_invalid_condition_is_rejected(spark: SparkSession, where: str, reason: str) -> None:
-    with pytest.raises(BadCondition) as told:
+    with pytest.raises(BadCondition) as caught:
         apply_selection("main.sales.orders", spark.sql(VALUES), Selection(where=where))
-    assert f"The condition {where!r} is not valid for the rows of main.sales.orders: " in str(told.value)
-    assert reason in str(told.value)
+    assert f"The condition {where!r} is not valid for the rows of main.sales.orders: " in str(caught.value)
+    assert reason in str(caught.value)
 
 
 def test_rows_without_a_selection_are_unchanged(spark: SparkSession) -> None:

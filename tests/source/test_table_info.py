@@ -79,9 +79,9 @@ def test_other_formats_have_no_change_feed(format_: str | None) -> None:
 
 
 def test_table_without_an_id_is_rejected() -> None:
-    with pytest.raises(NoIdentity) as refused:
+    with pytest.raises(NoIdentity) as caught:
         read_table_info(engine(format="iceberg", id=None), ICEBERG)
-    assert (refused.value.table, refused.value.format) == ("main.sales.orders", "iceberg")
+    assert (caught.value.table, caught.value.format) == ("main.sales.orders", "iceberg")
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_features_are_known_by_name_and_preview_name(features: list[str], found:
 
 
 def test_unknown_features_are_rejected_by_name() -> None:
-    with pytest.raises(UnknownFeatures) as refused:
+    with pytest.raises(UnknownFeatures) as caught:
         read_table_info(engine(tableFeatures=["appendOnly", "timeMachine"]), ICEBERG)
-    assert refused.value.names == ("timeMachine",)
+    assert caught.value.names == ("timeMachine",)
 
 
 def test_table_id_differs_from_that_of_a_replaced_table(spark: SparkSession) -> None:

@@ -517,10 +517,10 @@ def test_nothing_is_written_through_a_symlink(tmp_path: Path, write: str, path: 
     (zone / "file").write_bytes(b"")
     (zone / "link").symlink_to(elsewhere)
 
-    with pytest.raises(SymbolicLink) as refused:
+    with pytest.raises(SymbolicLink) as caught:
         WRITES[write](FolderStore(str(zone)), path)
-    assert vars(refused.value)["address"] == f"{zone}/{path}"
-    assert refused.value.reason == f"{zone}/link is a symbolic link, and links are not followed"
+    assert vars(caught.value)["address"] == f"{zone}/{path}"
+    assert caught.value.reason == f"{zone}/link is a symbolic link, and links are not followed"
     assert [each.name for each in elsewhere.iterdir()] == ["below"]
     assert list((elsewhere / "below").iterdir()) == []
 
@@ -607,10 +607,10 @@ def test_special_files_are_refused_without_waiting(tmp_path: Path) -> None:
 
 def test_fifo_is_reported_with_a_fix(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "log.json")
-    with pytest.raises(UnreadableFile) as refused:
+    with pytest.raises(UnreadableFile) as caught:
         FolderStore(str(tmp_path)).read("log.json")
-    assert vars(refused.value) == {"address": f"{tmp_path}/log.json", "reason": "it is not a regular file"}
-    assert "Find out who did, and delete it." in refused.value.solution
+    assert vars(caught.value) == {"address": f"{tmp_path}/log.json", "reason": "it is not a regular file"}
+    assert "Find out who did, and delete it." in caught.value.solution
 
 
 def test_file_above_the_size_limit_is_not_read(tmp_path: Path) -> None:

@@ -347,11 +347,11 @@ def test_conflict_for_a_missing_name_is_reported(onelake: OneLake, verb: str) ->
     store = onelake.store()
     store.create("t/a", WHOLE)
     fail(onelake, verb, How.ANSWER, status=412, code="ConditionNotMet", message="The condition is not met.")
-    with pytest.raises(StoreUnavailable) as told:
+    with pytest.raises(StoreUnavailable) as caught:
         store.rename("t/a", "t/_x") if verb == "rename" else begin(store, verb)
     code = "BlobAlreadyExists" if verb == "put blob" else "ConditionNotMet"  # replaced by the client library
     said = f"412 {code}: The condition is not met. The response says that the name exists, but it does not"
-    assert f"{store.address('t/_x')}: {said}." in str(told.value)
+    assert f"{store.address('t/_x')}: {said}." in str(caught.value)
     fail(onelake, "put blob", How.ANSWER, status=412, code="ConditionNotMet", message="The condition is not met.")
     with pytest.raises(StoreUnavailable, match="says that the name exists, but it does not"):
         store.create("t/b", WHOLE)
@@ -578,9 +578,9 @@ def test_every_verb_reports_a_missing_workspace_database_or_mirror(
 
 def test_item_of_another_type_is_reported(onelake: OneLake) -> None:
     store = onelake.store(item=LAKEHOUSE)
-    with pytest.raises(NotAnOpenMirror) as refused:
+    with pytest.raises(NotAnOpenMirror) as caught:
         store.list("t")
-    assert vars(refused.value) == {"address": store.address("")}
+    assert vars(caught.value) == {"address": store.address("")}
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -722,6 +722,6 @@ def test_configuration_selects_the_store(onelake: OneLake, tmp_path: Path) -> No
 
 
 def test_onelake_address_without_a_database_is_refused() -> None:
-    with pytest.raises(DatabaseNotNamed) as told:
+    with pytest.raises(DatabaseNotNamed) as caught:
         zone_of(Config(landing_zone=f"onelake://{WORKSPACE}", tables=()))
-    assert told.value.landing_zone == f"onelake://{WORKSPACE}"
+    assert caught.value.landing_zone == f"onelake://{WORKSPACE}"

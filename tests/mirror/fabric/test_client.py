@@ -100,6 +100,6 @@ def test_many_damaged_responses_are_one_error(name: str, data: st.DataObject) ->
     ],
 )
 def test_response_with_wrong_types_is_one_error(body: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ResponseInvalid) as refused:
+    with pytest.raises(ResponseInvalid) as caught:
         ask("tables", json.dumps(body).encode())
-    assert reason in refused.value.problem
+    assert reason in caught.value.problem

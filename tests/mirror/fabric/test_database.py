@@ -95,10 +95,10 @@ def test_creation_with_one_failed_response_creates_one_database(onelake: OneLake
 
 
 def test_database_that_mirrors_another_source_is_refused(api: FabricClient) -> None:
-    with pytest.raises(OtherMirror) as refused:
+    with pytest.raises(OtherMirror) as caught:
         create(api, WORKSPACE, "crm")
-    assert (refused.value.name, refused.value.kind) == ("crm", "AzureSqlDatabase")
-    assert refused.value.item == str(FabricItem(WORKSPACE, SQL_MIRROR))
+    assert (caught.value.name, caught.value.kind) == ("crm", "AzureSqlDatabase")
+    assert caught.value.item == str(FabricItem(WORKSPACE, SQL_MIRROR))
 
 
 def test_name_used_by_an_unlisted_item_is_reported(onelake: OneLake, api: FabricClient) -> None:

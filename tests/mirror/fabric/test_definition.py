@@ -201,9 +201,9 @@ def test_resume_restarts_only_a_paused_database(project: Project) -> None:
 )
 def test_invalid_fabric_settings_are_refused_with_other_mistakes(project: Project, fabric: str, words: str) -> None:
     say(project, fabric)
-    with pytest.raises(ConfigInvalid) as refused:
+    with pytest.raises(ConfigInvalid) as caught:
         loader.load(project.file)
-    assert [f"{each.field}: {each.reason}"[: len(words)] for each in refused.value.mistakes] == [words]
+    assert [f"{each.field}: {each.reason}"[: len(words)] for each in caught.value.mistakes] == [words]
 
 
 def test_fabric_settings_for_a_folder_are_refused(tmp_path: Path) -> None:

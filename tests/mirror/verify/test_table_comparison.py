@@ -230,10 +230,10 @@ def test_tables_of_a_mirrored_database_are_next_to_its_files() -> None:
 
 
 def test_location_that_spark_cannot_reach_is_an_error(spark: SparkSession, source: Source) -> None:
-    with pytest.raises(MirrorUnreadable) as told:
+    with pytest.raises(MirrorUnreadable) as caught:
         compared(spark, source, Source(path="abfss://w@localhost/d/Tables/dbo/orders"))
-    assert "abfss://w@localhost/d/Tables/dbo/orders: " in str(told.value)
-    assert "ClassNotFoundException" in str(told.value)
+    assert "abfss://w@localhost/d/Tables/dbo/orders: " in str(caught.value)
+    assert "ClassNotFoundException" in str(caught.value)
 
 
 def test_missing_version_and_a_missing_source_are_reported(spark: SparkSession, right: Path, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_executor_errors_are_raised_on_the_driver(
     table = DeltaTable(spark, tmp_path / "orders")
     table.insert(1)
     zone = Zone(tmp_path / "zone", table)
-    with pytest.raises(expected) as refused:
+    with pytest.raises(expected) as caught:
         publish(DeltaFeed(spark, table.source, upload_from="executors"), zone.store, zone.plan)
-    assert refused.value.reason == "It is busy."
+    assert caught.value.reason == "It is busy."
     assert zone.files == []

@@ -191,11 +191,11 @@ def test_at_most_five_bad_rows_are_reported_by_key() -> None:
     store = MemoryStore()
     rows = [batch([1, None], problems=[None, 1]), batch([2, *range(3, 20)], problems=[2] * 18)]
 
-    with pytest.raises(BadRows) as refused:
+    with pytest.raises(BadRows) as caught:
         stage_small_batch(pa.Table.from_batches(rows), job(store))
 
-    assert refused.value.rows[:2] == (BadRow(1, "id = NULL"), BadRow(2, "id = 2"))
-    assert len(refused.value.rows) == 5
+    assert caught.value.rows[:2] == (BadRow(1, "id = NULL"), BadRow(2, "id = 2"))
+    assert len(caught.value.rows) == 5
     assert store.list("orders/_mirrorfeed/abc") == []
 
 
@@ -213,10 +213,10 @@ def test_unique_keys_are_checked_for_any_column_name() -> None:
     names = [".id", "a.b", PROBLEM]
     rows = pa.table([[1, 2, 1, 1], ["a", "a", "b", "a"], pa.nulls(4, pa.int32())], names)
 
-    with pytest.raises(BadRows) as refused:
+    with pytest.raises(BadRows) as caught:
         stage_small_batch(rows, job(store, columns=columns, keys=(".id", "a.b"), with_marker=False), (".id", "a.b"))
 
-    assert refused.value.rows == (BadRow(2, ".id = 1, a.b = 'a'"),)
+    assert caught.value.rows == (BadRow(2, ".id = 1, a.b = 'a'"),)
     assert store.list("orders/_mirrorfeed/abc") == []
 
 

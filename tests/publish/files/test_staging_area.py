@@ -416,9 +416,9 @@ def test_large_batch_requires_a_staging_path_over_connect(
     spark: SparkSession, orders: Zone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mirrorfeed.publish.sources.delta_feed.staging_area_for", lambda *_: None)
-    with pytest.raises(StagingPathRequired) as refused:
+    with pytest.raises(StagingPathRequired) as caught:
         published(orders)
-    assert vars(refused.value) == {"table": f"{orders.root}/sales.schema/orders"}
+    assert vars(caught.value) == {"table": f"{orders.root}/sales.schema/orders"}
     assert orders.files == []
     monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 20_000)
     published(orders)
@@ -579,6 +579,6 @@ def test_temporary_folder_writable_by_others_is_refused(
 
 
 def test_staging_path_outside_the_catalog_is_refused_on_databricks(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(StagingNotInVolume) as refused:
+    with pytest.raises(StagingNotInVolume) as caught:
         staging_area_for(spark, "/tmp/handover", FolderStore(str(tmp_path)), DATABRICKS)
-    assert vars(refused.value) == {"path": "/tmp/handover"}
+    assert vars(caught.value) == {"path": "/tmp/handover"}

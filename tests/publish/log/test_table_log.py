@@ -156,21 +156,21 @@ def test_log_file_without_a_valid_log_id_is_refused(content: bytes) -> None:
     store = MemoryStore()
     store.create(f"{T}/_mirrorfeed/log.json", content)
 
-    with pytest.raises(DamagedFile) as refused:
+    with pytest.raises(DamagedFile) as caught:
         look(store, T)
 
-    assert refused.value.address == "memory:/shop.schema/orders/_mirrorfeed/log.json"
-    assert "Restore the file, or start the table again" in refused.value.solution
+    assert caught.value.address == "memory:/shop.schema/orders/_mirrorfeed/log.json"
+    assert "Restore the file, or start the table again" in caught.value.solution
 
 
 def test_record_that_is_not_json_is_refused() -> None:
     store = zone(a_record(1))
     store.create(f"{LOG}/{name(2)}.json", b"{")
 
-    with pytest.raises(DamagedFile) as refused:
+    with pytest.raises(DamagedFile) as caught:
         look(store, T)
 
-    assert str(refused.value).startswith(
+    assert str(caught.value).startswith(
         f"memory:/{LOG}/{name(2)}.json is damaged, or mirrorfeed did not write it: it is not valid JSON ("
     )
 
@@ -186,10 +186,10 @@ def test_record_under_another_number_is_refused() -> None:
 def test_record_of_a_newer_format_requires_a_newer_version() -> None:
     store = zone(a_record(1, format=5))
 
-    with pytest.raises(RecordTooNew) as refused:
+    with pytest.raises(RecordTooNew) as caught:
         look(store, T)
 
-    assert vars(refused.value) == {"address": f"memory:/{LOG}/{name(1)}.json", "found": 5, "known": 1}
+    assert vars(caught.value) == {"address": f"memory:/{LOG}/{name(1)}.json", "found": 5, "known": 1}
 
 
 @pytest.mark.parametrize("when", range(1, 6))
@@ -420,9 +420,9 @@ def test_record_too_large_to_read_again_is_not_created(monkeypatch: pytest.Monke
     put(store, f"{LOG}/{name(2)}-0002-1.parquet")
     monkeypatch.setattr(table_log, "READ_LIMIT", 2**20)
 
-    with pytest.raises(TooManyFiles) as refused:
+    with pytest.raises(TooManyFiles) as caught:
         TableLog(store, T).add_record(look(store, T), a_record(2, files=8000, follows=FIRST))
-    assert str(refused.value) == (
+    assert str(caught.value) == (
         "The record of 8,000 files for memory:/shop.schema/orders is larger than 1 MiB. Set a larger `target_file_size`"
         " and publish again. Nothing was published."
     )
@@ -504,12 +504,10 @@ def test_existing_keys_cannot_change(wanted: tuple[str, ...], spelled: str) -> N
     store = MemoryStore()
     metadata_files.ensure(store, T, metadata_content(("id",), {}))
 
-    with pytest.raises(KeysChanged) as refused:
+    with pytest.raises(KeysChanged) as caught:
         metadata_files.ensure(store, T, metadata_content(wanted, {}))
 
-    assert refused.value.problem == (
-        f"memory:/{T}/_metadata.json has the keys ['id'], but the table now has {spelled}."
-    )
+    assert caught.value.problem == (f"memory:/{T}/_metadata.json has the keys ['id'], but the table now has {spelled}.")
     assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["id"]}
 
 
@@ -633,10 +631,10 @@ def test_invalid_rows_are_refused_and_their_range_is_not_published(change: Any, 
     before = look(store, T)
     change(table)
 
-    with pytest.raises(RowsRefused) as refused:
+    with pytest.raises(RowsRefused) as caught:
         publish(TableFeed(table), store, plan)
 
-    assert refused.value.problem == says
+    assert caught.value.problem == says
     assert (look(store, T).newest, look(store, T).data) == (before.newest, before.data)
 
 

@@ -55,9 +55,9 @@ def test_hash_tables_are_next_to_the_ledger_and_unique_per_target() -> None:
 
 
 def test_comparison_requires_a_ledger() -> None:
-    with pytest.raises(LedgerRequired) as refused:
+    with pytest.raises(LedgerRequired) as caught:
         hash_table_of(Config(landing_zone="zone", tables=()), a_table())
-    assert refused.value.table == "sales.v"
+    assert caught.value.table == "sales.v"
 
 
 @pytest.mark.parametrize("now", [3, 4])
@@ -74,9 +74,9 @@ def test_hashes_older_than_the_published_version_are_reported_as_lost(now: int) 
 
 
 def test_comparison_requires_keys() -> None:
-    with pytest.raises(KeysRequired) as refused:
+    with pytest.raises(KeysRequired) as caught:
         with_keys(a_table())
-    assert refused.value.table == "sales.v"
+    assert caught.value.table == "sales.v"
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,10 @@ def test_missing_comparison_options_are_reported_with_their_line(
     path = tmp_path / "mirrorfeed.yml"
     text = f"landing_zone: ./zone\n{top}\ntables:\n  - {{source: v, target: t, changes: compare, {table}}}\n"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigInvalid) as refused:
+    with pytest.raises(ConfigInvalid) as caught:
         load(path)
-    assert words in str(refused.value)
-    assert f"mirrorfeed.yml:{text.count(chr(10))}: " in str(refused.value)
+    assert words in str(caught.value)
+    assert f"mirrorfeed.yml:{text.count(chr(10))}: " in str(caught.value)
 
 
 def test_delta_versions_do_not_make_a_compared_table_up_to_date(tmp_path: Path) -> None:

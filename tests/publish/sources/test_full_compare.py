@@ -370,9 +370,9 @@ def test_missing_hashes_are_reported(published: Compared) -> None:
 def test_hash_table_of_another_owner_is_not_changed(view: Compared) -> None:
     view.holds((1, "a"))
     view.spark.range(1).write.format("delta").save(view.states.path)
-    with pytest.raises(NotRowHashes) as there:
+    with pytest.raises(NotRowHashes) as caught:
         view.publish()
-    assert there.value.states == str(view.states)
+    assert caught.value.states == str(view.states)
 
 
 @pytest.mark.soak  # as in `test_schema_changes`
@@ -415,9 +415,9 @@ def test_folder_of_parquet_files_can_be_a_source(view: Compared) -> None:
 
 def test_path_without_files_is_refused(view: Compared) -> None:
     view.source = Source(path=str(view.root / "nothing"))
-    with pytest.raises(NothingToRead) as refused:
+    with pytest.raises(NothingToRead) as caught:
         view.publish()
-    assert refused.value.path == str(view.source)
+    assert caught.value.path == str(view.source)
     view.source = Source(("no_such_view",))
     with pytest.raises(SourceMissing):
         view.publish()
@@ -443,6 +443,6 @@ def test_follow_is_refused_for_a_compared_table(spark: SparkSession, tmp_path: P
     tables = "[{source: ./files, target: a, keys: [id], changes: compare}]"
     file.write_text(f"landing_zone: ./zone\nledger: ./ledger\ntables: {tables}\n")
     config = load(str(file))
-    with pytest.raises(FeedRequired) as refused:
+    with pytest.raises(FeedRequired) as caught:
         publish_tables(RunContext(spark, config, stop=lambda: True, follows=True))
-    assert refused.value.table == f"{tmp_path}/files"
+    assert caught.value.table == f"{tmp_path}/files"
