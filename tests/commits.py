@@ -58,9 +58,9 @@ def commit(path: Path, statement: str) -> bool:
         elif optimized:
             table.optimize.compact()
         if (version := deltalake.DeltaTable(path).version()) > before:
-            made = path / "_delta_log" / f"{version:020d}.json"
-            made.write_text(_as_spark_says(made.read_text(encoding="utf-8")), encoding="utf-8")
-            tell_state(made)
+            commit_file = path / "_delta_log" / f"{version:020d}.json"
+            commit_file.write_text(_as_spark_says(commit_file.read_text(encoding="utf-8")), encoding="utf-8")
+            write_checksum(commit_file)
     except (deltalake.exceptions.DeltaError, pa.ArrowException, TypeError, ValueError):
         return False
     return True
@@ -102,33 +102,33 @@ def _as_spark_says(commit: str) -> str:
     return re.sub(counted, lambda found: f'"{_COUNTS[found[1]]}":"{found[2]}"', commit)
 
 
-def tell_state(made: Path) -> None:
+def write_checksum(commit_file: Path) -> None:
     """Write the state of the table next to a commit, as Spark does. It saves readers a query."""
     files: dict[str, int] = {}
-    told: dict[str, Any] = {}
-    taken: dict[str, Any] = {}
-    for version in range(int(made.stem) + 1):
-        commit = made.with_name(f"{version:020d}.json")
+    actions: dict[str, Any] = {}
+    transactions: dict[str, Any] = {}
+    for version in range(int(commit_file.stem) + 1):
+        commit = commit_file.with_name(f"{version:020d}.json")
         if not commit.exists():
             return
         for line in commit.read_text(encoding="utf-8").splitlines():
             ((kind, action),) = json.loads(line).items()
             if kind == "domainMetadata":
                 return
-            told[kind] = action
+            actions[kind] = action
             if kind == "txn":
-                taken[action["appId"]] = action
+                transactions[action["appId"]] = action
             elif kind == "add":
                 files[action["path"]] = action["size"]
             elif kind == "remove":
                 files.pop(action["path"], None)
     state = {"tableSizeBytes": sum(files.values()), "numFiles": len(files), "numMetadata": 1, "numProtocol": 1}
-    state |= {"setTransactions": [*taken.values()], "domainMetadata": []}
-    state |= {"metadata": told["metaData"], "protocol": told["protocol"]}
-    made.with_suffix(".crc").write_text(json.dumps(state), encoding="utf-8")
+    state |= {"setTransactions": [*transactions.values()], "domainMetadata": []}
+    state |= {"metadata": actions["metaData"], "protocol": actions["protocol"]}
+    commit_file.with_suffix(".crc").write_text(json.dumps(state), encoding="utf-8")
 
 
-def anew(first: str) -> str:
+def with_new_identity(first: str) -> str:
     """Return the first commit of a table with the identity of a new table."""
     now = str(time.time_ns() // 1_000_000)
     first = re.sub(r'("(?:timestamp|inCommitTimestamp|createdTime)":)\d+', rf"\g<1>{now}", first)

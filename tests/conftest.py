@@ -52,9 +52,9 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()
     worker = getattr(config, "workerinput", None)
     if worker and hasattr(os, "sched_setaffinity"):
-        there = sorted(os.sched_getaffinity(0))
-        if len(there) <= worker["workercount"]:
-            os.sched_setaffinity(0, {there[int(worker["workerid"].removeprefix("gw")) % len(there)]})
+        cores = sorted(os.sched_getaffinity(0))
+        if len(cores) <= worker["workercount"]:
+            os.sched_setaffinity(0, {cores[int(worker["workerid"].removeprefix("gw")) % len(cores)]})
 
 
 @pytest.fixture(scope="session")
@@ -159,9 +159,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
     if (seed := config.getoption("shuffled")) is not None:
-        drawn = random.Random(seed)
-        places = {path: drawn.random() for path in sorted({item.path for item in items})}
-        drawn.shuffle(items)
+        chosen = random.Random(seed)
+        places = {path: chosen.random() for path in sorted({item.path for item in items})}
+        chosen.shuffle(items)
         items.sort(key=lambda item: places[item.path])
     items.sort(key=lambda item: "spark" in getattr(item, "fixturenames", ()))
     if seed is None and hasattr(config, "workerinput"):

@@ -22,7 +22,7 @@ from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.folder import FolderStore
-from tests.commits import anew, commit, plain_rows, tell_state
+from tests.commits import commit, plain_rows, with_new_identity, write_checksum
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTableBuilder  # Databricks Connect does not include it
@@ -62,8 +62,8 @@ class DeltaTable:
         self._plain = list(properties) == [FEED]
         if kind in self._created and self.path not in self._known and not self.path.exists():
             self.commit_file(0).parent.mkdir(parents=True)
-            self.commit_file(0).write_text(anew(self._created[kind]), encoding="utf-8")
-            tell_state(self.commit_file(0))
+            self.commit_file(0).write_text(with_new_identity(self._created[kind]), encoding="utf-8")
+            write_checksum(self.commit_file(0))
         else:
             spelled = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
             partitioned = f"PARTITIONED BY ({by})" if by else ""

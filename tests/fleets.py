@@ -27,12 +27,12 @@ def fleet(folder: Path, count: int, *, rows: int = 100, behind: int = 0, longest
     source = folder / "source"
     empty = pa.table({"id": pa.array([], pa.int64()), "v": pa.array([], pa.string())})
     deltalake.write_deltalake(source, empty, configuration={"delta.enableChangeDataFeed": "true"})
-    made = Table({"id": "long", "v": "string"}, ("id",), str(deltalake.DeltaTable(source).metadata().id))
+    table = Table({"id": "long", "v": "string"}, ("id",), str(deltalake.DeltaTable(source).metadata().id))
     values = [(id_, f"v{id_}") for id_ in range(rows - 1)] + [(rows - 1, "v" * longest)]
     assert commit(source, f"INSERT INTO {{}} VALUES {', '.join(map(str, values))}")
-    made.insert(*({"id": id_, "v": v} for id_, v in values))
+    table.insert(*({"id": id_, "v": v} for id_, v in values))
     published = folder / "published"
-    publish(TableFeed(made), FolderStore(str(published)), entry(str(source), "t"))
+    publish(TableFeed(table), FolderStore(str(published)), entry(str(source), "t"))
     for number in range(count):
         if number == count - behind:
             assert commit(source, f"UPDATE {{}} SET v = 'new' WHERE id < {CHANGED}")

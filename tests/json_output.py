@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from mirrorfeed.cli import main
 
 
-class Told(NamedTuple):
+class JsonResult(NamedTuple):
     value: Any
     words: str
     """Standard error, in one line."""
@@ -21,7 +21,7 @@ class Told(NamedTuple):
         return rows
 
 
-def told(*arguments: str, code: int = 0) -> Told:
+def run_json(*arguments: str, code: int = 0) -> JsonResult:
     result = CliRunner().invoke(main, [*arguments, "--json"], env={"COLUMNS": "400"})
     assert result.exit_code == code, result.output
-    return Told(json.loads(result.stdout), " ".join(result.stderr.split()))
+    return JsonResult(json.loads(result.stdout), " ".join(result.stderr.split()))

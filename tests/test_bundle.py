@@ -158,8 +158,8 @@ def test_every_variable_is_declared_used_and_described() -> None:
 
 
 def test_every_referenced_resource_exists() -> None:
-    there = {f"{kind}.{name}" for kind, name, _ in RESOURCES}
-    assert used(r"\$\{resources\.(\w+\.\w+)\.") <= there
+    resources = {f"{kind}.{name}" for kind, name, _ in RESOURCES}
+    assert used(r"\$\{resources\.(\w+\.\w+)\.") <= resources
     assert "schemas.mirrorfeed" in used(r"\$\{resources\.(\w+\.\w+)\.")
 
 
@@ -169,8 +169,8 @@ def test_job_runs_once_at_a_time_with_timeout_and_notifications(name: str) -> No
     assert (job["max_concurrent_runs"], job["queue"]) == (1, {"enabled": True})
     assert job["timeout_seconds"] == "${var.timeout_seconds}"
     assert [rule["metric"] for rule in job["health"]["rules"]] == ["RUN_DURATION_SECONDS"]
-    told = job["email_notifications"]
-    assert told["on_failure"] == told["on_duration_warning_threshold_exceeded"] == "${var.notify}"
+    notifications = job["email_notifications"]
+    assert notifications["on_failure"] == notifications["on_duration_warning_threshold_exceeded"] == "${var.notify}"
 
 
 @pytest.mark.parametrize(
@@ -319,8 +319,8 @@ def test_every_group_has_the_expected_grants_on_each_resource(target: str, reade
     variables = SHARED | {"readers": readers}
     for kind, named in rendered(target, variables)["resources"].items():
         for resource in named.values():
-            there = {each["principal"]: set(each["privileges"]) for each in resource.get("grants", [])}
-            assert there == granted(variables).get(kind, {})
+            resources = {each["principal"]: set(each["privileges"]) for each in resource.get("grants", [])}
+            assert resources == granted(variables).get(kind, {})
     (dashboard,) = rendered(target, variables)["resources"]["dashboards"].values()
     assert {each["group_name"] for each in dashboard["permissions"]} == {"operators", readers}
 
@@ -372,9 +372,9 @@ def test_workspace_simulator_creates_returns_and_deletes_each_resource(kind: str
 
     *calls, delete = CALLS[kind]
     assert [bool(call(each)) for each in calls][-1]
-    there = set(made.things)
+    resources = set(made.things)
     call(delete)
-    assert set(made.things) < there
+    assert set(made.things) < resources
 
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.name)
@@ -420,8 +420,8 @@ def test_dashboard_datasets_and_widgets_match() -> None:
 
 @pytest.mark.parametrize("widget", WIDGETS, ids=lambda widget: widget["name"])
 def test_widget_shows_the_fields_of_its_query(widget: dict[str, Any]) -> None:
-    asked = {field["name"] for query in widget["queries"] for field in query["query"]["fields"]}
-    assert set(re.findall(r'"fieldName": "(\w+)"', json.dumps(widget["spec"]))) == asked
+    queried = {field["name"] for query in widget["queries"] for field in query["query"]["fields"]}
+    assert set(re.findall(r'"fieldName": "(\w+)"', json.dumps(widget["spec"]))) == queried
 
 
 def test_widgets_do_not_overlap() -> None:

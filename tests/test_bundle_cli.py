@@ -94,15 +94,15 @@ def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
     if isinstance(ours, dict):
         for name, value in ours.items():
             if value != "":
-                there = theirs.get(name) if isinstance(theirs, dict) else None
-                yield from differences(value, there, f"{path}.{name}")
+                rights = theirs.get(name) if isinstance(theirs, dict) else None
+                yield from differences(value, rights, f"{path}.{name}")
     elif isinstance(ours, list) and isinstance(theirs, list):
         if path.endswith(".tasks"):
             ours, theirs = (sorted(tasks, key=lambda task: str(task["task_key"])) for tasks in (ours, theirs))
         if path.endswith(".permissions"):
             theirs = theirs[: len(ours)]  # the permissions of the whole bundle come last
-        for at, (value, there) in enumerate(zip_longest(ours, theirs)):
-            yield from differences(value, there, f"{path}[{at}]")
+        for at, (value, rights) in enumerate(zip_longest(ours, theirs)):
+            yield from differences(value, rights, f"{path}[{at}]")
     elif not (theirs == ours or (isinstance(theirs, str) and theirs.endswith(str(ours)))):
         yield f"{path}: {ours} {theirs}"
 
@@ -124,7 +124,7 @@ def test_second_deployment_changes_nothing(
 ) -> None:
     if prepare:
         prepare(project, target)
-    with workspace(me) as (made, address):
+    with workspace(me) as (service, address):
         first = bundle(project, address, "deploy", "-t", target, **VARIABLES[target])
         assert first.returncode == 0, first.stderr
         assert re.search(r"Resources: [1-9]\d* created, 0 changed, 0 deleted, 0 unchanged", first.stderr + first.stdout)
@@ -132,49 +132,52 @@ def test_second_deployment_changes_nothing(
         assert re.search(r"Resources: 0 created, 0 changed, 0 deleted, [1-9]", second.stderr + second.stdout)
         plan = bundle(project, address, "plan", "-t", target, **VARIABLES[target])
         assert "Plan: 0 to add, 0 to change, 0 to delete" in plan.stdout + plan.stderr
-        assert made.not_known == []
-        (wheel,) = wheels(made)
-        assert synced(made) == layout(wheel)
-    jobs = (job["settings"] for job in made.of_kind("job").values())
+        assert service.not_known == []
+        (wheel,) = uploaded_wheels(service)
+        assert synced_files(service) == layout(wheel)
+    jobs = (job["settings"] for job in service.of_kind("job").values())
     assert compute(jobs) == ({"classic"} if prepare else {"serverless"})
 
 
-def synced(made: Workspace) -> set[str]:
+def synced_files(service: Workspace) -> set[str]:
     """Files in the deployed folder."""
-    return {path.split("/files/")[1] for path in made.files if "/files/" in path}
+    return {path.split("/files/")[1] for path in service.files if "/files/" in path}
 
 
-def wheels(made: Workspace) -> set[str]:
+def uploaded_wheels(service: Workspace) -> set[str]:
     """Wheels in the deployed folder."""
-    return {path.split("/.internal/")[1] for path in made.files if "/.internal/" in path}
+    return {path.split("/.internal/")[1] for path in service.files if "/.internal/" in path}
 
 
-def used(made: Workspace) -> set[str]:
+def used_wheels(service: Workspace) -> set[str]:
     """Wheels that the jobs use."""
-    named = re.findall(r"/\.internal/([^\"]+\.whl)", json.dumps(made.of_kind("job")))
+    named = re.findall(r"/\.internal/([^\"]+\.whl)", json.dumps(service.of_kind("job")))
     return set(named)
 
 
 def test_deployment_of_changed_sources_adds_a_wheel(project: Path) -> None:
-    with workspace() as (made, address):
+    with workspace() as (service, address):
         assert bundle(project, address, "deploy", **DEV).returncode == 0
-        (first,) = before = used(made)
-        assert wheels(made) == before
+        (first,) = before = used_wheels(service)
+        assert uploaded_wheels(service) == before
         with (project / "src/mirrorfeed/errors.py").open("a", encoding="utf-8") as source:
             source.write("# the version is as it was, the content is not\n")
         answer = bundle(project, address, "deploy", **DEV)
         assert re.search(r"Resources: 0 created, [1-9]\d* changed, 0 deleted", answer.stderr + answer.stdout)
-        (second,) = used(made)
+        (second,) = used_wheels(service)
         assert first != second
-        assert wheels(made) == {first, second}  # a task of a running job may still start with the first wheel
-        assert synced(made) == layout(second)
+        assert uploaded_wheels(service) == {
+            first,
+            second,
+        }  # a task of a running job may still start with the first wheel
+        assert synced_files(service) == layout(second)
         assert bundle(project, address, "deploy", "--var", "keep_old_wheels=false", **DEV).returncode == 0
-        assert wheels(made) == {second}
-        assert made.not_known == []
+        assert uploaded_wheels(service) == {second}
+        assert service.not_known == []
 
 
 def test_missing_or_invalid_configuration_fails_the_build(project: Path) -> None:
-    with workspace() as (made, address):
+    with workspace() as (service, address):
         (project / "mirrorfeed.yml").write_text("landing_zone: ./landing\ntables: [{source: a}]\n")
         wrong = bundle(project, address, "deploy", **DEV)
         (project / "mirrorfeed.yml").unlink()
@@ -182,7 +185,7 @@ def test_missing_or_invalid_configuration_fails_the_build(project: Path) -> None
     assert (wrong.returncode, missing.returncode) == (1, 1)
     assert "mirrorfeed.yml:2: target: " in wrong.stderr
     assert "There is no configuration file mirrorfeed.yml. Run `mirrorfeed init`" in missing.stderr
-    assert not made.of_kind("job")
+    assert not service.of_kind("job")
 
 
 def overrides(project: Path, target: str, variables: dict[str, Any]) -> None:
@@ -193,24 +196,24 @@ def overrides(project: Path, target: str, variables: dict[str, Any]) -> None:
 
 def test_archive_tables_that_exceed_a_job_parameter_fail_the_build(project: Path) -> None:
     overrides(project, "dev", {"archive_tables": json.dumps([f"main.sales.orders_{n:06}" for n in range(500)])})
-    with workspace() as (made, address):
+    with workspace() as (service, address):
         answer = bundle(project, address, "deploy", **DEV)
     assert answer.returncode == 1
     assert "The bundle variable `archive_tables` has 14,000 characters, and a job takes 10,000." in answer.stderr
-    assert not made.of_kind("job")
+    assert not service.of_kind("job")
 
 
 def test_documented_variables_are_valid_and_reach_the_deployment(project: Path) -> None:
     variables = of_the_page()
     overrides(project, "prod", variables)
-    with workspace(PRINCIPAL) as (made, address):
+    with workspace(PRINCIPAL) as (service, address):
         assert bundle(project, address, "validate", "--strict", "-t", "prod").returncode == 0
         assert bundle(project, address, "deploy", "-t", "prod").returncode == 0
         again = bundle(project, address, "deploy", "-t", "prod")
     assert re.search(r"Resources: 0 created, 0 changed, 0 deleted, [1-9]", again.stderr + again.stdout)
-    (publish,) = (job for job in made.of_kind("job").values() if job["settings"]["name"] == "mirrorfeed publish")
+    (publish,) = (job for job in service.of_kind("job").values() if job["settings"]["name"] == "mirrorfeed publish")
     assert publish["settings"]["email_notifications"]["on_failure"] == variables["notify"]
-    (file,) = (text for path, text in made.files.items() if path.endswith("/deployed/deployment.json"))
+    (file,) = (text for path, text in service.files.items() if path.endswith("/deployed/deployment.json"))
     assert json.loads(file) == deployed(variables)
 
 
@@ -227,21 +230,23 @@ def test_both_pipelines_pass_the_variables_correctly(project: Path) -> None:
 
 @pytest.mark.parametrize("readers", ["analysts", "operators"], ids=["other readers", "the operators alone"])
 def test_operators_and_readers_can_read_the_dashboard_and_its_data(project: Path, readers: str) -> None:
-    with workspace(PRINCIPAL) as (made, address):
+    with workspace(PRINCIPAL) as (service, address):
         variables = SHARED | {"readers": readers}
         assert bundle(project, address, "deploy", "-t", "prod", **variables).returncode == 0
         again = bundle(project, address, "deploy", "-t", "prod", **variables)
         assert re.search(r"Resources: 0 created, 0 changed, 0 deleted, [1-9]", again.stderr + again.stdout)
-    (dashboard,) = made.of_kind("dashboard")
-    opened = made.things["permissions", f"dashboards/{dashboard}"]["access_control_list"]
+    (dashboard,) = service.of_kind("dashboard")
+    opened = service.things["permissions", f"dashboards/{dashboard}"]["access_control_list"]
     assert {"operators", readers} <= {each.get("group_name") for each in opened}
-    for kind, there in granted(variables).items():
-        (held,) = (each for name, each in made.of_kind("grants").items() if name.startswith(f"{kind.rstrip('s')}/"))
-        assert {each["principal"]: set(each["privileges"]) for each in held["privilege_assignments"]} == there
+    for kind, rights in granted(variables).items():
+        (assigned,) = (
+            each for name, each in service.of_kind("grants").items() if name.startswith(f"{kind.rstrip('s')}/")
+        )
+        assert {each["principal"]: set(each["privileges"]) for each in assigned["privilege_assignments"]} == rights
 
 
 def test_bundle_can_be_reinstalled_over_its_ledger(project: Path) -> None:
-    with workspace(PRINCIPAL) as (made, address):
+    with workspace(PRINCIPAL) as (service, address):
 
         def call(*words: str) -> None:
             answer = bundle(project, address, *words, "-t", "prod", **SHARED)
@@ -250,23 +255,23 @@ def test_bundle_can_be_reinstalled_over_its_ledger(project: Path) -> None:
         call("deploy")
         call("deployment", "unbind", "mirrorfeed")
         call("destroy", "--auto-approve")
-        assert (made.of_kind("job"), set(made.of_kind("schemas"))) == ({}, {"main.mirrorfeed"})
-        assert not made.of_kind("volumes")  # including the staging volume, which stores nothing permanently
+        assert (service.of_kind("job"), set(service.of_kind("schemas"))) == ({}, {"main.mirrorfeed"})
+        assert not service.of_kind("volumes")  # including the staging volume, which stores nothing permanently
         assert bundle(project, address, "deploy", "-t", "prod", **SHARED).returncode == 1  # it already exists
         call("deployment", "bind", "mirrorfeed", "main.mirrorfeed", "--auto-approve")
         call("deploy")
-        assert made.of_kind("job")
-        assert set(made.of_kind("volumes")) == {"main.mirrorfeed.staging"}
-        assert made.not_known == []
+        assert service.of_kind("job")
+        assert set(service.of_kind("volumes")) == {"main.mirrorfeed.staging"}
+        assert service.not_known == []
 
 
 def test_staging_and_prod_are_deployed_to_one_workspace(project: Path) -> None:
-    with workspace(PRINCIPAL) as (made, address):
+    with workspace(PRINCIPAL) as (service, address):
         for target in ("staging", "prod"):
             answer = bundle(project, address, "deploy", "-t", target, **SHARED)
             assert answer.returncode == 0, answer.stderr
-        assert set(made.of_kind("schemas")) == {"main.mirrorfeed_staging", "main.mirrorfeed"}
-        assert len(made.of_kind("scope")) == 2
+        assert set(service.of_kind("schemas")) == {"main.mirrorfeed_staging", "main.mirrorfeed"}
+        assert len(service.of_kind("scope")) == 2
 
 
 @pytest.mark.parametrize("missing", sorted(SHARED))
@@ -279,15 +284,15 @@ def test_missing_variable_is_named(project: Path, missing: str) -> None:
 
 
 def test_outside_dev_the_ledgers_schema_is_not_destroyed_with_the_rest(project: Path) -> None:
-    with workspace() as (made, address):
+    with workspace() as (service, address):
         assert bundle(project, address, "deploy", "-t", "dev", **DEV).returncode == 0
         answer = bundle(project, address, "destroy", "-t", "dev", "--auto-approve", **DEV)
         assert answer.returncode == 0, answer.stderr
-        assert {kind for kind, _ in made.things} <= {"permissions", "grants"}, made.things
-        assert not made.files
-    with workspace(PRINCIPAL) as (made, address):
+        assert {kind for kind, _ in service.things} <= {"permissions", "grants"}, service.things
+        assert not service.files
+    with workspace(PRINCIPAL) as (service, address):
         assert bundle(project, address, "deploy", "-t", "prod", **SHARED).returncode == 0
         answer = bundle(project, address, "destroy", "-t", "prod", "--auto-approve", **SHARED)
     assert answer.returncode == 1
     assert "resources.schemas.mirrorfeed has lifecycle.prevent_destroy set" in answer.stderr
-    assert made.of_kind("schemas")
+    assert service.of_kind("schemas")

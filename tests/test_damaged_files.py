@@ -28,7 +28,7 @@ from mirrorfeed.publish.log.audit import audit_log
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.storage.errors import InvalidPrices
 from mirrorfeed.storage.prices import Prices
-from tests.archive.test_restore_plan import RATES, made
+from tests.archive.test_restore_plan import RATES, make_plan
 from tests.archive.test_restore_plan_costs import PRICES
 from tests.damaged_json import damaged
 from tests.history.test_record import BOTH
@@ -156,7 +156,9 @@ KINDS = {
         lambda found: found.to_json().encode(),
         (DamagedFile,),
     ),
-    "plan": Kind([_saved(made(where="v = 'é'", rates=RATES)), _saved(made())], _loaded(Plan.load), _saved, (BadPlan,)),
+    "plan": Kind(
+        [_saved(make_plan(where="v = 'é'", rates=RATES)), _saved(make_plan())], _loaded(Plan.load), _saved, (BadPlan,)
+    ),
     "prices": Kind([_json(PRICES)], _loaded(Prices.load), lambda one: one.model_dump_json().encode(), (InvalidPrices,)),
 }
 

@@ -123,8 +123,8 @@ def test_databricks_commands_and_options_exist() -> None:
 def test_readme_matches_the_getting_started_page() -> None:
     page = ROOT / "docs/getting-started.md"
     of_the_page = [words for each in snippets("sh", page) for words in each.commands]
-    shown = [words for each in snippets("sh", ROOT / "README.md") for words in each.commands]
-    assert shown == of_the_page[: len(shown)]
+    commands = [words for each in snippets("sh", ROOT / "README.md") for words in each.commands]
+    assert commands == of_the_page[: len(commands)]
     assert [each.text for each in snippets("yaml", ROOT / "README.md")] == [
         each.text for each in snippets("yaml", page)
     ]
@@ -342,20 +342,20 @@ _WRITTEN = {"target_file_size": 128 * 2**20}
 
 @pytest.mark.parametrize("name", [name for name, field in in_the_file().items() if field is not None])
 def test_field_is_documented_with_its_default_and_values(name: str) -> None:
-    said, words = rows()[name]
+    cell, words = rows()[name]
     field = in_the_file()[name]
     assert field
     default = field.get_default(call_default_factory=True)
     if default is PydanticUndefined:
-        assert said == "required"
+        assert cell == "required"
     elif default is None:
-        assert said == "none"
+        assert cell == "none"
     elif name in _WRITTEN:
-        assert (said, default) == ("`128 MiB`", _WRITTEN[name])
+        assert (cell, default) == ("`128 MiB`", _WRITTEN[name])
     elif name == "credential":
-        assert said == "`default`"
+        assert cell == "`default`"
     else:
-        assert yaml.safe_load(said.strip("`")) == (list(default) if isinstance(default, tuple) else default)
+        assert yaml.safe_load(cell.strip("`")) == (list(default) if isinstance(default, tuple) else default)
     values = [value for each in kinds(field.annotation) if get_origin(each) is Literal for value in get_args(each)]
     assert all(f"`{value}`" in words for value in values)
 
@@ -365,10 +365,10 @@ def test_field_is_documented_with_its_default_and_values(name: str) -> None:
 
 def test_every_page_is_in_the_navigation_with_title_and_summary() -> None:
     site = tomllib.loads((ROOT / "docs/zensical.toml").read_text(encoding="utf-8"))
-    there = {str(page.relative_to(ROOT / "docs")) for page in pages() if page.is_relative_to(ROOT / "docs")}
-    assert there == set(re.findall(r"'([\w/-]+\.md)'", str(site["project"]["nav"])))
+    files = {str(page.relative_to(ROOT / "docs")) for page in pages() if page.is_relative_to(ROOT / "docs")}
+    assert files == set(re.findall(r"'([\w/-]+\.md)'", str(site["project"]["nav"])))
     assert site["project"]["copyright"].startswith(f"mirrorfeed {RELEASE}. ")
-    for name in there - {"index.md"}:
+    for name in files - {"index.md"}:
         lines = (ROOT / "docs" / name).read_text(encoding="utf-8").splitlines()
         assert (lines[0][:2], lines[1]) == ("# ", "")
         assert lines[2][:1].isalpha() or lines[2].startswith(("`", "[")), name

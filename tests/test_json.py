@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from mirrorfeed.cli import main
 from mirrorfeed.config import loader
-from tests import json_output as telling
+from tests import json_output as json_output
 
 
 def _commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -24,8 +24,8 @@ def _commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[
             yield (*path, name), each
 
 
-def told(*arguments: str, code: int = 0) -> Any:
-    return telling.told(*arguments, code=code).value
+def run_json(*arguments: str, code: int = 0) -> Any:
+    return json_output.run_json(*arguments, code=code).value
 
 
 COMMANDS = [pytest.param(path, each, id=" ".join(path)) for path, each in _commands(main)]
@@ -49,7 +49,7 @@ def test_every_command_has_json_output_and_reports_unknown_options(
     path: tuple[str, ...], command: click.Command
 ) -> None:
     assert [each.opts for each in command.params].count(["--json"]) == 1
-    error = told(*path, "--1", code=2)["error"]
+    error = run_json(*path, "--1", code=2)["error"]
     assert error["what"] == error["facts"]["reason"] in ("No such option '--1'.", "No such option: --1")  # click 8.1
     assert error["code"] == "MF1001"
     assert error["next"] == "Run the command with `--help` to see its arguments and options."
@@ -57,7 +57,7 @@ def test_every_command_has_json_output_and_reports_unknown_options(
 
 @pytest.mark.parametrize("arguments", [["nothing"], ["archive", "nothing"], ["archive", "plan", "t"]], ids=" ".join)
 def test_usage_errors_are_printed_as_json(arguments: list[str]) -> None:
-    error = told(*arguments, code=2)["error"]
+    error = run_json(*arguments, code=2)["error"]
     assert (error["code"], error["what"] == error["facts"]["reason"]) == ("MF1001", True)
 
 
@@ -79,7 +79,7 @@ def test_usage_errors_are_printed_as_json(arguments: list[str]) -> None:
     ids=" ".join,
 )
 def test_failures_have_one_json_format(arguments: list[str]) -> None:
-    assert told(*arguments, "--config", "/not/there.yml", code=1) == {
+    assert run_json(*arguments, "--config", "/not/there.yml", code=1) == {
         "error": {
             "code": "MF1101",
             "what": "There is no configuration file /not/there.yml.",
@@ -96,36 +96,36 @@ def test_unexpected_error_is_printed_as_json_and_its_traceback_logged(
         raise ZeroDivisionError("somewhere")
 
     monkeypatch.setattr(loader, "load", fails)
-    error = told("tables", "--config", file, code=1)["error"]
+    error = run_json("tables", "--config", file, code=1)["error"]
     assert (error["code"], error["what"]) == (
         "MF1000",
         "mirrorfeed tables failed with ZeroDivisionError: somewhere",
     )
     assert [each.exc_info[0] for each in caplog.records if each.exc_info] == [ZeroDivisionError]
-    shown = CliRunner().invoke(main, ["tables", "--config", file])
-    assert (shown.exit_code, shown.stderr.splitlines()[-1]) == (1, "  ZeroDivisionError: somewhere")
+    plain_result = CliRunner().invoke(main, ["tables", "--config", file])
+    assert (plain_result.exit_code, plain_result.stderr.splitlines()[-1]) == (1, "  ZeroDivisionError: somewhere")
 
 
 def test_unencodable_names_are_escaped_in_the_output(tmp_path: Path) -> None:
     file = tmp_path / "mirrorfeed.yml"
     file.write_text("landing_zone: zone\ntables: [{source: größe, target: größe, keys: [id]}]", encoding="utf-8")
 
-    def said(*arguments: str) -> str:
+    def output(*arguments: str) -> str:
         found = CliRunner(charset="ascii").invoke(main, ["tables", "--config", str(file), *arguments])
         assert found.exit_code == 0, found.output
         return found.stdout
 
-    assert r"gr\xf6\xdfe" in said()
-    assert json.loads(said("--json"))["rows"][0]["table"] == "größe"
+    assert r"gr\xf6\xdfe" in output()
+    assert json.loads(output("--json"))["rows"][0]["table"] == "größe"
 
 
 def test_unanswered_confirmation_is_printed_as_json(file: str) -> None:
-    asked = CliRunner().invoke(main, ["rebuild", "sales.orders", "--config", file, "--json"])
-    assert asked.exit_code == 1
-    assert json.loads(asked.stdout)["error"] == {
+    result = CliRunner().invoke(main, ["rebuild", "sales.orders", "--config", file, "--json"])
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["error"] == {
         "code": "MF1010",
         "what": "Nothing was changed, because you did not confirm.",
         "next": "To skip the question, pass `--yes`.",
         "facts": {},
     }
-    assert "Continue? [y/N]" in asked.stderr
+    assert "Continue? [y/N]" in result.stderr

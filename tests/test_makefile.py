@@ -147,14 +147,16 @@ def test_runtime_is_checked_with_another_python_if_python_3_12_does_not_start(ma
         [*command, "PYTHON=python3"], capture_output=True, text=True, check=True
     ).stdout.splitlines()
 
-    def said(words: str) -> str:
+    def printed(words: str) -> str:
         line = next(line for line in recipe if words in line)
         path = {"PATH": str(machine)}
         return subprocess.run(["sh", "-c", line], cwd=ROOT, env=path, capture_output=True, text=True, check=True).stdout
 
-    assert f"--python {'/of/databricks' if has_it else sys.executable}" in said(" venv ")
+    assert f"--python {'/of/databricks' if has_it else sys.executable}" in printed(" venv ")
     if not has_it and sys.version_info[:2] != (3, 12):
-        assert said("No Python 3.12") == f"No Python 3.12: testing the packages of serverless-4 with {sys.executable}\n"
+        assert (
+            printed("No Python 3.12") == f"No Python 3.12: testing the packages of serverless-4 with {sys.executable}\n"
+        )
 
 
 def test_make_lists_every_target_with_a_line_of_help(machine: Path) -> None:

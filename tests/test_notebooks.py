@@ -55,9 +55,9 @@ def test_notebook_runs_with_its_defaults_in_the_deployed_folder(
     deploy(files, wheel)
     assert {str(file.relative_to(files)) for file in files.rglob("*") if file.is_file()} == layout(wheel.name)
     outputs = run(files / f"notebooks/{name}.ipynb", tmp_path / "home", spark, monkeypatch)
-    said = "".join("".join(output["text"]) for output in outputs if output["output_type"] == "stream")
+    printed = "".join("".join(output["text"]) for output in outputs if output["output_type"] == "stream")
     first = f"mirrorfeed {wheel.name.split('-')[1]}, {files}/mirrorfeed.yml, landing zone {tmp_path}/root/landing"
-    assert said.splitlines()[0] == first
+    assert printed.splitlines()[0] == first
     assert str(outputs).count("<svg") == PICTURES[name]
     assert not (files / "elsewhere").exists()
     assert "Traceback" not in str(outputs)

@@ -148,7 +148,7 @@ def test_deletes_do_not_change_columns_without_a_type(zone: Zone) -> None:
     zone.parquet(1, [{"id": 1, "name": "a", "note": None}, {"id": 2, "name": "b", "note": None}])
     zone.parquet(2, [{"id": 1, "name": None, "note": None, MARKER: 2}])
     zone.parquet(3, [{"id": 3, "name": "c", "note": "n", MARKER: 4}])
-    assert [said for said in zone.said if "MF504" not in said] == [
+    assert [findings for findings in zone.said if "MF504" not in findings] == [
         "MF411 The column 'note' has no type in this file, because all its values are NULL.",
         "MF411 The column 'name' has no type in this file, because all its values are NULL.",
     ]

@@ -15,16 +15,18 @@ PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_t
 
 @pytest.mark.parametrize("runtime", runtimes())
 def test_every_runtime_has_each_dependency_in_a_sufficient_release(runtime: str) -> None:
-    there = runtimes()[runtime]
+    packages = runtimes()[runtime]
     needed = [Requirement(line) for line in PROJECT["dependencies"]]
-    assert [str(each) for each in needed if not each.specifier.contains(there.get(each.name, "0"))] == []
+    assert [str(each) for each in needed if not each.specifier.contains(packages.get(each.name, "0"))] == []
 
 
 @pytest.mark.parametrize("runtime", runtimes())
 def test_extras_change_no_installed_release(runtime: str) -> None:
-    there = runtimes()[runtime]
+    packages = runtimes()[runtime]
     extras = [Requirement(line) for lines in PROJECT["optional-dependencies"].values() for line in lines]
-    assert [str(each) for each in extras if each.name in there and not each.specifier.contains(there[each.name])] == []
+    assert [
+        str(each) for each in extras if each.name in packages and not each.specifier.contains(packages[each.name])
+    ] == []
 
 
 def test_changes_of_an_installer_are_parsed_from_its_dry_run() -> None:

@@ -30,13 +30,16 @@ def test_bill_of_materials_lists_wheel_and_dependencies_with_hashes(tmp_path: Pa
         assert part["purl"] == f"pkg:pypi/{part['name']}@{part['version']}"
         assert all(file["hashes"] for file in part["externalReferences"])
     needs = {each["ref"]: set(each.get("dependsOn", ())) for each in bill["dependencies"]}
-    reached, left = set[str](), {main["bom-ref"]}
-    while left:
-        reached |= left
-        left = set.union(*(needs[each] for each in left)) - reached
+    reached, pending = set[str](), {main["bom-ref"]}
+    while pending:
+        reached |= pending
+        pending = set.union(*(needs[each] for each in pending)) - reached
     assert reached == parts.keys() | {main["bom-ref"]}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    asked = [*project["dependencies"], *(each for extra in project["optional-dependencies"].values() for each in extra)]
-    names = {re.split("[<>=~]", each)[0] for each in asked}
+    requirements = [
+        *project["dependencies"],
+        *(each for extra in project["optional-dependencies"].values() for each in extra),
+    ]
+    names = {re.split("[<>=~]", each)[0] for each in requirements}
     assert names <= {parts[each]["name"] for each in needs[main["bom-ref"]]}
     assert "pyspark" not in {each["name"] for each in parts.values()}  # a runtime includes it

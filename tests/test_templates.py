@@ -32,9 +32,9 @@ def test_every_text_of_an_error_is_a_sentence(kind: type[MirrorfeedError]) -> No
         assert sentence == sentence.strip()
         assert "{" not in _WRITTEN_AS_IT_IS.sub("", sentence)
         assert not sentence or sentence[-1] in ".)…" or text[-1] == "}", sentence
-    told = error.to_dict()
-    assert set(told) == {"code", "what", "next", "facts"}
-    assert set(told["facts"]) == kind.required | kind.optional.keys()
+    fields = error.to_dict()
+    assert set(fields) == {"code", "what", "next", "facts"}
+    assert set(fields["facts"]) == kind.required | kind.optional.keys()
 
 
 def test_every_raised_error_has_the_keywords_of_its_class() -> None:

@@ -32,7 +32,9 @@ def test_cpu_of_child_processes_is_reported_by_test_file_and_cause(tmp_path: Pat
         check=False,
     )
     assert "2 passed" in answer.stdout, answer.stdout + answer.stderr
-    told = {name: float(cpu) for cpu, name in re.findall(r"^ +[\d.]+ +([\d.]+) .* \d+  (.+)$", answer.stdout, re.M)}
+    cpu_by_name = {
+        name: float(cpu) for cpu, name in re.findall(r"^ +[\d.]+ +([\d.]+) .* \d+  (.+)$", answer.stdout, re.M)
+    }
     for name in ("test_it.py::test_busy", "test_it.py", "commands and other processes"):
-        assert told[name] > 0.3  # it samples ten times a second
-    assert told["test_it.py::test_quiet"] < told["test_it.py::test_busy"] / 2
+        assert cpu_by_name[name] > 0.3  # it samples ten times a second
+    assert cpu_by_name["test_it.py::test_quiet"] < cpu_by_name["test_it.py::test_busy"] / 2

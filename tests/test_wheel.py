@@ -76,9 +76,9 @@ def test_every_module_of_the_wheel_can_be_imported_in_a_runtime(place: Path, tmp
         "        importlib.import_module(found.name)\n"
         "        print(found.name)\n"
     )
-    said = run(place / "python", "-c", code, PYTHONPATH=str(tmp_path))
+    output = run(place / "python", "-c", code, PYTHONPATH=str(tmp_path))
     assert {"mirrorfeed.orchestration.publish_run", "mirrorfeed.storage.onelake", "mirrorfeed.cli.main"} <= set(
-        said.split()
+        output.split()
     )
 
 
@@ -114,11 +114,11 @@ def test_wheel_publishes_over_connect_to_executors_without_python(
     table = DeltaTable(spark, tmp_path / "orders")
     values = dict.fromkeys(range(100), "v") | {7: "large" * 1000}
     table.sql("INSERT INTO {} VALUES " + ", ".join(map(str, values.items())))
-    told = run(place / "python", "-c", "import mirrorfeed; print(mirrorfeed.__file__)", PYTHONPATH=brought)
-    assert Path(told.strip()).is_relative_to(place.parent)
+    location = run(place / "python", "-c", "import mirrorfeed; print(mirrorfeed.__file__)", PYTHONPATH=brought)
+    assert Path(location.strip()).is_relative_to(place.parent)
     with Driver(without_python, tmp_path, place / "python", PYTHONPATH=brought) as driver:
         assert "failed" not in driver.run("publish")
         table.sql("UPDATE {} SET v = 'small' WHERE id < 5")
-        said = driver.run("publish", "replicate landing mirror", "verify --mirror mirror")
-    assert "failed" not in said
-    assert said.count("equal at version 2, 100 rows") == 2
+        output = driver.run("publish", "replicate landing mirror", "verify --mirror mirror")
+    assert "failed" not in output
+    assert output.count("equal at version 2, 100 rows") == 2

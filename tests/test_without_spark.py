@@ -45,9 +45,9 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]
     """How each command ended, in its own folder, and its output. One process runs all commands."""
     commands = (*WITHOUT_SPARK, *WITH_SPARK)
     folders = [_prepared(tmp_path_factory.mktemp("without_spark")) for _ in commands]
-    asked = [(str(folder), command.split()) for folder, command in zip(folders, commands, strict=True)]
+    commands_by_folder = [(str(folder), command.split()) for folder, command in zip(folders, commands, strict=True)]
     answer = subprocess.run(
-        [sys.executable, "-c", RUN], input=json.dumps(asked), capture_output=True, text=True, check=False
+        [sys.executable, "-c", RUN], input=json.dumps(commands_by_folder), capture_output=True, text=True, check=False
     )
     assert (answer.returncode, "Traceback" in answer.stderr) == (0, False), answer.stderr
     return dict(zip(commands, map(tuple, map(json.loads, answer.stdout.splitlines())), strict=True))
@@ -68,6 +68,6 @@ def test_command_without_spark_runs(ended: dict[str, tuple[int, str]], command: 
 
 @pytest.mark.parametrize("command", WITH_SPARK)
 def test_command_that_needs_spark_reports_that_it_is_missing(ended: dict[str, tuple[int, str]], command: str) -> None:
-    status, said = ended[command]
+    status, output = ended[command]
     assert status == 1
-    assert said.startswith("Error MF1201: This command needs Spark, but pyspark and delta-spark are not installed")
+    assert output.startswith("Error MF1201: This command needs Spark, but pyspark and delta-spark are not installed")

@@ -36,7 +36,7 @@ class Orders(SparkTable):
     Days 1 and 2 are 100 days old, the others are new. Version 2 sets the archive interval, if one is given. Spark
     creates one table of each kind. The others are copies with their own ids."""
 
-    _made: ClassVar[dict[tuple[Any, ...], dict[str, bytes]]] = {}
+    _templates: ClassVar[dict[tuple[Any, ...], dict[str, bytes]]] = {}
 
     def __init__(
         self,
@@ -47,8 +47,8 @@ class Orders(SparkTable):
         interval: int | None = None,
     ) -> None:
         kind = (days, interval, *sorted((properties or {}).items()))
-        if (made := self._made.get(kind)) is not None:
-            self._copy(spark, path, made)
+        if (files_by_name := self._templates.get(kind)) is not None:
+            self._copy(spark, path, files_by_name)
             return
         if interval is None:
             super().__init__(spark, path, "id int, v string, day int", properties=properties, by="day")
@@ -61,18 +61,18 @@ class Orders(SparkTable):
             Orders.__init__(self, spark, path, days, properties)
             intervals.set_first(spark, self.source, interval, NOW)
         files = [each for each in path.rglob("*") if each.is_file() and not each.name.startswith(".")]
-        self._made[kind] = {str(each.relative_to(path)): each.read_bytes() for each in files}
+        self._templates[kind] = {str(each.relative_to(path)): each.read_bytes() for each in files}
 
-    def _copy(self, spark: SparkSession, path: Path, made: Mapping[str, bytes]) -> None:
+    def _copy(self, spark: SparkSession, path: Path, files_by_name: Mapping[str, bytes]) -> None:
         self.spark, self.path, self.source = spark, path, Source(path=str(path))
-        for name, content in made.items():
+        for name, content in files_by_name.items():
             (path / name).parent.mkdir(parents=True, exist_ok=True)
             (path / name).write_bytes(content)
-        (own,) = re.findall(r'"metaData": ?{"id": ?"([^"]+)', self.commit_file(0).read_text())
-        anew = str(uuid.uuid4())
+        (old_id,) = re.findall(r'"metaData": ?{"id": ?"([^"]+)', self.commit_file(0).read_text())
+        new_id = str(uuid.uuid4())
         for each in (path / "_delta_log").iterdir():
             if each.suffix in (".json", ".crc"):
-                each.write_text(each.read_text().replace(own, anew))
+                each.write_text(each.read_text().replace(old_id, new_id))
 
     def changed_files(self, first: int, last: int) -> list[DataFile]:
         found = read_table_info(self.spark, self.source)
@@ -100,11 +100,11 @@ def days(files: Iterable[DataFile]) -> list[str | None]:
 @contextmanager
 def data_moved_away(path: Path) -> Iterator[None]:
     """Move all data files of the table away. Its folder contains only the log during this time."""
-    aside = path.with_name(f"{path.name}-aside")
-    path.rename(aside)
-    shutil.copytree(aside / "_delta_log", path / "_delta_log")
+    moved = path.with_name(f"{path.name}-aside")
+    path.rename(moved)
+    shutil.copytree(moved / "_delta_log", path / "_delta_log")
     try:
         yield
     finally:
         shutil.rmtree(path)
-        aside.rename(path)
+        moved.rename(path)

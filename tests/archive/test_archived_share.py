@@ -117,8 +117,12 @@ def test_share_is_read_from_the_log_or_from_databricks(spark: SparkSession, tmp_
     assert found == Share(str(table.source), 4, sum(sizes.values()), 2, None)
     assert (found.archived, found.summary) == (0.5, "2 of 4 files archived")
     engine = RecordingDatabricks(spark, {"SHOW ARCHIVED FILES FOR ": [(file.uri,) for file in table.files()[:2]]})
-    told = share(engine, table.source, NOW, tiers)  # type: ignore[arg-type]
-    assert (told.archived_files, told.archived_bytes, told.restored_bytes) == (2, 8, 4)  # sizes from the storage
+    reported = share(engine, table.source, NOW, tiers)  # type: ignore[arg-type]
+    assert (reported.archived_files, reported.archived_bytes, reported.restored_bytes) == (
+        2,
+        8,
+        4,
+    )  # sizes from the storage
     engine = RecordingDatabricks(spark, {"SHOW ARCHIVED FILES FOR ": [("file:/t/1",), ("file:/t/2",)]})
     share(engine, table.source, NOW)  # type: ignore[arg-type]
     assert engine.statements == [f"SHOW ARCHIVED FILES FOR {table.source.sql}"]

@@ -29,21 +29,21 @@ def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> O
 @pytest.fixture(scope="module")
 def clone(spark: SparkSession, original: Orders) -> DeltaTable:
     """A clone of version 1, which has no interval, with added files of its own."""
-    made = DeltaTable.cloned(original, original.path.with_name("clone"), 1)
-    made.sql("INSERT INTO {} VALUES (15, 'own', 1)")
+    cloned = DeltaTable.cloned(original, original.path.with_name("clone"), 1)
+    cloned.sql("INSERT INTO {} VALUES (15, 'own', 1)")
     tiers = FolderTiers(original.path.with_name("aside"), Clock(NOW))
     tiers.archive(file.uri for file in original.files("1", "2"))
-    return made
+    return cloned
 
 
 @pytest.mark.soak
 def test_files_of_the_original_table_use_its_interval(spark: SparkSession, clone: DeltaTable) -> None:
-    asked = Guarded(spark, now=lambda: NOW)
+    guarded = Guarded(spark, now=lambda: NOW)
     with pytest.raises(StatementNeedsArchivedFiles) as caught:
-        asked.sql(f"SELECT * FROM {clone.source.sql} WHERE id = 15")
+        guarded.sql(f"SELECT * FROM {clone.source.sql} WHERE id = 15")
     assert days(caught.value.files) == ["1"]
     assert f" of {clone.path} at version" in str(caught.value)
-    assert asked.sql(f"SELECT * FROM {clone.source.sql} WHERE day = 3").count() == 10
+    assert guarded.sql(f"SELECT * FROM {clone.source.sql} WHERE day = 3").count() == 10
     table = GuardedTable(spark, clone.source, now=lambda: NOW)
     assert days(table._needed("id < 25").files) == ["1", "2"]
     with pytest.raises(ArchivedFilesNeeded):
@@ -55,10 +55,10 @@ def test_files_of_the_original_table_use_its_interval(spark: SparkSession, clone
 
 
 def test_own_files_of_a_clone_use_its_own_interval(spark: SparkSession, clone: DeltaTable, tmp_path: Path) -> None:
-    own = DeltaTable.copied(clone, tmp_path / "clone")
-    interval.set_first(spark, own.source, 1000, NOW)
-    assert days(GuardedTable(spark, own.source, now=lambda: NOW)._needed().files) == ["1", "2"]
-    assert days(GuardedTable(spark, own.source, now=lambda: NOW)._needed("id = 15").files) == ["1"]
+    copy = DeltaTable.copied(clone, tmp_path / "clone")
+    interval.set_first(spark, copy.source, 1000, NOW)
+    assert days(GuardedTable(spark, copy.source, now=lambda: NOW)._needed().files) == ["1", "2"]
+    assert days(GuardedTable(spark, copy.source, now=lambda: NOW)._needed("id = 15").files) == ["1"]
 
 
 def test_clone_with_a_missing_original_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -67,10 +67,10 @@ def log(folder: Path, version: int) -> ColumnarLog:
     )
 
 
-def found(there: ColumnarLog, *asked: Comparison, until: int | None = 2**60) -> tuple[int, list[str]]:
-    table = there.metadata()
-    rules = data_skipping.rules(asked, table.schema, table.partitions, table.properties)
-    count, files = there.files(table, rules, until)
+def found(table_log: ColumnarLog, *comparisons: Comparison, until: int | None = 2**60) -> tuple[int, list[str]]:
+    table = table_log.metadata()
+    rules = data_skipping.rules(comparisons, table.schema, table.partitions, table.properties)
+    count, files = table_log.files(table, rules, until)
     return count, sorted(each.uri for each in files)
 
 
@@ -88,14 +88,14 @@ def test_newest_action_of_each_file_counts(tmp_path: Path) -> None:
 
 def test_files_are_returned_with_their_metadata(tmp_path: Path) -> None:
     commit(tmp_path, 0, *OPENING, add("a.parquet", 5, deletionVector=vector("x")))
-    there = log(tmp_path, 0)
-    table = there.metadata()
+    table_log = log(tmp_path, 0)
+    table = table_log.metadata()
     assert (table.table_id, table.partitions, table.properties) == (
         "t-1",
         ("day",),
         {"delta.timeUntilArchived": "60 days"},
     )
-    _, (one,) = there.files(table, data_skipping.rules([], table.schema, table.partitions, {}), 5)
+    _, (one,) = table_log.files(table, data_skipping.rules([], table.schema, table.partitions, {}), 5)
     assert (one.uri, one.bytes, one.rows, one.partition) == ("file:/t/a.parquet", 7, 1, {"day": "2026-01-01"})
     assert one.created is not None
     assert one.created.timestamp() == 0.005

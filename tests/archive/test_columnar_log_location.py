@@ -20,10 +20,10 @@ from tests.archive.archived_table import NOW, POLICY, Orders, days
 
 @pytest.fixture(scope="module")
 def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orders]:
-    made = Orders(spark, tmp_path_factory.mktemp("place") / "a b é" / "orders", interval=60)
-    spark.sql(f"CREATE TABLE placed USING delta LOCATION '{made.path}'")
+    table = Orders(spark, tmp_path_factory.mktemp("place") / "a b é" / "orders", interval=60)
+    spark.sql(f"CREATE TABLE placed USING delta LOCATION '{table.path}'")
     spark.sql("CREATE TEMP VIEW seen AS SELECT * FROM placed")
-    yield made
+    yield table
     spark.sql("DROP VIEW seen")
     spark.sql("DROP TABLE placed")
 
@@ -31,10 +31,10 @@ def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def test_comparisons_without_delta_give_the_same_files(
     spark: SparkSession, orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = ["day = 1", "day > 1 AND id < 30", "id = 15", "day >= 1L AND 12 > id", "v = 'v25'", "id = 45", None]
+    conditions = ["day = 1", "day > 1 AND id < 30", "id = 15", "day >= 1L AND 12 > id", "v = 'v25'", "id = 45", None]
     engine = ClassicEngine(spark)
     for source in (orders.source, Source.parse("placed"), Source.parse("default.placed")):
-        for where in asked if source is orders.source else asked[2:3]:
+        for where in conditions if source is orders.source else conditions[2:3]:
             assert engine.compared(source, POLICY, where, NOW) == engine.planned(source, POLICY, where, NOW)
     assert engine.compared(source, POLICY, "day = 1", NOW, 1) == engine.planned(source, POLICY, "day = 1", NOW, 1)
 
@@ -44,8 +44,8 @@ def test_comparisons_without_delta_give_the_same_files(
     monkeypatch.setattr(ClassicEngine, "planned", asks_delta)
     monkeypatch.setattr(ClassicEngine, "newest", asks_delta)
     assert days(GuardedTable(spark, "placed", now=lambda: NOW)._needed("day < 3 AND id = 15").files) == ["1"]
-    made = restore_plan.make_plan(spark, orders.source, Priority.STANDARD, None, NOW, where="id = 25")
-    assert (made.version, [Path(file.uri).parent.name for file in made.files]) == (2, ["day=2"])
+    plan = restore_plan.make_plan(spark, orders.source, Priority.STANDARD, None, NOW, where="id = 25")
+    assert (plan.version, [Path(file.uri).parent.name for file in plan.files]) == (2, ["day=2"])
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,11 @@ def test_unknown_tables_are_left_to_delta(spark: SparkSession, orders: Orders, n
 
 def test_remote_log_is_copied_as_far_as_needed(spark: SparkSession, orders: Orders, tmp_path: Path) -> None:
     folder = spark._jvm.org.apache.hadoop.fs.Path(str(orders.path / "_delta_log"))  # type: ignore[union-attr]
-    with columnar_log.columns(spark, orders.source, None) as (_, here):
-        away = ColumnarLog(here.location, here.parts, lambda name: columnar_log.copied(spark, folder, name, tmp_path))
-        assert away.metadata() == here.metadata()
+    with columnar_log.columns(spark, orders.source, None) as (_, columns):
+        away = ColumnarLog(
+            columns.location, columns.parts, lambda name: columnar_log.copied(spark, folder, name, tmp_path)
+        )
+        assert away.metadata() == columns.metadata()
     assert {path.name for path in tmp_path.iterdir()} == {f"{version:020d}.json" for version in range(3)}
     with pytest.raises(Doubt, match="gone"):
         columnar_log.copied(spark, folder, "_sidecars/gone.parquet", tmp_path)

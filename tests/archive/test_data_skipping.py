@@ -41,7 +41,7 @@ NO_NULLS = {"id": 0, "col-1": 0, "v": 0}
 
 
 @pytest.mark.parametrize(
-    ("asked", "said", "stays"),
+    ("comparisons", "statistics", "retained"),
     [
         ([("id", "=", 10)], stats(), True),
         ([("id", "=", 20)], stats(), True),
@@ -73,18 +73,20 @@ NO_NULLS = {"id": 0, "col-1": 0, "v": 0}
         ([], None, True),
     ],
 )
-def test_file_is_retained_unless_a_match_is_ruled_out(asked: list[Any], said: str | None, stays: bool) -> None:
-    found = rules([Comparison(*each) for each in asked], SCHEMA, ["day"], {})
+def test_file_is_retained_unless_a_match_is_ruled_out(
+    comparisons: list[Any], statistics: str | None, retained: bool
+) -> None:
+    found = rules([Comparison(*each) for each in comparisons], SCHEMA, ["day"], {})
     # Next to a file without useful statistics, in a slice that does not start at the beginning of its array.
-    texts = pa.array([stats(), said, None]).slice(1)
+    texts = pa.array([stats(), statistics, None]).slice(1)
     days = pa.array(["2026-01-01", "2026-01-01"])
-    assert kept(found, lambda _: days, texts)[0].as_py() is stays
+    assert kept(found, lambda _: days, texts)[0].as_py() is retained
 
 
 def test_file_with_null_partition_matches_no_comparison() -> None:
     days = pa.array([None, "2026-01-01"], pa.string())
-    for asked in (Comparison("day", "<=", date(2026, 1, 1)), Comparison("day", "is there")):
-        found = rules([asked], SCHEMA, ["day"], {})
+    for comparison in (Comparison("day", "<=", date(2026, 1, 1)), Comparison("day", "is there")):
+        found = rules([comparison], SCHEMA, ["day"], {})
         assert kept(found, lambda _: days, pa.array([None, None], pa.string())).to_pylist() == [False, True]
 
 
@@ -114,8 +116,8 @@ def test_invalid_partition_value_is_left_to_delta(spelled: str) -> None:
         )
 
 
-@pytest.mark.parametrize("said", ["", "{\n}", "{} {}", "5", '{"numRecords": 1.5}', '{"minValues": {"id": "x"}}'])
-def test_invalid_statistics_are_left_to_delta(said: str) -> None:
+@pytest.mark.parametrize("statistics", ["", "{\n}", "{} {}", "5", '{"numRecords": 1.5}', '{"minValues": {"id": "x"}}'])
+def test_invalid_statistics_are_left_to_delta(statistics: str) -> None:
     found = rules([Comparison("id", "=", 5)], SCHEMA, [], {})
     with pytest.raises((Doubt, pa.ArrowInvalid)):
-        kept(found, lambda _: pa.array([None]), pa.array([said]))
+        kept(found, lambda _: pa.array([None]), pa.array([statistics]))

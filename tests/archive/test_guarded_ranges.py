@@ -43,10 +43,10 @@ def check(table: Orders, what: Range | int, tiers: FolderTiers | None = None, no
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orders:
     """Versions: 1 adds the data, of which days 1 and 2 are old; 2 sets the interval; 3 changes a row of an active day;
     4 deletes day 1."""
-    made = Orders(spark, tmp_path_factory.mktemp("feed") / "orders", interval=60)
-    made.sql("UPDATE {} SET v = 'x' WHERE id = 35")
-    assert commit(made.path, "DELETE FROM {} WHERE day = 1")
-    return made
+    orders = Orders(spark, tmp_path_factory.mktemp("feed") / "orders", interval=60)
+    orders.sql("UPDATE {} SET v = 'x' WHERE id = 35")
+    assert commit(orders.path, "DELETE FROM {} WHERE day = 1")
+    return orders
 
 
 def test_range_with_archived_files_is_refused_and_names_them(spark: SparkSession, table: Orders) -> None:
@@ -96,13 +96,13 @@ def test_plan_excludes_versions_that_delta_no_longer_reads(spark: SparkSession, 
         os.utime(table.commit_file(version), (weeks_ago, weeks_ago))
     with pytest.raises(Gap, match=r"at version 1 the delta\.deletedFileRetentionDuration of the table has passed"):
         restore_plan.make_plan(spark, table.source, Priority.HIGH, None, NOW, feed_from=1)
-    made = restore_plan.make_plan(spark, table.source, Priority.HIGH, None, NOW, where="day = 1")
+    orders = restore_plan.make_plan(spark, table.source, Priority.HIGH, None, NOW, where="day = 1")
     table.sql("INSERT INTO {} VALUES (99, 'new', 9)")
     tiers = FolderTiers(tmp_path / "aside", Clock(NOW))
     with pytest.raises(VersionExpired):
-        restore.run_query(spark, made, tiers, NOW)
+        restore.run_query(spark, orders, tiers, NOW)
     table.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.deletedFileRetentionDuration = 'interval 30 days')")
-    rows = restore.run_query(spark, made, tiers, NOW)
+    rows = restore.run_query(spark, orders, tiers, NOW)
     assert rows is not None
     assert rows.count() == 10
 
@@ -172,14 +172,14 @@ def test_table_is_not_cleared_if_its_snapshot_needs_archived_files(spark: SparkS
 def test_files_removed_by_vacuum_are_named(spark: SparkSession, tmp_path: Path) -> None:
     table = Orders(spark, tmp_path / "t", interval=60)
     assert commit(table.path, "DELETE FROM {} WHERE day = 1")
-    (gone,) = table.changed_files(3, 3)
-    Path(gone.uri.removeprefix("file:")).unlink()
+    (removed,) = table.changed_files(3, 3)
+    Path(removed.uri.removeprefix("file:")).unlink()
     with pytest.raises(Gap) as caught:
         check(table, Range(2, 3), now=EARLIER)
-    assert (caught.value.published, caught.value.reason) == (2, f"files are gone, {gone.uri}")
+    assert (caught.value.published, caught.value.reason) == (2, f"files are gone, {removed.uri}")
     with pytest.raises(SnapshotGone) as lost:
         check(table, 2, now=EARLIER)
-    assert list(lost.value.uris) == [gone.uri]
+    assert list(lost.value.uris) == [removed.uri]
 
 
 def test_feed_plan_error_on_databricks_suggests_the_path() -> None:

@@ -138,8 +138,8 @@ def test_feed_range_uses_change_files_or_added_and_removed_files(spark: SparkSes
     (recorded,) = table.changed_files(2, 2)
     assert "/_change_data/" in recorded.uri
     assert recorded.created is not None  # from its commit
-    (gone,) = table.changed_files(3, 3)
-    assert (gone.partition, gone.rows) == ({"day": "2"}, 10)
-    assert gone.created is not None  # from the version before
+    (removed,) = table.changed_files(3, 3)
+    assert (removed.partition, removed.rows) == ({"day": "2"}, 10)
+    assert removed.created is not None  # from the version before
     assert table.changed_files(5, 5) == []
     assert days(table.changed_files(1, 5)) == ["1", "1", "2", "3", "3", "4"]  # the feed file has a partition, too

@@ -21,7 +21,7 @@ COLUMNS = "k string, f double, s string, t timestamp, n struct<a: int>, v int"
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkTable:
     """A table with the files `odd` and `even`. A deletion vector hides every row of `odd` except one, the row with
     values in v."""
-    made = SparkTable(
+    created = SparkTable(
         spark,
         tmp_path_factory.mktemp("pitfalls") / "t",
         COLUMNS,
@@ -29,12 +29,12 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Spar
         properties={"delta.enableDeletionVectors": "true"},
     )
     odd = f"""'odd', double('NaN'), '{LONG}\U0010ffff!', TIMESTAMP '2026-01-01 00:00:00.999999', named_struct('a', 7)"""
-    made.sql(f"""
+    created.sql(f"""
         INSERT INTO {{}} SELECT /*+ REPARTITION(1) */ {odd}, if(id = 0, NULL, cast(id AS int)) FROM range(10)""")
     even = "'even', 1D, 'a', TIMESTAMP '2025-01-01 00:00:00', named_struct('a', 1), 5"
-    made.sql(f"INSERT INTO {{}} SELECT /*+ REPARTITION(1) */ {even}")
-    made.sql("DELETE FROM {} WHERE k = 'odd' AND v IS NOT NULL")
-    return made
+    created.sql(f"INSERT INTO {{}} SELECT /*+ REPARTITION(1) */ {even}")
+    created.sql("DELETE FROM {} WHERE k = 'odd' AND v IS NOT NULL")
+    return created
 
 
 @pytest.fixture(scope="module")
@@ -84,11 +84,11 @@ def test_file_with_bounds_that_exclude_a_match_is_left_out(
 def test_every_file_is_retained_without_statistics(spark: SparkSession, tmp_path: Path) -> None:
     spark.conf.set("spark.databricks.delta.stats.collect", "false")
     try:
-        made = SparkTable(spark, tmp_path / "t", "id int", feed=False)
-        made.sql("INSERT INTO {} SELECT cast(id AS int) FROM range(1, 3, 1, 2)")
+        created = SparkTable(spark, tmp_path / "t", "id int", feed=False)
+        created.sql("INSERT INTO {} SELECT cast(id AS int) FROM range(1, 3, 1, 2)")
     finally:
         spark.conf.unset("spark.databricks.delta.stats.collect")
-    frame = spark.table(made.source.sql)
+    frame = spark.table(created.source.sql)
     both = files_of(frame)
     assert len(both) == 2
     assert files_of(frame.where("id = 1")) == both

@@ -144,17 +144,17 @@ ANSWERS: dict[str, list[tuple[int, ...]]] = {
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Orders]]:
     """Two tables with an archive and one without, as views, so that queries can name them."""
     folder = tmp_path_factory.mktemp("statements")
-    made = {name: Orders(spark, folder / name, interval=60) for name in ("orders", "returns")}
-    made["plain"] = Orders(spark, folder / "plain")
-    views = {name: f"SELECT * FROM {table.source.sql}" for name, table in made.items()}
+    created = {name: Orders(spark, folder / name, interval=60) for name in ("orders", "returns")}
+    created["plain"] = Orders(spark, folder / "plain")
+    views = {name: f"SELECT * FROM {table.source.sql}" for name, table in created.items()}
     views |= {
         "recent_orders": "SELECT * FROM orders WHERE day >= 3",
         "every_order": "SELECT * FROM orders",
-        "orders_before": f"SELECT * FROM {made['orders'].source.sql} VERSION AS OF 1",
+        "orders_before": f"SELECT * FROM {created['orders'].source.sql} VERSION AS OF 1",
     }
     for name, query in views.items():
         spark.sql(f"CREATE OR REPLACE TEMP VIEW {name} AS {query}")
-    yield made
+    yield created
     for name in views:
         spark.catalog.dropTempView(name)
 
@@ -166,10 +166,10 @@ def clock() -> Clock:
 
 @pytest.fixture(scope="module")
 def tiers(tables: dict[str, Orders], clock: Clock, tmp_path_factory: pytest.TempPathFactory) -> FolderTiers:
-    made = FolderTiers(tmp_path_factory.mktemp("aside"), clock)
+    archive = FolderTiers(tmp_path_factory.mktemp("aside"), clock)
     for name in ("orders", "returns"):
-        made.archive(file.uri for file in tables[name].files("1", "2"))
-    return made
+        archive.archive(file.uri for file in tables[name].files("1", "2"))
+    return archive
 
 
 @pytest.fixture
@@ -304,9 +304,9 @@ def test_cached_rows_are_ignored(asking: Guarded, spark: SparkSession) -> None:
 def test_rows_without_a_plan_are_refused_unless_local(
     asking: Guarded, spark: SparkSession, tables: dict[str, Orders]
 ) -> None:
-    own = spark.createDataFrame([(31,), (32,)], "id int")
+    temporary = spark.createDataFrame([(31,), (32,)], "id int")
     orders = spark.table("orders")
-    assert asking.frame(own.join(orders.where("day = 3"), "id")).count() == 2
+    assert asking.frame(temporary.join(orders.where("day = 3"), "id")).count() == 2
     through = spark.createDataFrame(orders.select("id").rdd, "id int")
     with pytest.raises(UnknownFiles) as caught:
         asking.frame(through)
@@ -343,22 +343,22 @@ def test_one_plan_restores_files_of_several_tables(
 ) -> None:
     query = "SELECT o.id FROM orders o JOIN returns r USING (id) WHERE o.day = 1 AND r.day = 1 AND o.id < 15"
     with in_zone(spark, "Europe/Paris"):
-        made = restore_plan.make_plan(spark, None, Priority.HIGH, None, NOW, sql=query)
-    assert (len(made.tables), len(made.files), made.zone, made.sql) == (2, 2, "Europe/Paris", query)
-    restore.check_plan(spark, made)
-    both = TiersOfTables(tuple(file.uri for file in made.files), lambda _: tiers)
-    assert restore.request(made, both).pending == 2
+        plan = restore_plan.make_plan(spark, None, Priority.HIGH, None, NOW, sql=query)
+    assert (len(plan.tables), len(plan.files), plan.zone, plan.sql) == (2, 2, "Europe/Paris", query)
+    restore.check_plan(spark, plan)
+    both = TiersOfTables(tuple(file.uri for file in plan.files), lambda _: tiers)
+    assert restore.request(plan, both).pending == 2
     with pytest.raises(ArchivedFilesNeeded):
-        restore.run_query(spark, made, both, NOW)
+        restore.run_query(spark, plan, both, NOW)
     with pytest.raises(StatementNeedsArchivedFiles) as caught:
         asking.frame(spark.sql(query))
     assert restore.run_query(spark, caught.value.plan(), both, NOW) is None  # was created only for files
     clock.pass_(1)
-    assert restore.progress(made, both).done
-    rows = restore.run_query(spark, made, both, NOW)
+    assert restore.progress(plan, both).done
+    rows = restore.run_query(spark, plan, both, NOW)
     assert rows is not None
     assert rows.count() == 5
-    tiers.archive(file.uri for file in made.files)  # restore the previous state for other tests
+    tiers.archive(file.uri for file in plan.files)  # restore the previous state for other tests
 
 
 def test_databricks_guards_queries_itself(spark: SparkSession) -> None:

@@ -222,7 +222,7 @@ def test_no_file_with_a_matching_row_is_missing(
 ) -> None:
     seed = random.randrange(2**32) if seed is None else seed
     rng = random.Random(seed)
-    drawn = [predicate(rng) for _ in range(count)] + [comparisons(rng) for _ in range(count // 2)]
+    conditions = [predicate(rng) for _ in range(count)] + [comparisons(rng) for _ in range(count // 2)]
     engine, decided = ClassicEngine(spark), 0
     frame = spark.table(table.sql)
     with_files = frame.withColumn("__file__", F.col("_metadata.file_path"))
@@ -231,9 +231,9 @@ def test_no_file_with_a_matching_row_is_missing(
     assert set(known) == set(every)
     assert len(archived_among([known[uri] for uri in every], Policy(1), LATER)) == len(every)
 
-    holding = kept = 0
-    for start in range(0, len(drawn), 35):
-        chunk = drawn[start : start + 35]
+    holding = retained = 0
+    for start in range(0, len(conditions), 35):
+        chunk = conditions[start : start + 35]
         sets = [F.collect_set(F.when(F.expr(each), F.col("__file__"))).alias(str(i)) for i, each in enumerate(chunk)]
         found = with_files.agg(*sets).collect()[0]
         for i, each in enumerate(chunk):
@@ -244,8 +244,8 @@ def test_no_file_with_a_matching_row_is_missing(
                 alike = engine.compared(table, Policy(1), each, LATER)
                 decided += 1
                 assert ({file.uri for file in alike.files}, alike.active) == (answer, 0), f"{each}, seed {seed}"
-            holding, kept = holding + len(holds), kept + len(answer)
+            holding, retained = holding + len(holds), retained + len(answer)
     print(
-        f"{len(drawn)} predicates on {len(every)} files: {holding} hold a match, {kept} are kept; {decided} are decided"
-        " without Delta too"
+        f"{len(conditions)} predicates on {len(every)} files: {holding} hold a match, {retained} are kept;"
+        f" {decided} are decided without Delta too"
     )

@@ -210,9 +210,9 @@ def test_plan_and_restore_estimate_the_same_costs(tmp_path: Path, copies: bool) 
 
 def test_next_steps_depend_on_the_storage(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 1)
-    said = restore.next_steps("t", scene.tiers, Terms())
-    assert "archives these files again within about a day" in said
-    assert "`mirrorfeed archive rule t --merge EXPORTED --paused`" in said
+    steps = restore.next_steps("t", scene.tiers, Terms())
+    assert "archives these files again within about a day" in steps
+    assert "`mirrorfeed archive rule t --merge EXPORTED --paused`" in steps
     scene.tiers.copies = True
     assert restore.next_steps("t", scene.tiers, Terms(keep_days=1)).startswith("The copies expire 1 day after")
 
@@ -247,8 +247,8 @@ def test_killed_restore_is_resumed(onelake: OneLake, tmp_path: Path) -> None:
 
     def carry_out() -> tuple[int, bytes]:
         running.append(subprocess.Popen([sys.executable, "-c", CARRIED_OUT, *place, *login], stderr=subprocess.PIPE))
-        told = running[-1].communicate(timeout=120)[1]
-        return running[-1].returncode, told
+        errors = running[-1].communicate(timeout=120)[1]
+        return running[-1].returncode, errors
 
     blobs.before_answer = lambda: running[-1].kill()  # the first batch took effect, but its response is lost
     assert carry_out()[0] == -signal.SIGKILL

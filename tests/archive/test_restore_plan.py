@@ -31,7 +31,7 @@ def needed(table: str, files: Sequence[DataFile]) -> NeededFiles:
     return NeededFiles(table, f"id-{table}", f"file:/{table}", 7, tuple(files))
 
 
-def made(priority: Priority = Priority.STANDARD, **more: Any) -> Plan:
+def make_plan(priority: Priority = Priority.STANDARD, **more: Any) -> Plan:
     return planning.make([needed("t", FILES)], priority, **more)
 
 
@@ -40,19 +40,19 @@ def of_table(**change: Any) -> dict[str, Any]:
 
 
 def test_plan_lists_each_data_file_and_deletion_vector_once() -> None:
-    assert made().files == (
+    assert make_plan().files == (
         DataFile("a/1", GIB),
         DataFile("a/2", 3 * GIB),
         DataFile("a/3", None),
         DataFile("a/dv", None),
     )
-    assert made().bytes == 4 * GIB
+    assert make_plan().bytes == 4 * GIB
 
 
 def test_cost_is_bytes_and_requests_at_the_price_of_the_priority() -> None:
-    assert made(rates=RATES).cost == pytest.approx(4 * 0.02 + 4 / 10_000 * 5.0)
-    assert made(Priority.HIGH, rates=RATES).cost == pytest.approx(4 * 0.1 + 4 / 10_000 * 50.0)
-    assert made().cost is None
+    assert make_plan(rates=RATES).cost == pytest.approx(4 * 0.02 + 4 / 10_000 * 5.0)
+    assert make_plan(Priority.HIGH, rates=RATES).cost == pytest.approx(4 * 0.1 + 4 / 10_000 * 50.0)
+    assert make_plan().cost is None
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_empty_plan_takes_no_time() -> None:
 
 def test_plan_round_trips_through_its_file(tmp_path: Path) -> None:
     path = str(tmp_path / "plan.json")
-    plan = made(where="v = 'é'", rates=RATES)
+    plan = make_plan(where="v = 'é'", rates=RATES)
     plan.save(path)
     assert Plan.load(path) == plan
     with pytest.raises(PlanExists) as caught:
@@ -119,7 +119,7 @@ def test_file_that_is_not_a_plan_is_refused(tmp_path: Path, text: str, reason: s
 )
 def test_plan_with_wrong_values_is_refused_with_the_field(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
     path = tmp_path / "plan.json"
-    made(rates=RATES).save(str(path))
+    make_plan(rates=RATES).save(str(path))
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(BadPlan) as caught:
         Plan.load(str(path))
@@ -131,7 +131,7 @@ def test_statement_plan_has_files_of_all_its_tables(tmp_path: Path) -> None:
     plan = planning.make(listed, Priority.HIGH, rates=RATES, sql="SELECT 1", zone="UTC")
     assert [(each.table, each.table_id, each.version) for each in plan.tables] == [("a", "id-a", 7), ("b", "id-b", 7)]
     assert (plan.sql, plan.zone) == ("SELECT 1", "UTC")
-    assert (plan.files, plan.cost) == (made().files, made(Priority.HIGH, rates=RATES).cost)
+    assert (plan.files, plan.cost) == (make_plan().files, make_plan(Priority.HIGH, rates=RATES).cost)
     plan.save(str(tmp_path / "plan"))
     assert Plan.load(str(tmp_path / "plan")) == plan
 
@@ -142,8 +142,8 @@ def test_unwritable_plan_is_reported_before_planning(tmp_path: Path) -> None:
         check_place(path)
     assert caught.value.reason == f"the folder {tmp_path / 'no'} does not exist"
     with pytest.raises(PlanNotWritten, match="No such file or directory"):
-        made().save(path)
+        make_plan().save(path)
     check_place(str(tmp_path / "plan"))
-    made().save(str(tmp_path / "plan"))
+    make_plan().save(str(tmp_path / "plan"))
     with pytest.raises(PlanExists):
         check_place(str(tmp_path / "plan"))

@@ -38,11 +38,11 @@ def moments(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> De
 
     columns = Maker.create(spark).addColumn("id", "int").addColumn("ts", "timestamp")
     columns = columns.addColumn("day", "date", generatedAlwaysAs="CAST(ts AS DATE)").partitionedBy("day")
-    made = DeltaTable.built(spark, tmp_path_factory.mktemp("zones") / "t", columns)
+    table = DeltaTable.built(spark, tmp_path_factory.mktemp("zones") / "t", columns)
     with zone(spark, "Europe/Paris"):
-        made.sql("INSERT INTO {} (id, ts) VALUES (1, TIMESTAMP '2026-01-02 00:30:00')")
-    interval.set_first(spark, made.source, 60, NOW)
-    return made
+        table.sql("INSERT INTO {} (id, ts) VALUES (1, TIMESTAMP '2026-01-02 00:30:00')")
+    interval.set_first(spark, table.source, 60, NOW)
+    return table
 
 
 MIDNIGHT = "ts = TIMESTAMP '2026-01-01 23:30:00'"

@@ -32,14 +32,14 @@ from tests.delta import SparkTable
 @pytest.fixture(scope="module")
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orders:
     """Versions: 1 adds the data, of which days 1 and 2 are old; 2 sets the interval; 3 deletes one row of day 3."""
-    made = Orders(
+    orders = Orders(
         spark,
         tmp_path_factory.mktemp("archive") / "orders",
         properties={"delta.enableDeletionVectors": "true"},
         interval=60,
     )
-    made.sql("DELETE FROM {} WHERE id = 35")
-    return made
+    orders.sql("DELETE FROM {} WHERE id = 35")
+    return orders
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +50,9 @@ def clock() -> Clock:
 @pytest.fixture(scope="module")
 def tiers(table: Orders, clock: Clock, tmp_path_factory: pytest.TempPathFactory) -> FolderTiers:
     """Storage tiers in which days 1 and 2 are archived."""
-    made = FolderTiers(tmp_path_factory.mktemp("aside"), clock)
-    made.archive(file.uri for file in table.files("1", "2"))
-    return made
+    orders = FolderTiers(tmp_path_factory.mktemp("aside"), clock)
+    orders.archive(file.uri for file in table.files("1", "2"))
+    return orders
 
 
 @pytest.fixture
@@ -102,10 +102,10 @@ def test_error_names_count_bytes_files_and_the_fix(guarded: GuardedTable, table:
 
 @pytest.mark.parametrize("where", ["day = '2026-01-05'", "`a b` = 1", 'v = "$HOME"', r"v LIKE '\_%'", "v = '`id`'"])
 def test_fix_is_a_valid_shell_command(where: str) -> None:
-    said = ArchivedFilesNeeded(asked="A query", table="t", version=3, where=where, files=[]).solution
-    command = said.removeprefix("Restore them with `").partition("` and `mirrorfeed archive restore")[0]
-    asked = subprocess.run(["sh", "-c", f'set -- {command}; printf %s "$6"'], capture_output=True, text=True)
-    assert asked.stdout == where
+    solution = ArchivedFilesNeeded(asked="A query", table="t", version=3, where=where, files=[]).solution
+    command = solution.removeprefix("Restore them with `").partition("` and `mirrorfeed archive restore")[0]
+    printed = subprocess.run(["sh", "-c", f'set -- {command}; printf %s "$6"'], capture_output=True, text=True)
+    assert printed.stdout == where
 
 
 @pytest.mark.parametrize(
@@ -175,12 +175,12 @@ def test_invalid_query_is_reported_in_a_sentence(
 
 
 def test_path_may_contain_pattern_characters(spark: SparkSession, tmp_path: Path) -> None:
-    made = Orders(spark, tmp_path / "{2026,x} [old] a*b" / "t", interval=60)
-    guarded = GuardedTable(spark, made.source, now=lambda: NOW)
+    orders = Orders(spark, tmp_path / "{2026,x} [old] a*b" / "t", interval=60)
+    guarded = GuardedTable(spark, orders.source, now=lambda: NOW)
     assert days(guarded._needed("id < 15").files) == ["1"]
-    assert days(ClassicEngine(spark).files(made.source, 2).values()) == ["1", "2", "3", "4"]
+    assert days(ClassicEngine(spark).files(orders.source, 2).values()) == ["1", "2", "3", "4"]
     assert guarded.query("day = 3").count() == 10
-    assert len(made.changed_files(1, 1)) == 4
+    assert len(orders.changed_files(1, 1)) == 4
 
 
 def test_recent_rows_report_the_files_left_out(guarded: GuardedTable) -> None:
@@ -244,16 +244,16 @@ def test_planning_reads_no_data_file(spark: SparkSession, table: Orders) -> None
 
 
 def test_table_without_a_policy_is_read_normally(spark: SparkSession, tmp_path: Path) -> None:
-    made = Orders(spark, tmp_path / "t")
-    assert GuardedTable(spark, made.source, now=lambda: NOW).query().count() == 40
+    orders = Orders(spark, tmp_path / "t")
+    assert GuardedTable(spark, orders.source, now=lambda: NOW).query().count() == 40
 
 
 def test_texts_are_compared_by_the_collation_of_their_column(spark: SparkSession, tmp_path: Path) -> None:
     """Publication compares texts exactly, because Fabric does. A query uses the collation."""
     with setting(spark, "spark.databricks.delta.schema.typeCheck.enabled", "false"):  # it rejects collations
-        made = SparkTable(spark, tmp_path / "t", "id int, v string COLLATE UTF8_LCASE")
-        made.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'A')")
-        table = GuardedTable(spark, made.source)
+        orders = SparkTable(spark, tmp_path / "t", "id int, v string COLLATE UTF8_LCASE")
+        orders.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'A')")
+        table = GuardedTable(spark, orders.source)
         assert table.query("v = 'a'").count() == table.limit(9).where("v = 'A'").count() == 2
 
 

@@ -24,10 +24,10 @@ UPSERT = "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *"
 
 @pytest.fixture(scope="module")
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orders:
-    made = Orders(spark, tmp_path_factory.mktemp("archive") / "orders", interval=60)
+    orders = Orders(spark, tmp_path_factory.mktemp("archive") / "orders", interval=60)
     tiers = FolderTiers(tmp_path_factory.mktemp("aside"), Clock(NOW))
-    tiers.archive(file.uri for file in made.files("1", "2"))
-    return made
+    tiers.archive(file.uri for file in orders.files("1", "2"))
+    return orders
 
 
 @pytest.fixture

@@ -141,9 +141,9 @@ def _product(table: Table, place: Path) -> Callable[[Callable[[], object] | None
 
 def commit(table: Table, choose: random.Random) -> None:
     """One of the things that happen to tables, on some of its rows."""
-    there = [row["id"] for row in table.rows]
-    some = choose.sample(there, min(len(there), choose.randint(1, 3)))
-    free = [key for key in range(12) if key not in there]
+    keys = [row["id"] for row in table.rows]
+    some = choose.sample(keys, min(len(keys), choose.randint(1, 3)))
+    free = [key for key in range(12) if key not in keys]
     new = [_row(key, choose) for key in choose.sample(free, min(len(free), choose.randint(1, 3)))]
     what: Mapping[Callable[[], object], int] = {
         lambda: table.insert(*new): 4,
@@ -164,14 +164,14 @@ def _row(key: int, choose: random.Random) -> Row:
 
 def differences(source: list[Row], mirror: list[Row]) -> Iterator[str]:
     """What a person would see who compares the two."""
-    there, found = _by_key(source), _by_key(mirror)
-    if there.keys() - found.keys():
+    keys, found = _by_key(source), _by_key(mirror)
+    if keys.keys() - found.keys():
         yield "rows are missing"
-    if found.keys() - there.keys():
+    if found.keys() - keys.keys():
         yield "rows are left that were deleted"
     if any(len(found[key]) > 1 for key in found):
         yield "rows stand twice"
-    if any(canonical(found[key][-1:]) != canonical(there[key]) for key in there.keys() & found.keys()):
+    if any(canonical(found[key][-1:]) != canonical(keys[key]) for key in keys.keys() & found.keys()):
         yield "old values"
 
 
@@ -188,13 +188,15 @@ def live_through(place: Path, seed: int) -> Mapping[str, list[str]]:
     table.insert(*(_row(key, choose) for key in range(6)))
     contenders, disturbed = dict(ways(table, place)), choose.randrange(PUBLICATIONS)
     for number in range(PUBLICATIONS):
-        for way in contenders.values():
-            way.step(disturbed=number == disturbed)
+        for contender in contenders.values():
+            contender.step(disturbed=number == disturbed)
         for _ in range(choose.randint(1, 4)):
             commit(table, choose)
-    for way in contenders.values():  # and a last run, undisturbed
-        way.step(disturbed=False)
-    return {name: list(differences(table.at(table.latest), way.mirror())) for name, way in contenders.items()}
+    for contender in contenders.values():  # and a last run, undisturbed
+        contender.step(disturbed=False)
+    return {
+        name: list(differences(table.at(table.latest), contender.mirror())) for name, contender in contenders.items()
+    }
 
 
 def main() -> None:
@@ -208,8 +210,8 @@ def main() -> None:
                 differ[name] += bool(found)
                 kinds.update((name, kind) for kind in found)
     for name in (f"{name}, {happens}" for name in ("the notebook", "mirrorfeed") for happens in HAPPENS):
-        told = ", ".join(f"{kind} in {count}" for (whose, kind), count in sorted(kinds.items()) if whose == name)
-        print(f"{name:<40}{differ[name]:>5} of {given.histories} differ{f': {told}' if told else ''}")
+        summary = ", ".join(f"{kind} in {count}" for (whose, kind), count in sorted(kinds.items()) if whose == name)
+        print(f"{name:<40}{differ[name]:>5} of {given.histories} differ{f': {summary}' if summary else ''}")
 
 
 if __name__ == "__main__":

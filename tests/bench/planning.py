@@ -79,10 +79,10 @@ def measure(what: str, table: Path, files: int) -> dict[str, float]:
             _append(table, files + number, max(int(each.stem) for each in (table / "_delta_log").glob("*.json")) + 1)
         for place in range(len(sides)):
             name = SIDES[(place + number) % len(sides)] if len(sides) > 1 else what
-            begun = time.perf_counter()
+            started = time.perf_counter()
             found.append(sides[name]())
             if number >= 0:
-                times[name].append(time.perf_counter() - begun)
+                times[name].append(time.perf_counter() - started)
         assert all(len(each) == 1 for each in found), found
         assert len({Path(each[0]).name for each in found}) == 1, found
     mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -175,8 +175,8 @@ def _add(number: int, now: int, rng: Random) -> dict[str, object]:
         {"id": low + i, "v": f"v{low + i:012d}", "amount": (low + i) * 1.5, "at": "2026-01-01T00:00:00.000Z"}
         for i in (0, ROWS - 1)
     ]
-    none = dict.fromkeys(ends[0], 0)
-    stats = {"numRecords": ROWS, "minValues": ends[0], "maxValues": ends[1], "nullCount": none}
+    zeros = dict.fromkeys(ends[0], 0)
+    stats = {"numRecords": ROWS, "minValues": ends[0], "maxValues": ends[1], "nullCount": zeros}
     return {
         "path": f"day={day}/{name}",
         "partitionValues": {"day": day},

@@ -56,11 +56,11 @@ def profile(spark: SparkSession, case: Case) -> dict[str, Any]:
 
 def phases(stats: pstats.Stats) -> dict[str, float]:
     """Seconds in each phase that there was."""
-    told: Mapping[tuple[str, int, str], tuple[int, int, float, float, object]] = stats.stats  # type: ignore[attr-defined]
+    functions: Mapping[tuple[str, int, str], tuple[int, int, float, float, object]] = stats.stats  # type: ignore[attr-defined]
     found = {}
     for name, function in _PHASES.items():
         code = function.__code__
-        if (at := told.get((code.co_filename, code.co_firstlineno, code.co_name))) is not None:
+        if (at := functions.get((code.co_filename, code.co_firstlineno, code.co_name))) is not None:
             found[name] = at[3]
     return found
 
@@ -84,8 +84,8 @@ def _last_stage(spark: SparkSession) -> int:
 def _all_stages(spark: SparkSession) -> list[Any]:
     jvm, context = spark._jvm, spark.sparkContext._jsc.sc()
     context.listenerBus().waitUntilEmpty()
-    none = jvm.java.util.ArrayList()
-    found = context.statusStore().stageList(None, False, False, spark._sc._gateway.new_array(jvm.double, 0), none)
+    no_jars = jvm.java.util.ArrayList()
+    found = context.statusStore().stageList(None, False, False, spark._sc._gateway.new_array(jvm.double, 0), no_jars)
     return [found.apply(i) for i in range(found.size())]
 
 

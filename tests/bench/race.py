@@ -38,9 +38,9 @@ def race(case: Case, rounds: int, warm_ups: int = WARM_UPS) -> dict[str, Times]:
     for number in range(-warm_ups, rounds):
         for name in turns(list(case.sides), number):
             case.between()
-            cpu, begun = cpu_seconds(), time.perf_counter()
+            cpu, started = cpu_seconds(), time.perf_counter()
             case.sides[name]()
-            seconds, cpu = time.perf_counter() - begun, cpu_seconds() - cpu
+            seconds, cpu = time.perf_counter() - started, cpu_seconds() - cpu
             if number >= 0:
                 found[name] = Times([*found[name].seconds, seconds], [*found[name].cpu_seconds, cpu])
     return found
@@ -69,9 +69,9 @@ def cpu_seconds() -> float:
     for process in (here, *here.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):
             times = process.cpu_times()
-            taken = times.user + times.system + times.children_user + times.children_system
+            used = times.user + times.system + times.children_user + times.children_system
             if "pyspark.daemon" in process.cmdline():
-                _workers[process] = taken
+                _workers[process] = used
             else:
-                total += taken
+                total += used
     return total + sum(_workers.values())

@@ -62,8 +62,8 @@ def _profile(found: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def _cells(name: str, figures: Sequence[float]) -> str:
-    shown = (str(each) if isinstance(each, int) else f"{each:.2f}" for each in figures)
-    return f"<tr><td>{escape(name)}{''.join(f'<td class=figure>{figure}' for figure in shown)}"
+    texts = (str(each) if isinstance(each, int) else f"{each:.2f}" for each in figures)
+    return f"<tr><td>{escape(name)}{''.join(f'<td class=figure>{figure}' for figure in texts)}"
 
 
 def _row(share: Share) -> str:
@@ -80,9 +80,9 @@ def _figures(spread: Spread) -> str:
 
 def _bar(now: Spread, before: Spread | None) -> str:
     median, least, most = (_x(value) for value in now)
-    pale = f"<rect x=0 y=2 width={_x(before[0])} height=18 fill='#d0d5dd'/>" if before else ""
+    baseline_bar = f"<rect x=0 y=2 width={_x(before[0])} height=18 fill='#d0d5dd'/>" if before else ""
     return (
-        f"<svg width={_WIDTH} height=22>{pale}<rect x=0 y=6 width={median} height=10 fill='#2e90fa'/>"
+        f"<svg width={_WIDTH} height=22>{baseline_bar}<rect x=0 y=6 width={median} height=10 fill='#2e90fa'/>"
         f"<line x1={least} x2={most} y1=11 y2=11 stroke='#1f2933'/>"
         f"<line x1={_x(1)} x2={_x(1)} y1=0 y2=22 stroke='#1f2933' stroke-dasharray=2 /></svg>"
     )

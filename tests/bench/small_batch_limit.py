@@ -32,8 +32,8 @@ def main() -> None:
         spark.sql(f"UPDATE {table.source.sql} SET amount = amount + 1 WHERE id < {rows}")
         sides = {"Arrow": _with(table.publish, TABLE_ROWS), "writer": _with(table.publish, 0)}
         times = race(Case(sides, table.as_after_the_snapshot), given.rounds)
-        told = [statistics.median(each) for side in times.values() for each in (side.seconds, side.cpu_seconds)]
-        print(f"{rows:>8,}{told[0]:>12.2f}{told[1]:>8.2f}{told[2]:>12.2f}{told[3]:>8.2f}", flush=True)
+        medians = [statistics.median(each) for side in times.values() for each in (side.seconds, side.cpu_seconds)]
+        print(f"{rows:>8,}{medians[0]:>12.2f}{medians[1]:>8.2f}{medians[2]:>12.2f}{medians[3]:>8.2f}", flush=True)
         shutil.rmtree(folder)
     spark.stop()
 

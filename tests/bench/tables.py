@@ -63,12 +63,12 @@ class Followed:
 
 def keeping(zone: Path) -> Callable[[], None]:
     """Keeps a landing zone as it is; what is given makes it so again."""
-    kept = zone.with_name("kept")
-    shutil.copytree(zone, kept)
+    saved = zone.with_name("kept")
+    shutil.copytree(zone, saved)
 
     def again() -> None:
         shutil.rmtree(zone)
-        shutil.copytree(kept, zone)
+        shutil.copytree(saved, zone)
 
     return again
 

@@ -37,9 +37,9 @@ def test_page_shows_the_profile_of_one_run() -> None:
     found = measured([2.0], [1.0])
     sides = {"publish": {"tasks": 5, "task CPU s": 0.256}, "plain <b>": {"tasks": 4, "task CPU s": 0.1}}
     found["cases"]["net_range"]["profile"] = {"sides": sides, "phases": {"record": 0.014}}
-    shown = page(found, None)
-    assert "<tr><td>publish<td class=figure>5<td class=figure>0.26<tr><td>plain &lt;b&gt;<td class=figure>4" in shown
-    assert "<h3>The product's phases, s</h3><table><tr><td>record<td class=figure>0.01</table>" in shown
+    report = page(found, None)
+    assert "<tr><td>publish<td class=figure>5<td class=figure>0.26<tr><td>plain &lt;b&gt;<td class=figure>4" in report
+    assert "<h3>The product's phases, s</h3><table><tr><td>record<td class=figure>0.01</table>" in report
 
 
 @pytest.mark.parametrize("baseline", [None, {"cases": {}}, measured([1.0], [1.0], rows=11)])
@@ -49,8 +49,8 @@ def test_case_of_another_size_is_not_compared(baseline: dict[str, Any] | None) -
 
 
 def test_page_shows_figures_and_verdict_of_each_side() -> None:
-    drawn = page(measured([3.0, 3.2, 3.4], [1.0] * 3), measured([2.0, 2.5, 2.9], [1.0] * 3))
-    assert "plain &lt;b&gt;" in drawn
-    assert "3.20 <span class=small>3.00 to 3.40</span>" in drawn
-    assert "<td class=slower>slower" in drawn
-    assert "10 table rows" in drawn
+    report = page(measured([3.0, 3.2, 3.4], [1.0] * 3), measured([2.0, 2.5, 2.9], [1.0] * 3))
+    assert "plain &lt;b&gt;" in report
+    assert "3.20 <span class=small>3.00 to 3.40</span>" in report
+    assert "<td class=slower>slower" in report
+    assert "10 table rows" in report

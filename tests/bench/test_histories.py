@@ -15,7 +15,7 @@ def row(key: int, value: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("mirror", "told"),
+    ("mirror", "kinds"),
     [
         ([row(1, "a"), row(2, "b")], []),
         ([{"id": 2, "v": "b"}, {"id": 1, "v": "a"}], []),
@@ -26,8 +26,8 @@ def row(key: int, value: str) -> dict[str, Any]:
         ([row(3, "a")], ["rows are missing", "rows are left that were deleted"]),
     ],
 )
-def test_differences_are_reported_by_kind(mirror: list[dict[str, Any]], told: list[str]) -> None:
-    assert list(differences([row(1, "a"), row(2, "b")], mirror)) == told
+def test_differences_are_reported_by_kind(mirror: list[dict[str, Any]], kinds: list[str]) -> None:
+    assert list(differences([row(1, "a"), row(2, "b")], mirror)) == kinds
 
 
 def delete_and_insert(table: Table) -> None:
@@ -36,7 +36,7 @@ def delete_and_insert(table: Table) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "happens", "told"),
+    ("change", "happens", "kinds"),
     [
         (lambda table: table.insert(row(3, "c")), "undisturbed", []),
         (lambda table: table.update(1, v="new"), "killed once", []),
@@ -48,13 +48,13 @@ def delete_and_insert(table: Table) -> None:
     ],
 )
 def test_notebook_loses_and_duplicates_rows_and_mirrorfeed_does_not(
-    tmp_path: Path, change: Callable[[Table], None], happens: str, told: list[str]
+    tmp_path: Path, change: Callable[[Table], None], happens: str, kinds: list[str]
 ) -> None:
     assert happens in HAPPENS
     table = Table({"id": "long", "v": "string", "w": "long"}, KEYS)
     table.insert(row(1, "a"), row(2, "b"))
     contenders = dict(ways(table, tmp_path))
-    for name, lost in ((f"the notebook, {happens}", told), (f"mirrorfeed, {happens}", [])):
+    for name, lost in ((f"the notebook, {happens}", kinds), (f"mirrorfeed, {happens}", [])):
         way, before = contenders[name], len(table.versions)
         way.step(disturbed=False)
         change(table)

@@ -11,7 +11,7 @@ from tests.bench.profile import mib, phases
 
 
 @pytest.mark.parametrize(
-    ("shown", "expected"),
+    ("text", "expected"),
     [
         ("512.0 B", 512 / 2**20),
         ("total (min, med, max (stageId: taskId))\n3.5 KiB (1.0 KiB, 2.5 KiB, 2.5 KiB)", 3.5 / 1024),
@@ -19,8 +19,8 @@ from tests.bench.profile import mib, phases
         ("1.5 GiB", 1536),
     ],
 )
-def test_spark_size_is_the_sum_of_all_tasks(shown: str, expected: float) -> None:
-    assert mib(shown) == pytest.approx(expected)
+def test_spark_size_is_the_sum_of_all_tasks(text: str, expected: float) -> None:
+    assert mib(text) == pytest.approx(expected)
 
 
 def test_only_executed_phases_are_reported() -> None:

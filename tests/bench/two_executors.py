@@ -44,7 +44,7 @@ def main() -> None:
             str(executors),
         ]
         found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
-        of_each = "; ".join(f"executor {name}: {told}" for name, told in sorted(found["executors"].items()))
+        of_each = "; ".join(f"executor {name}: {figures}" for name, figures in sorted(found["executors"].items()))
         print(f"{executors}: {found['seconds']:.1f} s, {found['mib']:.0f} MiB in the driver's Python; {of_each}")
 
 
@@ -60,13 +60,13 @@ def measured(executors: int, rows: int) -> dict[str, Any]:
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)
-    told = {
+    figures = {
         name: f"{tasks - before[name][0]} tasks, {(shuffled - before[name][1]) / 2**20:.0f} MiB shuffled"
         for name, (tasks, shuffled) in after.items()
         if name != "driver"
     }
     mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"seconds": statistics.median(times["publish"].seconds), "executors": told, "mib": mib}
+    return {"seconds": statistics.median(times["publish"].seconds), "executors": figures, "mib": mib}
 
 
 def _done(spark: Any) -> dict[str, tuple[int, int]]:

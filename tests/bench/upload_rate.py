@@ -45,12 +45,12 @@ def main() -> None:
         _write(file, given.mib)
         size, found = file.stat().st_size, list[tuple[float, float]]()
         for _ in range(given.rounds + 1):
-            cpu, begun = time.process_time(), time.perf_counter()
+            cpu, started = time.process_time(), time.perf_counter()
             (receipt,), _, _, differed, *_ = upload_file(job, StagingArea(place), str(file))
-            found.append((time.perf_counter() - begun, time.process_time() - cpu))
+            found.append((time.perf_counter() - started, time.process_time() - cpu))
             assert (receipt.bytes, differed) == (size, "")
-    wall, busy = (statistics.median(each) for each in zip(*found[1:], strict=True))
-    print(f"{size / 2**20:.0f} MiB: {wall:.2f} s, {busy:.2f} s of a core of this process; {given.rounds} rounds")
+    seconds, busy = (statistics.median(each) for each in zip(*found[1:], strict=True))
+    print(f"{size / 2**20:.0f} MiB: {seconds:.2f} s, {busy:.2f} s of a core of this process; {given.rounds} rounds")
     print(f"a core sends {size / busy / 2**20:.0f} MiB a second, {size / busy * _DAY / 10**12:.0f} TB a day")
     print(f"{_LIMIT / 10**12:.0f} TB a day takes {busy * _LIMIT / size / _DAY:.1%} of a core")
 
@@ -64,21 +64,21 @@ def _write(file: Path, mib: int) -> None:
 
 @contextmanager
 def simulator(folder: Path) -> Iterator[OneLakeStore]:
-    here, there = get_context("spawn").Pipe()
-    process = get_context("spawn").Process(target=_simulate, args=(folder, there))
+    receiver, sender = get_context("spawn").Pipe()
+    process = get_context("spawn").Process(target=_simulate, args=(folder, sender))
     process.start()
     try:
-        store, os.environ[SECRET] = here.recv()
+        store, os.environ[SECRET] = receiver.recv()
         yield store
     finally:
-        here.send(None)
+        receiver.send(None)
         process.join()
 
 
-def _simulate(folder: Path, told: Connection) -> None:
+def _simulate(folder: Path, connection: Connection) -> None:
     with OneLake(folder) as onelake:
-        told.send((onelake.store_elsewhere(retry_limits=RetryLimits()), onelake.authority.secret))
-        told.recv()
+        connection.send((onelake.store_elsewhere(retry_limits=RetryLimits()), onelake.authority.secret))
+        connection.recv()
 
 
 if __name__ == "__main__":

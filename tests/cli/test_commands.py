@@ -31,7 +31,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def said(config: Path, *arguments: str, code: int = 0) -> str:
+def output(config: Path, *arguments: str, code: int = 0) -> str:
     result = CliRunner().invoke(main, [*arguments, "--config", str(config)])
     assert result.exit_code == code, result.output
     return " ".join(result.output.split())
@@ -51,7 +51,7 @@ def test_path_without_a_table_is_reported_before_spark_starts(
     config: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     monkeypatch.setattr(spark_session, "get_session", lambda: pytest.fail("Spark was started"))
-    assert f"Error MF2002: There is no Delta table at {config.parent}/orders." in said(config, *arguments, code=1)
+    assert f"Error MF2002: There is no Delta table at {config.parent}/orders." in output(config, *arguments, code=1)
 
 
 @pytest.mark.parametrize("given", [True, False])
@@ -68,7 +68,7 @@ def test_relative_ledger_of_archive_commands_starts_at_the_folder_of_the_configu
     monkeypatch.setattr(spark_session, "get_session", lambda: None)
     config.write_text(f"{config.read_text()}ledger: ./configured\n")
     option, name = (["--ledger", "./given"], "given") if given else ([], "configured")
-    assert f"Ledger: {config.parent}/{name}" in said(config, *option, "archive", *arguments)
+    assert f"Ledger: {config.parent}/{name}" in output(config, *option, "archive", *arguments)
     if given:
         monkeypatch.chdir(config.parent.parent)
         result = CliRunner().invoke(main, [*option, "archive", *arguments[:1], "a.b"])
@@ -78,7 +78,7 @@ def test_relative_ledger_of_archive_commands_starts_at_the_folder_of_the_configu
 def test_empty_shard_succeeds_without_starting_spark(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_session, "get_session", lambda: pytest.fail("Spark was started"))
     of_orders = shard_of(Target("sales", "orders"), 2)
-    found = [said(config, "publish", "--shard", f"{n}/2", code=int(n == of_orders)) for n in (1, 2)]
+    found = [output(config, "publish", "--shard", f"{n}/2", code=int(n == of_orders)) for n in (1, 2)]
     assert f"No table is in shard:{3 - of_orders}/2." in found
     assert any("There is no Delta table at" in each for each in found)
 
@@ -100,10 +100,10 @@ def test_nonexistent_shard_name_is_an_unknown_table(tmp_path: Path, name: str) -
 def test_storage_calls_are_logged_to_standard_error_only_at_debug_level(tmp_path: Path) -> None:
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{source: ./t, target: t, keys: [id]}]\n")
     script = "from mirrorfeed.cli import main; import sys; main(sys.argv[1:])"
-    shown = []
+    listed = []
     for options in ([], ["--verbose"], ["--log-level", "debug"]):
         words = [*options, "log", "t", "--config", str(tmp_path / "mirrorfeed.yml")]
         ended = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=False)
-        shown.append([line for line in ended.stderr.splitlines() if " DEBUG mirrorfeed.storage.folder: " in line])
-    assert (shown[0], shown[1]) == ([], [])
-    assert f": read {tmp_path}/zone/t/" in shown[2][0]
+        listed.append([line for line in ended.stderr.splitlines() if " DEBUG mirrorfeed.storage.folder: " in line])
+    assert (listed[0], listed[1]) == ([], [])
+    assert f": read {tmp_path}/zone/t/" in listed[2][0]

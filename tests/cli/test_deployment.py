@@ -38,8 +38,8 @@ def test_successful_task_returns_instead_of_exiting(
     monkeypatch: pytest.MonkeyPatch, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     call(monkeypatch, "tables", "--config", file)
-    told = capsys.readouterr().out
-    assert [word for word in told.split() if word in ("sales.orders", "lines")] == ["sales.orders", "lines"]
+    printed = capsys.readouterr().out
+    assert [word for word in printed.split() if word in ("sales.orders", "lines")] == ["sales.orders", "lines"]
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,10 @@ def test_deployment_settings_for_notebooks_are_written_at_build_time(file: str) 
     ],
 )
 def test_archive_tables_that_exceed_a_job_parameter_are_refused(file: str, tables: str, words: str) -> None:
-    status, said = deployment(file, tables=tables)
-    assert (status, said.startswith(f"Error MF1301: The bundle variable `archive_tables` {words}")) == (1, True), said
+    status, printed = deployment(file, tables=tables)
+    assert (status, printed.startswith(f"Error MF1301: The bundle variable `archive_tables` {words}")) == (1, True), (
+        printed
+    )
     assert not Path(file).with_name("deployment.json").exists()
 
 

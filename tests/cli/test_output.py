@@ -29,22 +29,22 @@ from tests.publish.scenarios import orders, plan
 
 
 @pytest.mark.parametrize(
-    ("number", "shown"),
+    ("number", "expected"),
     [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 * 2**20, "5.0 MiB"), (3 * 2**40, "3072.0 GiB")],
 )
-def test_sizes_are_formatted_with_a_suitable_unit(number: int, shown: str) -> None:
-    assert amounts.size(number) == shown
+def test_sizes_are_formatted_with_a_suitable_unit(number: int, expected: str) -> None:
+    assert amounts.size(number) == expected
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"), [(0, "0 s"), (59.9, "59 s"), (60, "1.0 min"), (5400, "1.5 h"), (129_600, "1.5 d")]
+    ("seconds", "expected"), [(0, "0 s"), (59.9, "59 s"), (60, "1.0 min"), (5400, "1.5 h"), (129_600, "1.5 d")]
 )
-def test_durations_are_formatted_with_a_suitable_unit(seconds: float, shown: str) -> None:
-    assert amounts.duration(seconds) == shown
+def test_durations_are_formatted_with_a_suitable_unit(seconds: float, expected: str) -> None:
+    assert amounts.duration(seconds) == expected
 
 
 @pytest.mark.parametrize(
-    ("rows", "shown"),
+    ("rows", "expected"),
     [
         ({}, ""),
         ({"insert": 1}, "1 insert"),
@@ -52,8 +52,8 @@ def test_durations_are_formatted_with_a_suitable_unit(seconds: float, shown: str
         ({"upsert": 0, "delete": 1}, "1 delete"),
     ],
 )
-def test_rows_are_formatted_by_operation(rows: dict[str, int], shown: str) -> None:
-    assert amounts.by_marker(rows) == shown
+def test_rows_are_formatted_by_operation(rows: dict[str, int], expected: str) -> None:
+    assert amounts.by_marker(rows) == expected
 
 
 def lines(*rows: TableResult) -> list[str]:

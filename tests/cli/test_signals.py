@@ -160,7 +160,7 @@ def test_interrupt_while_the_commands_are_imported_prints_one_line() -> None:
 
 
 def test_message_replaces_the_line_of_progress_on_a_terminal() -> None:
-    ours, theirs = pty.openpty()
+    parent_end, child_end = pty.openpty()
     code = """if True:
         import os, signal, sys
         from mirrorfeed.cli.output import Interruption
@@ -168,11 +168,11 @@ def test_message_replaces_the_line_of_progress_on_a_terminal() -> None:
         with Interruption().listening():
             os.kill(os.getpid(), signal.SIGINT)
         """
-    subprocess.run([sys.executable, "-c", code], stderr=theirs, timeout=60, check=False)
-    shown = os.read(ours, 1000)
-    os.close(ours)
-    os.close(theirs)
-    assert shown == b"Starting Spark\x1b[?25h\r\x1b[KInterrupted. The next run completes the unfinished work.\r\n"
+    subprocess.run([sys.executable, "-c", code], stderr=child_end, timeout=60, check=False)
+    output = os.read(parent_end, 1000)
+    os.close(parent_end)
+    os.close(child_end)
+    assert output == b"Starting Spark\x1b[?25h\r\x1b[KInterrupted. The next run completes the unfinished work.\r\n"
 
 
 def test_other_threads_run_without_a_signal_handler() -> None:

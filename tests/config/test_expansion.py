@@ -48,18 +48,18 @@ def written(tmp_path: Path) -> Written:
 
     def write(*entries: Mapping[str, Any], **top: Any) -> Config:
         file = tmp_path / "mirrorfeed.yml"
-        whole = {"landing_zone": "./zone", "tables": list(entries), **top}
-        file.write_text(yaml.safe_dump(whole), encoding="utf-8")
+        content = {"landing_zone": "./zone", "tables": list(entries), **top}
+        file.write_text(yaml.safe_dump(content), encoding="utf-8")
         return loader.load(file)
 
     return write
 
 
-def there(*names: str) -> list[FoundTable]:
+def found_tables(*names: str) -> list[FoundTable]:
     return [FoundTable(Source.parse(name)) for name in names]
 
 
-def told(expansion: Expansion) -> dict[str, str]:
+def outcomes(expansion: Expansion) -> dict[str, str]:
     """By source: its target, or the reason why it is not selected."""
     return {
         str(row.source): f"-> {row.table.target}" if row.table else row.why
@@ -134,8 +134,8 @@ NAMED = {"source": ORDERS, "target": "shop.orders", "keys": ["order_id"]}
 def test_patterns_are_expanded_with_a_reason_per_table(
     written: Written, entries: list[Any], top: dict[str, Any], found: list[list[str]], expected: dict[str, str]
 ) -> None:
-    expansion = expand(written(*entries, **top), [there(*names) for names in found])
-    shown = told(expansion)
+    expansion = expand(written(*entries, **top), [found_tables(*names) for names in found])
+    shown = outcomes(expansion)
     if "by main.sales.* already" in expected.values():  # the same source: one selects it, one does not
         assert [row.why for row in expansion.listed if str(row.source) == ORDERS] == [
             "by main.sales.*", "by main.sales.* already",
@@ -148,7 +148,7 @@ def test_patterns_are_expanded_with_a_reason_per_table(
 
 def test_table_without_a_change_feed_is_excluded_with_its_type(written: Written) -> None:
     found = [FoundTable(Source.parse(ORDERS)), FoundTable(Source.parse("main.sales.seen"), "a view")]
-    assert told(expand(written(SALES), [found]))["main.sales.seen"] == "is a view, which has no change data feed"
+    assert outcomes(expand(written(SALES), [found]))["main.sales.seen"] == "is a view, which has no change data feed"
 
 
 def test_table_without_a_change_feed_is_included_if_compared(written: Written) -> None:
@@ -160,13 +160,13 @@ def test_table_without_a_change_feed_is_included_if_compared(written: Written) -
 
 def test_tables_of_a_pattern_have_options_of_entry_and_file(written: Written) -> None:
     entry = {**SALES, "changes": "full", "history": "main.kept"}
-    (table,) = expand(written(entry, on_gap="reseed", changes="net"), [there(ORDERS)]).config.tables
+    (table,) = expand(written(entry, on_gap="reseed", changes="net"), [found_tables(ORDERS)]).config.tables
     assert (table.changes, table.on_gap, table.on_schema_change) == ("full", "reseed", "stop")
     assert str(table.history.table) == "main.kept.sales_orders"
     chosen = {"exclude_columns": ["secret"], "where": "region = 'north'", "rename": {"v": "value"}}
-    (table,) = expand(written({**SALES, **chosen}), [there(ORDERS)]).config.tables
+    (table,) = expand(written({**SALES, **chosen}), [found_tables(ORDERS)]).config.tables
     assert (table.exclude_columns, table.where, table.rename) == (("secret",), "region = 'north'", (("v", "value"),))
-    (table,) = expand(written({**SALES, "history": False}, history="main.kept"), [there(ORDERS)]).config.tables
+    (table,) = expand(written({**SALES, "history": False}, history="main.kept"), [found_tables(ORDERS)]).config.tables
     assert table.history is None
 
 
@@ -188,29 +188,29 @@ def test_pattern_without_a_match_is_refused(written: Written) -> None:
         expand(loaded, [[]])
     assert (caught.value.pattern, caught.value.path, caught.value.left_out) == ("main.sales.*", loaded.path, ())
     with pytest.raises(NothingMatches) as caught:
-        expand(loaded, [there("main.sales.ledger", TMP)])
+        expand(loaded, [found_tables("main.sales.ledger", TMP)])
     assert caught.value.reasons == ": main.sales.ledger is the ledger, main.sales.tmp_x is listed in `exclude`"
 
 
 def test_pattern_may_match_only_tables_with_their_own_entry(written: Written) -> None:
-    assert told(expand(written(NAMED, SALES), [there(ORDERS)])) == {ORDERS: "-> shop.orders"}
+    assert outcomes(expand(written(NAMED, SALES), [found_tables(ORDERS)])) == {ORDERS: "-> shop.orders"}
 
 
 def test_two_sources_with_one_target_are_refused_by_name(written: Written) -> None:
     loaded = written({"sources": "main.*.*", "target": "all.{table}"})
     with pytest.raises(TargetsMeet) as caught:
-        expand(loaded, [there("main.crm.Orders", ORDERS)])
+        expand(loaded, [found_tables("main.crm.Orders", ORDERS)])
     assert caught.value.path == loaded.path
     assert caught.value.pairs == "main.crm.Orders and main.sales.orders in all.orders"
     named = {"source": "main.crm.orders", "target": "sales.orders"}
     with pytest.raises(TargetsMeet, match=r"main\.crm\.orders and main\.sales\.orders in sales\.orders"):
-        expand(written(named, SALES), [there(ORDERS)])
+        expand(written(named, SALES), [found_tables(ORDERS)])
 
 
 def test_two_histories_in_one_table_are_refused_by_name(written: Written) -> None:
     loaded = written({"sources": "main.*.*"}, history="main.kept")
     with pytest.raises(HistoriesMeet) as caught:
-        expand(loaded, [there("main.a.b_c", "main.a_b.c")])
+        expand(loaded, [found_tables("main.a.b_c", "main.a_b.c")])
     assert (caught.value.path, caught.value.pairs) == (loaded.path, "a.b_c and a_b.c in main.kept.a_b_c")
 
 
@@ -262,10 +262,10 @@ def test_file_with_two_landing_zones_is_used_with_one_at_a_time(written: Written
         written(*entries, landing_zone=HOME)
     file = caught.value.path
     assert (caught.value.zones, caught.value.count) == ((CRM, HOME), 2)
-    found = [there("main.crm.a", "main.crm.b"), there(ORDERS)]
+    found = [found_tables("main.crm.a", "main.crm.b"), found_tables(ORDERS)]
     crm = expand(loader.load(file, landing_zone=CRM.upper().replace("ONELAKE", "onelake")), found)
     assert (crm.config.landing_zone, [str(each.target) for each in crm.config.tables]) == (CRM, ["crm.b"])
-    assert told(crm) == {
+    assert outcomes(crm) == {
         "main.crm.a": f"goes into {HOME}", "main.crm.b": "-> crm.b", ORDERS: f"goes into {HOME}",
     }  # fmt: skip
     home = expand(loader.load(file, landing_zone=HOME), found).config
@@ -287,7 +287,7 @@ def test_landing_zone_option_must_be_one_of_the_file(written: Written, tmp_path:
 def test_one_landing_zone_in_all_entries_needs_no_option(written: Written, tmp_path: Path) -> None:
     loaded = written({**SALES, "landing_zone": "./crm"})
     assert loaded.landing_zone == f"{tmp_path}/crm"
-    assert told(expand(loaded, [there(ORDERS)])) == {ORDERS: "-> sales.orders"}
+    assert outcomes(expand(loaded, [found_tables(ORDERS)])) == {ORDERS: "-> sales.orders"}
 
 
 def test_target_is_unique_across_landing_zones(written: Written) -> None:
@@ -304,7 +304,7 @@ def test_invalid_landing_zone_is_reported_even_if_another_is_given(written: Writ
 
 @pytest.mark.parametrize(("count", "notes"), [(449, 0), (450, 1), (501, 1)])
 def test_number_of_tables_near_the_database_limit_is_noted(written: Written, count: int, notes: int) -> None:
-    found = there(*(f"{SALES['sources'][:-1]}t{n}" for n in range(count)))
+    found = found_tables(*(f"{SALES['sources'][:-1]}t{n}" for n in range(count)))
     rows = listed(expand(written(SALES), [found]), None, unconfigured)
     assert (len(rows), len(rows.notes)) == (count, notes)
     assert all(note.startswith(f"{count} tables. {TABLE_LIMITS} Distribute") for note in rows.notes)
@@ -322,7 +322,7 @@ def test_table_without_a_key_is_listed_as_accepting_only_inserts(written: Writte
     workspace = RecordingWorkspace(
         {ORDERS: key("order_id"), LINES: TableInfo(), TMP: PermissionDenied("User does not have SELECT")}
     )
-    rows = listed(expand(written(SALES), [there(ORDERS, LINES, TMP)]), None, lambda: workspace)
+    rows = listed(expand(written(SALES), [found_tables(ORDERS, LINES, TMP)]), None, lambda: workspace)
     assert [(row.table, row.keys, row.takes) for row in rows] == [
         ("sales.orders", ("order_id",), "inserts, updates, deletes"),
         ("sales.lines", (), "inserts only, because it has no key"),
@@ -334,7 +334,7 @@ def test_table_without_a_key_is_listed_as_accepting_only_inserts(written: Writte
 
 
 def test_keys_are_not_guessed_without_a_configured_workspace(written: Written) -> None:
-    rows = listed(expand(written(NAMED, SALES), [there(LINES)]), None, unconfigured)
+    rows = listed(expand(written(NAMED, SALES), [found_tables(LINES)]), None, unconfigured)
     assert [(row.keys, row.takes, row.why) for row in rows] == [
         (("order_id",), "inserts, updates, deletes", "has its own entry"),
         (None, None, "by main.sales.*; its keys are in Unity Catalog, and no workspace is configured here"),
@@ -346,8 +346,8 @@ def test_configured_key_missing_in_the_catalog_is_an_error(written: Written) -> 
     columns = [ColumnInfo(name="id", type_text="bigint"), ColumnInfo(name="price", type_text="double")]
     workspace = RecordingWorkspace({ORDERS: TableInfo(columns=columns), LINES: NotFound("no such table")})
     entries = [{"source": ORDERS, "target": f"t.{key}", "keys": [key]} for key in ("id", "nope", "price")]
-    gone = {"source": LINES, "target": "t.gone", "keys": ["id"]}
-    rows = listed(expand(written(*entries, gone), []), None, lambda: workspace)
+    missing = {"source": LINES, "target": "t.gone", "keys": ["id"]}
+    rows = listed(expand(written(*entries, missing), []), None, lambda: workspace)
     assert [(row.table, type(row.error)) for row in rows] == [
         ("t.id", NoneType), ("t.nope", BadKey), ("t.price", BadKey), ("t.gone", CatalogRefused)
     ]  # fmt: skip
@@ -377,11 +377,11 @@ def run(lake: Path, *arguments: str, code: int = 0) -> str:
 
 
 def test_tables_lists_a_folder_with_reasons_without_spark(lake: Path) -> None:
-    why = f"by {lake}/tables/*"
+    reason = f"by {lake}/tables/*"
     takes = "inserts, updates, deletes"
     assert json.loads(run(lake, "tables", "--json"))["rows"] == [
         {
-            "table": f"shop.{name}", "source": f"{lake}/tables/{name}", "included": True, "why": why, "keys": ["id"],
+            "table": f"shop.{name}", "source": f"{lake}/tables/{name}", "included": True, "why": reason, "keys": ["id"],
             "takes": takes, "error": None, "part": None,
         }
         for name in ("lines", "orders")
@@ -452,8 +452,8 @@ def test_commands_that_need_no_tables_list_no_catalog(lake: Path, monkeypatch: p
 
 def test_new_tables_get_a_snapshot_and_removed_ones_only_a_note(spark: SparkSession, tmp_path: Path) -> None:
     def table(name: str, rows: int) -> None:
-        made = pa.table({"id": list(range(rows)), "v": ["a"] * rows})
-        deltalake.write_deltalake(tmp_path / "tables" / name, made, mode="append", configuration={FEED: "true"})
+        contents = pa.table({"id": list(range(rows)), "v": ["a"] * rows})
+        deltalake.write_deltalake(tmp_path / "tables" / name, contents, mode="append", configuration={FEED: "true"})
 
     (tmp_path / "mirrorfeed.yml").write_text(
         'landing_zone: ./zone\ntables: [{sources: ./tables/*, target: "shop.{table}", keys: [id]}]\n'
@@ -469,11 +469,11 @@ def test_new_tables_get_a_snapshot_and_removed_ones_only_a_note(spark: SparkSess
     ]
     assert (joined.ok, joined.notes) == (True, ())
     (tmp_path / "tables/lines").rename(tmp_path / "tables/rows")
-    left = feed.publish()
-    assert [(row.table, row.what) for row in left] == [
+    results = feed.publish()
+    assert [(row.table, row.what) for row in results] == [
         ("shop.orders", "nothing new at 0"),
         ("shop.rows", "snapshot to 0"),
     ]
-    assert left.ok
-    assert [note.partition(": published, ")[0] for note in left.notes] == ["MF3408: shop.lines"]
+    assert results.ok
+    assert [note.partition(": published, ")[0] for note in results.notes] == ["MF3408: shop.lines"]
     assert (tmp_path / f"zone/shop.schema/lines/{1:020d}.parquet").exists()

@@ -394,8 +394,8 @@ def test_example_is_a_valid_file(load: Load, tmp_path: Path) -> None:
 
 
 def test_example_comments_list_all_options_with_their_defaults(load: Load) -> None:
-    shown = re.findall(r"(?m)^#(\w+):", loader.EXAMPLE)
-    assert set(shown) == set(Options.model_fields)
+    options = re.findall(r"(?m)^#(\w+):", loader.EXAMPLE)
+    assert set(options) == set(Options.model_fields)
     assert load(re.sub(r"(?m)^#(?=\w|  \w)", "", loader.EXAMPLE)).tables == load(loader.EXAMPLE).tables
 
 

@@ -132,33 +132,33 @@ def ran(*arguments: str) -> str:
 
 
 def test_value_in_an_error_cannot_start_a_new_line(tmp_path: Path) -> None:
-    said = ran("status", "--config", f"{tmp_path}/{HOSTILE}.yml")
-    assert SHOWN in said
-    assert hostile(said) == []
+    printed = ran("status", "--config", f"{tmp_path}/{HOSTILE}.yml")
+    assert SHOWN in printed
+    assert hostile(printed) == []
 
 
 def test_name_before_an_error_cannot_start_a_new_line(capsys: pytest.CaptureFixture[str]) -> None:
     print_error(Unexpected(doing="Reading", kind="ValueError", reason=HOSTILE), HOSTILE)
-    said = capsys.readouterr().err
-    assert hostile(said) == []
-    assert len(said.splitlines()) == 1
+    printed = capsys.readouterr().err
+    assert hostile(printed) == []
+    assert len(printed.splitlines()) == 1
 
 
 def test_foreign_landing_zone_names_and_values_cannot_start_a_new_line(tmp_path: Path) -> None:
     folder = tmp_path / f"orders{HOSTILE}"
     folder.mkdir()
     (folder / "_metadata.json").write_text(json.dumps({HOSTILE: 1, "keyColumns": [HOSTILE, HOSTILE]}))
-    said = ran("lint", str(tmp_path))
-    assert said.count(SHOWN) > 3
-    assert hostile(said) == []
+    printed = ran("lint", str(tmp_path))
+    assert printed.count(SHOWN) > 3
+    assert hostile(printed) == []
     assert any(HOSTILE in each["file"] for each in json.loads(ran("lint", str(tmp_path), "--json"))["rows"])
 
 
 def test_json_output_is_exact_and_printable(tmp_path: Path) -> None:
-    said = ran("status", "--json", "--config", f"{tmp_path}/ö\x9b{HOSTILE}.yml")
-    assert hostile(said) == []
-    assert "ö" in said
-    assert json.loads(said)["error"]["facts"]["path"] == f"{tmp_path}/ö\x9b{HOSTILE}.yml"
+    printed = ran("status", "--json", "--config", f"{tmp_path}/ö\x9b{HOSTILE}.yml")
+    assert hostile(printed) == []
+    assert "ö" in printed
+    assert json.loads(printed)["error"]["facts"]["path"] == f"{tmp_path}/ö\x9b{HOSTILE}.yml"
 
 
 def test_service_response_cannot_start_a_new_line(tmp_path: Path, onelake: OneLake) -> None:
@@ -167,10 +167,10 @@ def test_service_response_cannot_start_a_new_line(tmp_path: Path, onelake: OneLa
     file.write_text(onelake.configuration(f"onelake://{WORKSPACE}/{DATABASE}") + tables, encoding="utf-8")
     broken = {"status": f"Failed{HOSTILE}", "error": HOSTILE}
     onelake.fabric.databases[DATABASE].tables = {("sales", f"orders{HOSTILE}"): broken}
-    said = ran("fabric", "status", "--config", str(file))
-    assert f"sales.orders{SHOWN}: id" in said
-    assert f"Failed{SHOWN}" in said
-    assert hostile(said) == []
+    printed = ran("fabric", "status", "--config", str(file))
+    assert f"sales.orders{SHOWN}: id" in printed
+    assert f"Failed{SHOWN}" in printed
+    assert hostile(printed) == []
 
 
 def test_change_feed_columns_and_values_cannot_start_a_new_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,9 +179,9 @@ def test_change_feed_columns_and_values_cannot_start_a_new_line(monkeypatch: pyt
     monkeypatch.setattr(Changes, "counts", lambda _: Result((VersionChanges(1, 1, 0, 0),)))
     monkeypatch.setattr("mirrorfeed.source.change_preview.to_json_rows", lambda _: [{HOSTILE: HOSTILE, "id": 1}])
     monkeypatch.setattr("mirrorfeed.api.feed.Feed.changes", lambda *_: Changes(HOSTILE, 0, 1, rows))
-    said = ran("changes", "main.sales.orders", "--from", "1")
-    assert SHOWN in said
-    assert hostile(said) == []
+    printed = ran("changes", "main.sales.orders", "--from", "1")
+    assert SHOWN in printed
+    assert hostile(printed) == []
 
 
 @pytest.mark.parametrize("width", [40, 400])
@@ -190,9 +190,9 @@ def test_table_cell_cannot_start_a_new_line(width: int) -> None:
     out.print(terminal.Listing(("table", HOSTILE), [(f"sales.{HOSTILE}", HOSTILE)], right=()))
     with output.steps(out) as steps:
         steps(HOSTILE, SimpleNamespace(decision=HOSTILE))  # type: ignore[arg-type]
-    drawn = out.file.getvalue()  # type: ignore[attr-defined]
-    assert {char for char in drawn if unicodedata.category(char) in ("Cc", "Cf")} == {"\n"}
-    assert not any(line.startswith("Error") for line in drawn.splitlines()) or width == 40
+    printed = out.file.getvalue()  # type: ignore[attr-defined]
+    assert {char for char in printed if unicodedata.category(char) in ("Cc", "Cf")} == {"\n"}
+    assert not any(line.startswith("Error") for line in printed.splitlines()) or width == 40
 
 
 def test_notebook_shows_no_control_characters() -> None:

@@ -16,12 +16,12 @@ from mirrorfeed.display.terminal import progress, progress_shown, waiting
 
 
 def test_long_step_is_shown(capfd: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
-    shown = threading.Event()
+    displayed = threading.Event()
     monkeypatch.setattr(room, "_MOMENT", 0.0)
-    monkeypatch.setattr("builtins.print", lambda *a, print=print, **k: (print(*a, **k), shown.set()))
+    monkeypatch.setattr("builtins.print", lambda *a, print=print, **k: (print(*a, **k), displayed.set()))
     with progress_shown():
         progress.info("Reading %s", "the log")
-        assert shown.wait(10)
+        assert displayed.wait(10)
     assert capfd.readouterr() == ("", "Reading the log …\n")
 
 

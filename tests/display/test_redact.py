@@ -65,7 +65,7 @@ def test_truncated_secret_is_removed(form: Callable[[str], str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         (f"The token {JWT} is expired.", "The token (not shown) is expired."),
         (f"The token {JWT[:30]}… is cut", "The token (not shown)… is cut"),
@@ -77,8 +77,8 @@ def test_truncated_secret_is_removed(form: Callable[[str], str]) -> None:
         ("AccountKey=opaque==;EndpointSuffix=x", "AccountKey=(not shown);EndpointSuffix=x"),
     ],
 )
-def test_third_party_tokens_are_recognized_by_their_form(text: str, shown: str) -> None:
-    assert redact(text) == shown
+def test_third_party_tokens_are_recognized_by_their_form(text: str, expected: str) -> None:
+    assert redact(text) == expected
 
 
 @pytest.mark.parametrize(

@@ -91,5 +91,5 @@ def test_summary_comes_first_and_remarks_and_notes_last(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    drawn = repr(Result((Copied("sales.orders_of_the_whole_year_2026_and_before", 12, 2**30, AT),)))
-    assert max(map(len, drawn.splitlines())) <= width
+    rendered = repr(Result((Copied("sales.orders_of_the_whole_year_2026_and_before", 12, 2**30, AT),)))
+    assert max(map(len, rendered.splitlines())) <= width

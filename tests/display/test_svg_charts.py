@@ -24,9 +24,9 @@ def test_line_chart_has_a_point_for_every_value() -> None:
 @pytest.mark.parametrize("seconds", [0, 0.2, 5, 59])
 def test_short_time_axis_shows_times_and_the_day(seconds: float) -> None:
     points = [Point(NOW, 1.0), Point(NOW + timedelta(seconds=seconds), 2.0)]
-    said = [text.text or "" for text in ElementTree.fromstring(lines({"a": points}, "min")).iter("text")]
-    assert "time on 2026-03-14, UTC" in said
-    assert len([text for text in said if re.fullmatch(r"\d\d:\d\d(:\d\d)?", text)]) >= 3
+    texts = [text.text or "" for text in ElementTree.fromstring(lines({"a": points}, "min")).iter("text")]
+    assert "time on 2026-03-14, UTC" in texts
+    assert len([text for text in texts if re.fullmatch(r"\d\d:\d\d(:\d\d)?", text)]) >= 3
 
 
 def test_bar_chart_has_an_axis_title_and_labels() -> None:
@@ -35,8 +35,8 @@ def test_bar_chart_has_an_axis_title_and_labels() -> None:
 
 
 def test_stacked_bars_have_proportional_heights() -> None:
-    drawn = bars([("Mar 14", {"in": 10.0, "out": 30.0})], ["in", "out"], "rows")
-    svg = ElementTree.fromstring(drawn.partition("<p")[0])
+    rendered = bars([("Mar 14", {"in": 10.0, "out": 30.0})], ["in", "out"], "rows")
+    svg = ElementTree.fromstring(rendered.partition("<p")[0])
     assert [title.text for title in svg.iter("title")] == ["Mar 14, in: 10 rows", "Mar 14, out: 30 rows"]
     lower, upper = ({name: float(bar.get(name, "")) for name in ("y", "height")} for bar in svg.iter("rect"))
     assert upper["height"] == pytest.approx(3 * lower["height"], abs=0.2)
@@ -50,10 +50,10 @@ def test_labels_are_omitted_if_there_are_too_many(count: int, labelled: int) -> 
 
 
 def test_series_beyond_the_colors_share_one() -> None:
-    drawn = lines({f"t{n}": [Point(NOW, n), Point(NOW + timedelta(hours=1), n)] for n in range(11)}, "min")
-    assert drawn.count('class="line rest"') == 3
-    assert "3 more" in drawn
-    assert drawn.index(">t10<") < drawn.index(">t3<")  # the largest series have colors
+    rendered = lines({f"t{n}": [Point(NOW, n), Point(NOW + timedelta(hours=1), n)] for n in range(11)}, "min")
+    assert rendered.count('class="line rest"') == 3
+    assert "3 more" in rendered
+    assert rendered.index(">t10<") < rendered.index(">t3<")  # the largest series have colors
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_time_axis_has_round_times(span: timedelta, labels: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"), [(0, "0"), (0.25, "0.25"), (999, "999"), (51_234, "51.2k"), (2.5e6, "2.5M"), (3e9, "3G")]
+    ("value", "expected"), [(0, "0"), (0.25, "0.25"), (999, "999"), (51_234, "51.2k"), (2.5e6, "2.5M"), (3e9, "3G")]
 )
-def test_numbers_are_abbreviated(value: float, shown: str) -> None:
-    assert number(value) == shown
+def test_numbers_are_abbreviated(value: float, expected: str) -> None:
+    assert number(value) == expected

@@ -19,8 +19,8 @@ from mirrorfeed.cli import main
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info
 from tests.archive.archived_table import Orders
-from tests.e2e.test_cli import said
-from tests.json_output import told
+from tests.e2e.test_cli import run_command
+from tests.json_output import run_json
 from tests.ledgers import read_ledger
 
 
@@ -40,20 +40,20 @@ from tests.ledgers import read_ledger
     ],
 )
 def test_invalid_arguments_are_refused_before_spark_starts(arguments: list[str], words: str) -> None:
-    assert words in said(["archive", *arguments], 1)
+    assert words in run_command(["archive", *arguments], 1)
 
 
 def test_invalid_ledger_is_refused_before_spark_starts() -> None:
-    assert "The source 'a.b.c.d' has 4 parts" in said(["--ledger", "a.b.c.d", "archive", "step", "t"], 1)
+    assert "The source 'a.b.c.d' has 4 parts" in run_command(["--ledger", "a.b.c.d", "archive", "step", "t"], 1)
 
 
 def test_archive_plan_needs_either_a_query_or_a_feed_range() -> None:
-    ended = said(["archive", "plan", "t", "--where", "id = 1", "--feed-from", "1", "--to", "p"], 2)
+    ended = run_command(["archive", "plan", "t", "--where", "id = 1", "--feed-from", "1", "--to", "p"], 2)
     assert "--where and --feed-from cannot be combined" in ended
-    assert "--feed-to requires --feed-from" in said(["archive", "plan", "t", "--feed-to", "1", "--to", "p"], 2)
+    assert "--feed-to requires --feed-from" in run_command(["archive", "plan", "t", "--feed-to", "1", "--to", "p"], 2)
     for given in (["t", "--sql", "SELECT 1"], [], ["--sql", "SELECT 1", "--where", "id = 1"]):
-        assert "Give either TABLE" in said(["archive", "plan", *given, "--to", "p"], 2)
-    assert "-1 is not in the range x>=0" in said(["archive", "plan", "t", "--feed-from", "-1", "--to", "p"], 2)
+        assert "Give either TABLE" in run_command(["archive", "plan", *given, "--to", "p"], 2)
+    assert "-1 is not in the range x>=0" in run_command(["archive", "plan", "t", "--feed-from", "-1", "--to", "p"], 2)
 
 
 def test_lifecycle_rules_of_a_table_are_merged_into_the_account_policy(
@@ -80,46 +80,52 @@ def test_lifecycle_rules_of_a_table_are_merged_into_the_account_policy(
     merged = json.loads(run("rule", str(table), "--merge", str(exported)))
     assert [rule["name"] for rule in merged["rules"]] == ["logs", "mirrorfeed60days1"]
     exported.write_text(json.dumps(merged))
-    (fits,) = told("archive", "lifecycle-check", str(exported), "--table", str(table)).rows
+    (fits,) = run_json("archive", "lifecycle-check", str(exported), "--table", str(table)).rows
     assert fits == {**fits, "table": str(table), "days": 60, "problems": []}
     paused = json.loads(run("rule", str(table), "--paused"))
     assert [rule["enabled"] for rule in paused["rules"]] == [False]
     assert "mirrorfeed" not in run("rule", str(table), "--merge", str(exported), "--remove")
     assert "mirrorfeed90days1" in run("rule", str(table), "--merge", str(exported), "--interval", "90 days")
-    assert "cannot be combined" in said(["archive", "rule", str(table), "--paused", "--remove"], 2)
+    assert "cannot be combined" in run_command(["archive", "rule", str(table), "--paused", "--remove"], 2)
 
     exported.write_text(json.dumps(merged).replace("mirrorfeed60days1", "legalhold"))
-    (ruled,) = told("archive", "rule", str(table), "--merge", str(exported), "--remove").rows
+    (ruled,) = run_json("archive", "rule", str(table), "--merge", str(exported), "--remove").rows
     assert [rule["name"] for rule in ruled["policy"]["rules"]] == ["logs", "legalhold"]
     assert (ruled["rules_of_others"], ruled["problems"]) == (["legalhold"], [])
-    kept = said(["archive", "rule", str(table), "--merge", str(exported), "--remove"], 0)
-    assert f"Kept (--take-over replaces them): legalhold, which archive only files of {table}" in kept
+    result_text = run_command(["archive", "rule", str(table), "--merge", str(exported), "--remove"], 0)
+    assert f"Kept (--take-over replaces them): legalhold, which archive only files of {table}" in result_text
     assert "legalhold" in run("rule", str(table), "--merge", str(exported), "--remove")
-    assert f"Replaced: legalhold, which archive only files of {table}" in said(
+    assert f"Replaced: legalhold, which archive only files of {table}" in run_command(
         ["archive", "rule", str(table), "--merge", str(exported), "--take-over"], 0
     )
     assert "legalhold" not in run("rule", str(table), "--merge", str(exported), "--take-over")
 
     logs["definition"] = {"actions": {"baseBlob": {"delete": {"daysAfterCreationGreaterThan": 9}}}}
     exported.write_text(json.dumps({"rules": [logs]}))
-    refused = said(["archive", "rule", str(table), "--merge", str(exported)], 1)
+    refused = run_command(["archive", "rule", str(table), "--merge", str(exported)], 1)
     assert "logs: deletes files of the table (daysAfterCreationGreaterThan 9): only VACUUM may delete them" in refused
     exported.write_text("no JSON")
-    assert f"{exported} is not valid JSON" in said(["archive", "lifecycle-check", str(exported), "--table", "t"], 1)
+    assert f"{exported} is not valid JSON" in run_command(
+        ["archive", "lifecycle-check", str(exported), "--table", "t"], 1
+    )
 
     place = replace(place, location="s3://lake/t")
-    made = json.loads(run("rule", str(table)))
-    assert [rule["Filter"]["Prefix"] for rule in made["Rules"]] == ["t/part-", "t/deletion_vector_", "t/_change_data/"]
+    policy = json.loads(run("rule", str(table)))
+    assert [rule["Filter"]["Prefix"] for rule in policy["Rules"]] == [
+        "t/part-",
+        "t/deletion_vector_",
+        "t/_change_data/",
+    ]
 
 
 def test_restored_rows_are_copied_into_another_table(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Orders(spark, tmp_path / "orders", interval=60)
-    table, plan, copied = str(made.path), str(tmp_path / "plan.json"), Source(path=str(tmp_path / "copy"))
+    orders_table = Orders(spark, tmp_path / "orders", interval=60)
+    table, plan, copied = str(orders_table.path), str(tmp_path / "plan.json"), Source(path=str(tmp_path / "copy"))
     clock = Clock(datetime.now(UTC))
     tiers = FolderTiers(tmp_path / "aside", clock)
-    tiers.archive(file.uri for file in made.files("1", "2"))
+    tiers.archive(file.uri for file in orders_table.files("1", "2"))
     monkeypatch.setattr("mirrorfeed.archive.restore.tiers_at", lambda location: tiers)
     passing = partial(follow, sleep=lambda seconds: clock.pass_(seconds / 3600))
     monkeypatch.setattr("mirrorfeed.archive.restore.follow", passing)
@@ -131,21 +137,29 @@ def test_restored_rows_are_copied_into_another_table(
     )
 
     def restored(*options: str, code: int = 0) -> str:
-        return said(["archive", "restore", plan, "--poll", "36000", *options], code)
+        return run_command(["archive", "restore", plan, "--poll", "36000", *options], code)
 
-    planned = said(["archive", "plan", table, "--where", "id BETWEEN 18 AND 32", "--to", plan], 0)
+    planned = run_command(["archive", "plan", table, "--where", "id BETWEEN 18 AND 32", "--to", plan], 0)
     assert re.search(r"15\.0 +│? *[\d,]+\.\d\d +│? *EUR", planned)
     assert "cannot be kept for 3 days" in restored("--keep", "3", code=1)
-    once = told("archive", "restore", plan, "--once", "--tier", "cool", "--into", str(copied))
-    (asked,) = once.rows
-    assert asked == {**asked, "table": table, "done": False, "ready": 0, "pending": 2, "archived": 0, "into": None}
+    once = run_json("archive", "restore", plan, "--once", "--tier", "cool", "--into", str(copied))
+    (requested,) = once.rows
+    assert requested == {
+        **requested,
+        "table": table,
+        "done": False,
+        "ready": 0,
+        "pending": 2,
+        "archived": 0,
+        "into": None,
+    }
     assert "Estimated costs: 8.00 EUR for retrieval" in once.words
-    assert "archives these files again within about a day" in asked["notes"][0]
+    assert "archives these files again within about a day" in requested["notes"][0]
     assert not (tmp_path / "copy").exists()
     assert f"Copied the rows into {copied}." in restored("--into", str(copied))
-    tiers.archive(file.uri for file in made.files("1", "2"))
+    tiers.archive(file.uri for file in orders_table.files("1", "2"))
     assert {row.id for row in spark.read.table(copied.sql).collect()} == set(range(18, 33))
-    (again,) = told("archive", "restore", plan, "--into", str(copied)).rows
+    (again,) = run_json("archive", "restore", plan, "--into", str(copied)).rows
     assert (again["done"], again["ready"], again["into"]) == (True, None, str(copied))
     assert again["notes"] == [f"{copied} already contains the rows of the plan."]
     assert f"{table} exists and is not a copy of the rows of this plan" in restored("--into", table, code=1)
@@ -158,15 +172,15 @@ def test_restored_rows_are_copied_into_another_table(
 def test_archive_report_counts_restored_files_and_updates_the_ledger(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Orders(spark, tmp_path / "orders", interval=60)
-    table, rows = str(made.path), Source(path=str(tmp_path / "ledger"))
+    orders_table = Orders(spark, tmp_path / "orders", interval=60)
+    table, rows = str(orders_table.path), Source(path=str(tmp_path / "ledger"))
     prices, price = tmp_path / "prices.json", {"per_gib": 0, "per_10k_files": 0}
     stored = {"hot": 2**30, "archive": 0}
     prices.write_text(json.dumps({"currency": "EUR", "standard": price, "high": price, "stored": stored}))
     tiers = FolderTiers(tmp_path / "aside", Clock(datetime.now(UTC)))
     monkeypatch.setattr("mirrorfeed.api.archives.tiers_at", lambda location: tiers)
-    told_twice = ["--ledger", str(rows), "archive", "report", table, str(tmp_path / "none"), "--prices", str(prices)]
-    reported = said(told_twice, 1)
+    arguments = ["--ledger", str(rows), "archive", "report", table, str(tmp_path / "none"), "--prices", str(prices)]
+    reported = run_command(arguments, 1)
     assert "none: MF" in reported
     (row,) = read_ledger(spark, rows)
     assert (row.currency, row.restored_bytes) == ("EUR", 8)
@@ -175,9 +189,9 @@ def test_archive_report_counts_restored_files_and_updates_the_ledger(
     listed = [{"source": source, "target": f"t{n}"} for n, source in enumerate([table, str(none)])]
     config = tmp_path / "mirrorfeed.yml"
     config.write_text(json.dumps({"landing_zone": "zone", "ledger": str(rows), "tables": listed}))
-    (reported_row,) = told("archive", "report", "--config", str(config)).rows
+    (reported_row,) = run_json("archive", "report", "--config", str(config)).rows
     assert (reported_row["table"], reported_row["archived_files"], reported_row["restored_files"]) == (table, 2, 2)
     assert [each.table for each in read_ledger(spark, rows)] == [table, table]
     assert row.bytes_by_age is not None
     assert {age for age, count in row.bytes_by_age.items() if count} == {"0-7 d", "90-180 d"}
-    assert sum(row.bytes_by_age.values()) == sum(file.bytes or 0 for file in made.files())
+    assert sum(row.bytes_by_age.values()) == sum(file.bytes or 0 for file in orders_table.files())

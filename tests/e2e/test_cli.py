@@ -28,7 +28,7 @@ from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import SparkMissing
 from mirrorfeed.source.identifier import Source
 from tests.delta import DeltaTable
-from tests.json_output import told
+from tests.json_output import run_json
 
 
 class Project:
@@ -44,11 +44,11 @@ class Project:
 
     def run(self, *arguments: str, code: int = 0) -> str:
         """Return the output of a command that reads the configuration, in one line."""
-        return said([*arguments, "--config", str(self.config)], code)
+        return run_command([*arguments, "--config", str(self.config)], code)
 
     def json(self, *arguments: str, code: int = 0) -> Any:
         """Return the JSON that a command writes to standard output."""
-        return told(*arguments, "--config", str(self.config), code=code).value
+        return run_json(*arguments, "--config", str(self.config), code=code).value
 
     @property
     def orders(self) -> Path:
@@ -58,7 +58,7 @@ class Project:
         return {path: path.read_bytes() for path in self.landing.rglob("*") if path.is_file()}
 
 
-def said(arguments: list[str], code: int) -> str:
+def run_command(arguments: list[str], code: int) -> str:
     result: Result = CliRunner().invoke(main, arguments, env={"COLUMNS": "400"})
     assert result.exit_code == code, result.output
     return " ".join(result.output.split())
@@ -84,26 +84,26 @@ def test_ctrl_c_stops_publish_after_the_current_files(
         *(f"  - {{source: ./{name}, target: {name}, keys: [id]}}" for name in names),
         options=("max_parallel_tables: 2",),
     )
-    asked = threading.Event()
+    stopping = threading.Event()
 
     class Interrupted(show.Steps):
         """Interrupted by a person at the first publication, when two tables are in progress."""
 
         def __call__(self, table: str, step: str) -> None:
             super().__call__(table, step)
-            if step.startswith("published") and not asked.is_set():
+            if step.startswith("published") and not stopping.is_set():
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-                asked.wait(60)
+                stopping.wait(60)
 
     def notify(self: Interruption, message: str) -> None:
-        shown.append(message)
-        asked.set()
+        messages.append(message)
+        stopping.set()
 
-    shown: list[str] = []
+    messages: list[str] = []
     monkeypatch.setattr(show, "Steps", Interrupted)
     monkeypatch.setattr(Interruption, "notify", notify)
     ended = project.run("publish", code=1)
-    assert shown == ["Stopping after the current files. Press Ctrl-C again to stop immediately."]
+    assert messages == ["Stopping after the current files. Press Ctrl-C again to stop immediately."]
     assert "Stopped on request. 1 of 3 tables left for the next run." in ended
     assert "stopped" in ended
     assert ended.count("snapshot to 1 ") == 2
@@ -135,14 +135,14 @@ def test_up_to_date_tables_are_reported_without_spark(
     project.run("publish", "sales.orders")
     facts = Collector(loader.load(project.config), lambda: spark)
     store = zone_of(facts.config)
-    asked = [status_of(facts._with_spark(spark, store, each, default_workspace)) for each in facts.config.tables]
+    stopping = [status_of(facts._with_spark(spark, store, each, default_workspace)) for each in facts.config.tables]
 
     def no_spark(*_: object) -> None:
         raise SparkMissing()
 
     monkeypatch.setattr(spark_session, "get_session", no_spark)
     found = {row["table"]: row for row in project.json("status")["rows"]}
-    assert found == {each.table: each.to_dict() for each in asked}
+    assert found == {each.table: each.to_dict() for each in stopping}
     assert "nothing new, version 0 is published" in project.run("publish", "sales.orders", "--dry-run")
     (published,) = project.json("publish", "sales.orders")["rows"]
     assert (published["table"], published["error"], published["lag_versions"]) == ("sales.orders", None, 0)
@@ -215,7 +215,7 @@ def test_empty_table_publishes_one_file_with_schema_and_no_rows(project: Project
     project.run("publish")
     assert [path.name for path in project.orders.glob("*.parquet")] == ["00000000000000000001.parquet"]
     assert "equal at version 0, 0 rows" in (
-        said(["replicate", str(project.landing), str(project.mirror)], 0)
+        run_command(["replicate", str(project.landing), str(project.mirror)], 0)
         + project.run("verify", "--mirror", str(project.mirror))
     )
 
@@ -303,7 +303,7 @@ def test_enable_cdf_names_tables_that_it_cannot_enable(
 
 
 def test_configuration_errors_are_reported_before_spark_starts(tmp_path: Path) -> None:
-    missing = said(["publish", "--config", str(tmp_path / "none.yml")], 1)
+    missing = run_command(["publish", "--config", str(tmp_path / "none.yml")], 1)
     assert f"There is no configuration file {tmp_path}/none.yml. Run `mirrorfeed init`" in missing
     project = Project(tmp_path)
     project.configure("  - {source: ./a, target: a, kyes: [id]}", "  - {source: ./b, target: A}")
@@ -321,12 +321,12 @@ def test_missing_replica_package_is_reported_with_install_command(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "deltalake", None)
     monkeypatch.delattr("mirrorfeed.mirror.replica", raising=False)
-    lacking = said(["replicate", str(tmp_path), str(tmp_path)], 1)
+    lacking = run_command(["replicate", str(tmp_path), str(tmp_path)], 1)
     assert "Error MF1005: The replica requires the package deltalake" in lacking
 
 
 @pytest.mark.parametrize("group", [[], ["archive"], ["fabric"]], ids=["all", "archive", "fabric"])
 def test_help_lists_commands_in_full_sentences(group: list[str]) -> None:
-    listed = said([*group, "--help"], 0).partition("Commands:" if group else "Set up:")[2]
+    listed = run_command([*group, "--help"], 0).partition("Commands:" if group else "Set up:")[2]
     assert listed
     assert "..." not in listed

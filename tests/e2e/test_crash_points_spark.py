@@ -105,14 +105,14 @@ def prepared(
     """All scenes, prepared once and copied for each play."""
 
     @cache
-    def made(prepare: Callable[[Journey], object]) -> Journey:
+    def copy_of_prepared(prepare: Callable[[Journey], object]) -> Journey:
         place = tmp_path_factory.mktemp("scene")
         journey = Journey(spark, place / "source", place, ("id",), SMALL)
         (place / "zone").mkdir()
         prepare(journey)
         return journey
 
-    return made
+    return copy_of_prepared
 
 
 @pytest.fixture(scope="module", params=PREPARED)

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from fixtures.entries import changed
 from fixtures.histories import History
 from fixtures.journeys import PLAN, Journey, newest_version
-from fixtures.selections import drawn
+from fixtures.selections import random_selection
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.sources.full_compare import FullCompare, RowHashTable
@@ -51,12 +51,12 @@ def test_mirror_equals_source_at_every_published_version(
 
 @pytest.mark.soak
 def test_mirror_equals_source_over_many_histories(spark: SparkSession, tmp_path: Path, counted: Counter[str]) -> None:
-    begun = time.monotonic()
+    started = time.monotonic()
     for number in range(IN_SOAK):
         seed = FIRST + number + SHARED * (number % 2)
         counted["published versions of them compared"] += live_through(spark, tmp_path / str(seed), seed)
         counted["histories through Delta"] += 1
-    counted["seconds for the histories through Delta"] = round(time.monotonic() - begun)
+    counted["seconds for the histories through Delta"] = round(time.monotonic() - started)
 
 
 @pytest.mark.soak
@@ -138,14 +138,14 @@ def live_through(spark: SparkSession, place: Path, seed: int) -> int:
     few_rows = choose.choice((0, staging.SMALL_BATCH_ROWS))
     journey = Journey(spark, place / "source", place, history.key_names, plan)
     if seed % 3:  # two in three publish only a part
-        selection, wanted = drawn(random.Random(seed), history.columns, history.key_names)
+        selection, wanted = random_selection(random.Random(seed), history.columns, history.key_names)
         journey = replace(journey, plan=changed(plan, selection=selection), wanted=wanted)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(staging, "SMALL_BATCH_ROWS", few_rows)
         return _publish_along(journey, history, choose, f"seed {seed}, {journey.plan}, {few_rows} rows are few")
 
 
-def _publish_along(journey: Journey, history: History, choose: random.Random, told: str) -> int:
+def _publish_along(journey: Journey, history: History, choose: random.Random, description: str) -> int:
     compared = Counter[int]()
 
     def on_step(_: TableResult) -> None:
@@ -172,6 +172,6 @@ def _publish_along(journey: Journey, history: History, choose: random.Random, to
         journey.check(newest_version(history.path))
         journey.check_files()
     except BaseException:
-        print(told, *history.log, sep=";\n")
+        print(description, *history.log, sep=";\n")
         raise
     return len(compared) + 1

@@ -32,7 +32,7 @@ STATEMENTS = {
     "vacuum": 5,
     "restore": 4,
 }
-SAID = "Following"
+FOLLOWING = "Following"
 
 
 @pytest.mark.soak
@@ -54,8 +54,8 @@ def test_mirror_is_equal_after_half_an_hour_of_kills_while_following(
 class Soak:
     def __init__(self, spark: SparkSession, place: Path) -> None:
         self.random, self.counted = random.Random(SEED), Counter[str]()
-        kept = {"delta.deletedFileRetentionDuration": "interval 25 minutes"}
-        self.table = DeltaTable(spark, place / "source", properties=kept)
+        properties = {"delta.deletedFileRetentionDuration": "interval 25 minutes"}
+        self.table = DeltaTable(spark, place / "source", properties=properties)
         self.journey = Journey(spark, place / "source", place, ("id",))
         (place / "zone").mkdir()
         self.file = place / "mirrorfeed.yml"
@@ -88,11 +88,11 @@ class Soak:
         self.journey.check_files()
 
     def change(self, kind: str) -> None:
-        i, said = self.random.randrange(40), f"'{kind} {self.counted.total()}'"
+        i, note = self.random.randrange(40), f"'{kind} {self.counted.total()}'"
         match kind:
             case "merge":
                 self.table.sql(
-                    f"MERGE INTO {{}} t USING (SELECT {i} AS id, {said} AS v) s ON t.id = s.id"
+                    f"MERGE INTO {{}} t USING (SELECT {i} AS id, {note} AS v) s ON t.id = s.id"
                     " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
                 )
             case "update":
@@ -158,4 +158,4 @@ class Soak:
         )
 
     def _begun(self) -> int:
-        return self.output.read_text().count(SAID) if self.output.exists() else 0
+        return self.output.read_text().count(FOLLOWING) if self.output.exists() else 0

@@ -160,10 +160,10 @@ def run(project: Project, command: str) -> str:
 def left_in_staging(project: Project) -> Path:
     """Rows of a deleted log of `sales.fine`, with a very high record number."""
     table = hashlib.sha256(str(project.landing / "sales.schema/fine").encode()).hexdigest()[:20]
-    left = project.landing / IN_ZONE / f"{table}-{HEX}-{99:020d}-{HEX}"
-    left.mkdir()
-    (left / "part-00000.parquet").write_bytes(b"rows")
-    return left
+    leftover = project.landing / IN_ZONE / f"{table}-{HEX}-{99:020d}-{HEX}"
+    leftover.mkdir()
+    (leftover / "part-00000.parquet").write_bytes(b"rows")
+    return leftover
 
 
 def test_no_command_changes_foreign_files(
@@ -181,21 +181,21 @@ def test_no_command_changes_foreign_files(
     for command in ("publish", "replicate landing mirror", "repair sales.fine --mirror mirror", "doctor --setup"):
         run(project, command)
         assert world.state() == before, command
-    left = left_in_staging(project)
+    leftover = left_in_staging(project)
     for name in ("fine", "link_folder", "link_logs"):
         table = project.landing / f"sales.schema/{name}"
         before = world.state(table)  # a rebuild deletes everything in the table's own folder
         run(project, f"rebuild sales.{name} --yes")
         assert world.state(table) == before, name
         assert table.is_symlink() == (name == "link_folder")
-    assert not left.exists()
+    assert not leftover.exists()
     run(project, "rebuild linked.orders --yes")
     project.configure("  - {source: ./orders, target: other, keys: [id]}")
     assert "sales.fine" in run(project, "status")
-    left = left_in_staging(project)
+    leftover = left_in_staging(project)
     for name in ("sales.fine", "sales.link_folder", "sales.link_log", "sales.link_record", "linked.orders"):
         run(project, f"drop {name} --yes")
-    assert not left.exists()
+    assert not leftover.exists()
     assert (project.landing / "sales.schema/link_folder").is_symlink()
     before = {place: shown for place, shown in before.items() if os.path.lexists(place)}
     assert {place: shown for place, shown in world.state().items() if place in before} == before

@@ -98,11 +98,11 @@ class Shop:
 
     def publish(self) -> float:
         """Publish without a kill and return the duration."""
-        begun = time.monotonic()
+        started = time.monotonic()
         publisher = self.publisher()
         output, _ = publisher.communicate()
         assert publisher.returncode == 0, output
-        return time.monotonic() - begun
+        return time.monotonic() - started
 
     def check(self) -> None:
         self.publish()

@@ -13,7 +13,7 @@ from fixtures.onelake.faults import Fault, How
 from mirrorfeed.cli import main
 from mirrorfeed.landing.names import data_name
 from tests.delta import DeltaTable
-from tests.json_output import Told, told
+from tests.json_output import JsonResult, run_json
 
 ADDRESS = f"onelake://{WORKSPACE}/{DATABASE}"
 
@@ -30,8 +30,8 @@ class Project:
         assert result.exit_code == code, result.output
         return " ".join(result.output.split())
 
-    def told(self, *arguments: str) -> Told:
-        return told(*arguments, "--config", str(self.folder / "mirrorfeed.yml"))
+    def run_json(self, *arguments: str) -> JsonResult:
+        return run_json(*arguments, "--config", str(self.folder / "mirrorfeed.yml"))
 
     def files(self) -> list[str]:
         return [entry.name for entry in self.onelake.store().list("sales.schema/orders") if entry.name[0] != "_"]
@@ -56,7 +56,7 @@ def test_onelake_journey_from_publish_to_rebuild(spark: SparkSession, project: P
     assert project.run("fabric", "start").endswith("The mirrored database is Running.")
     where = f"abfss://{WORKSPACE}@{onelake.address}/{DATABASE}/Tables/sales/orders"
     assert f"Spark cannot read the mirror of {project.folder}/orders at {where}: " in project.run("verify", code=1)
-    (row,) = project.told("status", "--fabric").value["rows"]
+    (row,) = project.run_json("status", "--fabric").value["rows"]
     assert (row["published_version"], row["newest_version"], row["not_consumed"]) == (1, 1, 1)
     assert row["service"] == "Replicating, 0 rows"
     assert "in Fabric" in project.run("status", "--fabric")
@@ -87,13 +87,13 @@ def test_rebuild_waits_for_fabric_and_resumes(spark: SparkSession, project: Proj
     onelake.fabric.databases[DATABASE].status = "Running"
     onelake.fabric.databases[DATABASE].tables = {("sales", "orders"): {"status": "Replicating"}}
     onelake.fabric.drop_looks = 2
-    left = project.run("rebuild", "sales.orders", "--yes", "--wait", "0", code=1)
-    assert "sales.orders: waiting until Fabric has dropped it; now Replicating" in left
-    assert "Error MF4214: The folder of sales.orders is deleted, but after 0 s" in left
+    failed = project.run("rebuild", "sales.orders", "--yes", "--wait", "0", code=1)
+    assert "sales.orders: waiting until Fabric has dropped it; now Replicating" in failed
+    assert "Error MF4214: The folder of sales.orders is deleted, but after 0 s" in failed
     assert project.files() == []
 
     onelake.fabric.databases[DATABASE].tables = {}
-    (rebuilt,) = project.told("rebuild", "sales.orders", "--yes", "--wait", "0").rows
+    (rebuilt,) = project.run_json("rebuild", "sales.orders", "--yes", "--wait", "0").rows
     assert (rebuilt["what"], rebuilt["from_version_exclusive"], rebuilt["to_version_inclusive"]) == (
         "snapshot to 1",
         None,

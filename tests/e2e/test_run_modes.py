@@ -66,11 +66,11 @@ class _Crashing:
         self._patch, self._verb, self._after = patch, verb, after
 
     def __enter__(self) -> None:
-        whole = getattr(FolderStore, self._verb)
+        original = getattr(FolderStore, self._verb)
 
         def crash(store: FolderStore, *arguments: Any) -> None:
             if self._after:
-                whole(store, *arguments)
+                original(store, *arguments)
             raise Crash
 
         self._patch.setattr(FolderStore, self._verb, crash)
@@ -106,7 +106,7 @@ def test_table_stays_exact_across_all_ways_of_running_with_crashes(
             each.result()
         assert zone.mirrors_the_table(), f"after {one.__name__} and {other.__name__} at once"
 
-    there = [*zone.folder.glob("_ProcessedFiles/*.parquet"), *zone.folder.glob("*.parquet")]
-    numbers = sorted(int(path.stem) for path in there)
+    files = [*zone.folder.glob("_ProcessedFiles/*.parquet"), *zone.folder.glob("*.parquet")]
+    numbers = sorted(int(path.stem) for path in files)
     assert numbers == list(range(1, len(numbers) + 1))
     assert zone.record["to_version_inclusive"] == table.latest

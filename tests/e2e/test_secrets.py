@@ -65,18 +65,20 @@ def test_no_output_log_or_file_of_a_run_contains_the_secret(onelake: OneLake, tm
     )
     output = ended.stdout + ended.stderr
     assert ended.returncode == 0, output.decode()
-    said = " ".join(output.decode().split())
-    assert "snapshot to 1" in said
-    assert "Executors cannot send files to" in said
-    assert "OneLake does not allow this identity to write" in said
+    printed = " ".join(output.decode().split())
+    assert "snapshot to 1" in printed
+    assert "Executors cannot send files to" in printed
+    assert "OneLake does not allow this identity to write" in printed
 
-    left = {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert any("MapInArrow" in content.decode(errors="replace") for path, content in left.items() if "/events/" in path)
-    left |= {path: node.content for path, node in onelake.files.nodes.items()}
-    left |= {"output": output, "calls": repr(onelake.calls).encode()}
+    contents = {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert any(
+        "MapInArrow" in content.decode(errors="replace") for path, content in contents.items() if "/events/" in path
+    )
+    contents |= {path: node.content for path, node in onelake.files.nodes.items()}
+    contents |= {"output": output, "calls": repr(onelake.calls).encode()}
     hidden = [onelake.authority.secret, *onelake.authority.tokens]
     assert len(hidden) > 2
-    assert [path for path, content in left.items() if any(word.encode() in content for word in hidden)] == []
+    assert [path for path, content in contents.items() if any(word.encode() in content for word in hidden)] == []
 
 
 def own_cache(folder: Path) -> Path:

@@ -166,8 +166,8 @@ tables:
 
     def publish_and_verify(self) -> str:
         mirror = shlex.quote(str(self.place / "mirror"))
-        then = (f"replicate onelake://{WORKSPACE}/{DATABASE} {mirror}", f"verify --mirror {mirror}")
-        return self._driver.run("publish", *then)
+        commands = (f"replicate onelake://{WORKSPACE}/{DATABASE} {mirror}", f"verify --mirror {mirror}")
+        return self._driver.run("publish", *commands)
 
 
 @pytest.mark.slow
@@ -207,15 +207,17 @@ def test_driver_publishes_fleet_into_onelake_after_a_kill(
         fleet.write("  - {source: ./well, target: shop.part, keys: [id], where: id}\n")
     calls = len(onelake.calls)
     others = "publish shop.notes shop.doubled shop.well shop.silent shop.part --config fleet.yml"
-    said = driver.run("publish", "publish shop.orders --config executors.yml", others, code=1)
-    assert "Spark and this process share no folder for the files. Set `staging_path` to a Unity Catalog volume" in said
-    assert f"cannot read the files that Spark wrote to {tmp_path}/staging: Permission denied." in said
-    assert "Remove `upload_from: executors`" in said
-    assert "snapshot to 1 " in said
-    assert "is off at version 0" in said
-    assert "a key is not unique" in said
-    assert "a key is NULL" in said
-    assert "The condition 'id' is not valid for the rows of " in said
+    output = driver.run("publish", "publish shop.orders --config executors.yml", others, code=1)
+    assert (
+        "Spark and this process share no folder for the files. Set `staging_path` to a Unity Catalog volume" in output
+    )
+    assert f"cannot read the files that Spark wrote to {tmp_path}/staging: Permission denied." in output
+    assert "Remove `upload_from: executors`" in output
+    assert "snapshot to 1 " in output
+    assert "is off at version 0" in output
+    assert "a key is not unique" in output
+    assert "a key is NULL" in output
+    assert "The condition 'id' is not valid for the rows of " in output
     changing = {"create", "append", "flush", "put blob", "rename", "create folder"}
     changed = [call.path for call in onelake.calls[calls:] if call.verb in changing]
     assert changed
@@ -290,10 +292,10 @@ def test_full_staging_path_is_reported_and_later_runs_recover(
     full.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "none", str(full)], check=True)
     try:
-        said = shop.publish(code=1)
-        assert f"Files that Spark wrote to {full}/" in said
-        assert " before they were uploaded: " in said
-        assert "No space left on device" in said
+        output = shop.publish(code=1)
+        assert f"Files that Spark wrote to {full}/" in output
+        assert " before they were uploaded: " in output
+        assert "No space left on device" in output
     finally:
         subprocess.run(["umount", "--lazy", str(full)], check=True)
     shop.publish_and_verify()
@@ -319,9 +321,9 @@ def test_memory_of_driver_and_executors_is_bounded(spark: SparkSession, onelake:
             (tmp_path / "mirrorfeed.yml").write_text(
                 f"{onelake.configuration()}staging_path: ./staging\ncompression: none\ntables:\n{''.join(entries)}"
             )
-            begun = time.monotonic()
+            started = time.monotonic()
             found = watched(start(walled, tmp_path))
-            print(f"{', '.join(tables)}: {found} MiB, {time.monotonic() - begun:.0f} s")
+            print(f"{', '.join(tables)}: {found} MiB, {time.monotonic() - started:.0f} s")
             return found
 
         small, _ = peaks("few")
@@ -345,6 +347,6 @@ def watched(publisher: subprocess.Popen[str]) -> tuple[int, int]:
                 mib = int(status.partition("VmHWM:")[2].split()[0]) // 1024
                 peaks[role] = max(peaks.get(role, 0), mib)
         time.sleep(0.2)
-    said, _ = publisher.communicate()
-    assert publisher.returncode == 0, said
+    output, _ = publisher.communicate()
+    assert publisher.returncode == 0, output
     return peaks["driver"], peaks["worker"]

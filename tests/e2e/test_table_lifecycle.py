@@ -52,9 +52,9 @@ def project(spark: SparkSession, tmp_path: Path) -> Project:
 
 @pytest.fixture
 def orders(spark: SparkSession, tmp_path: Path) -> DeltaTable:
-    made = DeltaTable(spark, tmp_path / "orders")
-    made.insert(1, 2)
-    return made
+    created = DeltaTable(spark, tmp_path / "orders")
+    created.insert(1, 2)
+    return created
 
 
 def test_table_is_added_moved_to_another_schema_and_dropped(project: Project, orders: DeltaTable) -> None:
@@ -79,12 +79,12 @@ def test_table_is_added_moved_to_another_schema_and_dropped(project: Project, or
 
 def test_deleted_folder_is_reloaded_and_deleted_log_stops_the_table(project: Project, orders: DeltaTable) -> None:
     project.configure("sales.orders")
-    told = ("--ledger", str(project.landing.parent / "ledger"), "publish")
-    assert "deleted" not in project.run(*told)
+    options = ("--ledger", str(project.landing.parent / "ledger"), "publish")
+    assert "deleted" not in project.run(*options)
     assert project.mirrors(orders, "sales/orders")
     shutil.rmtree(project.landing / "sales.schema/orders")
     orders.sql("DELETE FROM {} WHERE id = 1")
-    loaded = project.run(*told)
+    loaded = project.run(*options)
     assert "snapshot to 2" in loaded
     assert (
         "sales.orders: loaded from a snapshot: the ledger has earlier publications, but this landing zone has none."

@@ -33,9 +33,11 @@ def test_every_code_has_a_text_and_one_registry_line() -> None:
 
 def test_test_of_every_code_exists() -> None:
     shown = {test: code for code, (name, test) in codes.registry().items() if name != codes.RETIRED}
-    there = {file: set(_tests(_ROOT / file)) for file in {each.split("::")[0] for each in shown}}
+    tests_by_file = {file: set(_tests(_ROOT / file)) for file in {each.split("::")[0] for each in shown}}
     lacking = [
-        f"{code} {each}" for each, code in shown.items() if each.split("::")[1] not in there[each.split("::")[0]]
+        f"{code} {each}"
+        for each, code in shown.items()
+        if each.split("::")[1] not in tests_by_file[each.split("::")[0]]
     ]
     assert not lacking
 
@@ -83,8 +85,11 @@ class TestWhatDoesNotFitIsRefused:
     def test_unregistered_removed_or_reused_code_is_refused(
         self, monkeypatch: pytest.MonkeyPatch, code: str, line: tuple[str, str] | None, words: str | None
     ) -> None:
-        kept = codes.registry()
-        changed = {**{each: what for each, what in kept.items() if each != code}, **({code: line} if line else {})}
+        registered = codes.registry()
+        changed = {
+            **{each: what for each, what in registered.items() if each != code},
+            **({code: line} if line else {}),
+        }
         monkeypatch.setattr(codes, "registry", lambda: changed)
         assert self.refused() == ([words] if words else [])
 

@@ -39,7 +39,7 @@ def struct(**types: str) -> dict[str, Any]:
 FIRST = snapshot_columns(schema(id="integer", v="string"), 3, {})
 
 
-def told(columns: tuple[HistoryColumn, ...]) -> list[tuple[str, str, str]]:
+def described(columns: tuple[HistoryColumn, ...]) -> list[tuple[str, str, str]]:
     return [(column.name, column.stored_as, column.origin) for column in columns]
 
 
@@ -63,28 +63,28 @@ def told(columns: tuple[HistoryColumn, ...]) -> list[tuple[str, str, str]]:
 def test_columns_are_continued_or_added_in_the_next_version(
     now: dict[str, Any], options: dict[str, Any], expected: list[tuple[str, str, str]]
 ) -> None:
-    there = {"id": '"integer"', "v": '"string"'}
-    assert told(next_columns("t", 7, FIRST, now, there, **options)) == expected
+    types = {"id": '"integer"', "v": '"string"'}
+    assert described(next_columns("t", 7, FIRST, now, types, **options)) == expected
 
 
 def test_name_with_another_type_gets_a_new_column() -> None:
-    there = {"ID": '"integer"', "v": '"string"'}
-    assert told(snapshot_columns(schema(id="long", v="string"), 9, there)) == [
+    types = {"ID": '"integer"', "v": '"string"'}
+    assert described(snapshot_columns(schema(id="long", v="string"), 9, types)) == [
         ("id", "id__v9", "id@9"),
         ("v", "v", "v@9"),
     ]
     renamed = next_columns(
-        "t", 7, FIRST, schema(id="integer", w="string"), {**there, "w": '"date"'}, renamed={"v": "w"}
+        "t", 7, FIRST, schema(id="integer", w="string"), {**types, "w": '"date"'}, renamed={"v": "w"}
     )
-    assert told(renamed)[1] == ("w", "w__v7", "v@3")
+    assert described(renamed)[1] == ("w", "w__v7", "v@3")
     again = next_columns(
         "t",
         8,
-        next_columns("t", 7, FIRST, schema(id="integer"), there, dropped=["v"]),
+        next_columns("t", 7, FIRST, schema(id="integer"), types, dropped=["v"]),
         schema(id="integer", v="string"),
-        there,
+        types,
     )
-    assert told(again)[1] == ("v", "v", "v@8")
+    assert described(again)[1] == ("v", "v", "v@8")
 
 
 @pytest.mark.parametrize(
@@ -118,15 +118,15 @@ def test_renamed_and_dropped_columns_of_a_commit_are_parsed(
 
 
 def test_values_are_read_from_the_column_of_their_version() -> None:
-    there = {"id": '"integer"', "v": '"string"', "w": '"string"'}
-    renamed = next_columns("t", 6, FIRST, schema(id="integer", w="string"), there, renamed={"v": "w"})
-    added = next_columns("t", 7, renamed, schema(id="integer", w="string", v="string"), there)
+    types = {"id": '"integer"', "v": '"string"', "w": '"string"'}
+    renamed = next_columns("t", 6, FIRST, schema(id="integer", w="string"), types, renamed={"v": "w"})
+    added = next_columns("t", 7, renamed, schema(id="integer", w="string", v="string"), types)
     columns = [FIRST, FIRST, renamed, added]
-    made = records((None, 3), (3, 5), (5, 6), (6, 9))
-    chapter = [replace(record, columns=now) for record, now in zip(made, columns, strict=True)]
-    found = {column.name: spans for column, spans in stored_columns(chapter, 8)}
+    commits = records((None, 3), (3, 5), (5, 6), (6, 9))
+    segment = [replace(record, columns=now) for record, now in zip(commits, columns, strict=True)]
+    found = {column.name: spans for column, spans in stored_columns(segment, 8)}
     assert found == {"id": [(9, "id")], "w": [(5, "v"), (9, "w")], "v": [(6, None), (9, "v")]}
-    assert [column.name for column, _ in stored_columns(chapter, 5)] == ["id", "v"]
+    assert [column.name for column, _ in stored_columns(segment, 5)] == ["id", "v"]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_widened_type_can_hold_the_values_of_the_narrower_one(narrow: str, wid
 
 def test_a_widened_column_is_stored_in_a_column_of_its_own() -> None:
     widened = next_columns("t", 7, FIRST, schema(id="long", v="string"), {"id": '"integer"', "v": '"string"'})
-    assert told(widened)[0] == ("id", "id__v7", FIRST[0].origin)
+    assert described(widened)[0] == ("id", "id__v7", FIRST[0].origin)
 
 
 def test_unreadable_columns_are_named() -> None:

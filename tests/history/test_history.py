@@ -79,17 +79,17 @@ class History:
 
     def numbers(self) -> list[tuple[int | None, int, int]]:
         """Versions and rows of the existing records, read without Spark."""
-        told = deltalake.DeltaTable(self.folder / "history").to_pyarrow_table(columns=["_record"])["_record"]
-        records = [parse_record(text, "history") for text in told.drop_null().to_pylist()]
+        stored = deltalake.DeltaTable(self.folder / "history").to_pyarrow_table(columns=["_record"])["_record"]
+        records = [parse_record(text, "history") for text in stored.drop_null().to_pylist()]
         records.sort(key=lambda record: record.number)
         assert find_disorder(records) is None
         return numbers(records)
 
     def looks_the_same_to_spark(self) -> bool:
         with pytest.MonkeyPatch.context() as meanwhile:
-            told = self.table.read_view()
+            stored = self.table.read_view()
             meanwhile.setattr(table, "open_local_table", lambda *_: None)
-            return told is not None and told == self.table.read_view()
+            return stored is not None and stored == self.table.read_view()
 
     def equals_time_travel(self, *versions: int) -> bool:
         return all(canonical(self.rebuilt(each)) == canonical(self.source.rows(each)) for each in versions)
@@ -133,7 +133,7 @@ def test_every_version_can_be_rebuilt_despite_duplicates_and_new_columns(spark: 
 
 
 @pytest.fixture(scope="module")
-def kept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> History:
+def with_history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> History:
     """A history with two rows, at version 1."""
     history = History.begun(spark, tmp_path_factory.mktemp("kept"))
     history.source.insert(1, 2)
@@ -146,10 +146,10 @@ Call = Callable[[], None]
 
 def dying(history: History, patch: pytest.MonkeyPatch, verb: str, do: Callable[[Call], object]) -> None:
     """End the next run at its first call of `verb`, and run `do` instead of the call."""
-    whole = getattr(HistoryTable, verb)
+    original = getattr(HistoryTable, verb)
 
     def dies(*arguments: Any, **named: Any) -> None:
-        do(lambda: whole(*arguments, **named))
+        do(lambda: original(*arguments, **named))
         raise Crash
 
     with patch.context() as meanwhile:
@@ -212,9 +212,9 @@ def test_concurrent_runs_and_maintenance_append_each_version_once(
 
 
 def test_history_with_foreign_writes_is_neither_read_nor_appended_to(
-    spark: SparkSession, kept: History, tmp_path: Path
+    spark: SparkSession, with_history: History, tmp_path: Path
 ) -> None:
-    history = kept.copied(tmp_path)
+    history = with_history.copied(tmp_path)
     with pytest.raises(Exception, match="DELTA_CANNOT_MODIFY_APPEND_ONLY"):
         spark.sql(f"DELETE FROM {history.table.table.sql} WHERE id = 1")
     history.sql("INSERT INTO {} (id, v, _commit_date) VALUES (7, 'mine', DATE'2026-01-01')")
@@ -239,9 +239,9 @@ def test_history_with_foreign_writes_is_neither_read_nor_appended_to(
 
 
 def test_lost_versions_stop_a_history_or_continue_it_with_a_snapshot(
-    spark: SparkSession, kept: History, tmp_path: Path
+    spark: SparkSession, with_history: History, tmp_path: Path
 ) -> None:
-    history = kept.copied(tmp_path)
+    history = with_history.copied(tmp_path)
     table = history.source
     table.sql("UPDATE {} SET v = 'a' WHERE id = 1")
     table.sql("UPDATE {} SET v = 'b' WHERE id = 1")
@@ -301,12 +301,12 @@ def test_table_that_is_not_a_history_is_not_changed(spark: SparkSession, tmp_pat
 def test_record_is_repeated_before_archiving_and_replay_changes_no_table(spark: SparkSession, tmp_path: Path) -> None:
     history = History.begun(spark, tmp_path, "id int, v string, day date", by="day")
     history.source.sql("INSERT INTO {} VALUES (1, 'a', DATE'2026-01-01')")
-    begun = datetime(2026, 3, 1, tzinfo=UTC)
+    start = datetime(2026, 3, 1, tzinfo=UTC)
     assert history.config.history is not None
     history.config = configured(history.source.source, replace(history.config.history, archive_days=36_000))
-    assert len(append_versions(spark, history.config, now=lambda: begun).records) == 1
-    assert append_versions(spark, history.config, now=lambda: begun + timedelta(days=17_999)).records == []
-    (again,) = append_versions(spark, history.config, now=lambda: begun + timedelta(days=18_000)).records
+    assert len(append_versions(spark, history.config, now=lambda: start).records) == 1
+    assert append_versions(spark, history.config, now=lambda: start + timedelta(days=17_999)).records == []
+    (again,) = append_versions(spark, history.config, now=lambda: start + timedelta(days=18_000)).records
     assert (again.from_version_exclusive, again.to_version_inclusive, again.rows) == (1, 1, 0)
 
     into = Source(path=str(tmp_path / "rebuilt"))

@@ -27,20 +27,24 @@ GAP = Gap(table="main.sales.orders", published=4, where=5, reason="the log has n
 BROKEN = ColumnsIncompatible(table="main.sales.orders", version=5, changes=["'id' was integer and is long"])
 
 
-@pytest.mark.parametrize(("asked", "version"), [(3, 3), (10, 10), (at(4.5), 4), (at(9), 9)])
-def test_version_or_time_in_the_history_is_found(asked: int | datetime, version: int) -> None:
-    assert resolve("h", BOTH, asked) == version
+@pytest.mark.parametrize(("requested", "version"), [(3, 3), (10, 10), (at(4.5), 4), (at(9), 9)])
+def test_version_or_time_in_the_history_is_found(requested: int | datetime, version: int) -> None:
+    assert resolve("h", BOTH, requested) == version
 
 
-@pytest.mark.parametrize("asked", [0, 2, 7, 12, at(2), at(7), at(12)])
-def test_version_or_time_outside_the_history_is_rejected_with_its_ranges(asked: int | datetime) -> None:
+@pytest.mark.parametrize("requested", [0, 2, 7, 12, at(2), at(7), at(12)])
+def test_version_or_time_outside_the_history_is_rejected_with_its_ranges(requested: int | datetime) -> None:
     with pytest.raises(NotInHistory) as caught:
-        resolve("h", BOTH, asked)
+        resolve("h", BOTH, requested)
     assert list(caught.value.kept) == [
         "versions 3 to 6 (2026-03-01 12:03:00 UTC to 2026-03-01 12:06:00 UTC)",
         "versions 9 to 11 (2026-03-01 12:09:00 UTC to 2026-03-01 12:11:00 UTC)",
     ]
-    named = f"Version {asked}" if isinstance(asked, int) else f"The time {asked.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    named = (
+        f"Version {requested}"
+        if isinstance(requested, int)
+        else f"The time {requested.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    )
     assert caught.value.problem == f"{named} is not in the history h."
 
 
@@ -83,13 +87,13 @@ def test_tables_without_a_history_are_skipped_unless_named(tmp_path: Path) -> No
 
 
 def test_histories_run_independently_in_order_of_priority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    requested: list[str] = []
 
     def append(_: object, table: Table, *, begin_again: bool, progress: AppendProgress) -> None:
-        asked.append(str(table.target))
-        if asked.count("a") == 1 and asked[-1] == "a":
+        requested.append(str(table.target))
+        if requested.count("a") == 1 and requested[-1] == "a":
             raise AppendConflict(history="h", conflicts=5)
-        if asked[-1] == "b":
+        if requested[-1] == "b":
             raise HistoryEmpty(history="h")
         progress.newest_version = 7
 
@@ -104,20 +108,20 @@ def test_histories_run_independently_in_order_of_priority(tmp_path: Path, monkey
         ("b", None, HistoryEmpty),
         ("c", 7, type(None)),
     ]
-    assert asked == ["c", "b", "a", "a"]
+    assert requested == ["c", "b", "a", "a"]
 
 
-@pytest.mark.parametrize("asked", [[], ["--to-version", "3", "--as-of", "2026-03-01"]], ids=["neither", "both"])
-def test_replay_needs_either_a_version_or_a_time(asked: list[str]) -> None:
-    found = CliRunner().invoke(main, ["history", "replay", "orders", "--into", "./rebuilt", *asked])
+@pytest.mark.parametrize("requested", [[], ["--to-version", "3", "--as-of", "2026-03-01"]], ids=["neither", "both"])
+def test_replay_needs_either_a_version_or_a_time(requested: list[str]) -> None:
+    found = CliRunner().invoke(main, ["history", "replay", "orders", "--into", "./rebuilt", *requested])
     assert found.exit_code == 2
     assert "Give either --to-version or --as-of." in found.output
 
 
 def test_replay_target_is_a_name_or_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    asked = ["main.audit.orders", "./then", "abfss://lake@account.dfs.core.windows.net/then"]
-    assert [str(Source.parse_here(each)) for each in asked] == [asked[0], f"{tmp_path}/then", asked[2]]
+    requested = ["main.audit.orders", "./then", "abfss://lake@account.dfs.core.windows.net/then"]
+    assert [str(Source.parse_here(each)) for each in requested] == [requested[0], f"{tmp_path}/then", requested[2]]
 
 
 def test_only_incompatible_column_changes_end_a_history_range() -> None:

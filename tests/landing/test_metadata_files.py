@@ -68,7 +68,7 @@ TEXT = {"FileFormat": "DelimitedText", "FileExtension": "csv", "FileFormatTypePr
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted", "all_said"),
+    ("found", "wanted", "all_given"),
     [
         ({}, {}, True),
         ({}, {"keyColumns": ["id"]}, False),
@@ -79,12 +79,12 @@ TEXT = {"FileFormat": "DelimitedText", "FileExtension": "csv", "FileFormatTypePr
         ({**BY_TIME, **TEXT}, {"keyColumns": ["id"], **BY_TIME, **TEXT}, False),
     ],
 )
-def test_metadata_may_only_gain_keys(found: dict[str, Any], wanted: dict[str, Any], all_said: bool) -> None:
-    assert is_up_to_date(found, wanted, "m") is all_said
+def test_metadata_may_only_gain_keys(found: dict[str, Any], wanted: dict[str, Any], all_given: bool) -> None:
+    assert is_up_to_date(found, wanted, "m") is all_given
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted", "says"),
+    ("found", "wanted", "stored_text"),
     [
         ({}, BY_TIME, 'does not set fileDetectionStrategy, but the table now needs "LastUpdateTimeFileDetection"'),
         (
@@ -106,8 +106,8 @@ def test_metadata_may_only_gain_keys(found: dict[str, Any], wanted: dict[str, An
         ),
     ],
 )
-def test_file_format_cannot_change(found: dict[str, Any], wanted: dict[str, Any], says: str) -> None:
+def test_file_format_cannot_change(found: dict[str, Any], wanted: dict[str, Any], stored_text: str) -> None:
     with pytest.raises(SettingChanged) as caught:
         is_up_to_date(found, wanted, "orders/_metadata.json")
 
-    assert caught.value.problem == f"orders/_metadata.json {says}."
+    assert caught.value.problem == f"orders/_metadata.json {stored_text}."

@@ -39,8 +39,8 @@ def test_columns_are_selected_renamed_and_cast_in_source_order() -> None:
     assert names_and_types(selection) == [("order id", "long"), ("price", "string"), ("note", "string")]
     left = Selection(exclude_columns=("part", "at", "nothing"), cast={"note": "string(20)"})
     assert names_and_types(left) == [("id", "long"), ("price", "decimal(10,2)"), ("note", "string")]
-    swapped = Selection(("id", "note"), rename={"id": "note", "note": "id"})
-    assert names_and_types(swapped) == [("note", "long"), ("id", "string")]
+    exchanged = Selection(("id", "note"), rename={"id": "note", "note": "id"})
+    assert names_and_types(exchanged) == [("note", "long"), ("id", "string")]
     assert selected_schema("t", None, SCHEMA) is SCHEMA
 
 
@@ -131,7 +131,7 @@ BEFORE = Selection(exclude_columns=("secret",), where="price > 1", rename={"pric
 
 
 @pytest.mark.parametrize(
-    ("now", "gone"),
+    ("now", "dropped"),
     [
         (BEFORE, []),
         (Selection(("id", "price", "note"), (), "price\n> 1", {"price": "cost"}, {"price": "string"}), []),
@@ -140,8 +140,8 @@ BEFORE = Selection(exclude_columns=("secret",), where="price > 1", rename={"pric
         (Selection(None, ("secret", "new"), "price > 1", {"price": "cost"}, {"price": "string"}), []),
     ],
 )
-def test_newly_excluded_columns_are_dropped_and_others_continue(now: Selection, gone: list[str]) -> None:
-    assert unselected_columns("t", BEFORE, WAS, PUBLISHED, now) == gone
+def test_newly_excluded_columns_are_dropped_and_others_continue(now: Selection, dropped: list[str]) -> None:
+    assert unselected_columns("t", BEFORE, WAS, PUBLISHED, now) == dropped
 
 
 @pytest.mark.parametrize(

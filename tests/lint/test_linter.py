@@ -81,8 +81,8 @@ def test_text_is_read_in_every_compression(suffix: str, pack: Callable[[bytes], 
     store = MemoryStore()
     store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
     store.create(f"t/{data_name(1, 'csv')}{suffix}", pack(_ROWS.encode()))
-    said = [f"{found.code} {found.what}" for found in lint(store).findings]
-    assert said == ["MF408 The key column 'id' is NULL in 1 of 2 rows."]
+    messages = [f"{found.code} {found.what}" for found in lint(store).findings]
+    assert messages == ["MF408 The key column 'id' is NULL in 1 of 2 rows."]
 
 
 @pytest.mark.parametrize("size", [1 << 20, (1 << 35) - 1])
@@ -91,8 +91,8 @@ def test_snappy_block_with_an_impossible_size_is_a_finding(size: int) -> None:
     store = MemoryStore()
     store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
     store.create(f"t/{data_name(1, 'csv')}", b"\xff\x06\x00\x00sNaPpY\x00\x09\x00\x00" + b"\0\0\0\0" + declared)
-    said = [f"{found.code} {found.what}" for found in lint(store).findings]
-    assert said == ["MF307 The file cannot be read: a Snappy block declares more bytes than it can hold."]
+    messages = [f"{found.code} {found.what}" for found in lint(store).findings]
+    assert messages == ["MF307 The file cannot be read: a Snappy block declares more bytes than it can hold."]
 
 
 def test_file_consumed_during_the_check_is_skipped() -> None:
@@ -148,7 +148,7 @@ _LATE = _strings(*[b"x"] * 70_000, b"\xff")
 
 
 @pytest.mark.parametrize(
-    ("columns", "said"),
+    ("columns", "messages"),
     [
         ({"id": _PLAIN_TEXT, "v": _PLAIN_TEXT}, []),
         ({"id": _PLAIN_TEXT, "v": _NOT_UTF_8.cast(pa.binary())}, []),
@@ -167,12 +167,12 @@ _LATE = _strings(*[b"x"] * 70_000, b"\xff")
         ),
     ],
 )
-def test_invalid_utf8_text_is_named_by_column_and_row(columns: dict[str, pa.Array], said: list[str]) -> None:
+def test_invalid_utf8_text_is_named_by_column_and_row(columns: dict[str, pa.Array], messages: list[str]) -> None:
     store = MemoryStore()
     store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
     store.create(f"t/{data_name(1)}", _parquet_of(**columns))
     found = [f"{finding.code} {finding.what}" for finding in lint(store).findings if finding.code != "MF408"]
-    assert found == [f"MF315 The column {each}, so readers fail." for each in said]
+    assert found == [f"MF315 The column {each}, so readers fail." for each in messages]
 
 
 def test_invalid_utf8_row_marker_is_a_finding() -> None:

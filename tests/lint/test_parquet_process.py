@@ -26,7 +26,7 @@ HARMFUL = b"harmful"
 WHOLE = customers((1, "Ann", None), (None, "Ben", None))
 
 
-def _program(harm: str) -> str:
+def _program(statement: str) -> str:
     """A child process that runs `harm` when it opens certain files."""
     return f"""
 import os, sys
@@ -36,7 +36,7 @@ def open_(file, **options):
     seen.append(file.read())
     file.seek(0)
     if {HARMFUL!r} in seen[-1]:
-        {harm}
+        {statement}
     return opened(file, **options)
 parquet_reader.pq.ParquetFile = open_
 parquet_reader.serve()
@@ -54,7 +54,7 @@ def process() -> Iterator[ParquetProcess]:
 
 
 @pytest.mark.parametrize(
-    ("harm", "said"),
+    ("statement", "message"),
     [
         ("os.abort()", "MF314 The file cannot be read safely: reading it ends the process with SIGABRT."),
         ("os._exit(3)", "MF314 The file cannot be read safely: reading it ends the process with exit code 3."),
@@ -70,23 +70,23 @@ def process() -> Iterator[ParquetProcess]:
     ],
 )
 def test_file_that_crashes_the_reader_is_a_finding_and_the_rest_is_checked(
-    harm: str, said: str, monkeypatch: pytest.MonkeyPatch
+    statement: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linter, "ParquetProcess", partial(ParquetProcess, 1.5, _program(harm)))
+    monkeypatch.setattr(linter, "ParquetProcess", partial(ParquetProcess, 1.5, _program(statement)))
     store = MemoryStore()
     write_clean_zone(store)
     store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
     store.create(f"t/{data_name(1)}", customers((1, HARMFUL.decode(), None), compression="none"))
     store.create(f"t/{data_name(2)}", WHOLE)
     assert [(found.file, f"{found.code} {found.what}") for found in lint(store).findings] == [
-        (f"t/{data_name(1)}", said),
+        (f"t/{data_name(1)}", message),
         (f"t/{data_name(2)}", "MF408 The key column 'id' is NULL in 1 of 2 rows."),
     ]
 
 
 def test_crash_counts_only_in_a_fresh_child_process() -> None:
-    harm = "if len(seen) > 1: os.abort()"
-    with ParquetProcess(program=_program(harm)) as process:
+    statement = "if len(seen) > 1: os.abort()"
+    with ParquetProcess(program=_program(statement)) as process:
         first, second = (_read(process, customers((key, HARMFUL.decode(), None))) for key in (1, 2))
     assert isinstance(first, Contents)
     assert first == second

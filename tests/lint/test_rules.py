@@ -36,7 +36,7 @@ def _table(*files: DataFile, metadata: dict[str, Any] | bytes | None = None, **f
     return Table("orders", data, files=files, **facts)
 
 
-def _said(table: Table) -> list[str]:
+def messages_of(table: Table) -> list[str]:
     return [f"{found.code} {found.file.removeprefix('orders/')}: {found.what}" for found in check_table(table)]
 
 
@@ -59,7 +59,7 @@ def test_advice_has_separate_codes_and_is_ok() -> None:
 
 
 @pytest.mark.parametrize(
-    ("numbers", "processed", "said"),
+    ("numbers", "processed", "message"),
     [
         ((1, 2, 3), (), []),
         ((), (), ["MF310 orders: The table's folder has no data file, and Fabric fails such a table after some time."]),
@@ -100,14 +100,14 @@ def test_advice_has_separate_codes_and_is_ok() -> None:
     ],
 )
 def test_file_numbers_increase_by_one_after_processed_files(
-    numbers: tuple[int, ...], processed: tuple[int, ...], said: list[str]
+    numbers: tuple[int, ...], processed: tuple[int, ...], message: list[str]
 ) -> None:
     done = {data_name(number): "_ProcessedFiles" for number in processed}
-    assert _said(_table(*map(_file, numbers), processed=done)) == said
+    assert messages_of(_table(*map(_file, numbers), processed=done)) == message
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("00000000000000000001.parquet", None),
         ("00000000000000000001.csv", None),
@@ -126,8 +126,8 @@ def test_file_numbers_increase_by_one_after_processed_files(
         ),
     ],
 )
-def test_data_file_name_has_20_digits_and_an_extension(name: str, said: str | None) -> None:
-    assert _said(_table(_file(1, name=name, inside=None))) == ([said] if said else [])
+def test_data_file_name_has_20_digits_and_an_extension(name: str, message: str | None) -> None:
+    assert messages_of(_table(_file(1, name=name, inside=None))) == ([message] if message else [])
 
 
 def test_files_ordered_by_time_have_any_name_and_are_checked_in_order() -> None:
@@ -135,11 +135,11 @@ def test_files_ordered_by_time_have_any_name_and_are_checked_in_order() -> None:
     files = (_file(1, later, name="a.parquet", modified=_NOON + timedelta(seconds=1)), _file(1, name="b.parquet"))
     metadata = {"keyColumns": ["id"], "fileDetectionStrategy": "LastUpdateTimeFileDetection"}
     expected = "MF404 a.parquet: The column 'name' was string and is int64 from this file on, which stops the table."
-    assert _said(_table(*files, metadata=metadata)) == [expected]
+    assert messages_of(_table(*files, metadata=metadata)) == [expected]
 
 
 @pytest.mark.parametrize(
-    ("second", "said"),
+    ("second", "message"),
     [
         (_UPSERT, []),
         (Contents((_ID, _MARKER), 1, markers={"2": 1}), []),
@@ -174,10 +174,10 @@ def test_files_ordered_by_time_have_any_name_and_are_checked_in_order() -> None:
         ),
     ],
 )
-def test_file_is_compared_with_earlier_files(second: Contents, said: list[str]) -> None:
-    found = _said(_table(_file(1), _file(2, second)))
-    assert len(found) == len(said)
-    for one, expected in zip(found, said, strict=True):
+def test_file_is_compared_with_earlier_files(second: Contents, message: list[str]) -> None:
+    found = messages_of(_table(_file(1), _file(2, second)))
+    assert len(found) == len(message)
+    for one, expected in zip(found, message, strict=True):
         assert one.replace(f" {data_name(2)}", "").startswith(expected)
 
 
@@ -203,7 +203,7 @@ def test_a_column_stays_as_nullable_as_its_first_file_made_it(first: Column | No
 
 def test_updates_require_keys() -> None:
     expected = [f"MF507 {data_name(1)}: The table has no key columns, but the file has 1 row marked 4."]
-    assert _said(_table(_file(1, _UPSERT), metadata={})) == expected
+    assert messages_of(_table(_file(1, _UPSERT), metadata={})) == expected
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_metadata_is_parsed_to_settings(metadata: dict[str, Any], settings: Sett
 
 
 @pytest.mark.parametrize(
-    ("metadata", "said"),
+    ("metadata", "message"),
     [
         (
             {"keycolumns": ["id"]},
@@ -262,10 +262,10 @@ def test_metadata_is_parsed_to_settings(metadata: dict[str, Any], settings: Sett
         (b"[" * 200_000, "MF203 _metadata.json: It cannot be read: it is not JSON (values are nested"),
     ],
 )
-def test_invalid_metadata_value_is_described(metadata: dict[str, Any] | bytes, said: str) -> None:
-    found = _said(_table(_file(1), metadata=metadata))
+def test_invalid_metadata_value_is_described(metadata: dict[str, Any] | bytes, message: str) -> None:
+    found = messages_of(_table(_file(1), metadata=metadata))
     assert len(found) == 1
-    assert found[0].startswith(said)
+    assert found[0].startswith(message)
 
 
 @pytest.mark.parametrize("name", ["hex", "rot13", "base64", "idna", "punycode", "unicode_escape", "utf-99", "a\0b"])
@@ -276,11 +276,11 @@ def test_unknown_encoding_is_a_finding_and_utf_8_is_used(name: str) -> None:
 
 
 def test_publisher_files_under_ignored_names_are_allowed() -> None:
-    assert _said(_table(_file(1), ignored=("_progress.json", "_SUCCESS", "_delta_log", "_mirrorfeed"))) == []
+    assert messages_of(_table(_file(1), ignored=("_progress.json", "_SUCCESS", "_delta_log", "_mirrorfeed"))) == []
 
 
 def test_log_without_records_is_valid() -> None:
-    assert _said(_table(_file(1), log=Log("ab"))) == []
+    assert messages_of(_table(_file(1), log=Log("ab"))) == []
 
 
 def test_schema_folder_is_recognized_by_its_tables() -> None:
@@ -290,7 +290,7 @@ def test_schema_folder_is_recognized_by_its_tables() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "told"),
+    ("count", "expected"),
     [
         (449, []),
         (450, [("MF151", Severity.ADVICE)]),
@@ -298,8 +298,8 @@ def test_schema_folder_is_recognized_by_its_tables() -> None:
         (1001, [("MF151", Severity.ADVICE)]),
     ],
 )
-def test_number_of_tables_is_advice_and_never_an_error(count: int, told: list[tuple[str, Severity]]) -> None:
+def test_number_of_tables_is_advice_and_never_an_error(count: int, expected: list[tuple[str, Severity]]) -> None:
     tables = tuple(Folder(f"sales.schema/t{n}", ("_metadata.json",)) for n in range(count))
     found = check_zone(Zone(folders=(Folder("sales.schema", (), tables),)))
-    assert [(each.code, each.severity) for each in found] == told
-    assert [each.what for each in found] == [f"The landing zone has {count:,} tables. {TABLE_LIMITS}"] * len(told)
+    assert [(each.code, each.severity) for each in found] == expected
+    assert [each.what for each in found] == [f"The landing zone has {count:,} tables. {TABLE_LIMITS}"] * len(expected)

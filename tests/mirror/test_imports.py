@@ -27,11 +27,11 @@ def imports_of(source: str) -> set[str]:
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom):
             found |= {f"{'.' * node.level}{node.module or ''}", *(f"{node.module}.{name.name}" for name in node.names)}
-    ours = {name.removeprefix("mirrorfeed.") for name in found if name.startswith(("mirrorfeed.", "."))}
-    return {name for name in ours if name.startswith(".") or _file(name)}
+    modules = {name.removeprefix("mirrorfeed.") for name in found if name.startswith(("mirrorfeed.", "."))}
+    return {name for name in modules if name.startswith(".") or _file(name)}
 
 
-def beyond(imports: set[str], allowed: set[str]) -> set[str]:
+def not_allowed(imports: set[str], allowed: set[str]) -> set[str]:
     return {name for name in imports if not any(f"{name}.".startswith(f"{room}.") for room in allowed)}
 
 
@@ -55,7 +55,7 @@ def _imports_in(room: str) -> set[str]:
 )
 def test_package_imports_only_modules_independent_of_the_publisher(room: str, allowed: set[str]) -> None:
     packages = {name.rpartition(".")[0] for name in allowed} | {"lint", "mirror"}
-    assert beyond(_imports_in(room), allowed) - packages == set()
+    assert not_allowed(_imports_in(room), allowed) - packages == set()
 
 
 def test_replica_readers_import_only_each_other() -> None:
@@ -63,7 +63,7 @@ def test_replica_readers_import_only_each_other() -> None:
     for module in READERS:
         file = _file(module)
         assert file
-        assert beyond(imports_of(file.read_text(encoding="utf-8")), allowed) - {"lint"} == set()
+        assert not_allowed(imports_of(file.read_text(encoding="utf-8")), allowed) - {"lint"} == set()
 
 
 def test_rules_import_neither_spark_nor_storage_nor_arrow() -> None:
@@ -83,4 +83,4 @@ def test_rules_import_neither_spark_nor_storage_nor_arrow() -> None:
     ],
 )
 def test_import_of_the_publisher_is_detected(line: str) -> None:
-    assert beyond(imports_of(line), {"lint", "mirror.replica", *LOG_FORMAT, *BELOW}) - {"landing"}
+    assert not_allowed(imports_of(line), {"lint", "mirror.replica", *LOG_FORMAT, *BELOW}) - {"landing"}

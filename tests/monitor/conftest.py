@@ -34,21 +34,21 @@ class Hook:
 
 @pytest.fixture
 def hook() -> Iterator[Hook]:
-    told = Hook()
+    server_hook = Hook()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            status, headers, said = told.answer(self.path, body)
+            status, headers, content = server_hook.answer(self.path, body)
             self.send_response(status)
-            for name, value in {"Content-Length": str(len(said)), **headers}.items():
+            for name, value in {"Content-Length": str(len(content)), **headers}.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(said)
+            self.wfile.write(content)
 
         def log_message(self, *_: object) -> None: ...
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     with serving(server):
-        told.url = f"http://127.0.0.1:{server.server_port}/services/{HIDDEN}?sig={HIDDEN}"
-        yield told
+        server_hook.url = f"http://127.0.0.1:{server.server_port}/services/{HIDDEN}?sig={HIDDEN}"
+        yield server_hook

@@ -57,10 +57,10 @@ def test_alert_text_has_problem_start_and_fix() -> None:
 
 
 def test_teams_message_is_a_card_without_markup() -> None:
-    told = teams(NEW)
-    (attachment,) = told["attachments"]
+    server_state = teams(NEW)
+    (attachment,) = server_state["attachments"]
     card = attachment["content"]
-    assert (told["type"], attachment["contentType"]) == ("message", "application/vnd.microsoft.card.adaptive")
+    assert (server_state["type"], attachment["contentType"]) == ("message", "application/vnd.microsoft.card.adaptive")
     assert (card["type"], card["version"], card["fallbackText"]) == ("AdaptiveCard", "1.4", text(NEW))
     runs = [run for block in card["body"] for run in block["inlines"]]
     assert {block["type"] for block in card["body"]} == {"RichTextBlock"}
@@ -70,17 +70,17 @@ def test_teams_message_is_a_card_without_markup() -> None:
 
 
 def test_slack_message_is_plain_text_with_an_escaped_notification() -> None:
-    told = slack(NEW)
-    assert [block["type"] for block in told["blocks"]] == ["header", "section"]
-    assert {block["text"]["type"] for block in told["blocks"]} == {"plain_text"}
-    assert told["blocks"][0]["text"]["text"] == "sales.all_orders: GAP"
-    assert told["blocks"][1]["text"]["text"].startswith("Versions <3> & 4 *are* gone.\nSince")
-    assert "Versions &lt;3&gt; &amp; 4" in told["text"]
+    server_state = slack(NEW)
+    assert [block["type"] for block in server_state["blocks"]] == ["header", "section"]
+    assert {block["text"]["type"] for block in server_state["blocks"]} == {"plain_text"}
+    assert server_state["blocks"][0]["text"]["text"] == "sales.all_orders: GAP"
+    assert server_state["blocks"][1]["text"]["text"].startswith("Versions <3> & 4 *are* gone.\nSince")
+    assert "Versions &lt;3&gt; &amp; 4" in server_state["text"]
 
 
 def test_too_long_alerts_are_truncated() -> None:
-    trouble = Finding(Severity.WRONG, "MF1000", "OTHER", "t" * 300, "w" * 30_000, "mirrorfeed x")
-    long = Message("ops", SentAlert(*trouble.key, NOW), trouble)
+    problem = Finding(Severity.WRONG, "MF1000", "OTHER", "t" * 300, "w" * 30_000, "mirrorfeed x")
+    long = Message("ops", SentAlert(*problem.key, NOW), problem)
     header, section = (block["text"]["text"] for block in slack(long)["blocks"])
     assert (len(header), header[-1]) == (150, "…")
     assert len(section) < 3000
@@ -134,7 +134,7 @@ def test_webhook_with_long_retry_after_is_left_to_the_next_run(hook: Hook) -> No
 
 
 @pytest.mark.parametrize(
-    ("part", "said"),
+    ("part", "response"),
     [
         ("%2Ftriggers%2Bhush1%3D", "the workflow /triggers+hush1= is off"),
         ("%2Ftriggers%2Bhush1%3D", "the workflow %2ftriggers%2bhush1%3d is off"),
@@ -142,8 +142,8 @@ def test_webhook_with_long_retry_after_is_left_to_the_next_run(hook: Hook) -> No
         ("a%2Bb%26c", f"{'x' * 290} a+b&c"),
     ],
 )
-def test_percent_decoded_webhook_address_is_redacted_too(hook: Hook, part: str, said: str) -> None:
-    hook.answers = [(404, {}, said.encode())]
+def test_percent_decoded_webhook_address_is_redacted_too(hook: Hook, part: str, response: str) -> None:
+    hook.answers = [(404, {}, response.encode())]
     assert "(404 (not shown))" in refusal(hook.url.replace("?sig=", f"?sig={part}&x="), WebhookRefused)
 
 
@@ -161,12 +161,12 @@ def test_invalid_proxy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_unreachable_webhook_is_reported_without_its_address() -> None:
-    said = refusal(f"http://127.0.0.1:1/{HIDDEN}", ChannelUnavailable)
-    assert said.startswith("The webhook ops is not available (Failed to establish a new connection: [Errno 111]")
+    response = refusal(f"http://127.0.0.1:1/{HIDDEN}", ChannelUnavailable)
+    assert response.startswith("The webhook ops is not available (Failed to establish a new connection: [Errno 111]")
 
 
 @pytest.mark.parametrize(
-    ("status", "said", "shown"),
+    ("status", "response", "shown"),
     [
         (404, b"no_service", "404 no_service"),
         (400, b"invalid_payload", "400 invalid_payload"),
@@ -174,8 +174,8 @@ def test_unreachable_webhook_is_reported_without_its_address() -> None:
         (403, f"{HIDDEN} is no token".encode(), "403 (not shown)"),
     ],
 )
-def test_webhook_refusal_is_reported_and_not_retried(hook: Hook, status: int, said: bytes, shown: str) -> None:
-    hook.answers = [(status, {"Location": f"{hook.url}/other"}, said)]
+def test_webhook_refusal_is_reported_and_not_retried(hook: Hook, status: int, response: bytes, shown: str) -> None:
+    hook.answers = [(status, {"Location": f"{hook.url}/other"}, response)]
     assert f"The webhook ops does not accept alerts ({shown})." in refusal(hook.url, WebhookRefused)
     assert len(hook.asked) == 1
 
@@ -202,60 +202,60 @@ def test_unreadable_webhook_address_is_reported_with_its_location() -> None:
 
 
 @dataclass
-class Post:
+class MailServer:
     """An SMTP server with TLS or STARTTLS. It accepts mails, or answers a command with the given response."""
 
     port: int
     context: ssl.SSLContext
-    taken: list[tuple[list[str], bytes]] = field(default_factory=list)
-    says: dict[str, str] = field(default_factory=dict)
+    received: list[tuple[list[str], bytes]] = field(default_factory=list)
+    responses: dict[str, str] = field(default_factory=dict)
     commands: list[str] = field(default_factory=list)
     tls: str = "implicit"
 
 
 @pytest.fixture
-def office(tmp_path: Path) -> Iterator[Post]:
+def mail_server(tmp_path: Path) -> Iterator[MailServer]:
     context, trusted = tls.make(tmp_path / "certificates")
 
     class Handler(socketserver.StreamRequestHandler):
         def setup(self) -> None:
-            if told.tls == "implicit":
+            if server_state.tls == "implicit":
                 self.request = context.wrap_socket(self.request, server_side=True)
             super().setup()
 
         def handle(self) -> None:
-            self.say("220 here")
+            self.respond("220 here")
             to: list[str] = []
             while line := self.rfile.readline().decode().strip():
                 command = line.split()[0].upper()
-                told.commands.append(command)
-                if command in told.says:
-                    self.say(told.says[command])
+                server_state.commands.append(command)
+                if command in server_state.responses:
+                    self.respond(server_state.responses[command])
                 elif command == "EHLO":
-                    safe = isinstance(self.request, ssl.SSLSocket)
-                    self.say(f"250-here\r\n250 {'AUTH PLAIN' if safe else 'STARTTLS'}")
+                    encrypted = isinstance(self.request, ssl.SSLSocket)
+                    self.respond(f"250-here\r\n250 {'AUTH PLAIN' if encrypted else 'STARTTLS'}")
                 elif command == "STARTTLS":
-                    self.say("220 go on")
+                    self.respond("220 go on")
                     self.request = context.wrap_socket(self.request, server_side=True)
                     super().setup()
                 elif command == "AUTH":
-                    self.say("235 in")
+                    self.respond("235 in")
                 elif command == "RCPT":
                     to.append(line.partition("<")[2].rstrip(">"))
-                    self.say("250 ok")
+                    self.respond("250 ok")
                 elif command == "DATA":
-                    self.say("354 go on")
+                    self.respond("354 go on")
                     lines = []
                     while (each := self.rfile.readline()) != b".\r\n":
                         lines.append(each)
-                    told.taken.append((to, b"".join(lines)))
-                    self.say("250 taken")
+                    server_state.received.append((to, b"".join(lines)))
+                    self.respond("250 taken")
                 else:
-                    self.say("221 bye" if command == "QUIT" else "250 ok")
+                    self.respond("221 bye" if command == "QUIT" else "250 ok")
                     if command == "QUIT":
                         return
 
-        def say(self, answer: str) -> None:
+        def respond(self, answer: str) -> None:
             self.wfile.write(f"{answer}\r\n".encode())
 
     class Server(socketserver.ThreadingTCPServer):
@@ -266,39 +266,39 @@ def office(tmp_path: Path) -> Iterator[Post]:
 
     server = Server(("127.0.0.1", 0), Handler)
     trust = ssl.create_default_context(cafile=str(trusted))
-    told = Post(server.server_address[1], trust)
+    server_state = MailServer(server.server_address[1], trust)
     with serving(server):
-        yield told
+        yield server_state
 
 
 AS_SENT = base64.b64encode(f"\0feed\0{HIDDEN}".encode()).decode()
 """Login by AUTH PLAIN."""
 
 
-def mail_to(office: Post, message: Message = NEW, password: str = HIDDEN) -> None:
+def mail_to(mail_server: MailServer, message: Message = NEW, password: str = HIDDEN) -> None:
     facts = {
-        "server": "localhost", "port": office.port, "tls": office.tls, "sender": "feed@example.com",
+        "server": "localhost", "port": mail_server.port, "tls": mail_server.tls, "sender": "feed@example.com",
         "to": ["a@example.com", "b@example.com"], "user": "feed", "password": {"env": "MAIL"},
     }  # fmt: skip
-    send_mail(Mail.model_validate(facts), message, read=lambda _: password, context=lambda: office.context)
+    send_mail(Mail.model_validate(facts), message, read=lambda _: password, context=lambda: mail_server.context)
 
 
 @pytest.mark.parametrize("tls_", ["implicit", "starttls"])
-def test_one_mail_is_sent_to_all_recipients(office: Post, tls_: str) -> None:
-    office.tls = tls_
-    mail_to(office)
-    ((to, data),) = office.taken
-    letter = message_from_bytes(data, policy=policy.default)
+def test_one_mail_is_sent_to_all_recipients(mail_server: MailServer, tls_: str) -> None:
+    mail_server.tls = tls_
+    mail_to(mail_server)
+    ((to, data),) = mail_server.received
+    mail = message_from_bytes(data, policy=policy.default)
     assert to == ["a@example.com", "b@example.com"]
-    assert (letter["Subject"], letter["From"]) == ("mirrorfeed: sales.all_orders: GAP", "feed@example.com")
-    assert abs(letter["Date"].datetime - datetime.now(UTC)) < timedelta(minutes=1)
-    assert letter["Message-ID"].endswith("@example.com>")
-    assert letter.get_content().splitlines() == text(NEW).splitlines()
-    assert "AUTH" in office.commands
+    assert (mail["Subject"], mail["From"]) == ("mirrorfeed: sales.all_orders: GAP", "feed@example.com")
+    assert abs(mail["Date"].datetime - datetime.now(UTC)) < timedelta(minutes=1)
+    assert mail["Message-ID"].endswith("@example.com>")
+    assert mail.get_content().splitlines() == text(NEW).splitlines()
+    assert "AUTH" in mail_server.commands
 
 
 @pytest.mark.parametrize(
-    ("says", "kind", "words"),
+    ("responses", "kind", "words"),
     [
         ({"AUTH": f"535 {HIDDEN} is wrong"}, MailRefused, "rejected an alert (535 (not shown))"),
         ({"AUTH": f"535 {AS_SENT} is wrong"}, MailRefused, "rejected an alert (535 (not shown))"),
@@ -308,42 +308,42 @@ def test_one_mail_is_sent_to_all_recipients(office: Post, tls_: str) -> None:
     ],
 )
 def test_mail_server_refusal_is_reported_without_the_password(
-    office: Post, says: dict[str, str], kind: type[MirrorfeedError], words: str
+    mail_server: MailServer, responses: dict[str, str], kind: type[MirrorfeedError], words: str
 ) -> None:
-    office.says = says
+    mail_server.responses = responses
     with pytest.raises(kind) as caught:
-        mail_to(office)
+        mail_to(mail_server)
     assert words in str(caught.value)
     assert HIDDEN not in repr((caught.value, caught.value.__dict__, caught.value.__cause__))
-    assert office.taken == []
+    assert mail_server.received == []
 
 
-def test_password_that_is_not_ascii_is_reported_without_it(office: Post) -> None:
+def test_password_that_is_not_ascii_is_reported_without_it(mail_server: MailServer) -> None:
     with pytest.raises(MailRefused, match="user and password must be ASCII characters") as caught:
-        mail_to(office, password=f"{HIDDEN}é")
+        mail_to(mail_server, password=f"{HIDDEN}é")
     assert HIDDEN not in repr((caught.value, caught.value.__dict__, caught.value.__cause__))
     assert caught.value.__suppress_context__
-    assert office.taken == []
+    assert mail_server.received == []
 
 
-def test_mail_server_without_tls_gets_no_password(office: Post) -> None:
-    office.tls, office.says = "starttls", {"STARTTLS": "454 not now"}
+def test_mail_server_without_tls_gets_no_password(mail_server: MailServer) -> None:
+    mail_server.tls, mail_server.responses = "starttls", {"STARTTLS": "454 not now"}
     with pytest.raises(ChannelUnavailable, match=r"\(454 not now\)"):
-        mail_to(office)
-    assert "AUTH" not in office.commands
+        mail_to(mail_server)
+    assert "AUTH" not in mail_server.commands
 
 
-def test_mail_server_with_unknown_certificate_gets_no_password(office: Post) -> None:
-    office.context = ssl.create_default_context()
+def test_mail_server_with_unknown_certificate_gets_no_password(mail_server: MailServer) -> None:
+    mail_server.context = ssl.create_default_context()
     with pytest.raises(ChannelUnavailable, match="SSLCertVerificationError"):
-        mail_to(office)
-    assert office.commands == []
+        mail_to(mail_server)
+    assert mail_server.commands == []
 
 
-def test_unreachable_mail_server_is_reported(office: Post) -> None:
-    office.port = 1
+def test_unreachable_mail_server_is_reported(mail_server: MailServer) -> None:
+    mail_server.port = 1
     with pytest.raises(ChannelUnavailable, match=r"server localhost:1 is not available \(ConnectionRefusedError"):
-        mail_to(office)
+        mail_to(mail_server)
 
 
 # Configuration

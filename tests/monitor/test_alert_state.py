@@ -47,17 +47,17 @@ def minutes(count: float) -> datetime:
     return NOW + timedelta(minutes=count)
 
 
-class Life:
+class AlertRun:
     """Checks every ten minutes, and the messages after each."""
 
     def __init__(self) -> None:
         self.alerts: tuple[SentAlert, ...] = ()
         self.now = NOW
 
-    def look(self, *problems: Finding, to: list[str] | None = None, deaf: str = "", **check: Any) -> list[str]:
+    def check(self, *problems: Finding, to: list[str] | None = None, failing: str = "", **check: Any) -> list[str]:
         names, seen = BOTH if to is None else to, Check(problems, **check)
         self.alerts = observe(self.alerts, seen, self.now)
-        sent = [each for each in due_messages(self.alerts, seen, names, self.now) if each.to != deaf]
+        sent = [each for each in due_messages(self.alerts, seen, names, self.now) if each.to != failing]
         self.alerts = after(self.alerts, sent, names, self.now)
         assert parse(spell(self.alerts), self.now) == self.alerts
         self.now += timedelta(minutes=10)
@@ -65,72 +65,72 @@ class Life:
 
 
 def test_each_problem_and_its_resolution_are_sent_once() -> None:
-    life = Life()
-    assert life.look(ONE) == ["ops GAP", "team GAP"]
-    assert life.look(ONE) == []
-    assert life.look(ONE, TWO) == ["ops LAG_QUERYABLE", "team LAG_QUERYABLE"]
-    assert life.look(TWO) == ["ops GAP over", "team GAP over"]
-    assert life.look(TWO) == []
-    assert life.look() == ["ops LAG_QUERYABLE over", "team LAG_QUERYABLE over"]
-    assert life.look() == []
-    assert life.alerts == ()
-    assert life.look(ONE) == ["ops GAP", "team GAP"]
+    run_ = AlertRun()
+    assert run_.check(ONE) == ["ops GAP", "team GAP"]
+    assert run_.check(ONE) == []
+    assert run_.check(ONE, TWO) == ["ops LAG_QUERYABLE", "team LAG_QUERYABLE"]
+    assert run_.check(TWO) == ["ops GAP over", "team GAP over"]
+    assert run_.check(TWO) == []
+    assert run_.check() == ["ops LAG_QUERYABLE over", "team LAG_QUERYABLE over"]
+    assert run_.check() == []
+    assert run_.alerts == ()
+    assert run_.check(ONE) == ["ops GAP", "team GAP"]
 
 
 def test_lasting_problem_is_sent_once_a_day() -> None:
-    life = Life()
-    assert [bool(life.look(ONE)) for _ in range(145)] == [True, *[False] * 143, True]
+    run_ = AlertRun()
+    assert [bool(run_.check(ONE)) for _ in range(145)] == [True, *[False] * 143, True]
 
 
 def test_lasting_problem_is_sent_once_per_configured_interval() -> None:
-    life, interval = Life(), timedelta(hours=1)
-    there = [life.look(ONE, remind_after=interval) for _ in range(13)]
+    run_, interval = AlertRun(), timedelta(hours=1)
+    there = [run_.check(ONE, remind_after=interval) for _ in range(13)]
     assert there == [["ops GAP", "team GAP"] if at % 6 == 0 else [] for at in range(13)]
-    assert life.look(remind_after=interval) == ["ops GAP over", "team GAP over"]
-    assert [life.look(remind_after=interval) for _ in range(7)] == [[]] * 7
+    assert run_.check(remind_after=interval) == ["ops GAP over", "team GAP over"]
+    assert [run_.check(remind_after=interval) for _ in range(7)] == [[]] * 7
 
 
 def test_reminder_interval_of_each_problem_and_channel_starts_with_its_own_message() -> None:
-    life, interval = Life(), timedelta(hours=1)
-    assert life.look(ONE, deaf="team", remind_after=interval) == ["ops GAP"]
-    assert life.look(ONE, TWO, remind_after=interval) == ["team GAP", "ops LAG_QUERYABLE", "team LAG_QUERYABLE"]
-    assert [life.look(ONE, TWO, remind_after=interval) for _ in range(4)] == [[]] * 4
-    assert life.look(ONE, TWO, remind_after=interval) == ["ops GAP"]
-    assert life.look(ONE, TWO, remind_after=interval) == ["team GAP", "ops LAG_QUERYABLE", "team LAG_QUERYABLE"]
+    run_, interval = AlertRun(), timedelta(hours=1)
+    assert run_.check(ONE, failing="team", remind_after=interval) == ["ops GAP"]
+    assert run_.check(ONE, TWO, remind_after=interval) == ["team GAP", "ops LAG_QUERYABLE", "team LAG_QUERYABLE"]
+    assert [run_.check(ONE, TWO, remind_after=interval) for _ in range(4)] == [[]] * 4
+    assert run_.check(ONE, TWO, remind_after=interval) == ["ops GAP"]
+    assert run_.check(ONE, TWO, remind_after=interval) == ["team GAP", "ops LAG_QUERYABLE", "team LAG_QUERYABLE"]
 
 
 def test_failed_channel_is_notified_later_and_of_known_resolutions_only() -> None:
-    life = Life()
-    assert life.look(ONE, deaf="team") == ["ops GAP"]
-    assert life.look(ONE) == ["team GAP"]
-    assert life.look(deaf="ops") == ["team GAP over"]
-    assert life.look() == ["ops GAP over"]
-    assert life.look(TWO, deaf="team") == ["ops LAG_QUERYABLE"]
-    assert life.look() == ["ops LAG_QUERYABLE over"]
-    assert life.alerts == ()
+    run_ = AlertRun()
+    assert run_.check(ONE, failing="team") == ["ops GAP"]
+    assert run_.check(ONE) == ["team GAP"]
+    assert run_.check(failing="ops") == ["team GAP over"]
+    assert run_.check() == ["ops GAP over"]
+    assert run_.check(TWO, failing="team") == ["ops LAG_QUERYABLE"]
+    assert run_.check() == ["ops LAG_QUERYABLE over"]
+    assert run_.alerts == ()
 
 
 def test_problem_returning_before_its_resolution_was_sent_is_the_same() -> None:
-    life = Life()
-    life.look(ONE, to=["ops"])
-    assert life.look(to=["ops"], deaf="ops") == []
-    assert life.look(ONE, to=["ops"]) == []
-    assert life.look(to=["ops"]) == ["ops GAP over"]
+    run_ = AlertRun()
+    run_.check(ONE, to=["ops"])
+    assert run_.check(to=["ops"], failing="ops") == []
+    assert run_.check(ONE, to=["ops"]) == []
+    assert run_.check(to=["ops"]) == ["ops GAP over"]
 
 
 def test_problem_that_cannot_be_checked_is_neither_resolved_nor_resent() -> None:
-    life = Life()
-    life.look(ONE, TWO)
-    assert life.look(TWO, unknown=frozenset({("a", "")})) == []
-    assert life.look(unknown=frozenset({("", "")})) == []
-    assert life.look(ONE, TWO) == []
+    run_ = AlertRun()
+    run_.check(ONE, TWO)
+    assert run_.check(TWO, unknown=frozenset({("a", "")})) == []
+    assert run_.check(unknown=frozenset({("", "")})) == []
+    assert run_.check(ONE, TWO) == []
 
 
 def test_passing_problem_is_sent_only_after_it_has_lasted() -> None:
-    life, slow = Life(), replace(ONE, passing=True)
+    run_, slow = AlertRun(), replace(ONE, passing=True)
 
     def look(*problems: Finding) -> list[str]:
-        return life.look(*problems, patience=1000.0)
+        return run_.check(*problems, patience=1000.0)
 
     assert [look(slow), look(slow), look(slow)] == [[], [], ["ops GAP", "team GAP"]]
     assert look() == ["ops GAP over", "team GAP over"]
@@ -139,17 +139,17 @@ def test_passing_problem_is_sent_only_after_it_has_lasted() -> None:
 
 
 def test_new_channel_gets_current_problems_and_a_removed_one_is_forgotten() -> None:
-    life = Life()
-    life.look(ONE, to=["ops"])
-    assert life.look(ONE) == ["team GAP"]
-    assert life.look(to=["team"]) == ["team GAP over"]
-    assert life.alerts == ()
+    run_ = AlertRun()
+    run_.check(ONE, to=["ops"])
+    assert run_.check(ONE) == ["team GAP"]
+    assert run_.check(to=["team"]) == ["team GAP over"]
+    assert run_.alerts == ()
 
 
 # The state file
 
 
-class Desk:
+class Checks:
     """Several watchers that share a store."""
 
     def __init__(self) -> None:
@@ -173,70 +173,70 @@ class Desk:
 
 
 def test_state_is_not_written_without_changes() -> None:
-    desk = Desk()
-    desk.run()
-    assert desk.etag is None
-    desk.run(ONE)
-    etag = desk.etag
-    desk.run(ONE)
-    assert (desk.sent, desk.etag) == (["ops GAP", "team GAP"], etag)
-    desk.run()
-    assert desk.sent[2:] == ["ops GAP over", "team GAP over"]
+    checks = Checks()
+    checks.run()
+    assert checks.etag is None
+    checks.run(ONE)
+    etag = checks.etag
+    checks.run(ONE)
+    assert (checks.sent, checks.etag) == (["ops GAP", "team GAP"], etag)
+    checks.run()
+    assert checks.sent[2:] == ["ops GAP over", "team GAP over"]
 
 
 def test_two_concurrent_checks_lose_no_sent_alert() -> None:
-    desk = Desk()
-    desk.run(TWO)
+    checks = Checks()
+    checks.run(TWO)
 
-    def meanwhile(message: Message) -> None:
+    def check_meanwhile(message: Message) -> None:
         if message.to == "ops":
-            desk.run(ONE, TWO)
-        desk.keep(message)
+            checks.run(ONE, TWO)
+        checks.keep(message)
 
-    desk.run(ONE, TWO, send=meanwhile)
-    assert Counter(desk.sent[2:]) == {"ops GAP": 2, "team GAP": 2}
-    desk.run(ONE, TWO)
-    assert len(desk.sent) == 6
+    checks.run(ONE, TWO, send=check_meanwhile)
+    assert Counter(checks.sent[2:]) == {"ops GAP": 2, "team GAP": 2}
+    checks.run(ONE, TWO)
+    assert len(checks.sent) == 6
 
 
 @pytest.mark.parametrize("failure", [ChannelUnavailable(channel="hook", response="503"), ValueError("unexpected")])
 def test_failing_channel_does_not_delay_others_and_is_notified_later(failure: Exception) -> None:
-    desk = Desk()
+    checks = Checks()
 
     def send(message: Message) -> None:
         if message.to == "ops":
             raise failure
-        desk.keep(message)
+        checks.keep(message)
 
-    found = desk.run(ONE, TWO, send=send)
+    found = checks.run(ONE, TWO, send=send)
     assert [name for name, _ in found.failed] == ["ops"]
-    assert desk.sent == ["team GAP", "team LAG_QUERYABLE"]
-    desk.run(ONE, TWO)
-    assert desk.sent[2:] == ["ops GAP", "ops LAG_QUERYABLE"]
+    assert checks.sent == ["team GAP", "team LAG_QUERYABLE"]
+    checks.run(ONE, TWO)
+    assert checks.sent[2:] == ["ops GAP", "ops LAG_QUERYABLE"]
 
 
 def test_after_any_failed_call_each_alert_is_sent_once_or_twice() -> None:
     played = 0
     for first in range(12):
-        calls = Desk()
+        calls = Checks()
         watched = FaultyStore(calls.store)
         calls.run(ONE, store=watched)
         if first >= len(watched.verbs):
             break
         for fault in faults_at(first, watched.verbs[first], [0, 1, None]):
-            desk = Desk()
-            faulty = FaultyStore(desk.store, [fault])
+            checks = Checks()
+            faulty = FaultyStore(checks.store, [fault])
             with suppress(MirrorfeedError, Crash):
-                desk.run(ONE, store=faulty)
+                checks.run(ONE, store=faulty)
             faulty.deliver()
             for _ in range(3):
-                desk.run(ONE)
-            sent = Counter(desk.sent)
+                checks.run(ONE)
+            sent = Counter(checks.sent)
             assert set(sent) == {"ops GAP", "team GAP"}, fault
             assert max(sent.values()) <= 2, fault
-            before = len(desk.sent)
-            desk.run()
-            assert sorted(desk.sent[before:]) == ["ops GAP over", "team GAP over"], fault
+            before = len(checks.sent)
+            checks.run()
+            assert sorted(checks.sent[before:]) == ["ops GAP over", "team GAP over"], fault
             played += 1
     assert played >= 10
 
@@ -246,16 +246,16 @@ def test_unwritable_state_is_a_warning() -> None:
         def create(self, path: str, data: bytes) -> str | None:
             raise PlaceUnusable(action="create", address=path, reason="it is read-only")
 
-    desk = Desk()
-    found = desk.run(ONE, store=ReadOnly())
-    assert desk.sent == ["ops GAP", "team GAP"]
+    checks = Checks()
+    found = checks.run(ONE, store=ReadOnly())
+    assert checks.sent == ["ops GAP", "team GAP"]
     assert isinstance(found.warnings[0], AlertsNotRecorded)
     assert found.warnings[0].address == "memory:/_mirrorfeed/alerts.json"
 
 
 def entry(**changes: Any) -> dict[str, Any]:
-    told = dict.fromkeys(BOTH, minutes(-30).isoformat())
-    return {"table": "a", "kind": "GAP", "since": minutes(-60).isoformat(), "over": None, "notified": told} | changes
+    sent_at = dict.fromkeys(BOTH, minutes(-30).isoformat())
+    return {"table": "a", "kind": "GAP", "since": minutes(-60).isoformat(), "over": None, "notified": sent_at} | changes
 
 
 @pytest.mark.parametrize(
@@ -277,16 +277,16 @@ def entry(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_damaged_state_is_reported_and_all_alerts_are_sent(content: bytes | dict[str, Any]) -> None:
-    desk = Desk()
-    desk.store.create(PATH, content if isinstance(content, bytes) else json.dumps(content).encode())
-    found = desk.run(ONE)
-    assert desk.sent == ["ops GAP", "team GAP"]
+    checks = Checks()
+    checks.store.create(PATH, content if isinstance(content, bytes) else json.dumps(content).encode())
+    found = checks.run(ONE)
+    assert checks.sent == ["ops GAP", "team GAP"]
     (warning,) = found.warnings
     assert isinstance(warning, DamagedFile)
     assert str(warning).startswith(f"memory:/{PATH} is damaged, or mirrorfeed did not write it: ")
     assert "current problems are reported again" in str(warning)
-    assert not desk.run(ONE).warnings
-    assert len(desk.sent) == 2
+    assert not checks.run(ONE).warnings
+    assert len(checks.sent) == 2
 
 
 @pytest.mark.parametrize("kind", ["fifo", "link"])
@@ -297,19 +297,19 @@ def test_special_file_or_symlink_as_state_suppresses_no_alert(tmp_path: Path, ki
         os.mkfifo(place)
     else:
         place.symlink_to("/dev/zero")
-    desk = Desk()
-    found = desk.run(ONE, store=FolderStore(str(tmp_path)))
-    assert desk.sent == ["ops GAP", "team GAP"]
+    checks = Checks()
+    found = checks.run(ONE, store=FolderStore(str(tmp_path)))
+    assert checks.sent == ["ops GAP", "team GAP"]
     assert isinstance(found.warnings[0], DamagedFile)
     assert place.is_symlink() == (kind == "link")
 
 
 def test_forged_state_suppresses_an_alert_for_at_most_one_interval() -> None:
-    desk = Desk()
+    checks = Checks()
     forged = entry(notified=dict.fromkeys(BOTH, NOW.isoformat()))
-    desk.store.create(PATH, json.dumps({"format": 1, "alerts": [forged]}).encode())
-    desk.run(ONE)
-    assert desk.sent == []
-    desk.now += Check().remind_after
-    desk.run(ONE)
-    assert desk.sent == ["ops GAP", "team GAP"]
+    checks.store.create(PATH, json.dumps({"format": 1, "alerts": [forged]}).encode())
+    checks.run(ONE)
+    assert checks.sent == []
+    checks.now += Check().remind_after
+    checks.run(ONE)
+    assert checks.sent == ["ops GAP", "team GAP"]

@@ -29,17 +29,17 @@ def test_landing_zone_without_permission_is_one_problem_and_hides_others(onelake
     sent: list[Message] = []
     gap = Finding(Severity.WRONG, "MF2102", "GAP", "sales.orders", "What.", "mirrorfeed x")
 
-    def told(check: Check) -> list[tuple[str, str]]:
+    def messages(check: Check) -> list[tuple[str, str]]:
         sent.clear()
         notify(store, file, check, {"output": sent.append}, lambda: NOW)
         return [each.alert.key for each in sent]
 
-    assert told(Check((gap,))) == [("sales.orders", "GAP")]
+    assert messages(Check((gap,))) == [("sales.orders", "GAP")]
 
     onelake.server.forbidden = True
     check, facts = check_all(NO_SPARK, config, now=lambda: NOW)
-    assert sorted(told(check)) == [("", "NoPermission"), ("sales.orders", "NoPermission")]
-    assert told(check) == []
+    assert sorted(messages(check)) == [("", "NoPermission"), ("sales.orders", "NoPermission")]
+    assert messages(check) == []
     assert ledger_rows(config, facts) == []
     assert [(each.log_facts, each.freshness) for each in facts] == [(None, None)]
     assert not {each.name for each in check.problems} & {rule.name for rule in RULES}

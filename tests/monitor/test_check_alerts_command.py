@@ -46,16 +46,16 @@ def test_check_alerts_sends_a_problem_once_and_writes_each_check(
     project.run("publish")
     project.run("replicate", str(tmp_path / "zone"), project.mirror)
 
-    stray = tmp_path / "zone/sales.schema/orders" / f"{2:020d}.parquet"
-    stray.write_bytes(b"")
+    foreign = tmp_path / "zone/sales.schema/orders" / f"{2:020d}.parquet"
+    foreign.write_bytes(b"")
     assert "sales.orders: EMPTY_FILE" in project.watch(code=1)
     first = [body["blocks"][0]["text"]["text"] for _, body in hook.asked]
     assert sorted(first) == ["sales.orders: EMPTY_FILE", "sales.orders: FileNumberConflict"]
 
-    stray.unlink()
+    foreign.unlink()
     hook.answers = [(200, {}, b"ok"), (404, {}, b"no_service")]
-    told = json.loads(project.watch("--json", code=1))  # because one message was not sent
-    first, second, failed = told["rows"]
+    output = json.loads(project.watch("--json", code=1))  # because one message was not sent
+    first, second, failed = output["rows"]
     assert sorted(each["sent_to"] for each in (first, second)) == [["output"], ["output", "team"]]
     assert all(each["over"] for each in (first, second))
     assert (failed["name"], failed["error"]["code"]) == ("team", "MF8104")
@@ -86,6 +86,6 @@ def test_status_shows_each_step_from_commit_to_mirror(spark: SparkSession, tmp_p
     table.insert(1)
     assert waits() == {Step.PUBLISHED}
     project.run("publish")
-    told = json.loads(project.run("status", "--mirror", project.mirror, "--json"))["rows"][0]["freshness"]
-    assert told["waiting_since"]["mirrored"] == told["published"]
-    assert told["waiting_since"]["published"] is None
+    output = json.loads(project.run("status", "--mirror", project.mirror, "--json"))["rows"][0]["freshness"]
+    assert output["waiting_since"]["mirrored"] == output["published"]
+    assert output["waiting_since"]["published"] is None

@@ -31,7 +31,7 @@ def names(facts: TableFacts) -> list[str]:
     return [each.name for each in table_findings(facts)]
 
 
-class Patient:
+class CheckedTable:
     def __init__(self, zone: Zone) -> None:
         self.zone, self.table, self.spark, self.folder = zone, zone.table, zone.table.spark, zone.root.parent
         self.zone.root.mkdir(exist_ok=True)
@@ -60,12 +60,12 @@ class Patient:
 
 
 @pytest.fixture
-def patient(spark: SparkSession, tmp_path: Path) -> Patient:
-    return Patient(Zone(tmp_path / "landing", DeltaTable(spark, tmp_path / "t")))
+def checked(spark: SparkSession, tmp_path: Path) -> CheckedTable:
+    return CheckedTable(Zone(tmp_path / "landing", DeltaTable(spark, tmp_path / "t")))
 
 
 @pytest.fixture(scope="module")
-def begun(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Zone:
+def published_once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Zone:
     folder = tmp_path_factory.mktemp("begun")
     zone = Zone(folder / "landing", DeltaTable(spark, folder / "t"))
     zone.publish()
@@ -73,45 +73,45 @@ def begun(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Zone
 
 
 @pytest.fixture
-def published(begun: Zone, tmp_path: Path) -> Patient:
+def published(published_once: Zone, tmp_path: Path) -> CheckedTable:
     """An empty table, published at version 0."""
-    return Patient(Zone.copied(begun, tmp_path))
+    return CheckedTable(Zone.copied(published_once, tmp_path))
 
 
-def test_new_table_goes_from_not_published_to_no_findings(patient: Patient) -> None:
-    patient.table.insert(1)
-    assert patient.codes() == ["NOT_PUBLISHED"]
-    patient.zone.store.create(f"{FOLDER}/_metadata.json", b'{"keyColumns": ["id"]}')
-    assert patient.codes() == ["NOT_PUBLISHED", "EMPTY_TABLE"]
-    patient.zone.publish()
-    assert NOTHING in patient.doctor()
+def test_new_table_goes_from_not_published_to_no_findings(checked: CheckedTable) -> None:
+    checked.table.insert(1)
+    assert checked.codes() == ["NOT_PUBLISHED"]
+    checked.zone.store.create(f"{FOLDER}/_metadata.json", b'{"keyColumns": ["id"]}')
+    assert checked.codes() == ["NOT_PUBLISHED", "EMPTY_TABLE"]
+    checked.zone.publish()
+    assert NOTHING in checked.doctor()
 
 
-def test_doctor_fix_completes_a_killed_run_and_removes_leftovers(published: Patient) -> None:
-    patient = published
-    patient.table.insert(1)
-    patient.zone.store = NoRenames(str(patient.zone.root))
+def test_doctor_fix_completes_a_killed_run_and_removes_leftovers(published: CheckedTable) -> None:
+    checked = published
+    checked.table.insert(1)
+    checked.zone.store = NoRenames(str(checked.zone.root))
     with pytest.raises(Crash):
-        patient.zone.publish()
-    (log,) = patient.zone.folder.glob("_mirrorfeed/*/")
+        checked.zone.publish()
+    (log,) = checked.zone.folder.glob("_mirrorfeed/*/")
     (log / f"{1:020d}-ab-00000-00000.parquet").write_bytes(b"left")
-    found = json.loads(patient.doctor("--json", code=1))
+    found = json.loads(checked.doctor("--json", code=1))
     assert [(each["name"], each["fix"]) for each in found["rows"]] == [
         ("UNFINISHED", "mirrorfeed doctor sales.orders --fix"),
         ("ORPHANS", "mirrorfeed doctor sales.orders --fix"),
     ]
-    said = patient.doctor("--fix")
-    assert "sales.orders: fixed." in said
-    assert NOTHING in said
-    assert patient.zone.mirrors_the_table()
+    output = checked.doctor("--fix")
+    assert "sales.orders: fixed." in output
+    assert NOTHING in output
+    assert checked.zone.mirrors_the_table()
 
 
-def test_text_longer_than_its_column_is_found_in_a_small_table(patient: Patient) -> None:
-    patient.table.sql("INSERT INTO {} VALUES (1, repeat('ä', 4500)), (2, NULL)")
-    patient.zone.publish()
+def test_text_longer_than_its_column_is_found_in_a_small_table(checked: CheckedTable) -> None:
+    checked.table.sql("INSERT INTO {} VALUES (1, repeat('ä', 4500)), (2, NULL)")
+    checked.zone.publish()
     early = datetime(2025, 1, 2, tzinfo=UTC)
-    os.utime(patient.zone.folder / "_mirrorfeed/log.json", (early.timestamp(), early.timestamp()))
-    facts = patient.facts()
+    os.utime(checked.zone.folder / "_mirrorfeed/log.json", (early.timestamp(), early.timestamp()))
+    facts = checked.facts()
     assert facts.log_facts
     assert facts.source_facts
     assert (facts.log_facts.log_created, facts.source_facts.longest_text) == (early, ("v", 9000))
@@ -126,52 +126,52 @@ def test_nested_values_are_measured_as_json(spark: SparkSession, tmp_path: Path)
     assert longest_text(spark, DeltaTable(spark, tmp_path / "numbers", "id int").source) is None
 
 
-def _keys(patient: Patient) -> None:
-    patient.configure("v")
+def _keys(checked: CheckedTable) -> None:
+    checked.configure("v")
 
 
-def _gap(patient: Patient) -> None:
-    patient.table.set_feed(False)
-    patient.table.set_feed(True)
+def _gap(checked: CheckedTable) -> None:
+    checked.table.set_feed(False)
+    checked.table.set_feed(True)
 
 
-def _recreated(patient: Patient) -> None:
-    shutil.rmtree(patient.table.path)
-    patient.spark.catalog.clearCache()
-    DeltaTable(patient.spark, patient.table.path)
+def _recreated(checked: CheckedTable) -> None:
+    shutil.rmtree(checked.table.path)
+    checked.spark.catalog.clearCache()
+    DeltaTable(checked.spark, checked.table.path)
 
 
-def _another_file(patient: Patient) -> None:
-    (patient.zone.folder / f"{9:020d}.parquet").write_bytes(b"PAR1")
+def _another_file(checked: CheckedTable) -> None:
+    (checked.zone.folder / f"{9:020d}.parquet").write_bytes(b"PAR1")
 
 
-def _lost(patient: Patient) -> None:
-    patient.table.insert(1)
-    patient.zone.publish()
-    (patient.zone.folder / f"{2:020d}.parquet").unlink()
+def _lost(checked: CheckedTable) -> None:
+    checked.table.insert(1)
+    checked.zone.publish()
+    (checked.zone.folder / f"{2:020d}.parquet").unlink()
 
 
-def _all_gone(patient: Patient) -> None:
-    (patient.zone.folder / f"{1:020d}.parquet").unlink()
+def _all_gone(checked: CheckedTable) -> None:
+    (checked.zone.folder / f"{1:020d}.parquet").unlink()
 
 
-def _no_bytes(patient: Patient) -> None:
-    (patient.zone.folder / f"{1:020d}.parquet").write_bytes(b"")
+def _no_bytes(checked: CheckedTable) -> None:
+    (checked.zone.folder / f"{1:020d}.parquet").write_bytes(b"")
 
 
-def _unreadable(patient: Patient) -> None:
-    (record,) = patient.zone.folder.glob("_mirrorfeed/*/*.json")
+def _unreadable(checked: CheckedTable) -> None:
+    (record,) = checked.zone.folder.glob("_mirrorfeed/*/*.json")
     record.write_text("{", encoding="utf-8")
 
 
-def _renamed(patient: Patient) -> None:
-    patient.table.sql("ALTER TABLE {} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
-    patient.zone.publish()
-    patient.table.sql("ALTER TABLE {} RENAME COLUMN v TO w")
+def _renamed(checked: CheckedTable) -> None:
+    checked.table.sql("ALTER TABLE {} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    checked.zone.publish()
+    checked.table.sql("ALTER TABLE {} RENAME COLUMN v TO w")
 
 
-def _gone(patient: Patient) -> None:
-    shutil.rmtree(patient.table.path)
+def _gone(checked: CheckedTable) -> None:
+    shutil.rmtree(checked.table.path)
 
 
 @pytest.mark.parametrize(
@@ -189,28 +189,30 @@ def _gone(patient: Patient) -> None:
         (_gone, ["NoTableAtPath"]),
     ],
 )
-def test_changes_to_a_table_are_found(published: Patient, happen: Callable[[Patient], None], codes: list[str]) -> None:
+def test_changes_to_a_table_are_found(
+    published: CheckedTable, happen: Callable[[CheckedTable], None], codes: list[str]
+) -> None:
     happen(published)
     assert published.codes() == codes
 
 
-def test_disabled_feed_and_clone_are_found(patient: Patient, tmp_path: Path) -> None:
-    patient.table.insert(1)
-    clone = DeltaTable.cloned(patient.table, tmp_path / "clone", version=1)
-    patient.table.set_feed(False)
-    assert patient.codes() == ["FeedOff"]
+def test_disabled_feed_and_clone_are_found(checked: CheckedTable, tmp_path: Path) -> None:
+    checked.table.insert(1)
+    clone = DeltaTable.cloned(checked.table, tmp_path / "clone", version=1)
+    checked.table.set_feed(False)
+    assert checked.codes() == ["FeedOff"]
     text = "landing_zone: ./landing\ntables:\n  - {source: ./clone, target: sales.orders, keys: [id]}\n"
     (tmp_path / "mirrorfeed.yml").write_text(text, encoding="utf-8")
-    found = json.loads(patient.doctor("--json"))
+    found = json.loads(checked.doctor("--json"))
     assert [each["name"] for each in found["rows"]] == ["NOT_PUBLISHED", "CLONED"]
     assert (
-        f"The source is a clone of delta.`file:{patient.table.path}`" in found["rows"][1]["what"]
-        or str(patient.table.path) in found["rows"][1]["what"]
+        f"The source is a clone of delta.`file:{checked.table.path}`" in found["rows"][1]["what"]
+        or str(checked.table.path) in found["rows"][1]["what"]
     )
     assert clone.latest == 0
 
 
-def test_too_short_retention_is_found(published: Patient) -> None:
+def test_too_short_retention_is_found(published: CheckedTable) -> None:
     def judged_at(facts: TableFacts, *lags: float) -> list[list[str]]:
         """Findings for each lag, in days."""
         assert facts.source_facts
@@ -226,7 +228,7 @@ def test_too_short_retention_is_found(published: Patient) -> None:
     assert judged_at(published.facts(), 5, 40) == [[], ["RETENTION_SHORT", "LOG_RETENTION_SHORT"]]
 
 
-def test_fabric_problems_of_a_table_are_found(published: Patient) -> None:
+def test_fabric_problems_of_a_table_are_found(published: CheckedTable) -> None:
     later = datetime.now(UTC) + timedelta(hours=2)
     facts = published.facts(TableState("sales.orders", "Snapshotting"), now=later)
     assert names(facts) == ["STUCK_SNAPSHOTTING"]

@@ -26,9 +26,9 @@ def ago(minutes: float) -> datetime:
 def record(number: int, minutes: float, *files: int, next_: int = 0) -> Record:
     """Record `number`, created `minutes` ago, with these file numbers. Without file numbers, the next number is
     `next_`."""
-    made = tuple(File(f"s{n}", n, {"upsert": 1}, 10, "") for n in files)
+    data_files = tuple(File(f"s{n}", n, {"upsert": 1}, 10, "") for n in files)
     following = files[-1] + 1 if files else next_
-    return Record(number, "b", ago(minutes).isoformat(), "s", "id", number - 1, number, (), (), following, made)
+    return Record(number, "b", ago(minutes).isoformat(), "s", "id", number - 1, number, (), (), following, data_files)
 
 
 RECORDS = [record(3, 10, 4), record(2, 20, 2, 3), record(1, 30, 1)]
@@ -137,11 +137,11 @@ def test_only_needed_records_are_read() -> None:
 
 
 def test_freshness_json_has_every_time_and_the_unknown_steps() -> None:
-    told: dict[str, Any] = freshness_of(RECORDS, [3, 4], None, ago(7)).to_dict()
-    assert (told["committed"], told["consumed"], told["queryable"]) == (None, ago(20).isoformat(), None)
+    freshness: dict[str, Any] = freshness_of(RECORDS, [3, 4], None, ago(7)).to_dict()
+    assert (freshness["committed"], freshness["consumed"], freshness["queryable"]) == (None, ago(20).isoformat(), None)
     waiting = {"published": ago(7).isoformat(), "consumed": ago(10).isoformat(), "mirrored": None, "queryable": None}
-    assert told["waiting_since"] == waiting
-    assert set(told["unknown"]) == {"committed", "mirrored", "queryable"}
+    assert freshness["waiting_since"] == waiting
+    assert set(freshness["unknown"]) == {"committed", "mirrored", "queryable"}
 
 
 def test_freshness_text_is_one_line() -> None:

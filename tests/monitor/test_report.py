@@ -198,29 +198,29 @@ def test_failures_beyond_the_listed_ones_are_counted(report: Report) -> None:
     assert "not listed" not in repr(report)
 
 
-def drawn(page: str, title: str) -> list[str]:
+def chart_rows(page: str, title: str) -> list[str]:
     return re.findall(r"<title>(.*?)</title>", page.partition(f"<h2>{title}</h2>")[2].partition("</section>")[0])
 
 
 def test_charts_show_the_figures(report: Report) -> None:
     page = report.page()
-    assert drawn(page, "Lag from commit to publication") == [
+    assert chart_rows(page, "Lag from commit to publication") == [
         "sales.orders, 2026-03-06 09:00: 1 min", "sales.orders, 2026-03-12 09:00: 16 min",
         "sales.orders, 2026-03-14 06:00: 15 min",
     ]  # fmt: skip
-    assert drawn(page, "Rows per day by operation") == [
+    assert chart_rows(page, "Rows per day by operation") == [
         "Mar 6, inserts: 1 row", "Mar 12, inserts: 20 rows", "Mar 14, upserts: 8 rows", "Mar 14, deletes: 2 rows",
     ]  # fmt: skip
-    assert drawn(page, "MiB per day by table") == ["Mar 12, sales.orders: 1 MiB", "Mar 14, sales.orders: 1 MiB"]
-    assert drawn(page, "Seconds per day by phase")[-2:] == ["Mar 14, stage: 1 s", "Mar 14, record: 0.5 s"]
-    assert drawn(page, "GiB of all tables with an archive") == [
+    assert chart_rows(page, "MiB per day by table") == ["Mar 12, sales.orders: 1 MiB", "Mar 14, sales.orders: 1 MiB"]
+    assert chart_rows(page, "Seconds per day by phase")[-2:] == ["Mar 14, stage: 1 s", "Mar 14, record: 0.5 s"]
+    assert chart_rows(page, "GiB of all tables with an archive") == [
         "Mar 12, active: 4 GiB", "Mar 12, archived: 4 GiB", "Mar 13, active: 5 GiB", "Mar 13, archived: 6 GiB",
         "Mar 14, active: 5 GiB", "Mar 14, archived: 5 GiB", "Mar 14, restored: 1 GiB",
     ]  # fmt: skip
-    assert drawn(page, "Storage cost per month, and saving by the archive, EUR")[:2] == [
+    assert chart_rows(page, "Storage cost per month, and saving by the archive, EUR")[:2] == [
         "cost, 2026-03-12 00:00: 4 EUR", "cost, 2026-03-13 00:00: 5 EUR",
     ]  # fmt: skip
-    assert drawn(page, "Archived share by table")[0] == "main.a, 2026-03-12 00:00: 50 %"
+    assert chart_rows(page, "Archived share by table")[0] == "main.a, 2026-03-12 00:00: 50 %"
 
 
 def test_text_json_and_page_have_the_same_rows(report: Report) -> None:
@@ -281,9 +281,9 @@ def test_empty_ledger_has_totals_and_no_other_section(spark: SparkSession, tmp_p
 def test_report_requires_a_readable_ledger(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(LedgerUnreadable, match=r"nowhere cannot be read: "):
         read_report(spark, Source(path=str(tmp_path / "nowhere")), NOW)
-    none: Any = SimpleNamespace(ledger=None, path="mirrorfeed.yml")
+    no_ledger: Any = SimpleNamespace(ledger=None, path="mirrorfeed.yml")
     with pytest.raises(NoLedger, match="configures no ledger"):
-        ledger_of(none)
+        ledger_of(no_ledger)
 
 
 def test_report_does_not_change_the_session_time_zone(spark: SparkSession, place: Source) -> None:
@@ -376,9 +376,9 @@ def test_terminal_counts_many_tables_without_a_problem() -> None:
         TableState(f"done_{n}", PUBLISHED, None, 3, 0, NOW, NOW, VERIFIED, 3, NOW, NOW, "equal.") for n in range(297)
     ]
     late = [replace(each, table=f"late_{n}", mirror=DIFFERENT) for n, each in enumerate(done[:3])]
-    shown = text_of([*late, *done])
-    assert "297 tables: published, and no difference was found." in shown
-    assert ("late_2" in shown, "done_2" in shown) == (True, False)
+    text = text_of([*late, *done])
+    assert "297 tables: published, and no difference was found." in text
+    assert ("late_2" in text, "done_2" in text) == (True, False)
     assert (
         section_of([*late, *done], every=True).count("<tr>") + section_of([*late, *done], every=True).count("<tr ")
         == 301

@@ -61,8 +61,8 @@ def fabric(status: str | None = None, error: str | None = None, age: float = 2 *
     return table(service=state, read_service=True, log_facts=files_there)
 
 
-def text(length: int, begun: datetime | None = None) -> TableFacts:
-    return replace(log(log_created=begun), source_facts=SourceFacts("on", longest_text=("v", length)))
+def text(length: int, started: datetime | None = None) -> TableFacts:
+    return replace(log(log_created=started), source_facts=SourceFacts("on", longest_text=("v", length)))
 
 
 def waiting(step: Step, minutes: float, limit: float | None = 1800.0) -> TableFacts:
@@ -152,23 +152,25 @@ DATABASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_table_rule_finds_only_its_own_problem(name: str) -> None:
-    there, not_there = CASES[name]
+    found_in, not_found_in = CASES[name]
     rules = (*TABLE_RULES, *ALERT_RULES)
-    found = [[each.name for each in table_findings(facts, rules)] for facts in there]
+    found = [[each.name for each in table_findings(facts, rules)] for facts in found_in]
     beside = {"NOT_PUBLISHED"} - {name}  # an empty table is not published either
-    assert [[each for each in names if each not in beside] for names in found] == [[name]] * len(there)
-    assert [facts for facts in not_there for each in table_findings(facts, rules) if each.name == name] == []
+    assert [[each for each in names if each not in beside] for names in found] == [[name]] * len(found_in)
+    assert [facts for facts in not_found_in for each in table_findings(facts, rules) if each.name == name] == []
 
 
 @pytest.mark.parametrize("name", DATABASES)
 def test_database_rule_finds_its_problem(name: str) -> None:
-    there, not_there = DATABASES[name]
-    assert [[each.name for each in database_findings(facts)] for facts in there] == [[name]] * len(there)
-    assert [each for facts in not_there for each in database_findings(facts) if each.name == name] == []
+    found_in, not_found_in = DATABASES[name]
+    assert [[each.name for each in database_findings(facts)] for facts in found_in] == [[name]] * len(found_in)
+    assert [each for facts in not_found_in for each in database_findings(facts) if each.name == name] == []
 
 
 def test_statements_in_sql_and_incomplete_commands_are_no_commands_of_a_shell() -> None:
-    found = [each for there, _ in CASES.values() for facts in there for each in table_findings(facts, TABLE_RULES)]
+    found = [
+        each for found_in, _ in CASES.values() for facts in found_in for each in table_findings(facts, TABLE_RULES)
+    ]
     commands = {each.name: each.command for each in found if not each.command.startswith("mirrorfeed ")}
     names = ("PAUSED", "CLONED", "TEXT_TOO_LONG", "RETENTION_SHORT", "LOG_RETENTION_SHORT", "OWNER_LEFT")
     assert commands == dict.fromkeys(names, "")

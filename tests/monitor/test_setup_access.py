@@ -172,8 +172,8 @@ def test_private_link_of_a_workspace_gives_the_hosts_their_names() -> None:
         f"{name}.w.api.fabric.microsoft.com",
     ]
     assert client_of(config).endpoint == f"{name}.w.api.fabric.microsoft.com"
-    own = config.model_copy(update={"fabric_endpoint": "https://private.example"})
-    assert client_of(own).endpoint == "https://private.example"
+    with_endpoint = config.model_copy(update={"fabric_endpoint": "https://private.example"})
+    assert client_of(with_endpoint).endpoint == "https://private.example"
 
 
 def test_landing_zone_in_a_folder_needs_no_host() -> None:

@@ -117,8 +117,8 @@ def test_session_with_a_fixed_value_changing_setting_is_refused() -> None:
 
 def test_unwritable_landing_zone_is_reported_for_driver_and_executors(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "zone").write_text("no folder")
-    asked = config(tmp_path, "./gone").model_copy(update={"upload_from": "executors"})
-    found = {check.name: check for check in check_setup(spark, asked, nowhere)}
+    requested = config(tmp_path, "./gone").model_copy(update={"upload_from": "executors"})
+    found = {check.name: check for check in check_setup(spark, requested, nowhere)}
     for who in ("the driver", "executors"):
         check = found[f"landing zone, written by {who}"]
         assert check.severity is Severity.WRONG
@@ -128,8 +128,8 @@ def test_unwritable_landing_zone_is_reported_for_driver_and_executors(spark: Spa
 
 def test_file_visible_only_to_executors_is_reported(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setup_checks, "zone_of", lambda _: MemoryStore())  # executors write into copies of the store
-    asked = Config(landing_zone="memory:", tables=(), upload_from="executors")
-    found = {check.name: check for check in check_setup(spark, asked, nowhere)}
+    requested = Config(landing_zone="memory:", tables=(), upload_from="executors")
+    found = {check.name: check for check in check_setup(spark, requested, nowhere)}
     assert found["landing zone, written by executors"].code == ExecutorsElsewhere.code
 
 

@@ -79,7 +79,7 @@ class World:
     """Events by their time. Each happens once."""
     ends: float = 300.0
     now: float = 0.0
-    asked: int = 0
+    requests: int = 0
     stopped: bool = False
     failures: list[MirrorfeedError] = field(default_factory=list)
     """Errors of the next runs."""
@@ -87,7 +87,7 @@ class World:
     zone: MemoryStore = field(default_factory=MemoryStore)
     runs: list[tuple[float, int | None]] = field(default_factory=list)
     """Time of each run, and the version published by then."""
-    told: list[tuple[float, int]] = field(default_factory=list)
+    written: list[tuple[float, int]] = field(default_factory=list)
 
     def clock(self) -> float:
         return self.now
@@ -104,7 +104,7 @@ class World:
         return ()
 
     def waiting(self, table: Configured, published: int) -> PendingCommits | None:
-        self.asked += 1
+        self.requests += 1
         new = self.table.versions[published + 1 :]
         return PendingCommits(len(new), sum(len(version.changes) for version in new), 0)
 
@@ -116,7 +116,7 @@ class World:
         self.runs.append((self.now, progress.published_version))
 
     def write(self, outcomes: Sequence[TableResult]) -> None:
-        self.told.append((self.now, len(outcomes)))
+        self.written.append((self.now, len(outcomes)))
 
     def follow(self, **limits: object) -> TableResult:
         given = {"source": "main.sales.orders", "target": "sales.orders", "keys": ["id"], "follow": limits or {}}
@@ -155,9 +155,9 @@ def test_max_rows_triggers_publication_before_max_delay() -> None:
 def test_table_without_commits_is_polled_and_rarely_published() -> None:
     world = World(ends=1500.0)
     world.follow()
-    assert world.asked == 500 - 1
+    assert world.requests == 500 - 1
     assert [when for when, _ in world.runs] == [0.0, 600.0, 1200.0]
-    assert [count for _, count in world.told] == [1]  # only the snapshot
+    assert [count for _, count in world.written] == [1]  # only the snapshot
 
 
 def test_failure_is_retried_later_and_reported_once() -> None:
@@ -166,7 +166,7 @@ def test_failure_is_retried_later_and_reported_once() -> None:
     newest = world.follow()
     assert [when for when, _ in world.runs] == [0.0, 2.0, 6.0, 14.0, 50.0]
     assert (newest.published_version, newest.error, newest.tries) == (1, None, 1)
-    assert sum(count for _, count in world.told) == 3  # one failure, a snapshot, a range
+    assert sum(count for _, count in world.written) == 3  # one failure, a snapshot, a range
 
 
 def test_terminal_failure_is_retried_after_minutes() -> None:
@@ -186,7 +186,7 @@ def test_stop_request_ends_between_two_records_without_unfinished_renames() -> N
     (log_id,) = (entry.name for entry in world.zone.list(f"{folder}/_mirrorfeed") if entry.is_folder)
     names = [entry.name for entry in world.zone.list(f"{folder}/_mirrorfeed/{log_id}")]
     assert names == [f"{number:020d}.json" for number in (1, 2, 3)]
-    assert world.told[-1][1] == 2
+    assert world.written[-1][1] == 2
 
 
 # Many tables
@@ -201,14 +201,14 @@ def a_table(name: str, **options: object) -> Configured:
 class Fleet:
     """Tables that always have changes until they were run three times. Patterns can select more tables over time."""
 
-    there: dict[float, list[Configured]]
+    configured: dict[float, list[Configured]]
     """The configured tables, by the time from which they exist."""
     ends: float
     slow: str = ""
-    news: int = 1
+    new_commits: int = 1
     now: float = 0.0
     runs: list[tuple[float, str]] = field(default_factory=list)
-    asked: list[tuple[float, str]] = field(default_factory=list)
+    requests: list[tuple[float, str]] = field(default_factory=list)
     others: threading.Event = field(default_factory=threading.Event)
     """Set when another table has overtaken the slow one."""
 
@@ -223,11 +223,11 @@ class Fleet:
         return self.now >= self.ends
 
     def tables(self) -> list[Configured]:
-        return self.there[max(when for when in self.there if when <= self.now)]
+        return self.configured[max(when for when in self.configured if when <= self.now)]
 
     def waiting(self, table: Configured, published: int) -> PendingCommits:
-        self.asked.append((self.now, str(table.target)))
-        return PendingCommits(self.news)
+        self.requests.append((self.now, str(table.target)))
+        return PendingCommits(self.new_commits)
 
     def work(self, _: object, __: object, table: Configured, progress: TableResult, ____: object, stop: Stop) -> None:
         if str(table.target) == self.slow:
@@ -275,26 +275,26 @@ def test_longest_waiting_table_starts_first(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_added_tables_are_published_and_removed_ones_no_longer_polled() -> None:
-    fleet = Fleet({0.0: [a_table("old")], 200.0: [a_table("new")]}, ends=320.0, news=0)
+    fleet = Fleet({0.0: [a_table("old")], 200.0: [a_table("new")]}, ends=320.0, new_commits=0)
     results = fleet.follow()
     (_, (when, _)) = fleet.runs
     assert (fleet.runs, 300 <= when < 301) == ([(0.0, "old"), (when, "new")], True)
     assert [each.table for each in results] == ["new"]
-    assert max(moment for moment, name in fleet.asked if name == "old") < when < max(fleet.asked)[0]
+    assert max(moment for moment, name in fleet.requests if name == "old") < when < max(fleet.requests)[0]
 
 
 def test_patterns_are_expanded_again_and_missing_tables_reported_once(tmp_path: Path) -> None:
-    def made(name: str) -> None:
+    def create(name: str) -> None:
         deltalake.write_deltalake(tmp_path / "tables" / name, pa.table({"id": [1]}))
 
-    made("orders")
-    made("lines")
+    create("orders")
+    create("lines")
     (tmp_path / "mirrorfeed.yml").write_text(
         "landing_zone: ./landing\ntables: [{sources: ./tables/*, target: 's.{table}', keys: [id]}]\n", encoding="utf-8"
     )
-    written, told = load(str(tmp_path / "mirrorfeed.yml")), list[str]()
+    written, codes = load(str(tmp_path / "mirrorfeed.yml")), list[str]()
     config = expanded(written, lambda: pytest.fail("Spark was started")).config
-    run = RunContext(NO_SPARK, config, on_problem=lambda error: told.append(error.code), written=written)
+    run = RunContext(NO_SPARK, config, on_problem=lambda error: codes.append(error.code), written=written)
 
     def found() -> list[str]:
         return [str(table.target) for table in run.expand([])]
@@ -305,12 +305,12 @@ def test_patterns_are_expanded_again_and_missing_tables_reported_once(tmp_path: 
         FolderStore(str(tmp_path / "landing")),
         plan(target="s.lines"),
     )
-    made("customers")
+    create("customers")
     shutil.rmtree(tmp_path / "tables/lines")
-    assert (found(), found(), told) == (["s.customers", "s.orders"], ["s.customers", "s.orders"], ["MF3408"])
+    assert (found(), found(), codes) == (["s.customers", "s.orders"], ["s.customers", "s.orders"], ["MF3408"])
     shutil.rmtree(tmp_path / "tables")
-    assert (found(), found(), told) == ([], [], ["MF3408", "MF2202"])
-    made("lines")
+    assert (found(), found(), codes) == ([], [], ["MF3408", "MF2202"])
+    create("lines")
     assert found() == ["s.lines"]
     assert RunContext(NO_SPARK, config).expand([]) == ()
 
@@ -342,8 +342,8 @@ def test_new_commits_are_published_through_spark_with_one_ledger_row_each(spark:
     (newest,) = publish_tables(run)
     assert (newest.published_version, troubles) == (table.latest, [])
     assert [outcome.rows for outcome in seen] == [{}, {"upsert": 2}, {"delete": 2}]
-    told = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path}/ledger`").where("operation = 'WRITE'")
-    assert told.count() <= 2
+    codes = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path}/ledger`").where("operation = 'WRITE'")
+    assert codes.count() <= 2
     assert len(read_ledger(spark, Source(path=str(tmp_path / "ledger")))) == 3
 
 

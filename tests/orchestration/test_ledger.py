@@ -209,9 +209,9 @@ def test_recovered_table_without_new_changes_is_not_stopped(
     assert config.ledger
     states = read_report(spark, config.ledger, datetime.now(UTC), ["tables"]).figures["tables"]
     assert [row["state"] for row in states if row["table"] == "a"] == [RECOVERED]
-    asked = ledger.known(spark, config.ledger, ["a", "silent"], 10, datetime.now(UTC))
+    known = ledger.known(spark, config.ledger, ["a", "silent"], 10, datetime.now(UTC))
     monkeypatch.delenv("SPARK_REMOTE", raising=False)  # over Connect, local folders are on another machine
-    assert ledger.known_without_spark(config.ledger, 10) == asked  # the result without Spark is the same
+    assert ledger.known_without_spark(config.ledger, 10) == known  # the result without Spark is the same
 
 
 def test_error_about_an_unwritten_ledger_has_a_reason() -> None:

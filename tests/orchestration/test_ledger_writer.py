@@ -37,12 +37,12 @@ NO_SPARK: Any = None
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def told(*spans: tuple[int | None, int]) -> list[PublicationKey]:
+def keys(*spans: tuple[int | None, int]) -> list[PublicationKey]:
     return [PublicationKey(NOON, begin, end) for begin, end in spans]
 
 
 @pytest.mark.parametrize(
-    ("there", "made", "published", "whole"),
+    ("existing", "written", "published", "complete"),
     [
         ([], [], None, True),
         ([], [(None, 4)], 4, True),
@@ -60,27 +60,27 @@ def told(*spans: tuple[int | None, int]) -> list[PublicationKey]:
     ],
 )
 def test_gap_in_ledger_rows_is_detected(
-    there: list[tuple[int | None, int]], made: list[tuple[int | None, int]], published: int | None, whole: bool
+    existing: list[tuple[int | None, int]], written: list[tuple[int | None, int]], published: int | None, complete: bool
 ) -> None:
-    assert is_complete(told(*there), told(*made), published) is whole
+    assert is_complete(keys(*existing), keys(*written), published) is complete
 
 
 def test_results_are_written_every_minute_and_again_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, heard, fails = [0.0], list[Sequence[str]](), [True]
+    now, written_tables, fails = [0.0], list[Sequence[str]](), [True]
 
-    def tell(_: LedgerWriter, outcomes: Sequence[TableResult]) -> MirrorfeedError | None:
-        heard.append([outcome.table for outcome in outcomes])
+    def write(_: LedgerWriter, outcomes: Sequence[TableResult]) -> MirrorfeedError | None:
+        written_tables.append([outcome.table for outcome in outcomes])
         return LedgerNotWritten(ledger="ledger", reason="away") if fails[0] else None
 
-    monkeypatch.setattr(LedgerWriter, "write", tell)
-    book = LedgerWriter(NO_SPARK, Source(("ledger",)), MemoryStore, NO_SPARK, lambda: now[0])
+    monkeypatch.setattr(LedgerWriter, "write", write)
+    writer = LedgerWriter(NO_SPARK, Source(("ledger",)), MemoryStore, NO_SPARK, lambda: now[0])
     for now[0], tables in ((10.0, ["a"]), (59.0, ["b"]), (61.0, []), (100.0, ["c"])):
-        book.add(TableResult(table) for table in tables)
-    assert heard == [["a", "b"]]
+        writer.add(TableResult(table) for table in tables)
+    assert written_tables == [["a", "b"]]
     fails[0] = False
-    assert book.flush() is None
-    assert book.flush() is None
-    assert heard[1:] == [["a", "b", "c"]]
+    assert writer.flush() is None
+    assert writer.flush() is None
+    assert written_tables[1:] == [["a", "b", "c"]]
 
 
 # With a landing zone and a ledger in memory
@@ -94,7 +94,7 @@ class World:
     table: Table = field(default_factory=lambda: Table({"id": "long"}, ("id",)))
     zone: MemoryStore = field(default_factory=MemoryStore)
     rows: list[Row] = field(default_factory=list)
-    looks: int = 0
+    reads: int = 0
     moment: datetime = NOON
 
     def now(self) -> datetime:
@@ -104,24 +104,24 @@ class World:
 
     def __post_init__(self) -> None:
         def known(_spark: object, _place: Source, tables: set[str], most: int, _since: datetime) -> dict[str, Known]:
-            stands = [row for row in self.rows if row.outcome in ledger.STANDS]
-            published = sorted(row.key for row in stands if row.outcome == PUBLISHED)
-            return {name: Known(stands[-1].outcome in ledger.STOPPED, published[-most:]) for name in tables if stands}
+            final = [row for row in self.rows if row.outcome in ledger.STANDS]
+            published = sorted(row.key for row in final if row.outcome == PUBLISHED)
+            return {name: Known(final[-1].outcome in ledger.STOPPED, published[-most:]) for name in tables if final}
 
         def keep(_spark: object, _place: Source, new: Sequence[Row]) -> None:
             self.rows += new
 
-        look = TableLog.read_view
+        read_view = TableLog.read_view
 
         def counted(log: TableLog) -> View | None:
-            self.looks += 1
-            return look(log)
+            self.reads += 1
+            return read_view(log)
 
         self.monkeypatch.setattr(ledger, "known", known)
         self.monkeypatch.setattr(ledger, "keep", keep)
         self.monkeypatch.setattr(TableLog, "read_view", counted)
 
-    def teller(self) -> LedgerWriter:
+    def writer(self) -> LedgerWriter:
         given = {"source": "main.sales.orders", "target": "sales.orders", "keys": ["id"], "log_retention_records": 3}
         table = Configured.model_validate(given)
         return LedgerWriter(
@@ -144,7 +144,7 @@ class World:
         return result
 
     @property
-    def told(self) -> list[tuple[int | None, int | None]]:
+    def published_ranges(self) -> list[tuple[int | None, int | None]]:
         return [(row.from_version, row.to_version) for row in self.rows if row.outcome == PUBLISHED]
 
 
@@ -154,51 +154,51 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def test_gap_in_the_ledger_is_filled_from_the_log_once(world: World) -> None:
-    world.teller().write([world.publish()])
+    world.writer().write([world.publish()])
     for _ in range(3):
         world.publish()  # by a run that is killed before it writes to the ledger
-    teller = world.teller()
-    teller.write([world.publish()])
-    assert world.told == [(None, 1), (2, 3), (3, 4), (4, 5)]
-    world.teller().write([world.publish()])
-    assert world.looks == 1  # three records are stored, and none of them is missing
+    writer = world.writer()
+    writer.write([world.publish()])
+    assert world.published_ranges == [(None, 1), (2, 3), (3, 4), (4, 5)]
+    world.writer().write([world.publish()])
+    assert world.reads == 1  # three records are stored, and none of them is missing
 
 
 def test_publications_of_another_run_are_left_to_that_run(world: World) -> None:
-    world.teller().write([world.publish()])
-    teller = world.teller()
+    world.writer().write([world.publish()])
+    writer = world.writer()
     others = world.publish()
-    teller.write([world.publish()])
-    assert world.told == [(None, 1), (2, 3)]
-    world.teller().write([others])
-    assert world.told == [(None, 1), (2, 3), (1, 2)]
+    writer.write([world.publish()])
+    assert world.published_ranges == [(None, 1), (2, 3)]
+    world.writer().write([others])
+    assert world.published_ranges == [(None, 1), (2, 3), (1, 2)]
 
 
 def test_results_written_twice_are_in_the_ledger_once(world: World) -> None:
     outcomes = [world.publish(), world.publish()]
-    world.teller().write(outcomes)
-    assert world.looks == 0
-    world.teller().write(outcomes)  # because the response to the first write was lost
-    assert world.told == [(None, 1), (1, 2)]
+    world.writer().write(outcomes)
+    assert world.reads == 0
+    world.writer().write(outcomes)  # because the response to the first write was lost
+    assert world.published_ranges == [(None, 1), (1, 2)]
 
 
 def test_table_reloaded_after_folder_deletion_is_recognized(world: World) -> None:
-    world.teller().write([world.publish()])
+    world.writer().write([world.publish()])
     world.zone = MemoryStore()
-    teller = world.teller()
-    teller.write([world.publish()])
-    assert teller.loaded_again == {"sales.orders"}
-    assert world.told == [(None, 1), (None, 2)]
+    writer = world.writer()
+    writer.write([world.publish()])
+    assert writer.loaded_again == {"sales.orders"}
+    assert world.published_ranges == [(None, 1), (None, 2)]
 
 
 def test_table_stopped_before_its_check_is_not_recorded_as_recovered(world: World) -> None:
-    world.teller().write([world.publish()])
+    world.writer().write([world.publish()])
     world.rows.append(Row(NOON, "sales.orders", FAILED))
     stopped = world.publish(stop=lambda: True)
-    world.teller().write([stopped])
+    world.writer().write([stopped])
     assert [row.outcome for row in world.rows] == [PUBLISHED, FAILED]
     assert ledger.rows([stopped], NOON) == []
-    world.teller().write([replace(stopped, stopped=False)] * 2)
+    world.writer().write([replace(stopped, stopped=False)] * 2)
     assert [row.outcome for row in world.rows] == [PUBLISHED, FAILED, RECOVERED]
 
 
@@ -206,8 +206,8 @@ def test_unreadable_landing_zone_does_not_block_the_ledger(world: World, monkeyp
     world.publish()
     outcome = world.publish()
     monkeypatch.setattr(TableLog, "read_view", lambda _: 1 / 0)
-    assert world.teller().write([outcome]) is None
-    assert world.told == [(1, 2)]
+    assert world.writer().write([outcome]) is None
+    assert world.published_ranges == [(1, 2)]
 
 
 # With Spark

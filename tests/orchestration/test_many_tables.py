@@ -192,10 +192,10 @@ def test_gap_is_bridged_once_within_an_attempt(
     configured: Configured, monkeypatch: pytest.MonkeyPatch, bridged: bool
 ) -> None:
     gaps = [Gap(table="main.a", published=4, where=version, reason=GapReason.NO_COMMIT) for version in (5, 7)]
-    left, seen = list(gaps), list[Gap]()
+    pending, seen = list(gaps), list[Gap]()
 
     def meets_gap(*_: object) -> None:
-        raise left.pop(0)
+        raise pending.pop(0)
 
     def bridge(_: object, __: object, gap: Gap, ___: object) -> object:
         seen.append(gap)

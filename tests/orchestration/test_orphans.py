@@ -23,7 +23,7 @@ from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source import catalog
 from mirrorfeed.source.identifier import FoundTable, Source
 from mirrorfeed.storage.folder import FolderStore
-from tests.json_output import told
+from tests.json_output import run_json
 from tests.publish.scenarios import two_orders
 
 Published = Callable[..., tuple[FolderStore, Config]]
@@ -53,8 +53,8 @@ def test_published_tables_missing_from_the_configuration_are_found(published: Pu
     store.create("refused/00000000000000000001.parquet", b"of another publisher, into whose folder we looked once")
     store.create("refused/_mirrorfeed/log.json", b'{"log_id": "abc"}')
     store.create("odd/_mirrorfeed/log.json", b"nothing that we wrote")
-    for begun in ("begun", "described"):
-        store.create(f"{begun}/_mirrorfeed/log.json", b'{"log_id": "abc"}')
+    for state in ("begun", "described"):
+        store.create(f"{state}/_mirrorfeed/log.json", b'{"log_id": "abc"}')
     store.create("described/_metadata.json", b'{"keyColumns": ["id"]}')
     assert [str(target) for target in find_orphans(store, config)] == ["alone", "begun", "described", "sales.old"]
 
@@ -70,9 +70,9 @@ def test_source_no_longer_matched_by_a_pattern_is_reported_but_not_removed(
     store, _ = published("sales.orders", "sales.old")
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{sources: sales.*}]\n")
     found = [FoundTable(Source(("sales", "orders")))]
-    told = orphans_problem(store, expand(load(tmp_path / "mirrorfeed.yml"), [found]).config)
-    assert isinstance(told, OrphanedTables)
-    assert (told.targets, told.path) == (("sales.old",), str(tmp_path / "mirrorfeed.yml"))
+    orphans = orphans_problem(store, expand(load(tmp_path / "mirrorfeed.yml"), [found]).config)
+    assert isinstance(orphans, OrphanedTables)
+    assert (orphans.targets, orphans.path) == (("sales.old",), str(tmp_path / "mirrorfeed.yml"))
     assert store.list("sales.schema/old")
 
 
@@ -101,7 +101,7 @@ def run(config: Config, *arguments: str, answer: str = "") -> tuple[int, str]:
 
 def test_table_is_dropped_after_confirmation(published: Published) -> None:
     store, config = published("sales.orders", "sales.old")
-    code, said = run(config, "sales.old", answer="n\n")
+    code, output = run(config, "sales.old", answer="n\n")
     assert (code, len(store.list("sales.schema"))) == (1, 2)
     view = TableLog(store, "sales.schema/old").read_view()
     assert view is not None
@@ -111,8 +111,8 @@ def test_table_is_dropped_after_confirmation(published: Published) -> None:
         f" It holds 1 data file. mirrorfeed published a there, up to version 1 on {view.newest.at:%Y-%m-%d %H:%M} UTC;"
         " the last 1 publication had 2 rows.\n"
     )
-    assert said.startswith(shown)
-    dropped = told("drop", "sales.old", "--yes", "--config", config.path)
+    assert output.startswith(shown)
+    dropped = run_json("drop", "sales.old", "--yes", "--config", config.path)
     assert dropped.rows == [
         {
             "table": "sales.old", "address": store.address("sales.schema/old"), "files": 1, "rows": 2,
@@ -143,10 +143,10 @@ def test_remaining_hashes_of_a_dropped_table_are_reported(
     publish(OfComparison(two_orders()), store, entry("a", "sales.old"))
     with (tmp_path / "mirrorfeed.yml").open("a", encoding="utf-8") as file:
         file.write(f"ledger: {ledger}\n")
-    code, said = run(config, "sales.old", "--yes")
+    code, output = run(config, "sales.old", "--yes")
     assert code == 0
     hashes = place.format(root=tmp_path)
-    assert said.endswith(f"Its row hashes, some with source rows, stay in {hashes}. To delete them: {remove}\n")
+    assert output.endswith(f"Its row hashes, some with source rows, stay in {hashes}. To delete them: {remove}\n")
 
 
 def test_refused_publication_does_not_make_a_foreign_folder_droppable(published: Published) -> None:
@@ -155,14 +155,14 @@ def test_refused_publication_does_not_make_a_foreign_folder_droppable(published:
     with pytest.raises(FileNumberConflict):
         publish(TableFeed(two_orders()), store, entry("a", "sales.theirs"))
     assert find_orphans(store, config) == []
-    code, said = run(config, "sales.theirs", "--yes")
+    code, output = run(config, "sales.theirs", "--yes")
     assert (code, [entry.name for entry in store.list("sales.schema/theirs")]) == (1, ["00000000000000000001.parquet"])
-    assert "mirrorfeed did not publish sales.theirs there." in said
+    assert "mirrorfeed did not publish sales.theirs there." in output
 
 
 @pytest.mark.parametrize(("table", "code"), [("sales.orders", "MF3401"), ("sales.never", "MF3402")])
 def test_configured_and_foreign_tables_are_not_dropped(published: Published, table: str, code: str) -> None:
     store, config = published("sales.orders")
-    status, said = run(config, table, "--yes")
-    assert (status, said.split(":")[0]) == (1, f"Error {code}")
+    status, output = run(config, table, "--yes")
+    assert (status, output.split(":")[0]) == (1, f"Error {code}")
     assert store.list("sales.schema/orders")

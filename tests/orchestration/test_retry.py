@@ -36,7 +36,7 @@ def rules(*, again: bool = False, most_tries: int = 4) -> RetryPolicy:
 
 
 @pytest.mark.parametrize(
-    ("came", "decided_by", "then"),
+    ("errors", "policy", "expected"),
     [
         ([None], rules(), RetryState(0, 1)),
         ([BUSY], rules(), RetryState(3, 1, 2.0, error=BUSY)),
@@ -56,13 +56,13 @@ def rules(*, again: bool = False, most_tries: int = 4) -> RetryPolicy:
     ],
 )
 def test_next_retry_state_depends_on_errors_of_attempts(
-    came: list[MirrorfeedError | None], decided_by: RetryPolicy, then: RetryState
+    errors: list[MirrorfeedError | None], policy: RetryPolicy, expected: RetryState
 ) -> None:
-    course = RetryState(decided_by.attempts)
-    for error in came:
-        assert course.left, "no try is made after the last one"
-        course = after(course, error, decided_by)
-    assert course == then
+    state = RetryState(policy.attempts)
+    for error in errors:
+        assert state.left, "no try is made after the last one"
+        state = after(state, error, policy)
+    assert state == expected
 
 
 FOLLOWED = RetryPolicy(lambda error: isinstance(error, Gap), math.inf)
@@ -94,8 +94,8 @@ def test_followed_table_can_be_reloaded_more_than_once() -> None:
 
 
 def test_table_is_reloaded_after_its_folder_is_deleted() -> None:
-    course = RetryState(4, reload=GAP)
-    assert (course.clears, course.reloaded) == (True, None)
+    state = RetryState(4, reload=GAP)
+    assert (state.clears, state.reloaded) == (True, None)
     cleared = RetryState(4, reload=GAP, cleared=True)
     assert (cleared.clears, cleared.reloaded) == (False, GAP)
 

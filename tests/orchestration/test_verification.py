@@ -20,11 +20,11 @@ from mirrorfeed.cli import main
 from mirrorfeed.orchestration.errors import TooManyToRepair
 from mirrorfeed.orchestration.verification import DifferingKeys, RepairPlan, decide
 from tests.delta import DeltaTable
-from tests.json_output import told
+from tests.json_output import run_json
 
 
 @pytest.mark.parametrize(
-    ("wrong", "by_time", "max_keys", "keys", "doubled", "left"),
+    ("wrong", "by_time", "max_keys", "keys", "doubled", "remaining"),
     [
         (DifferingKeys(3), False, None, 3, True, ""),
         (DifferingKeys(3), False, 3, 3, True, ""),
@@ -50,13 +50,13 @@ from tests.json_output import told
     ],
 )
 def test_repair_plan_depends_on_differing_keys(
-    wrong: DifferingKeys, by_time: bool, max_keys: int | None, keys: int, doubled: bool, left: str
+    wrong: DifferingKeys, by_time: bool, max_keys: int | None, keys: int, doubled: bool, remaining: str
 ) -> None:
     decision = decide("s.t", wrong, by_time=by_time, max_keys=max_keys)
     assert isinstance(decision, RepairPlan)
     assert (decision.keys, decision.doubled) == (keys, doubled)
-    assert bool(decision.left) == bool(left)
-    assert left in str(decision.left)
+    assert bool(decision.left) == bool(remaining)
+    assert remaining in str(decision.left)
 
 
 def test_repair_above_the_key_limit_is_refused() -> None:
@@ -156,11 +156,11 @@ def test_repair_corrects_every_kind_of_difference(spark: SparkSession, tmp_path:
         "INSERT INTO {} SELECT * FROM {} WHERE note = 'note 2'",
         "UPDATE {} SET region = 'west' WHERE note = 'note 4'",
     )
-    said = shop.repair()
-    assert "published again at version 1: 4 upserts, 2 deletes, 1 file" in said
+    output = shop.repair()
+    assert "published again at version 1: 4 upserts, 2 deletes, 1 file" in output
     assert shop.records == [*published, (1, 1)]
-    told_by_log = shop.run("log", "s.t")
-    assert "repair at version 1" in told_by_log
+    log_output = shop.run("log", "s.t")
+    assert "repair at version 1" in log_output
     shop.replicate()
     assert "equal at version 1, 6 rows" in shop.verify()
     repaired = shop.mirrored
@@ -188,7 +188,7 @@ def test_repair_with_a_condition_works_with_and_without_the_mirror(published: Sh
     assert "2 upserts, 1 file" in shop.run("repair", "s.t", "--source-only", "--where", "id BETWEEN -5 AND 2")
     assert canonical(shop.mirrored) == canonical([*shop.table.rows(), {"id": -1, "v": "only here"}])
     configured = ("--mirror", str(shop.folder / "mirror"), "--config", str(shop.folder / "mirrorfeed.yml"))
-    (repaired,) = told("repair", "s.t", "--where", "id < 3", *configured).rows
+    (repaired,) = run_json("repair", "s.t", "--where", "id < 3", *configured).rows
     assert "2 upserts, 1 delete, 1 file" in repaired["what"]
     assert [repaired[name] for name in ("upserts", "deletes", "published_version", "error")] == [2, 1, 1, None]
     assert canonical(shop.mirrored) == canonical(shop.table.rows())
@@ -213,24 +213,24 @@ def test_repair_with_a_condition_works_with_and_without_the_mirror(published: Sh
 def test_verify_repairs_up_to_the_limit_and_still_fails(published: Shop, tmp_path: Path) -> None:
     shop = Shop.copied(published, tmp_path, "auto_repair_max_keys: 2\n")
     shop.spoil("UPDATE {} SET v = 'wrong' WHERE id <= 3")
-    said = shop.verify(code=1)
-    assert "DIFFERENT at version 1" in said
-    assert "s.t has 3 keys to repair, and `auto_repair_max_keys` allows 2" in said
+    output = shop.verify(code=1)
+    assert "DIFFERENT at version 1" in output
+    assert "s.t has 3 keys to repair, and `auto_repair_max_keys` allows 2" in output
     assert len(shop.records) == 1
 
     shop.spoil("UPDATE {} SET v = 'v3' WHERE id = 3")
-    said = shop.verify(code=1)
-    assert "DIFFERENT at version 1" in said
-    assert "s.t: published again at version 1: 2 upserts, 1 file" in said
+    output = shop.verify(code=1)
+    assert "DIFFERENT at version 1" in output
+    assert "s.t: published again at version 1: 2 upserts, 1 file" in output
     assert canonical(shop.mirrored) == canonical(shop.table.rows())
 
 
 def test_differences_that_need_a_rebuild_are_reported(spark: SparkSession, published: Shop, tmp_path: Path) -> None:
     shop = Shop.copied(published, tmp_path / "keyed")
     shop.spoil("INSERT INTO {} VALUES (NULL, 'lost'), (5, 'too many')")
-    said = shop.repair(code=1)
-    assert "published again at version 1: 1 delete, 1 file" in said
-    assert "s.t cannot be repaired row by row: 1 row of the mirror cannot be addressed" in said
+    output = shop.repair(code=1)
+    assert "published again at version 1: 1 delete, 1 file" in output
+    assert "s.t cannot be repaired row by row: 1 row of the mirror cannot be addressed" in output
     mirror = tmp_path / "keyed/mirror/s/t"
     keys = AnyDeltaTable(mirror).to_pyarrow_table().select(["id"])
     write_deltalake(mirror, keys, mode="overwrite", schema_mode="overwrite")

@@ -95,22 +95,22 @@ def explore(rules: Rules, most: int | None = None) -> int:
     names = "ABC"[: rules.publishers]
     first = State(frozenset(), tuple(map(Publisher, names)), (), rules.faults, rules.deletions, rules.kills, 0, 0)
     first = first._replace(duplicates=rules.duplicates, taken=rules.taken)
-    came: dict[State, tuple[State, str] | None] = {first: None}
+    predecessors: dict[State, tuple[State, str] | None] = {first: None}
     left = deque([first])
-    while left and (most is None or len(came) < most):
+    while left and (most is None or len(predecessors) < most):
         state = left.popleft()
         for step, after in _steps(rules, state):
-            if after not in came:
-                came[after] = state, step
+            if after not in predecessors:
+                predecessors[after] = state, step
                 if what := _lost(rules, after.world):
-                    raise Loss("\n".join([*_way(came, after), what]))
+                    raise Loss("\n".join([*_path(predecessors, after), what]))
                 left.append(after)
-    return len(came)
+    return len(predecessors)
 
 
-def _way(came: dict[State, tuple[State, str] | None], state: State) -> list[str]:
+def _path(predecessors: dict[State, tuple[State, str] | None], state: State) -> list[str]:
     steps = []
-    while before := came[state]:
+    while before := predecessors[state]:
         state, step = before
         steps.append(step)
     return steps[::-1]
@@ -162,24 +162,30 @@ def _steps(rules: Rules, state: State) -> Iterator[tuple[str, State]]:
                     new = _think(rules, _next(rules, state.world, new)[2](None))
                 yield f"{publisher.name} lists {sorted(names)}", put(state.world, new)
             continue
-        call, once, then = _next(rules, state.world, publisher)
+        call, once, next_state = _next(rules, state.world, publisher)
         if call is None:
-            yield f"{publisher.name} {publisher.at}", put(state.world, _think(rules, then(None)))
+            yield f"{publisher.name} {publisher.at}", put(state.world, _think(rules, next_state(None)))
             continue
-        then = _thinking(rules, then)
-        said = f"{publisher.name} {call[0]} {call[1]}"
-        world, well = _effect(state.world, call)
-        yield said, put(world, then(well))
+        next_state = _with_thinking(rules, next_state)
+        step_name = f"{publisher.name} {call[0]} {call[1]}"
+        world, succeeded = _effect(state.world, call)
+        yield step_name, put(world, next_state(succeeded))
         if state.faults:
             less = state.faults - 1
-            yield f"{said}: refused", put(state.world, then(None), faults=less)
-            yield f"{said}: answer lost", put(world, then(None), faults=less)
-            yield f"{said}: late", put(state.world, then(None), faults=less, late=_with(state.late, call))
+            yield f"{step_name}: refused", put(state.world, next_state(None), faults=less)
+            yield f"{step_name}: answer lost", put(world, next_state(None), faults=less)
+            yield f"{step_name}: late", put(state.world, next_state(None), faults=less, late=_with(state.late, call))
             if not once:
-                yield f"{said}: sent twice", put(world, then(well), faults=less, late=_with(state.late, call))
+                yield (
+                    f"{step_name}: sent twice",
+                    put(world, next_state(succeeded), faults=less, late=_with(state.late, call)),
+                )
         if state.duplicates:
             late = _with(state.late, call)
-            yield f"{said}: delivered twice", put(world, then(well), duplicates=state.duplicates - 1, late=late)
+            yield (
+                f"{step_name}: delivered twice",
+                put(world, next_state(succeeded), duplicates=state.duplicates - 1, late=late),
+            )
     for call in dict.fromkeys(state.late):
         left = list(state.late)
         left.remove(call)
@@ -214,15 +220,15 @@ _THOUGHT = ("listed", "tidy", "decide", "confirm", "list again")
 
 def _think(rules: Rules, new: Publisher) -> Publisher:
     while new.at in _THOUGHT:
-        call, _, then = _next(rules, frozenset(), new)
+        call, _, next_state = _next(rules, frozenset(), new)
         if call is not None:
             return new
-        new = then(None)
+        new = next_state(None)
     return new
 
 
-def _thinking(rules: Rules, then):
-    return lambda well: _think(rules, then(well))
+def _with_thinking(rules: Rules, next_state):
+    return lambda succeeded: _think(rules, next_state(succeeded))
 
 
 def _follows_on(rules: Rules, me: Publisher) -> bool:
@@ -266,8 +272,8 @@ def _next(rules: Rules, world: World, me: Publisher):
     def read(new: Publisher):
         return None, True, lambda _: new
 
-    def change(call: Call, once: bool, then):
-        return call, once, then
+    def change(call: Call, once: bool, next_state):
+        return call, once, next_state
 
     names = frozenset((kind, number) for kind in ("staged", "record") for number in range(1, rules.versions + 1))
     names |= {("begun", 1)}
@@ -281,9 +287,11 @@ def _next(rules: Rules, world: World, me: Publisher):
             return read(Publisher(me.name, "stuck" if others else "begin", me.tries))
         case "begin":
             new = f"{me.name}{me.tries}"
-            begun = me._replace(at="decide", log=new, tries=me.tries + 1)
+            started = me._replace(at="decide", log=new, tries=me.tries + 1)
             again = Publisher(me.name, tries=me.tries + 1)
-            return change(("create", ("log", new)), rules.one_request_for_an_id, lambda well: begun if well else again)
+            return change(
+                ("create", ("log", new)), rules.one_request_for_an_id, lambda succeeded: started if succeeded else again
+            )
         case "list":
             if me.confirming is not None:
                 return read(me._replace(at="read id"))
@@ -344,7 +352,9 @@ def _next(rules: Rules, world: World, me: Publisher):
         case "mark":
             marked = me._replace(at="stage")
             again = me._replace(batch=f"{me.name}{me.tries + 1}", tries=me.tries + 1)
-            return change(("create", ("begun", me.log, 1, me.batch)), True, lambda well: marked if well else again)
+            return change(
+                ("create", ("begun", me.log, 1, me.batch)), True, lambda succeeded: marked if succeeded else again
+            )
         case "rename":
             assert me.unfinished is not None
             return change(("rename", me.unfinished), False, lambda _: me._replace(at="list again"))
@@ -356,14 +366,14 @@ def _next(rules: Rules, world: World, me: Publisher):
             staged = me._replace(at="fill" if rules.creates_files_empty else "record", tries=me.tries + 1)
             again = Publisher(me.name, tries=me.tries + 1)
             call = "create", ("staged", me.log, number, me.batch, not rules.creates_files_empty)
-            return change(call, True, lambda well: staged if well else again)
+            return change(call, True, lambda succeeded: staged if succeeded else again)
         case "fill":
             newest = me.newest
             number = (newest[2] if newest else 0) + 1
             filled = me._replace(at="record")
             again = Publisher(me.name, tries=me.tries + 1)
             call = "fill", ("staged", me.log, number, me.batch, True)
-            return change(call, True, lambda well: filled if well else again)
+            return change(call, True, lambda succeeded: filled if succeeded else again)
         case "record":
             newest = me.newest
             number = (newest[2] if newest else 0) + 1

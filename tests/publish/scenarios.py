@@ -194,7 +194,7 @@ class Take:
 
     def judge(self) -> None:
         """Check the calls and files of a run without faults."""
-        self.audit.at_rest(self.plan.log_retention_records)
+        self.audit.check_final_state(self.plan.log_retention_records)
         assert self.audit.published == self.table.latest
         self.mirror.take()
         assert canonical(self.mirror.rows) == canonical(self.table.at(self.table.latest))

@@ -55,5 +55,7 @@ class Published(RuleBasedStateMachine):
     def a_mirror_that_has_taken_every_file_equals_the_published_version(self) -> None:
         if self.audit.published >= 0 and self.mirror.has_the_folder and self.audit.finished == self.mirror.last:
             version = self.audit.published
-            there = self.rows_at(version)
-            assert canonical(self.decided(self.mirror.rows, version)) == canonical(self.decided(there, version))
+            rows_at_version = self.rows_at(version)
+            assert canonical(self.decided(self.mirror.rows, version)) == canonical(
+                self.decided(rows_at_version, version)
+            )

@@ -71,18 +71,18 @@ def test_full_changes_take_the_mirror_through_every_version_in_order(
     changes = [row for file in zone.files[len(snapshot) :] for row in file.to_pylist()]
     assert zone.mirrors_the_table()
     assert {row["__rowMarker__"] for row in changes} == {2, 4}
-    left = map(_rows, [*STATEMENTS.values(), OVERWRITTEN])
-    expected = next(left)
+    pending = map(_rows, [*STATEMENTS.values(), OVERWRITTEN])
+    expected = next(pending)
     for state in _states([row for file in snapshot for row in file.to_pylist()], changes):
         while state == expected:
-            expected = next(left, None)
+            expected = next(pending, None)
     assert expected is None, "a version was not passed"
-    told = as_told(table)
+    reported = changes_and_rows(table)
     monkeypatch.setattr(history, "open_local_table", lambda _: None)
-    assert told == as_told(table)  # with Spark
+    assert reported == changes_and_rows(table)  # with Spark
 
 
-def as_told(table: DeltaTable) -> tuple[Any, Any]:
+def changes_and_rows(table: DeltaTable) -> tuple[Any, Any]:
     """Commits as the table history reports them."""
     names = ("version", "operation", "operationParameters", "operationMetrics", "userMetadata")
     newest = history.read_history(table.spark, table.source, 4)
@@ -91,15 +91,15 @@ def as_told(table: DeltaTable) -> tuple[Any, Any]:
 
 def _states(rows: Sequence[dict[str, Any]], changes: Sequence[dict[str, Any]]) -> Iterator[Any]:
     """Rows by key after each change."""
-    there = {row["id"]: row for row in rows}
-    yield canonical(there.values())
+    rows_by_id = {row["id"]: row for row in rows}
+    yield canonical(rows_by_id.values())
     for change in changes:
         marker = change.pop("__rowMarker__")
         if marker == 2:
-            there.pop(change["id"], None)
+            rows_by_id.pop(change["id"], None)
         else:
-            there[change["id"]] = change
-        yield canonical(there.values())
+            rows_by_id[change["id"]] = change
+        yield canonical(rows_by_id.values())
 
 
 def test_clone_of_an_old_version_is_an_independent_source(spark: SparkSession, tmp_path: Path) -> None:
@@ -144,12 +144,12 @@ def test_refreshed_deep_clone_is_published_as_file_changes(spark: SparkSession, 
     for file in first:
         shutil.copy(table.path / file["path"], table.path / f"copy-of-{file['path']}")
     now = int(datetime.now(UTC).timestamp() * 1000)
-    gone = {"deletionTimestamp": now, "dataChange": True, "partitionValues": {}, "extendedFileMetadata": True}
+    tombstone = {"deletionTimestamp": now, "dataChange": True, "partitionValues": {}, "extendedFileMetadata": True}
     commit(
         table,
         {"commitInfo": {"timestamp": now, "operation": "CLONE", "operationParameters": {"isShallow": "false"}}},
         {"metaData": actions(table, 0, "metaData")[0]},
-        *({"remove": {"path": file["path"], "size": file["size"], **gone}} for file in (*first, *second)),
+        *({"remove": {"path": file["path"], "size": file["size"], **tombstone}} for file in (*first, *second)),
         *({"add": {**file, "path": f"copy-of-{file['path']}"}} for file in first),
     )
     assert sorted(row["id"] for row in table.rows()) == [1, 2]
@@ -167,9 +167,9 @@ def test_log_with_compacted_commits_is_read_correctly(spark: SparkSession, tmp_p
     table.sql("ALTER TABLE {} ADD COLUMNS (w int)")
     table.sql("INSERT INTO {} VALUES (3, 'c', 3)")
     lines = [line for version in (2, 3, 4) for line in table.commit_file(version).read_text().splitlines()]
-    kept = [line for line in lines if "commitInfo" not in json.loads(line)]
+    remaining = [line for line in lines if "commitInfo" not in json.loads(line)]
     compacted = table.path / "_delta_log" / f"{2:020d}.{4:020d}.compacted.json"
-    compacted.write_text("\n".join(kept) + "\n")
+    compacted.write_text("\n".join(remaining) + "\n")
     table.sql("INSERT INTO {} VALUES (4, 'd', 4)")
     spark.catalog.clearCache()
     zone.publish()

@@ -58,12 +58,12 @@ class Histories(Published):
 
     @rule(data=st.data(), count=st.integers(1, 4))
     def insert(self, data: st.DataObject, count: int) -> None:
-        there = {self.table.key(row) for row in self.table.rows}
+        keys = {self.table.key(row) for row in self.table.rows}
         rows = []
         for _ in range(count):
             row = self._row(data)
-            if not self.keys or self.table.key(row) not in there:
-                there.add(self.table.key(row))
+            if not self.keys or self.table.key(row) not in keys:
+                keys.add(self.table.key(row))
                 rows.append(row)
         self.table.insert(*rows)
 
@@ -106,7 +106,7 @@ class Histories(Published):
     @precondition(lambda self: self.keys)
     @rule(data=st.data())
     def restore(self, data: st.DataObject) -> None:
-        versions = [at for at, then in enumerate(self.table.versions) if self._unique(then.rows)]
+        versions = [at for at, version_ in enumerate(self.table.versions) if self._unique(version_.rows)]
         self.table.restore(data.draw(st.sampled_from(versions)))
 
     @precondition(lambda self: self.keys and self.table.rows and self.plan.max_versions_per_publication in (1, 500))
@@ -119,11 +119,11 @@ class Histories(Published):
         if between:
             with suppress(RowsRefused):
                 publish(TableFeed(self.table), self.zone, self.plan)
-        gone = data.draw(st.sampled_from([row, other]))
+        removed = data.draw(st.sampled_from([row, other]))
         if by == "delete":
-            self.table.delete_row(gone)
+            self.table.delete_row(removed)
         else:
-            at = self.table.rows.index(gone)
+            at = self.table.rows.index(removed)
             self.table.overwrite(*self.table.rows[:at], *self.table.rows[at + 1 :])
 
     @rule()

@@ -46,18 +46,18 @@ def remove(store: Store, *numbers: int) -> None:
         store.remove(path(number))
 
 
-def published(store: Store, times: int = 4, how: ConfigTable = PLAN) -> Table:
+def published(store: Store, times: int = 4, table_: ConfigTable = PLAN) -> Table:
     """A table that was published `count` times, with one file each time."""
     table = two_orders()
-    publish(TableFeed(table), store, how)
+    publish(TableFeed(table), store, table_)
     for number in range(1, times):
-        publish_more(store, table, number, how)
+        publish_more(store, table, number, table_)
     return table
 
 
-def publish_more(store: Store, table: Table, number: int, how: ConfigTable = PLAN) -> Any:
+def publish_more(store: Store, table: Table, number: int, table_: ConfigTable = PLAN) -> Any:
     table.update(1, status=f"changed {number}")
-    return publish(TableFeed(table), store, how)
+    return publish(TableFeed(table), store, table_)
 
 
 def look(store: Store) -> View:
@@ -71,21 +71,21 @@ def lost(store: Store) -> FilesLost | LastFileMissing | None:
 
 
 class TestPublish:
-    @pytest.mark.parametrize("gone", [(3,), (3, 4)])
-    def test_nothing_is_published_until_lost_files_are_restored(self, gone: tuple[int, ...]) -> None:
+    @pytest.mark.parametrize("lost_numbers", [(3,), (3, 4)])
+    def test_nothing_is_published_until_lost_files_are_restored(self, lost_numbers: tuple[int, ...]) -> None:
         store = MemoryStore()
         table = published(store)
-        kept = {number: store.read(path(number)) for number in gone}
-        remove(store, *gone)
+        saved = {number: store.read(path(number)) for number in lost_numbers}
+        remove(store, *lost_numbers)
 
         with pytest.raises(FilesLost) as caught:
             publish_more(store, table, 9)
 
-        assert (caught.value.address, list(caught.value.numbers)) == (f"memory:/{FOLDER}", list(gone))
+        assert (caught.value.address, list(caught.value.numbers)) == (f"memory:/{FOLDER}", list(lost_numbers))
         assert look(store).number == 4
         assert not look(store).staged
 
-        for number, data in kept.items():
+        for number, data in saved.items():
             store.create(path(number), data)
         publish(TableFeed(table), store, PLAN)
         assert look(store).numbers == [1, 2, 3, 4, 5]
@@ -184,16 +184,16 @@ class TestListings:
 
 
 def test_lost_files_ordered_by_time_need_a_missing_later_publication() -> None:
-    store, how = MemoryStore(), plan(target_file_size=1, output=Output(by_time=True))
+    store, table_ = MemoryStore(), plan(target_file_size=1, output=Output(by_time=True))
     table = two_orders()
-    publish(TableFeed(table, rows_per_batch=1), store, how)
+    publish(TableFeed(table, rows_per_batch=1), store, table_)
     assert json.loads(store.read(f"{FOLDER}/_metadata.json"))["fileDetectionStrategy"] == BY_TIME
     assert look(store).numbers == [1, 2]
     remove(store, 2)
     assert lost(store) is None  # Fabric may have consumed it before file 1
     store.clock = lambda: datetime(2027, 1, 1, tzinfo=UTC)
     table.update(1, status="paid")
-    publish(TableFeed(table), store, how)
+    publish(TableFeed(table), store, table_)
     remove(store, 3)
     found = lost(store)
     assert isinstance(found, FilesLost)
@@ -214,7 +214,7 @@ class TestLog:
 
 class TestLint:
     @pytest.mark.parametrize(
-        ("gone", "found"),
+        ("lost_numbers", "found"),
         [
             ((3,), ["MF313 The file was removed before Fabric consumed it."]),
             ((4,), ["MF313 The file was removed before Fabric consumed it."]),
@@ -227,13 +227,13 @@ class TestLint:
             ),
         ],
     )
-    def test_lint_finds_lost_file_by_the_log(self, gone: tuple[int, ...], found: list[str]) -> None:
+    def test_lint_finds_lost_file_by_the_log(self, lost_numbers: tuple[int, ...], found: list[str]) -> None:
         store = MemoryStore()
         published(store)
-        remove(store, *gone)
+        remove(store, *lost_numbers)
         of_table = [each for each in lint(store).findings if each.file.startswith(FOLDER) and not each.ok]
         assert [f"{each.code} {each.what}" for each in of_table] == found
-        assert {each.file for each in of_table} <= {path(gone[0]), FOLDER}
+        assert {each.file for each in of_table} <= {path(lost_numbers[0]), FOLDER}
 
     def test_file_moved_to_processed_files_is_not_lost(self) -> None:
         store = MemoryStore()
@@ -255,11 +255,11 @@ class TestCommands:
         file, source = fleet(tmp_path, 1), tmp_path / "t0"
         same = Table({"id": "long", "v": "string"}, ("id",), str(deltalake.DeltaTable(source).metadata().id))
         same.insert({"id": 0, "v": "v0"})
-        store, how = FolderStore(str(tmp_path / "zone")), entry(str(source), "sales.t0")
+        store, table_ = FolderStore(str(tmp_path / "zone")), entry(str(source), "sales.t0")
         for number in (1, 2):
             commit(source, f"UPDATE {{}} SET v = 'new {number}' WHERE id = 0")
             same.update(0, v=f"new {number}")
-            publish(TableFeed(same), store, how)
+            publish(TableFeed(same), store, table_)
         return str(file)
 
     def gone(self, tmp_path: Path, *numbers: int) -> list[Path]:
@@ -279,9 +279,9 @@ class TestCommands:
 
     def test_table_with_lost_files_is_not_up_to_date(self, file: str, tmp_path: Path) -> None:
         self.gone(tmp_path, 3)
-        said = self.ran("status", "--config", file, code=1)
-        assert "1 failing" in said
-        assert "sales.t0: MF3216: Published files of" in said
+        output = self.ran("status", "--config", file, code=1)
+        assert "1 failing" in output
+        assert "sales.t0: MF3216: Published files of" in output
 
     def test_table_without_its_last_file_is_not_up_to_date(self, file: str, tmp_path: Path) -> None:
         self.gone(tmp_path, 1, 2, 3)
@@ -294,18 +294,18 @@ class TestCommands:
 
     def test_log_command_does_not_report_a_lost_file_as_consumed(self, file: str, tmp_path: Path) -> None:
         self.gone(tmp_path, 3)
-        said = self.ran("log", "sales.t0", "--config", file, code=1)
-        assert "consumed and removed" not in said
-        assert "sales.t0: MF3216: Published files of" in said
+        output = self.ran("log", "sales.t0", "--config", file, code=1)
+        assert "consumed and removed" not in output
+        assert "sales.t0: MF3216: Published files of" in output
         newest = json.loads(self.ran("log", "sales.t0", "--json", "--config", file, code=1))["rows"][0]
         assert newest["error"]["code"] == "MF3216"
         assert [place["consumed"] for place in newest["places"]] == [False, False]
 
     def test_lint_command_finds_a_lost_file(self, file: str, tmp_path: Path) -> None:
         self.gone(tmp_path, 2)
-        said = self.ran("lint", str(tmp_path / "zone"), "--config", file, code=1)
-        assert "MF313" in said
-        assert "MF302" not in said
+        output = self.ran("lint", str(tmp_path / "zone"), "--config", file, code=1)
+        assert "MF313" in output
+        assert "MF302" not in output
 
     def test_up_to_date_check_leaves_a_table_with_lost_files_to_spark(self, file: str, tmp_path: Path) -> None:
         (table,) = loader.load(file).tables

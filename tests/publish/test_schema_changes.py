@@ -54,8 +54,8 @@ class Changing(Journey):
         kind = (columns, rows, mapping, more)
         if kind not in self._begun:
             self._begin(columns, rows, mapping, more)
-            made = everything(self.place).items()
-            self._begun[kind] = {Path(each).relative_to(self.place): data for each, data in sorted(made)}
+            files = everything(self.place).items()
+            self._begun[kind] = {Path(each).relative_to(self.place): data for each, data in sorted(files)}
             return
         for name, data in self._begun[kind].items():
             (self.place / name).parent.mkdir(parents=True, exist_ok=True)
@@ -92,8 +92,8 @@ class Changing(Journey):
     def is_mirrored(self) -> bool:
         """Whether the mirror is equal. Reads the table without Spark if possible."""
         self.replicate()
-        there, mirrored = (DeltaTable(str(path)) for path in (self.source, self.place / "mirror/s/t"))
-        return rows_of(there.to_pyarrow_table()) == rows_of(mirrored.to_pyarrow_table())
+        source, mirrored = (DeltaTable(str(path)) for path in (self.source, self.place / "mirror/s/t"))
+        return rows_of(source.to_pyarrow_table()) == rows_of(mirrored.to_pyarrow_table())
 
     def verified(self) -> str:
         self.replicate()

@@ -122,9 +122,9 @@ def test_selection_is_published_followed_verified_and_repaired(
     mirror = DeltaTable.at(spark, tmp_path / "mirror/s/t")
     mirror.sql("UPDATE {} SET price = '7' WHERE remark = 'b'")
     mirror.sql("INSERT INTO {} VALUES (3, 'EU', 'c', '-3.0000000000')")
-    told = shop.verified(code=1)
-    assert "order = 2: price is '2.0000000000' in the source, '7' in the mirror" in told
-    assert "order = 3: missing in the source, once in the mirror" in told
+    output = shop.verified(code=1)
+    assert "order = 2: price is '2.0000000000' in the source, '7' in the mirror" in output
+    assert "order = 3: missing in the source, once in the mirror" in output
     shop.run("repair", "s.t", "--mirror", str(tmp_path / "mirror"))
     assert "equal at version 4, 3 rows" in shop.verified()
 

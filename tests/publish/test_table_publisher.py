@@ -113,8 +113,8 @@ def test_publication_counts_retries_of_its_own_files() -> None:
     one_commit(table)
     table.update(1, 2, status="later")
     progress = publish(Repeating(table, rows_per_batch=1), store, plan(max_versions_per_publication=1))
-    made = [(result.measured[each.batch], each) for result in (first, progress) for each in result.made]
-    assert [(len(record.files), measured["retries"]) for measured, record in made] == [(1, 3), (2, 2), (2, 2)]
+    publications = [(result.measured[each.batch], each) for result in (first, progress) for each in result.made]
+    assert [(len(record.files), measured["retries"]) for measured, record in publications] == [(1, 3), (2, 2), (2, 2)]
 
 
 def test_publication_measures_its_lag_when_its_record_is_created() -> None:

@@ -32,13 +32,13 @@ def test_transient_store_errors_are_retried_with_growing_pauses(
     config = Config(landing_zone=str(tmp_path / "zone"), tables=(orders, missing))
     monkeypatch.setattr(table_task, "zone_of", lambda config: NoStaging(config.landing_zone))
     pauses: list[float] = []
-    busy, gone = publish_run.publish_tables(
+    busy, deleted = publish_run.publish_tables(
         table_task.RunContext(spark, config, sleep=pauses.append, clock=lambda: sum(pauses))
     )
     assert (type(busy.error), busy.tries, pauses) == (StoreUnavailable, 4, [2.0, 4.0, 8.0])
     assert f"Cannot write {tmp_path}/zone/orders/_mirrorfeed/" in str(busy.error)
     assert ": the service is busy. Check that the location exists" in str(busy.error)
-    assert (type(gone.error).__name__, gone.tries) == ("NoTableAtPath", 1)
+    assert (type(deleted.error).__name__, deleted.tries) == ("NoTableAtPath", 1)
 
     monkeypatch.undo()
     (done,) = publish_run.publish_tables(table_task.RunContext(spark, config.model_copy(update={"entries": (orders,)})))

@@ -73,8 +73,8 @@ def test_identity_default_and_generated_columns_are_published(spark: SparkSessio
         spark.sql(f"INSERT INTO {journey.sql} (id) VALUES ({id_})")
         journey.publish()
     journey.replicate()
-    rows, there = mirrored(journey), AnyDeltaTable(journey.source).to_pyarrow_table().to_pylist()
-    assert canonical(rows) == canonical(there)
+    rows, expected = mirrored(journey), AnyDeltaTable(journey.source).to_pyarrow_table().to_pylist()
+    assert canonical(rows) == canonical(expected)
     assert sorted((row["id"], row["seven"], row["twice"]) for row in rows) == [(1, 7, 2), (2, 7, 4)]
     assert len({row["counted"] for row in rows} - {None}) == 2
 

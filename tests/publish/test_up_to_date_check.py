@@ -74,7 +74,7 @@ def of_all(folder: Path, **options: Any) -> Config:
     return loader.load(fleet(folder, 3, more="ledger: ./ledger\n", **options))
 
 
-def tell(folder: Path, *rows: Row, without: Sequence[str] = ()) -> None:
+def write_rows(folder: Path, *rows: Row, without: Sequence[str] = ()) -> None:
     schema = pa.schema([(name, _TYPES[type_]) for name, type_, _ in COLUMNS if name not in without])
     deltalake.write_deltalake(
         folder / "ledger", pa.Table.from_pylist([asdict(row) for row in rows], schema), mode="append"
@@ -89,48 +89,48 @@ def published(table: str, *ends: int | None, at: timedelta = timedelta()) -> lis
 
 
 TABLES = ["sales.t0", "sales.t1", "sales.t2"]
-TOLD = [row for table in TABLES for row in published(table, None, 1)]
+LEDGER_ROWS = [row for table in TABLES for row in published(table, None, 1)]
 
 
 def test_up_to_date_tables_are_reported_without_spark(tmp_path: Path) -> None:
-    tell(tmp_path, *TOLD)
+    write_rows(tmp_path, *LEDGER_ROWS)
     outcomes = all_up_to_date(of_all(tmp_path))
     assert outcomes is not None
     assert [(each.table, each.lag_versions, each.error) for each in outcomes] == [(table, 0, None) for table in TABLES]
 
 
 @pytest.mark.parametrize(
-    ("rows", "at_rest"),
+    ("rows", "up_to_date"),
     [
         ([], False),  # a run that was killed before it wrote to the ledger
-        (TOLD[:2], False),
-        ([*TOLD, Row(NOW + timedelta(minutes=1), "sales.t1", FAILED)], False),  # it works again
-        ([*TOLD, Row(NOW - timedelta(minutes=1), "sales.t1", FAILED)], True),
+        (LEDGER_ROWS[:2], False),
+        ([*LEDGER_ROWS, Row(NOW + timedelta(minutes=1), "sales.t1", FAILED)], False),  # it works again
+        ([*LEDGER_ROWS, Row(NOW - timedelta(minutes=1), "sales.t1", FAILED)], True),
         (
             [
-                *TOLD,
+                *LEDGER_ROWS,
                 Row(NOW + timedelta(minutes=1), "sales.t1", FAILED),
                 Row(NOW + timedelta(minutes=2), "sales.t1", RECOVERED),
             ],
             True,
         ),
-        ([*TOLD, *published("sales.gone", None, 4)], True),
+        ([*LEDGER_ROWS, *published("sales.gone", None, 4)], True),
     ],
 )
-def test_spark_is_needed_if_the_ledger_needs_a_row(tmp_path: Path, rows: Sequence[Row], *, at_rest: bool) -> None:
-    tell(tmp_path, *rows)
-    assert (all_up_to_date(of_all(tmp_path)) is not None) is at_rest
+def test_spark_is_needed_if_the_ledger_needs_a_row(tmp_path: Path, rows: Sequence[Row], *, up_to_date: bool) -> None:
+    write_rows(tmp_path, *rows)
+    assert (all_up_to_date(of_all(tmp_path)) is not None) is up_to_date
 
 
 def test_spark_creates_a_missing_or_outdated_ledger(tmp_path: Path) -> None:
     config = of_all(tmp_path)
     assert all_up_to_date(config) is None
-    tell(tmp_path, *TOLD, without=["build"])
+    write_rows(tmp_path, *LEDGER_ROWS, without=["build"])
     assert all_up_to_date(config) is None
 
 
 def test_one_table_with_new_commits_needs_spark(tmp_path: Path) -> None:
-    tell(tmp_path, *TOLD)
+    write_rows(tmp_path, *LEDGER_ROWS)
     assert all_up_to_date(of_all(tmp_path, behind=1)) is None
 
 
@@ -141,25 +141,25 @@ def ran(*arguments: str) -> Any:
 
 def test_check_alerts_for_up_to_date_tables_does_not_start_spark(tmp_path: Path) -> None:
     file = str(fleet(tmp_path, 2))
-    code, told = ran("check-alerts", "--config", file)
-    assert (code, told["rows"]) == (0, [])
+    code, output = ran("check-alerts", "--config", file)
+    assert (code, output["rows"]) == (0, [])
     assert [row["state"] for row in ran("status", "--config", file)[1]["rows"]] == ["up to date"] * 2
     commit(tmp_path / "t1", "INSERT INTO {} VALUES (1000, 'new')")
-    code, told = ran("check-alerts", "--config", file)
-    assert (code, told["error"]["what"]) == (1, "Spark was started.")
+    code, output = ran("check-alerts", "--config", file)
+    assert (code, output["error"]["what"]) == (1, "Spark was started.")
 
 
 def test_too_long_text_is_found_without_spark(tmp_path: Path) -> None:
     file = str(fleet(tmp_path, 1, longest=17 * 2**20))
-    code, told = ran("check-alerts", "--config", file)
-    (trouble,) = told["rows"]
-    assert (code, trouble["name"], trouble["table"]) == (1, "TEXT_TOO_LONG", "sales.t0")
-    assert "'v' has a value of 17,825,792 bytes" in trouble["what"]
+    code, output = ran("check-alerts", "--config", file)
+    (problem,) = output["rows"]
+    assert (code, problem["name"], problem["table"]) == (1, "TEXT_TOO_LONG", "sales.t0")
+    assert "'v' has a value of 17,825,792 bytes" in problem["what"]
 
 
 def test_unknown_file_in_the_landing_zone_needs_spark(tmp_path: Path) -> None:
     config = of_all(tmp_path)
-    tell(tmp_path, *TOLD)
+    write_rows(tmp_path, *LEDGER_ROWS)
     zone_of(config).create(f"{config.tables[0].target.folder}/notes.txt", b"whose?")
     assert all_up_to_date(config) is None
 
@@ -169,20 +169,20 @@ def test_paused_table_is_skipped_and_shown_with_reason_and_end(tmp_path: Path) -
     written = yaml.safe_load(file.read_text())
     written["tables"][1]["paused"] = {"reason": "its source is loaded anew", "until": "2999-01-31 18:00"}
     file.write_text(yaml.safe_dump(written))
-    told = "paused until 2999-01-31 18:00 UTC: its source is loaded anew"
+    output = "paused until 2999-01-31 18:00 UTC: its source is loaded anew"
     code, published = ran("publish", "--config", str(file))
     assert (code, [each["table"] for each in published["rows"]]) == (0, ["sales.t0"])
-    assert published["notes"] == [f"sales.t1: {told}"]
+    assert published["notes"] == [f"sales.t1: {output}"]
     for more in ([], ["--dry-run"]):
         result = CliRunner().invoke(main, ["publish", "sales.t1", *more, "--config", str(file)])
-        assert (result.exit_code, told in " ".join(result.output.split())) == (0, True)
+        assert (result.exit_code, output in " ".join(result.output.split())) == (0, True)
     code, decided = ran("publish", "--dry-run", "sales.t1", "--config", str(file))
-    assert (code, decided["rows"]) == (0, [{"table": "sales.t1", "next": told, "error": None}])
+    assert (code, decided["rows"]) == (0, [{"table": "sales.t1", "next": output, "error": None}])
     published = LogFacts(published=1)
-    found = TableFacts("t", "t", paused=told, log_facts=published, source_facts=SourceFacts("on", newest_version=2))
+    found = TableFacts("t", "t", paused=output, log_facts=published, source_facts=SourceFacts("on", newest_version=2))
     assert [status_of(each).state for each in (found, replace(found, paused=None))] == ["paused", "behind"]
     (second,) = loader.load(file).select(["sales.t1"])
-    assert str(second.pause_at(NOW)) == told
+    assert str(second.pause_at(NOW)) == output
 
 
 def test_nothing_is_written_to_the_ledger_if_all_tables_are_paused(tmp_path: Path) -> None:

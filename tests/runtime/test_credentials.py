@@ -238,20 +238,20 @@ def test_installed_chain_error_lists_credentials_without_secrets(
 
     class NextCredential:
         def get_token(self, *_: str, **__: object) -> AccessToken:
-            raise ClientAuthenticationError(f"AADSTS50034: {said}. See there.")
+            raise ClientAuthenticationError(f"AADSTS50034: {message}. See there.")
 
     def refusal() -> str:
         with pytest.raises(CredentialRefused) as caught:
             token_credential(Default()).get_token("https://storage.azure.com/.default")
         return caught.value.problem
 
-    said = "No such account"
+    message = "No such account"
     chain = ChainedTokenCredential(FirstCredential(), NextCredential())
     monkeypatch.setattr("azure.identity.DefaultAzureCredential", lambda **_: chain)
     monkeypatch.setenv("AZURE_CLIENT_SECRET", VALUE)
     begin = "Cannot get a token for the default Azure credential chain: "
-    assert refusal() == f"{begin}FirstCredential: It is not configured; NextCredential: AADSTS50034: {said}."
-    said = f"{VALUE} is not known"
+    assert refusal() == f"{begin}FirstCredential: It is not configured; NextCredential: AADSTS50034: {message}."
+    message = f"{VALUE} is not known"
     assert refusal() == f"{begin}(not shown)."
     assert caplog.text == ""  # log warnings are written to standard error
 
@@ -260,10 +260,10 @@ def test_installed_chain_error_lists_credentials_without_secrets(
 def test_default_chain_trusts_the_configured_certificates(
     onelake: OneLake, monkeypatch: pytest.MonkeyPatch, *, named: bool
 ) -> None:
-    made = list[Any]()
-    monkeypatch.setattr("azure.identity.DefaultAzureCredential", lambda **options: made.append(options))
+    clients = list[Any]()
+    monkeypatch.setattr("azure.identity.DefaultAzureCredential", lambda **options: clients.append(options))
     token_credential(Default(), str(onelake.ca_bundle) if named else None)
-    assert made == [{"connection_verify": str(onelake.ca_bundle) if named else True}]
+    assert clients == [{"connection_verify": str(onelake.ca_bundle) if named else True}]
 
 
 def _as_sent(secret: str) -> str:
@@ -285,12 +285,12 @@ def test_login_response_that_repeats_the_secret_is_redacted(
     onelake: OneLake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: str,
     repeated: Callable[[str], str], secret: str,
 ) -> None:  # fmt: skip
-    said = f"{'There is an error. ' * 14}You sent {repeated(secret)}."  # if the text is cut, a part is a secret too
+    message = f"{'There is an error. ' * 14}You sent {repeated(secret)}."  # if the text is cut, a part is a secret too
     monkeypatch.setenv(SECRET, secret)
-    monkeypatch.setattr(onelake.authority, "login", lambda form: (400, {"error": error, "error_description": said}))
-    shown = _errors(onelake.store(retry_limits=IMPATIENT))
-    assert "(not shown)" in shown[0]
-    everything = f"{shown} {caplog.text}"
+    monkeypatch.setattr(onelake.authority, "login", lambda form: (400, {"error": error, "error_description": message}))
+    texts = _errors(onelake.store(retry_limits=IMPATIENT))
+    assert "(not shown)" in texts[0]
+    everything = f"{texts} {caplog.text}"
     for hidden in (secret, quote_plus(secret), secret[:6], secret[-6:]):
         assert hidden not in everything
 
@@ -301,12 +301,12 @@ def test_storage_response_that_repeats_the_token_is_redacted(
     repeated: Callable[[str], str],
 ) -> None:  # fmt: skip
     caplog.set_level(logging.DEBUG)
-    said = lambda header, _: f"You sent {repeated(header.removeprefix('Bearer '))}, which has expired"  # noqa: E731
-    monkeypatch.setattr(onelake.authority, "objection", said)
-    shown = _errors(onelake.store(retry_limits=IMPATIENT))
-    assert "You sent " in shown[0]
-    assert "(not shown)" in shown[0]
-    everything = f"{shown} {caplog.text}"
+    message = lambda header, _: f"You sent {repeated(header.removeprefix('Bearer '))}, which has expired"  # noqa: E731
+    monkeypatch.setattr(onelake.authority, "objection", message)
+    texts = _errors(onelake.store(retry_limits=IMPATIENT))
+    assert "You sent " in texts[0]
+    assert "(not shown)" in texts[0]
+    everything = f"{texts} {caplog.text}"
     for token in onelake.authority.tokens:
         assert repeated(token) not in everything
 
@@ -383,25 +383,25 @@ def test_no_secret_or_token_leaves_the_process(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     store, secret = onelake.store(), onelake.authority.secret
-    left: list[Any] = [repr(store), str(store), pickle.dumps(store)]
+    contents: list[Any] = [repr(store), str(store), pickle.dumps(store)]
     store.create("t/a", b"content")
     job = StagingJob(store, "t", 1, "ab", (Column("id", "long"),), ("id",), False)
-    left += [pickle.dumps(store), cloudpickle.dumps(upload_task(job, StagingArea("/a"), ["/a/b"])), repr(job)]  # type: ignore[no-untyped-call]
+    contents += [pickle.dumps(store), cloudpickle.dumps(upload_task(job, StagingArea("/a"), ["/a/b"])), repr(job)]  # type: ignore[no-untyped-call]
     onelake.authority.audience = "https://elsewhere"
-    left += _errors(onelake.store(part_bytes=1))
+    contents += _errors(onelake.store(part_bytes=1))
     onelake.authority.expired = True
-    left += _errors(onelake.store(part_bytes=2))
+    contents += _errors(onelake.store(part_bytes=2))
     onelake.authority.expired, onelake.authority.secret = False, "another"
-    left += _errors(onelake.store(part_bytes=3))
+    contents += _errors(onelake.store(part_bytes=3))
     onelake.server.faults.add(Fault("token", How.DROP_BEFORE, 1000))
-    left += _errors(onelake.store(retry_limits=IMPATIENT))
-    left += [node.content for node in onelake.files.nodes.values()]
-    left += [repr(call) for call in onelake.calls]
-    left += [caplog.text, *capfd.readouterr()]
+    contents += _errors(onelake.store(retry_limits=IMPATIENT))
+    contents += [node.content for node in onelake.files.nodes.values()]
+    contents += [repr(call) for call in onelake.calls]
+    contents += [caplog.text, *capfd.readouterr()]
 
     assert len(onelake.authority.tokens) >= 2
     assert "POST" in caplog.text  # the log reports logins
-    everything = b"\n".join(each if isinstance(each, bytes) else each.encode() for each in left)
+    everything = b"\n".join(each if isinstance(each, bytes) else each.encode() for each in contents)
     for hidden in (secret, *onelake.authority.tokens):
         assert hidden.encode() not in everything
 
@@ -409,21 +409,21 @@ def test_no_secret_or_token_leaves_the_process(
 def _errors(store: Any) -> list[Any]:
     with pytest.raises(MirrorfeedError) as caught:
         store.list("")
-    shown, error = list[Any](), caught.value
-    shown += [str(error), repr(error), repr(error.__dict__), pickle.dumps(error)]
-    return shown
+    texts, error = list[Any](), caught.value
+    texts += [str(error), repr(error), repr(error.__dict__), pickle.dumps(error)]
+    return texts
 
 
 @pytest.mark.parametrize(
-    ("credential", "shown"),
+    ("credential", "texts"),
     [
         (Default(), "the default Azure credential chain"),
         (ServiceCredential("onelake"), "the service credential onelake"),
         (ServicePrincipal("t", "c", Secret(env="X")), "the service principal c of tenant t"),
     ],
 )
-def test_credential_is_a_value_with_a_readable_name(credential: Any, shown: str) -> None:
-    assert str(credential) == shown
+def test_credential_is_a_value_with_a_readable_name(credential: Any, texts: str) -> None:
+    assert str(credential) == texts
     assert pickle.loads(pickle.dumps(credential)) == credential
     assert hash(credential) == hash(pickle.loads(pickle.dumps(credential)))
 

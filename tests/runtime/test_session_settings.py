@@ -231,17 +231,19 @@ def test_dates_are_correct_in_publication_preview_and_history(spark: SparkSessio
     before = spark.conf.get(ALL_DAYS)
     table = DeltaTable(spark, tmp_path / "t", "day date, at timestamp, m map<date, timestamp>")
     zone = Zone(tmp_path / "zone", table, ("day",))
-    kept = configured(table.source, HistoryLocation(Source(path=str(tmp_path / "kept"))))
+    with_history = configured(table.source, HistoryLocation(Source(path=str(tmp_path / "kept"))))
     table.sql(f"INSERT INTO {{}} VALUES (date'{GONE}', NULL, NULL)")
     zone.publish()
-    append_versions(spark, kept)
-    there = [day for day in DAYS if day != GONE]
-    rows = (f"(date'{day}', timestamp'{day} 01:00:00Z', map(date'{day}', timestamp'{day} 01:00:00Z'))" for day in there)
+    append_versions(spark, with_history)
+    present = [day for day in DAYS if day != GONE]
+    rows = (
+        f"(date'{day}', timestamp'{day} 01:00:00Z', map(date'{day}', timestamp'{day} 01:00:00Z'))" for day in present
+    )
     table.sql(f"INSERT INTO {{}} VALUES {', '.join(rows)}")
     table.sql("DELETE FROM {} WHERE at IS NULL")  # Delta would not find it by its day
 
     zone.publish()
-    append_versions(spark, kept)
+    append_versions(spark, with_history)
     history = spark.read.table(Source(path=str(tmp_path / "kept")).sql).where("_change_type = 'insert'")
     changed = to_json_rows(changes_between(spark, table.source, 2, 2)[1].limit(9))
     assert {
@@ -250,7 +252,7 @@ def test_dates_are_correct_in_publication_preview_and_history(spark: SparkSessio
         "history": sorted(map(tuple, history.selectExpr("string(day)", "string(date(at))").collect())),
     } == {
         "publication": [(day, DELETE if day == GONE else UPSERT) for day in DAYS],
-        "a preview": [(day, day, day) for day in there],
+        "a preview": [(day, day, day) for day in present],
         "history": [(day, None if day == GONE else day) for day in DAYS],
     }
     assert spark.conf.get(ALL_DAYS) == before

@@ -86,7 +86,7 @@ def test_java_17_and_21_are_accepted(tmp_path: Path, version: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("says", "words"),
+    ("version_output", "words"),
     [
         (
             'openjdk version "25.0.3" 2026-04-21 LTS',
@@ -97,9 +97,9 @@ def test_java_17_and_21_are_accepted(tmp_path: Path, version: str) -> None:
         ("Unable to locate a Java Runtime", r"java does not report its Java version\. Install JDK 17 or 21"),
     ],
 )
-def test_unsupported_java_is_refused_with_its_release(tmp_path: Path, says: str, words: str) -> None:
+def test_unsupported_java_is_refused_with_its_release(tmp_path: Path, version_output: str, words: str) -> None:
     with pytest.raises(JavaUnfit, match=words):
-        check_java(str(executable(tmp_path / "java", f"echo '{says}' >&2")))
+        check_java(str(executable(tmp_path / "java", f"echo '{version_output}' >&2")))
 
 
 def test_jars_are_cached_only_after_a_start(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ def project(tmp_path: Path) -> Path:
 
 
 def git(project: Path, *arguments: str) -> None:
-    who = ["-c", "user.name=A", "-c", "user.email=a@example.com"]
-    subprocess.run(["git", *who, *arguments], cwd=project, check=True, capture_output=True)
+    author = ["-c", "user.name=A", "-c", "user.email=a@example.com"]
+    subprocess.run(["git", *author, *arguments], cwd=project, check=True, capture_output=True)
 
 
 @pytest.fixture

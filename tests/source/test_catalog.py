@@ -114,7 +114,7 @@ def test_source_outside_of_unity_catalog_has_no_key_and_needs_no_request(text: s
 
 
 @pytest.mark.parametrize(
-    ("text", "asked"),
+    ("text", "list_pattern"),
     [
         ("main.sales.`orders #1?`", "main.sales.orders%20%231%3F"),
         ("main.sales.`100%`", "main.sales.100%25"),
@@ -122,10 +122,10 @@ def test_source_outside_of_unity_catalog_has_no_key_and_needs_no_request(text: s
         ("main.sales.`a.b`", "main.sales.a.b"),
     ],
 )
-def test_table_name_cannot_redirect_the_request(text: str, asked: str) -> None:
-    workspace = RecordingWorkspace({asked: TableInfo(table_constraints=[key("id")])})
+def test_table_name_cannot_redirect_the_request(text: str, list_pattern: str) -> None:
+    workspace = RecordingWorkspace({list_pattern: TableInfo(table_constraints=[key("id")])})
     assert key_of(workspace, Source.parse(text)) == ("id",)
-    assert workspace.tables.asked == [asked]
+    assert workspace.tables.asked == [list_pattern]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def no_spark() -> SparkSession:
     raise AssertionError("Spark was asked")
 
 
-def asked(pattern: str, workspace: Callable[[], Any], *, columns: bool = False) -> list[FoundTable]:
+def list_pattern(pattern: str, workspace: Callable[[], Any], *, columns: bool = False) -> list[FoundTable]:
     return list_tables(Pattern.parse(pattern), columns, no_spark, workspace)
 
 
@@ -244,8 +244,8 @@ def test_unity_catalog_lists_tables_of_a_schema_with_and_without_a_feed() -> Non
             ]
         }
     )
-    told = asked("main.sales.*", lambda: catalog)
-    assert {each.source.parts[-1]: each.unsupported for each in told} == {
+    found = list_pattern("main.sales.*", lambda: catalog)
+    assert {each.source.parts[-1]: each.unsupported for each in found} == {
         "events": "a streaming table",
         "lines": "",
         "orders": "",
@@ -254,29 +254,29 @@ def test_unity_catalog_lists_tables_of_a_schema_with_and_without_a_feed() -> Non
         "sums": "a materialized view",
         "theirs": "a foreign table",
     }
-    assert next(each.columns for each in told if each.source == Source(("main", "sales", "orders"))) == ("id", "v")
+    assert next(each.columns for each in found if each.source == Source(("main", "sales", "orders"))) == ("id", "v")
     assert catalog.asked == ["main.sales"]
 
 
 def test_all_schemas_of_a_catalog_are_listed_except_information_schema() -> None:
     catalog = Catalog({"sales": [table("b"), table("a")], "crm": [table("a")], "information_schema": [table("tables")]})
-    assert [str(each.source) for each in asked("main.*.*", lambda: catalog)] == [
+    assert [str(each.source) for each in list_pattern("main.*.*", lambda: catalog)] == [
         "main.crm.a", "main.sales.a", "main.sales.b",
     ]  # fmt: skip
     assert catalog.asked == ["main", "main.sales", "main.crm"]
-    assert [str(each.source) for each in asked("main.c*.*", lambda: catalog)] == ["main.crm.a"]
+    assert [str(each.source) for each in list_pattern("main.c*.*", lambda: catalog)] == ["main.crm.a"]
 
 
 def test_errors_of_unity_catalog_are_reported() -> None:
     with pytest.raises(CatalogRefused) as caught:
-        asked("main.sales.*", lambda: Catalog({}, NotFound("Schema 'main.sales' does not exist.")))
+        list_pattern("main.sales.*", lambda: Catalog({}, NotFound("Schema 'main.sales' does not exist.")))
     assert caught.value.asked == "The list of tables main.sales.*"
     assert caught.value.reason == "Schema 'main.sales' does not exist."
     with pytest.raises(CatalogUnavailable) as failed:
-        asked("main.sales.*", lambda: Catalog({}, InternalError("try again")))
+        list_pattern("main.sales.*", lambda: Catalog({}, InternalError("try again")))
     assert (failed.value.asked, failed.value.reason) == ("The list of tables main.sales.*", "try again")
     with pytest.raises(CatalogUnavailable, match=r": Timed out after 0:05:00\."):
-        asked("main.sales.*", lambda: Catalog({}, TimeoutError("Timed out after 0:05:00")))
+        list_pattern("main.sales.*", lambda: Catalog({}, TimeoutError("Timed out after 0:05:00")))
 
 
 def test_folders_are_listed_without_spark(tmp_path: Path) -> None:
@@ -284,13 +284,15 @@ def test_folders_are_listed_without_spark(tmp_path: Path) -> None:
         deltalake.write_deltalake(tmp_path / "lake/sales" / name, pa.table({"id": [1], "v": ["a"]}))
     (tmp_path / "lake/sales/no table").mkdir()
     (tmp_path / "lake/loose").write_text("")
-    told = asked(f"{tmp_path}/lake/sales/*", no_spark, columns=True)
-    assert told == [
+    found = list_pattern(f"{tmp_path}/lake/sales/*", no_spark, columns=True)
+    assert found == [
         FoundTable(Source(path=f"{tmp_path}/lake/sales/{name}"), "", ("id", "v")) for name in ("lines", "orders")
     ]
-    assert [each.source.path for each in asked(f"{tmp_path}/lake/*/o*", no_spark)] == [f"{tmp_path}/lake/sales/orders"]
+    assert [each.source.path for each in list_pattern(f"{tmp_path}/lake/*/o*", no_spark)] == [
+        f"{tmp_path}/lake/sales/orders"
+    ]
     with pytest.raises(CatalogRefused, match=r"cannot be read: .*/nowhere: No such file or directory\."):
-        asked(f"{tmp_path}/nowhere/*", no_spark)
+        list_pattern(f"{tmp_path}/nowhere/*", no_spark)
 
 
 def test_sparks_catalog_is_listed_if_no_workspace_is_configured(spark: SparkSession) -> None:

@@ -60,15 +60,15 @@ def test_table_with_computed_changes_needs_no_action(
     assert not read_table_info(spark, table.source).records_changes
 
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: zone\ntables: [{source: ./t, target: t, keys: [id]}]\n")
-    said = {
+    messages = {
         command: " ".join(
             CliRunner().invoke(main, [*command.split(), "--config", str(tmp_path / "mirrorfeed.yml")]).output.split()
         )
         for command in ("enable-cdf", "doctor --setup", "status")
     }
-    assert "computed from row tracking when it is read: no action is needed" in said["enable-cdf"]
-    assert "computed from row tracking when it is read" in said["doctor --setup"]
-    assert "computed" in said["status"]
+    assert "computed from row tracking when it is read: no action is needed" in messages["enable-cdf"]
+    assert "computed from row tracking when it is read" in messages["doctor --setup"]
+    assert "computed" in messages["status"]
 
 
 def test_feed_state_is_known_for_every_version(spark: SparkSession, table: DeltaTable) -> None:
@@ -98,10 +98,10 @@ def test_unpublished_table_is_checked_at_its_newest_version(
 def test_history_is_not_read_without_new_versions(
     spark: SparkSession, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def asked(*_: object) -> None:
+    def requests(*_: object) -> None:
         raise AssertionError("the history was asked")
 
-    monkeypatch.setattr(versions, "read_history", asked)
+    monkeypatch.setattr(versions, "read_history", requests)
     for _ in ("here", "by Spark"):
         found = read_facts(spark, table.source, 8, limit=100)
         assert (found.latest, found.commits, found.breaks, found.feed_off_at) == (8, (), (), None)
@@ -149,13 +149,13 @@ def test_schemas_and_the_feed_are_checked_up_to_the_limit(spark: SparkSession, t
 
 
 @pytest.mark.parametrize(
-    ("after", "there", "damaged_at"), [(2, [3, 5, 6, 7, 8], None), (3, [5, 6, 7, 8], None), (4, [5, 6, 7, 8], 5)]
+    ("after", "existing", "damaged_at"), [(2, [3, 5, 6, 7, 8], None), (3, [5, 6, 7, 8], None), (4, [5, 6, 7, 8], 5)]
 )
 def test_missing_version_is_not_an_error(
-    spark: SparkSession, holed: DeltaTable, after: int, there: list[int], damaged_at: int | None
+    spark: SparkSession, holed: DeltaTable, after: int, existing: list[int], damaged_at: int | None
 ) -> None:
     found = read_facts(spark, holed.source, after, limit=100)
-    assert [commit.version for commit in found.commits] == there
+    assert [commit.version for commit in found.commits] == existing
     assert found.damaged_at == damaged_at
 
 
@@ -183,14 +183,14 @@ def test_feed_starts_after_the_last_version_without_it(
     operations: list[str], on: list[int], expected: int | None
 ) -> None:
     known = [Commit(n, datetime(2026, 1, 1, tzinfo=UTC), operation) for n, operation in enumerate(operations)]
-    asked: list[int] = []
+    requests: list[int] = []
 
     def on_at(version: int) -> bool:
-        asked.append(version)
+        requests.append(version)
         return version in on
 
     assert find_feed_start(known, on_at) == expected
-    assert 1 not in asked or operations[2:3] != ["WRITE"]  # a write changes no setting
+    assert 1 not in requests or operations[2:3] != ["WRITE"]  # a write changes no setting
     holed = [known[0], *(replace(each, version=each.version + 5) for each in known[1:])]
     assert find_feed_start(holed, lambda _: True) == 6
 

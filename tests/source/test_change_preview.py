@@ -113,13 +113,13 @@ def test_start_after_the_end_is_rejected() -> None:
 @pytest.fixture(scope="module")
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
     """A table with the feed on from version 2, and a column added at version 4."""
-    made = DeltaTable(spark, tmp_path_factory.mktemp("preview") / "t", feed=False)
-    made.insert(1)
-    made.set_feed(True)
-    made.insert(2, 3)
-    made.sql("ALTER TABLE {} ADD COLUMNS (w int)")
-    made.sql("UPDATE {} SET w = 1 WHERE id = 2")
-    return made
+    created = DeltaTable(spark, tmp_path_factory.mktemp("preview") / "t", feed=False)
+    created.insert(1)
+    created.set_feed(True)
+    created.insert(2, 3)
+    created.sql("ALTER TABLE {} ADD COLUMNS (w int)")
+    created.sql("UPDATE {} SET w = 1 WHERE id = 2")
+    return created
 
 
 def counted(spark: SparkSession, table: DeltaTable, *bounds: str | int, past_end: PastEnd = "error") -> dict[str, int]:

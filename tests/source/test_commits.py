@@ -44,7 +44,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Source:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def listings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Versions for which Delta was queried."""
     found: list[int] = []
 
@@ -68,16 +68,16 @@ def test_commits_with_metadata_are_found(spark: SparkSession, written: Source) -
 
 @pytest.mark.parametrize("after", [0, 12])
 def test_delta_checks_only_metadata_changes_among_many_writes(
-    spark: SparkSession, written: Source, asked: list[int], monkeypatch: pytest.MonkeyPatch, after: int
+    spark: SparkSession, written: Source, listings: list[int], monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     monkeypatch.setattr(change_feed, "_MAX_DOUBTFUL", 8)
     found = read_facts(spark, written, after, limit=100)
     changed = {10, 15, 16, 20, 22} - set(range(after))
-    assert set(asked) == {after, after + 1, *changed}
-    asked.clear()
+    assert set(listings) == {after, after + 1, *changed}
+    listings.clear()
     monkeypatch.setattr(change_feed, "find_metadata_changes", lambda *_: None)
     assert read_facts(spark, written, after, limit=100) == found
-    assert set(asked) >= set(range(after, 26)) - {20, 22}
+    assert set(listings) >= set(range(after, 26)) - {20, 22}
     assert (found.breaks, found.feed_off_at) == ((15,), 20)
 
 

@@ -20,7 +20,7 @@ from tests.delta import SPARK_4_0, DeltaTable, Zone
 
 
 @pytest.fixture(scope="module")
-def begun(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Zone:
+def published_once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Zone:
     """Rows 1 to 3, published at version 1."""
     folder = tmp_path_factory.mktemp("begun")
     table = DeltaTable(spark, folder / "orders")
@@ -31,9 +31,9 @@ def begun(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Zone
 
 
 @pytest.fixture
-def published(begun: Zone, tmp_path: Path) -> Zone:
+def published(published_once: Zone, tmp_path: Path) -> Zone:
     """A copy that the test changes."""
-    return Zone.copied(begun, tmp_path)
+    return Zone.copied(published_once, tmp_path)
 
 
 def vacuum_everything(table: DeltaTable) -> None:

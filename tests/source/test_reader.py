@@ -23,16 +23,16 @@ WAYS: dict[str, Callable[[DataFrame], object]] = {
 }
 """Each of them reports a failure in another form."""
 
-every_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+every_way = pytest.mark.parametrize("reader", WAYS.values(), ids=WAYS)
 
 
 @pytest.fixture(scope="module")
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
-    made = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "orders")
-    made.insert(1, 2)
-    made.sql("UPDATE {} SET v = 'new' WHERE id = 1")
-    made.sql("DELETE FROM {} WHERE id = 2")
-    return made
+    created = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "orders")
+    created.insert(1, 2)
+    created.sql("UPDATE {} SET v = 'new' WHERE id = 1")
+    created.sql("DELETE FROM {} WHERE id = 2")
+    return created
 
 
 def read(table: DeltaTable, after: int, to: int) -> set[tuple[int, str, str, int]]:
@@ -79,51 +79,51 @@ def test_range_does_not_grow_with_later_commits(spark: SparkSession, tmp_path: P
 @pytest.fixture(scope="module")
 def bare(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
     """A table without any data files and feed files."""
-    made = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "bare")
-    made.insert(1, 2)
-    made.sql("UPDATE {} SET v = 'new' WHERE id = 1")
-    for file in [*made.path.glob("*.parquet"), *made.path.glob("_change_data/*.parquet")]:
+    created = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "bare")
+    created.insert(1, 2)
+    created.sql("UPDATE {} SET v = 'new' WHERE id = 1")
+    for file in [*created.path.glob("*.parquet"), *created.path.glob("_change_data/*.parquet")]:
         file.unlink()
-    return made
+    return created
 
 
 @every_way
 @pytest.mark.parametrize("range_", [Range(0, 1), Range(1, 2)], ids=["rows", "feed"])
 def test_missing_files_of_a_range_are_a_gap(
-    bare: DeltaTable, way: Callable[[DataFrame], object], range_: Range
+    bare: DeltaTable, reader: Callable[[DataFrame], object], range_: Range
 ) -> None:
     with pytest.raises(Gap) as caught, read_errors("sales.orders", range_):
-        way(changes(bare.spark, bare.source, range_))
+        reader(changes(bare.spark, bare.source, range_))
     assert (caught.value.published, caught.value.where) == (range_.from_version_exclusive, range_)
     assert caught.value.reason == "a file is missing"
 
 
 @every_way
-def test_missing_files_of_a_snapshot_are_no_gap_yet(bare: DeltaTable, way: Callable[[DataFrame], object]) -> None:
+def test_missing_files_of_a_snapshot_are_no_gap_yet(bare: DeltaTable, reader: Callable[[DataFrame], object]) -> None:
     with pytest.raises(SnapshotGone) as caught, read_errors("sales.orders", 2):
-        way(snapshot(bare.spark, bare.source, 2))
+        reader(snapshot(bare.spark, bare.source, 2))
     assert (caught.value.version, caught.value.uris) == (2, ())
 
 
 @pytest.fixture(scope="module")
 def truncated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
     """The file of version 1 is truncated."""
-    made = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "truncated")
-    made.insert(1, 2)
-    for file in made.path.glob("*.parquet"):
+    created = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "truncated")
+    created.insert(1, 2)
+    for file in created.path.glob("*.parquet"):
         os.truncate(file, 100)
-    return made
+    return created
 
 
 @every_way
-def test_damaged_file_is_named(truncated: DeltaTable, way: Callable[[DataFrame], object]) -> None:
+def test_damaged_file_is_named(truncated: DeltaTable, reader: Callable[[DataFrame], object]) -> None:
     (file,) = truncated.path.glob("*.parquet")
     for what, rows in {
         1: snapshot(truncated.spark, truncated.source, 1),
         Range(0, 1): changes(truncated.spark, truncated.source, Range(0, 1)),
     }.items():
         with pytest.raises(FileDamaged) as caught, read_errors("sales.orders", what):
-            way(rows)
+            reader(rows)
         assert caught.value.problem.startswith(
             f"A file of sales.orders cannot be read: file:{file} (java.lang.RuntimeException: is not a Parquet file."
         )
@@ -132,35 +132,35 @@ def test_damaged_file_is_named(truncated: DeltaTable, way: Callable[[DataFrame],
 @pytest.fixture(scope="module")
 def holed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
     """Version 2 of 0 to 3 is missing."""
-    made = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "holed")
+    created = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "holed")
     for i in range(3):
-        made.insert(i)
-    made.commit_file(2).unlink()
-    return made
+        created.insert(i)
+    created.commit_file(2).unlink()
+    return created
 
 
 @every_way
-def test_log_with_a_missing_commit_is_a_gap(holed: DeltaTable, way: Callable[[DataFrame], object]) -> None:
+def test_log_with_a_missing_commit_is_a_gap(holed: DeltaTable, reader: Callable[[DataFrame], object]) -> None:
     with (
         pytest.raises(Gap, match="after version 2 cannot be read: in version 3 the log has a hole"),
         read_errors("sales.orders", Range(2, 3)),
     ):
-        way(changes(holed.spark, holed.source, Range(2, 3)))
+        reader(changes(holed.spark, holed.source, Range(2, 3)))
 
 
 @pytest.fixture(scope="module")
 def switched_off(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
     """The feed is switched off at version 2."""
-    made = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "off")
-    made.insert(1)
-    made.set_feed(False)
-    return made
+    created = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "off")
+    created.insert(1)
+    created.set_feed(False)
+    return created
 
 
 @every_way
-def test_disabled_feed_is_a_gap_at_its_version(switched_off: DeltaTable, way: Callable[[DataFrame], object]) -> None:
+def test_disabled_feed_is_a_gap_at_its_version(switched_off: DeltaTable, reader: Callable[[DataFrame], object]) -> None:
     with pytest.raises(Gap) as caught, read_errors("sales.orders", Range(0, 2)):
-        way(changes(switched_off.spark, switched_off.source, Range(0, 2)))
+        reader(changes(switched_off.spark, switched_off.source, Range(0, 2)))
     assert caught.value.problem == (
         "The changes of sales.orders after version 0 cannot be read: at version 2 the change data feed is off."
     )
@@ -169,23 +169,23 @@ def test_disabled_feed_is_a_gap_at_its_version(switched_off: DeltaTable, way: Ca
 @pytest.fixture(scope="module")
 def mapped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
     """A row at version 1, with column mapping."""
-    made = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "mapped", properties=MAPPED)
-    made.insert(1)
-    return made
+    created = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "mapped", properties=MAPPED)
+    created.insert(1)
+    return created
 
 
 @pytest.fixture(scope="module", params=["RENAME COLUMN v TO w", "DROP COLUMN v"])
 def changed(mapped: DeltaTable, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> DeltaTable:
     """The same table, with a column replaced or dropped at version 2."""
-    made = DeltaTable.copied(mapped, tmp_path_factory.mktemp("delta") / "changed")
-    made.sql(f"ALTER TABLE {{}} {request.param}")
-    return made
+    created = DeltaTable.copied(mapped, tmp_path_factory.mktemp("delta") / "changed")
+    created.sql(f"ALTER TABLE {{}} {request.param}")
+    return created
 
 
 @every_way
-def test_range_across_a_changed_column_is_refused(changed: DeltaTable, way: Callable[[DataFrame], object]) -> None:
+def test_range_across_a_changed_column_is_refused(changed: DeltaTable, reader: Callable[[DataFrame], object]) -> None:
     with pytest.raises(FeedUnreadable) as caught, read_errors("sales.orders", Range(0, 2)):
-        way(changes(changed.spark, changed.source, Range(0, 2)))
+        reader(changes(changed.spark, changed.source, Range(0, 2)))
     assert (caught.value.version, caught.value.read_version) == ("1", "2")
 
 

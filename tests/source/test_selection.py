@@ -74,12 +74,12 @@ def translated(spark: SparkSession) -> dict[str, dict[str, list[tuple[Any, ...]]
     kinds = {"+": "insert", "-": "delete", "<": "update_preimage", ">": "update_postimage"}
     rows = [(case, key, v, kinds[kind], at) for case, (events, _, _) in CASES.items() for at, kind, key, v in events]
     events = spark.createDataFrame(rows, "case string, id int, v string, _change_type string, _commit_version long")
-    kept = apply_selection("t", events, Selection(where="v NOT LIKE 'x%'"), ["_change_type", "_commit_version"])
+    selected = apply_selection("t", events, Selection(where="v NOT LIKE 'x%'"), ["_change_type", "_commit_version"])
     columns = (Column("case", "string"), Column("id", "integer"), Column("v", "string"))
     found: dict[str, dict[str, list[tuple[Any, ...]]]] = {}
     for translate in (net, full):
         by_case = found.setdefault(translate.__name__, {case: [] for case in CASES})
-        for case, *row in landed(translate(kept, columns, ["case", "id"])):
+        for case, *row in landed(translate(selected, columns, ["case", "id"])):
             by_case[case].append(tuple(row))
     return found
 

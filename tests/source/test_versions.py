@@ -52,14 +52,14 @@ def test_commits_have_their_own_times_if_clocks_go_back(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = DeltaTable(spark, tmp_path / "t")
-    made = [datetime(2025, 10, 25, 22, 30, tzinfo=UTC) + timedelta(hours=hours) for hours in range(5)]
-    for number, moment in enumerate(made):
+    times = [datetime(2025, 10, 25, 22, 30, tzinfo=UTC) + timedelta(hours=hours) for hours in range(5)]
+    for number, moment in enumerate(times):
         if number:
             table.insert(number)
         os.utime(table.commit_file(number), (moment.timestamp(), moment.timestamp()))
-    assert [commit.timestamp for commit in commits(spark, table.source)] == made
+    assert [commit.timestamp for commit in commits(spark, table.source)] == times
     monkeypatch.setattr(versions, "open_local_table", lambda _: None)
-    assert [commit.timestamp for commit in commits(spark, table.source)] == made
+    assert [commit.timestamp for commit in commits(spark, table.source)] == times
 
 
 def test_in_commit_timestamps_take_precedence(
@@ -71,10 +71,10 @@ def test_in_commit_timestamps_take_precedence(
     table.insert(2)
     for version in range(4):
         os.utime(table.commit_file(version), (1_577_836_800 + version, 1_577_836_800 + version))
-    told = commits(spark, table.source)
-    assert [commit.timestamp.year > 2020 for commit in told] == [False, False, True, True]
+    found = commits(spark, table.source)
+    assert [commit.timestamp.year > 2020 for commit in found] == [False, False, True, True]
     monkeypatch.setattr(versions, "open_local_table", lambda _: None)
-    assert told == commits(spark, table.source)
+    assert found == commits(spark, table.source)
 
 
 def test_local_table_has_the_same_commits_with_and_without_spark(
@@ -84,12 +84,12 @@ def test_local_table_has_the_same_commits_with_and_without_spark(
     backwards = DeltaTable.copied(table, tmp_path / "backwards")
     for version, seconds in enumerate((0, 100, 200, 50, 50, 60, 300, 299, 301)):
         os.utime(backwards.commit_file(version), (1_767_225_600 + seconds, 1_767_225_600 + seconds))
-    asked = [(each.source, after) for each in (table, holed, backwards) for after in (None, 3, 7)]
+    arguments = [(each.source, after) for each in (table, holed, backwards) for after in (None, 3, 7)]
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(SparkSession, "sql", lambda *_: pytest.fail("Spark was asked"))
-        told = [commits(spark, *each) for each in asked]
+        found = [commits(spark, *each) for each in arguments]
     monkeypatch.setattr(versions, "open_local_table", lambda _: None)
-    assert told == [commits(spark, *each) for each in asked]
+    assert found == [commits(spark, *each) for each in arguments]
 
 
 @pytest.mark.usefixtures("oslo")

@@ -407,7 +407,7 @@ def test_old_leftovers_of_killed_runs_are_removed_by_the_next_change(
     (tmp_path / f".unfinished-{uuid.UUID(int=0).hex}").symlink_to(tmp_path / folder)
     store, now, day = FolderStore(str(tmp_path)), time.time(), 24 * 3600
 
-    for days, left in ((6.9, 5), (7.1, 3)):
+    for days, remaining in ((6.9, 5), (7.1, 3)):
         monkeypatch.setattr("time.time", lambda days=days: now + days * day)
         (tmp_path / "t").mkdir()
         if change == "remove_folder":
@@ -416,7 +416,7 @@ def test_old_leftovers_of_killed_runs_are_removed_by_the_next_change(
         else:
             getattr(store, change)("a", b"")
             (tmp_path / "a").unlink()
-        assert len(list(tmp_path.iterdir())) == left
+        assert len(list(tmp_path.iterdir())) == remaining
         (tmp_path / "t").rmdir()
 
 
@@ -461,9 +461,9 @@ def test_written_and_renamed_files_are_synced_to_disk(tmp_path: Path, synced: li
     assert [name.startswith(".unfinished-") or name for name in synced] == [True, "log"]
 
 
-@pytest.mark.parametrize(("error", "told"), [(errno.EINVAL, False), (errno.ENOTSUP, False), (errno.EIO, True)])
+@pytest.mark.parametrize(("error", "reported"), [(errno.EINVAL, False), (errno.ENOTSUP, False), (errno.EIO, True)])
 def test_folder_sync_error_is_raised_only_if_it_is_a_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, told: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, reported: bool
 ) -> None:
     store, sync = FolderStore(str(tmp_path)), os.fsync
     store.create("a", b"")
@@ -474,7 +474,7 @@ def test_folder_sync_error_is_raised_only_if_it_is_a_fault(
         sync(handle)
 
     monkeypatch.setattr("os.fsync", fsync)
-    if told:
+    if reported:
         with pytest.raises(StoreUnavailable, match="Input/output error"):
             store.rename("a", "b")
     else:
@@ -576,14 +576,14 @@ def test_symlink_loop_and_too_long_name_have_readable_errors(tmp_path: Path) -> 
 
 
 def test_creation_times_are_read_only_for_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr("mirrorfeed.storage.folder._birth", lambda path: asked.append(path) or 0)
+    requests: list[str] = []
+    monkeypatch.setattr("mirrorfeed.storage.folder._birth", lambda path: requests.append(path) or 0)
     store = FolderStore(str(tmp_path))
     for path in ("a/b", "c", "d"):
         store.create(path, b"")
 
     store.list("")
-    assert asked == [str(tmp_path / "a")]
+    assert requests == [str(tmp_path / "a")]
 
 
 # Foreign files in a folder.

@@ -350,8 +350,8 @@ def test_conflict_for_a_missing_name_is_reported(onelake: OneLake, verb: str) ->
     with pytest.raises(StoreUnavailable) as caught:
         store.rename("t/a", "t/_x") if verb == "rename" else begin(store, verb)
     code = "BlobAlreadyExists" if verb == "put blob" else "ConditionNotMet"  # replaced by the client library
-    said = f"412 {code}: The condition is not met. The response says that the name exists, but it does not"
-    assert f"{store.address('t/_x')}: {said}." in str(caught.value)
+    message = f"412 {code}: The condition is not met. The response says that the name exists, but it does not"
+    assert f"{store.address('t/_x')}: {message}." in str(caught.value)
     fail(onelake, "put blob", How.ANSWER, status=412, code="ConditionNotMet", message="The condition is not met.")
     with pytest.raises(StoreUnavailable, match="says that the name exists, but it does not"):
         store.create("t/b", WHOLE)
@@ -599,9 +599,9 @@ def test_every_verb_reports_a_token_for_another_audience(onelake: OneLake, call:
 
 @pytest.mark.parametrize("call", CALLS)
 def test_every_verb_reports_a_paused_capacity_at_once(onelake: OneLake, call: str) -> None:
-    said = "This Fabric capacity is currently paused."
+    message = "This Fabric capacity is currently paused."
     for verb in ("list", "read", "properties"):
-        fail(onelake, verb, How.ANSWER, MANY, status=429, code="CapacityNotActive", message=said, retry_after="1")
+        fail(onelake, verb, How.ANSWER, MANY, status=429, code="CapacityNotActive", message=message, retry_after="1")
     with pytest.raises(CapacityPaused, match=r"is paused \(429 CapacityNotActive.*Resume the capacity in the Azure"):
         CALLS[call](onelake.store())
     assert len(onelake.verbs()) == 1
@@ -654,8 +654,8 @@ def test_tasks_upload_without_the_package_with_one_login_per_process(onelake: On
     logins = len(onelake.authority.tokens)
     store = onelake.store_elsewhere(part_bytes=100)
     job = StagingJob(store, "zone/_mirrorfeed/a", 1, "ab", (Column("id", "long"),), ("id",), False)
-    made = [f"{tmp_path}/made.parquet"]
-    task = cloudpickle.dumps(upload_task(job, StagingArea(str(tmp_path)), made))  # type: ignore[no-untyped-call]
+    paths = [f"{tmp_path}/made.parquet"]
+    task = cloudpickle.dumps(upload_task(job, StagingArea(str(tmp_path)), paths))  # type: ignore[no-untyped-call]
     fail(onelake, "append", How.ANSWER, 2, status=429, code="TooManyRequests", retry_after="0")
     ended = subprocess.run([sys.executable, "-c", EXECUTOR], input=task, capture_output=True, check=False)
 

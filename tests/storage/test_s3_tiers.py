@@ -57,12 +57,12 @@ def test_files_are_listed_by_their_common_prefix(s3: Any) -> None:
 
 
 def test_restore_creates_copies_for_the_requested_days(s3: Any) -> None:
-    asked = put(s3, "GLACIER", *KEYS)
+    uris = put(s3, "GLACIER", *KEYS)
     tiers = S3Tiers(BUCKET)
     assert tiers.restores_copies
-    assert tiers.restore(asked, Priority.STANDARD, days=3) == {}
+    assert tiers.restore(uris, Priority.STANDARD, days=3) == {}
     assert copy_of(s3) == ("GLACIER", 3)
-    assert tiers.restore(asked, Priority.HIGH, days=9) == {}  # a second request is harmless
+    assert tiers.restore(uris, Priority.HIGH, days=9) == {}  # a second request is harmless
     assert copy_of(s3) == ("GLACIER", 9)
 
 
@@ -76,7 +76,7 @@ def copy_of(s3: Any) -> tuple[str, int]:
 
 def test_listing_request_and_response_match_the_aws_service_model(s3: Any) -> None:
     until = datetime(2026, 11, 9, tzinfo=UTC)
-    asked = {"Bucket": BUCKET, "Prefix": "t/", "OptionalObjectAttributes": ["RestoreStatus"]}
+    uris = {"Bucket": BUCKET, "Prefix": "t/", "OptionalObjectAttributes": ["RestoreStatus"]}
     entries = [
         {"Key": "t/1", "StorageClass": "GLACIER", "Size": 4, "RestoreStatus": {"IsRestoreInProgress": True}},
         {"Key": "t/2", "StorageClass": "GLACIER", "Size": 4, "RestoreStatus": {"RestoreExpiryDate": until}},
@@ -84,7 +84,7 @@ def test_listing_request_and_response_match_the_aws_service_model(s3: Any) -> No
     ]
     with Stubber(s3) as stub, pytest.MonkeyPatch.context() as patched:
         patched.setattr(S3Tiers, "_client", s3)
-        stub.add_response("list_objects_v2", {"Contents": entries, "IsTruncated": False}, asked)
+        stub.add_response("list_objects_v2", {"Contents": entries, "IsTruncated": False}, uris)
         found = S3Tiers(BUCKET).facts([ROOT + str(entry["Key"]) for entry in entries])
     assert [(each.tier, each.until) for each in found.values()] == [
         (Tier.PENDING, None),
@@ -99,8 +99,8 @@ def test_bucket_accepts_and_exports_the_rules_of_a_table(s3: Any) -> None:
     logs = {"ID": "logs", "Filter": {"Prefix": "logs/"}, "Status": "Enabled", "Expiration": {"Days": 30}}
     s3.put_bucket_lifecycle_configuration(Bucket=BUCKET, LifecycleConfiguration={"Rules": [logs]})
     for wanted, problems in [(Wanted.ON, 0), (Wanted.PAUSED, 1), (Wanted.ON, 0), (Wanted.GONE, 1)]:
-        made = rules.policy(60, wanted, s3.get_bucket_lifecycle_configuration(Bucket=BUCKET))
-        s3.put_bucket_lifecycle_configuration(Bucket=BUCKET, LifecycleConfiguration=made)
+        policy = rules.policy(60, wanted, s3.get_bucket_lifecycle_configuration(Bucket=BUCKET))
+        s3.put_bucket_lifecycle_configuration(Bucket=BUCKET, LifecycleConfiguration=policy)
         exported = s3.get_bucket_lifecycle_configuration(Bucket=BUCKET)
         assert len(rules.check(exported, 60)) == problems
         assert exported["Rules"][0]["ID"] == "logs"

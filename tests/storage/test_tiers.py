@@ -85,9 +85,9 @@ def test_files_are_listed_by_their_common_prefix(onelake: OneLake) -> None:
     blobs = archived(onelake)
     blobs |= {f"t/day=2/part-{i}": Blob() for i in range(5)} | {"other/x": Blob()}
     blobs["t/day=2/part-4"] = Blob("Archive", "High")
-    asked = uris([*NAMES, "t/day=2/part-0", "t/day=2/part-4", "t/gone"])
-    found = tiers_of(onelake).read_tiers(asked)
-    assert list(found) == asked
+    requested = uris([*NAMES, "t/day=2/part-0", "t/day=2/part-4", "t/gone"])
+    found = tiers_of(onelake).read_tiers(requested)
+    assert list(found) == requested
     assert [tier.name for tier in found.values()] == ["ARCHIVE", "ARCHIVE", "ARCHIVE", "HOT", "PENDING", "MISSING"]
     assert {call.query["prefix"] for call in onelake.calls if call.verb == "list blobs"} == {"t/"}
     assert tiers_of(onelake).read_tiers([]) == {}
@@ -132,9 +132,12 @@ def test_batches_have_at_most_256_files(onelake: OneLake) -> None:
 def test_refused_files_are_returned_with_the_reason(onelake: OneLake) -> None:
     archived(onelake)
     onelake.server.blobs.refuse = {NAMES[1]: (503, "ServerBusy")}
-    tiers, asked = tiers_of(onelake), [*uris(), ROOT + "t/gone"]
-    assert tiers.restore(asked, Priority.STANDARD) == {asked[1]: "503 ServerBusy", asked[3]: "404 BlobNotFound"}
-    assert tiers.read_tiers(asked)[asked[0]] is Tier.PENDING
+    tiers, requested = tiers_of(onelake), [*uris(), ROOT + "t/gone"]
+    assert tiers.restore(requested, Priority.STANDARD) == {
+        requested[1]: "503 ServerBusy",
+        requested[3]: "404 BlobNotFound",
+    }
+    assert tiers.read_tiers(requested)[requested[0]] is Tier.PENDING
 
 
 def test_busy_service_is_retried(onelake: OneLake) -> None:

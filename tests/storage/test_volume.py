@@ -171,11 +171,11 @@ def test_next_run_completes_a_publication_whose_later_changes_were_refused(
     assert len(changes) >= 8
 
     for first_refused in range(0, len(changes), step):
-        api.files, api.folders, left = dict(files), set(folders), [first_refused]
+        api.files, api.folders, remaining = dict(files), set(folders), [first_refused]
 
-        def refuse(method: str, _path: str, left: list[int] = left) -> tuple[int, str] | None:
-            left[0] -= method != "GET"
-            return (400, "REFUSED") if left[0] < 0 else None
+        def refuse(method: str, _path: str, remaining: list[int] = remaining) -> tuple[int, str] | None:
+            remaining[0] -= method != "GET"
+            return (400, "REFUSED") if remaining[0] < 0 else None
 
         api.refuse = refuse
         with suppress(VolumeUnusable):  # no error if only cleanup was left

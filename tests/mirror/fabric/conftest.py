@@ -32,6 +32,6 @@ def database(api: FabricClient) -> MirroredDatabase:
 
 
 @pytest.fixture
-def asked(onelake: OneLake) -> Callable[[], list[str]]:
+def requests(onelake: OneLake) -> Callable[[], list[str]]:
     """Return the API calls so far."""
     return lambda: [verb.removeprefix("fabric ") for verb in onelake.verbs() if verb.startswith("fabric ")]

@@ -10,14 +10,14 @@ import mirrorfeed
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed import Feed
 from mirrorfeed.mirror.errors import NotInFabric, NotPaused
-from tests.mirror.fabric.test_endpoint import READ, SAID
+from tests.mirror.fabric.test_endpoint import READ, SYNCS
 
 
 @pytest.fixture
 def feed(tmp_path: Path, onelake: OneLake) -> Feed:
-    said = f"{onelake.configuration(f'onelake://{WORKSPACE}/{DATABASE}')}fabric: {{retention_days: 30}}\n"
+    text = f"{onelake.configuration(f'onelake://{WORKSPACE}/{DATABASE}')}fabric: {{retention_days: 30}}\n"
     file = tmp_path / "mirrorfeed.yml"
-    file.write_text(f"{said}tables: [{{source: ./orders, target: sales.orders, keys: [id]}}]\n", encoding="utf-8")
+    file.write_text(f"{text}tables: [{{source: ./orders, target: sales.orders, keys: [id]}}]\n", encoding="utf-8")
     return mirrorfeed.load(file)
 
 
@@ -47,7 +47,7 @@ def test_fabric_status_has_a_row_per_table(feed: Feed, onelake: OneLake) -> None
 
 
 def test_fabric_refresh_returns_the_sync_of_each_table(feed: Feed, onelake: OneLake) -> None:
-    onelake.fabric.syncs = SAID
+    onelake.fabric.syncs = SYNCS
     found = feed.fabric_refresh()
     assert [(row.table, row.synced, row.error) for row in found] == [(e.table, e.synced, e.error) for e in READ]
     assert [row.ok for row in found] == [True, True, False]

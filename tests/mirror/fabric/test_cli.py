@@ -11,7 +11,7 @@ from fixtures.onelake import DATABASE, SECRET, WORKSPACE, OneLake
 from fixtures.onelake.fabric import SQL_MIRROR
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.cli import main
-from tests.json_output import told
+from tests.json_output import run_json
 
 OTHER = "99999999-9999-4999-8999-999999999999"
 TABLES = "tables:\n  - {source: ./orders, target: sales.orders, keys: [id]}\n  - {source: ./lines, target: lines}\n"
@@ -45,12 +45,12 @@ def test_create_makes_a_database_and_prints_its_landing_zone(project: Project) -
     needed = project.run("fabric", "status", code=1)
     assert "is not in a mirrored database of Fabric. Set `landing_zone: onelake://<workspace id>/<mirrored" in needed
 
-    said = project.run("fabric", "create", "orders")
-    line = said.partition("landing_zone: ")[2]
-    assert "'orders' was created. Add to the configuration: landing_zone: " in said
+    response = project.run("fabric", "create", "orders")
+    line = response.partition("landing_zone: ")[2]
+    assert "'orders' was created. Add to the configuration: landing_zone: " in response
     project.configure(line)
     assert project.onelake.fabric.databases[line.rpartition("/")[2]].name == "orders"
-    again = told("fabric", "create", "orders", "--config", str(project.file))
+    again = run_json("fabric", "create", "orders", "--config", str(project.file))
     assert again.rows == [{"name": "orders", "created": False, "landing_zone": line}]
     assert project.run("fabric", "create", "orders").startswith("'orders' exists already. ")
     assert "The mirrored database is Initializ" in project.run("fabric", "status")
@@ -68,22 +68,22 @@ def test_mirroring_starts_once_every_table_has_a_file(project: Project) -> None:
     project.publish("lines")
     project.onelake.fabric.starting = ["Running"]
     assert project.run("fabric", "start") == "The mirrored database is Running."
-    shown = project.run("fabric", "status")
-    assert "│ dbo.lines │ Replicating │ 0 │ │ sales.orders │ Replicating │ 0 │" in shown
-    found = told("fabric", "status", "--config", str(project.file))
+    output = project.run("fabric", "status")
+    assert "│ dbo.lines │ Replicating │ 0 │ │ sales.orders │ Replicating │ 0 │" in output
+    found = run_json("fabric", "status", "--config", str(project.file))
     assert found.value["notes"] == ["The mirrored database is Running."]
     assert [each["status"] for each in found.rows] == ["Replicating"] * 2
 
 
 def test_mirroring_starts_without_files_by_force_and_stops(project: Project) -> None:
     project.onelake.fabric.databases[DATABASE].status = "Running"
-    assert told("fabric", "start", "--force", "--config", str(project.file)).value == {
+    assert run_json("fabric", "start", "--force", "--config", str(project.file)).value == {
         "ok": True,
         "rows": [{"status": "Running"}],
         "notes": [],
     }
     project.onelake.fabric.databases[DATABASE].status = "Stopped"
-    assert told("fabric", "stop", "--config", str(project.file)).rows == [{"status": "Stopped"}]
+    assert run_json("fabric", "stop", "--config", str(project.file)).rows == [{"status": "Stopped"}]
 
 
 @pytest.mark.parametrize("command", ["start", "stop", "status"])
@@ -105,8 +105,8 @@ def test_wrong_ids_secrets_and_capacities_are_reported_with_a_fix(project: Proje
     project.configure(f"onelake://{WORKSPACE}/{OTHER}")
     assert f"has no mirrored database {OTHER}" in project.run("fabric", "status", code=1)
     project.configure()
-    said = {"status": 429, "code": "CapacityNotActive", "message": "The capacity is paused."}
-    project.onelake.server.faults.add(Fault("fabric getMirroringStatus", How.ANSWER, 9, **said))  # type: ignore[arg-type]
+    response = {"status": 429, "code": "CapacityNotActive", "message": "The capacity is paused."}
+    project.onelake.server.faults.add(Fault("fabric getMirroringStatus", How.ANSWER, 9, **response))  # type: ignore[arg-type]
     assert "is paused (429 CapacityNotActive: The capacity is paused). Resume" in project.run("fabric", "stop", code=1)
     project.onelake.server.faults.clear()
     project.onelake.server.forbidden = True

@@ -48,33 +48,33 @@ def nothing(_: str) -> None: ...
 # Create
 
 
-def test_database_is_created_once(onelake: OneLake, api: FabricClient, asked: Asked) -> None:
-    made, now = create(api, WORKSPACE, "orders")
+def test_database_is_created_once(onelake: OneLake, api: FabricClient, requests: Asked) -> None:
+    created, now = create(api, WORKSPACE, "orders")
     assert now
-    assert asked() == ["list", "create", "list"]
-    assert onelake.fabric.databases[made].source == "GenericMirror"
-    assert onelake.store(item=made).list("") == []
+    assert requests() == ["list", "create", "list"]
+    assert onelake.fabric.databases[created].source == "GenericMirror"
+    assert onelake.store(item=created).list("") == []
 
-    assert create(api, WORKSPACE, "Orders") == (made, False)
-    assert asked()[3:] == ["list", "getDefinition"]
+    assert create(api, WORKSPACE, "Orders") == (created, False)
+    assert requests()[3:] == ["list", "getDefinition"]
 
 
-def test_database_name_is_searched_on_every_page(onelake: OneLake, api: FabricClient, asked: Asked) -> None:
+def test_database_name_is_searched_on_every_page(onelake: OneLake, api: FabricClient, requests: Asked) -> None:
     for number in range(5):
         onelake.fabric.databases[f"id {number}"] = Database(f"orders {number}")
     onelake.fabric.page_size = 2
 
     assert create(api, WORKSPACE, "orders 4") == ("id 4", False)
-    assert asked() == ["list"] * 4 + ["getDefinition"]
+    assert requests() == ["list"] * 4 + ["getDefinition"]
 
 
 def test_slow_creation_is_polled_by_its_operation_id(
-    onelake: OneLake, api: FabricClient, asked: Asked, time: Time
+    onelake: OneLake, api: FabricClient, requests: Asked, time: Time
 ) -> None:
     onelake.fabric.slow_looks = 3
 
     assert create(api, WORKSPACE, "orders")[1]
-    assert asked() == ["list", "create", *["operation"] * 3, "list"]
+    assert requests() == ["list", "create", *["operation"] * 3, "list"]
     assert time.pauses == [20, 20, 20]
 
 
@@ -88,10 +88,10 @@ def test_creation_that_fails_after_acceptance_is_reported(onelake: OneLake, api:
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
 def test_creation_with_one_failed_response_creates_one_database(onelake: OneLake, api: FabricClient, how: How) -> None:
     fail(onelake, "create", how)
-    made, _ = create(api, WORKSPACE, "orders")
+    created, _ = create(api, WORKSPACE, "orders")
 
     assert [each.name for each in onelake.fabric.databases.values()].count("orders") == 1
-    assert onelake.fabric.databases[made].name == "orders"
+    assert onelake.fabric.databases[created].name == "orders"
 
 
 def test_database_that_mirrors_another_source_is_refused(api: FabricClient) -> None:
@@ -118,7 +118,7 @@ def test_database_that_is_not_listed_yet_is_reported(onelake: OneLake, api: Fabr
 
 
 @pytest.mark.parametrize(
-    ("status", "to_come", "seen"),
+    ("status", "next_states", "seen"),
     [
         ("Initialized", [], ["Initialized", "Starting", "Running"]),
         ("Initializing", ["Initializing", "Initialized"], ["Initializing", "Initialized", "Starting", "Running"]),
@@ -128,31 +128,31 @@ def test_database_that_is_not_listed_yet_is_reported(onelake: OneLake, api: Fabr
     ],
 )
 def test_mirroring_is_started_when_possible_and_awaited(
-    onelake: OneLake, database: MirroredDatabase, asked: Asked, status: str, to_come: list[str], seen: list[str]
+    onelake: OneLake, database: MirroredDatabase, requests: Asked, status: str, next_states: list[str], seen: list[str]
 ) -> None:
-    onelake.fabric.databases[DATABASE].status, onelake.fabric.databases[DATABASE].next = status, to_come
-    told: list[str] = []
-    database.start(told.append, 60)
+    onelake.fabric.databases[DATABASE].status, onelake.fabric.databases[DATABASE].next = status, next_states
+    messages: list[str] = []
+    database.start(messages.append, 60)
 
-    assert told == seen
-    assert asked().count("startMirroring") == 1
+    assert messages == seen
+    assert requests().count("startMirroring") == 1
 
 
-def test_running_mirroring_is_not_started_again(onelake: OneLake, database: MirroredDatabase, asked: Asked) -> None:
+def test_running_mirroring_is_not_started_again(onelake: OneLake, database: MirroredDatabase, requests: Asked) -> None:
     onelake.fabric.databases[DATABASE].status = "Running"
     database.start(nothing, 60)
 
-    assert asked() == ["getMirroringStatus"]
+    assert requests() == ["getMirroringStatus"]
 
 
 @pytest.mark.parametrize(("status", "stops"), [("Running", 1), ("Stopped", 0), ("Initialized", 0)])
 def test_mirroring_is_stopped_only_if_running(
-    onelake: OneLake, database: MirroredDatabase, asked: Asked, status: str, stops: int
+    onelake: OneLake, database: MirroredDatabase, requests: Asked, status: str, stops: int
 ) -> None:
     onelake.fabric.databases[DATABASE].status = status
     database.stop(nothing, 60)
 
-    assert asked().count("stopMirroring") == stops
+    assert requests().count("stopMirroring") == stops
     assert database.status() in ("Stopped", "Initialized")
 
 
@@ -171,7 +171,7 @@ def test_start_without_effect_is_reported_after_the_wait(
 
 
 def test_table_states_are_read_from_all_pages_with_errors(
-    onelake: OneLake, database: MirroredDatabase, asked: Asked
+    onelake: OneLake, database: MirroredDatabase, requests: Asked
 ) -> None:
     error = {"errorCode": "SchemaChange", "message": "Column v changed its type."}
     onelake.fabric.page_size = 1
@@ -191,7 +191,7 @@ def test_table_states_are_read_from_all_pages_with_errors(
         "Failed: SchemaChange: Column v changed its type.",
         "Replicating, 1,200 rows",
     ]
-    assert asked() == ["getTablesMirroringStatus"] * 6
+    assert requests() == ["getTablesMirroringStatus"] * 6
 
 
 @pytest.mark.parametrize(
@@ -212,10 +212,10 @@ def test_dropping_a_table_is_awaited(onelake: OneLake, database: MirroredDatabas
     onelake.fabric.databases[DATABASE].status = "Running"
     onelake.fabric.databases[DATABASE].tables = {("sales", "orders"): {"status": "Replicating"}}
     onelake.fabric.drop_looks = 3
-    told: list[str] = []
-    database.wait_until_dropped(Target("sales", "orders"), told.append, 60)
+    messages: list[str] = []
+    database.wait_until_dropped(Target("sales", "orders"), messages.append, 60)
 
-    assert told == ["Replicating"]
+    assert messages == ["Replicating"]
     assert database.tables() == []
 
 
@@ -310,10 +310,10 @@ def test_ids_without_a_mirrored_database_are_reported(
         MirroredDatabase(api, item).status()
 
 
-def test_missing_workspace_is_reported_before_anything_is_created(api: FabricClient, asked: Asked) -> None:
+def test_missing_workspace_is_reported_before_anything_is_created(api: FabricClient, requests: Asked) -> None:
     with pytest.raises(WorkspaceMissing):
         create(api, OTHER, "orders")
-    assert asked() == ["list"]
+    assert requests() == ["list"]
 
 
 def test_identity_without_a_role_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
@@ -359,8 +359,8 @@ def test_failing_login_service_is_retried_and_then_reported(
 
 
 def test_paused_capacity_is_reported_at_once(onelake: OneLake, database: MirroredDatabase, time: Time) -> None:
-    said = "The capacity is currently paused."
-    fail(onelake, "getMirroringStatus", How.ANSWER, MANY, status=429, code="X", message=said, retry_after="1")
+    message = "The capacity is currently paused."
+    fail(onelake, "getMirroringStatus", How.ANSWER, MANY, status=429, code="X", message=message, retry_after="1")
     with pytest.raises(CapacityPaused, match="Resume the capacity in the Azure portal"):
         database.status()
     assert time.pauses == []
@@ -372,8 +372,8 @@ def test_no_error_contains_a_secret(onelake: OneLake, database: MirroredDatabase
     with pytest.raises(FabricUnavailable) as caught:
         database.status()
 
-    shown = repr((caught.value, caught.value.__dict__, caught.value.__cause__, database))
+    text = repr((caught.value, caught.value.__dict__, caught.value.__cause__, database))
     assert isinstance(onelake.principal(), ServicePrincipal)
     assert onelake.principal().secret == Secret(env="MIRRORFEED_SIMULATOR_SECRET")
     for hidden in (onelake.authority.secret, *onelake.authority.tokens):
-        assert hidden not in shown
+        assert hidden not in text

@@ -33,7 +33,7 @@ def content(**target: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("there", "wanted", "found"),
+    ("existing", "wanted", "found"),
     [
         ({}, {}, []),
         ({"retentionInDays": 7}, {}, []),
@@ -51,9 +51,9 @@ def content(**target: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_differences_between_definition_and_configuration_are_found(
-    there: dict[str, Any], wanted: dict[str, Any], found: list[Setting]
+    existing: dict[str, Any], wanted: dict[str, Any], found: list[Setting]
 ) -> None:
-    assert differences(content(**there), FabricOptions(**wanted)) == found
+    assert differences(content(**existing), FabricOptions(**wanted)) == found
 
 
 def test_default_schema_changes_only_while_mirroring_is_stopped() -> None:
@@ -62,10 +62,10 @@ def test_default_schema_changes_only_while_mirroring_is_stopped() -> None:
 
 
 def test_change_preserves_all_other_settings() -> None:
-    there = content(defaultSchema="dbo", format="Delta", retentionInDays=7, kept="x")
-    found = differences(there, FabricOptions(retention_days=3, default_schema="s"))
-    assert changed(there, found) == content(defaultSchema="dbo", format="Delta", retentionInDays=3, kept="x")
-    assert there == content(defaultSchema="dbo", format="Delta", retentionInDays=7, kept="x")
+    existing = content(defaultSchema="dbo", format="Delta", retentionInDays=7, kept="x")
+    found = differences(existing, FabricOptions(retention_days=3, default_schema="s"))
+    assert changed(existing, found) == content(defaultSchema="dbo", format="Delta", retentionInDays=3, kept="x")
+    assert existing == content(defaultSchema="dbo", format="Delta", retentionInDays=7, kept="x")
 
 
 def test_new_definition_has_no_differences_from_the_configuration() -> None:
@@ -77,7 +77,7 @@ def test_new_definition_has_no_differences_from_the_configuration() -> None:
 
 
 def test_apply_changes_differences_and_reads_the_definition_again(
-    onelake: OneLake, database: MirroredDatabase, asked: Callable[[], list[str]]
+    onelake: OneLake, database: MirroredDatabase, requests: Callable[[], list[str]]
 ) -> None:
     onelake.fabric.databases[DATABASE].target["later"] = "kept"
     options = FabricOptions(retention_days=30)
@@ -86,7 +86,7 @@ def test_apply_changes_differences_and_reads_the_definition_again(
         "defaultSchema": "dbo", "format": "Delta", "later": "kept", "retentionInDays": 30,
     }  # fmt: skip
     assert apply(database.client, database.item, options) == []
-    assert asked() == ["getDefinition", "updateDefinition", "getDefinition", "getDefinition"]
+    assert requests() == ["getDefinition", "updateDefinition", "getDefinition", "getDefinition"]
 
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
@@ -99,11 +99,11 @@ def test_change_with_one_failed_response_is_made(onelake: OneLake, database: Mir
 
 
 def test_slow_definition_is_awaited(
-    onelake: OneLake, database: MirroredDatabase, asked: Callable[[], list[str]]
+    onelake: OneLake, database: MirroredDatabase, requests: Callable[[], list[str]]
 ) -> None:
     onelake.fabric.slow_definition = 2
     assert read(database.client, database.item).content["properties"]["target"]["typeProperties"]["format"] == "Delta"
-    assert asked() == ["getDefinition", *["operation"] * 3]
+    assert requests() == ["getDefinition", *["operation"] * 3]
 
 
 def test_change_without_effect_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
@@ -121,7 +121,7 @@ def project(tmp_path: Path, onelake: OneLake) -> Project:
     return Project(tmp_path, onelake)
 
 
-def say(project: Project, fabric: str) -> None:
+def configure(project: Project, fabric: str) -> None:
     zone = f"onelake://{WORKSPACE}/{DATABASE}"
     project.file.write_text(f"{project.onelake.configuration(zone)}fabric: {{{fabric}}}\n{TABLES}", encoding="utf-8")
 
@@ -131,17 +131,17 @@ def test_plan_shows_differences_and_only_apply_changes_them(project: Project) ->
         "Nothing differs from the configuration. In Fabric: retention_days: not set, change_data_feed: not set,"
         " default_schema: dbo."
     )
-    say(project, "retention_days: 30, change_data_feed: true")
-    shown = f"retention_days: not set -> 30 change_data_feed: not set -> true ({PAID})"
+    configure(project, "retention_days: 30, change_data_feed: true")
+    output = f"retention_days: not set -> 30 change_data_feed: not set -> true ({PAID})"
     found = CliRunner().invoke(main, ["fabric", "plan", "--json", "--config", str(project.file)]).stdout
     assert json.loads(found)["rows"][0] == {
         "field": "retention_days", "there": None, "wanted": 30, "changes": True, "note": "",
     }  # fmt: skip
     assert "retentionInDays" not in project.onelake.fabric.databases[DATABASE].target
-    asked = project.run("fabric", "apply", code=1)
-    assert (asked.startswith(shown), "Continue? [y/N]" in asked) == (True, True)
+    requests = project.run("fabric", "apply", code=1)
+    assert (requests.startswith(output), "Continue? [y/N]" in requests) == (True, True)
     assert "retentionInDays" not in project.onelake.fabric.databases[DATABASE].target
-    assert project.run("fabric", "apply", "--yes").startswith(f"{shown} Fabric shows these changes.")
+    assert project.run("fabric", "apply", "--yes").startswith(f"{output} Fabric shows these changes.")
     assert project.run("fabric", "apply") == "There was nothing to change."
     assert "In Fabric: retention_days: 30, change_data_feed: true" in project.run("fabric", "plan")
     assert not any("startMirroring" in verb for verb in project.onelake.verbs())
@@ -161,7 +161,7 @@ def test_default_schema_is_changed_only_after_mirroring_is_stopped(project: Proj
 
 
 def test_new_database_gets_the_configured_settings(project: Project) -> None:
-    say(project, "retention_days: 14")
+    configure(project, "retention_days: 14")
     line = project.run("fabric", "create", "orders").partition("landing_zone: ")[2]
     assert project.onelake.fabric.databases[line.rpartition("/")[2]].target["retentionInDays"] == 14
 
@@ -169,8 +169,8 @@ def test_new_database_gets_the_configured_settings(project: Project) -> None:
 def test_empty_definition_is_reported(project: Project) -> None:
     nothing = Fault("fabric getDefinition", How.ANSWER, 1, status=200)
     project.onelake.server.faults.add(nothing)
-    shown = project.run("fabric", "plan", code=1)
-    assert shown.startswith(f"Error MF4217: The definition of the mirrored database {DATABASE} of the workspace")
+    output = project.run("fabric", "plan", code=1)
+    assert output.startswith(f"Error MF4217: The definition of the mirrored database {DATABASE} of the workspace")
 
 
 def test_resume_restarts_only_a_paused_database(project: Project) -> None:
@@ -200,7 +200,7 @@ def test_resume_restarts_only_a_paused_database(project: Project) -> None:
     ],
 )
 def test_invalid_fabric_settings_are_refused_with_other_mistakes(project: Project, fabric: str, words: str) -> None:
-    say(project, fabric)
+    configure(project, fabric)
     with pytest.raises(ConfigInvalid) as caught:
         loader.load(project.file)
     assert [f"{each.field}: {each.reason}"[: len(words)] for each in caught.value.mistakes] == [words]

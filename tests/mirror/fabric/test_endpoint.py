@@ -15,7 +15,7 @@ from mirrorfeed.mirror.fabric.database import MirroredDatabase, sync_of
 from mirrorfeed.mirror.fabric.rows import TableSync
 
 AT = "2026-03-14T09:30:00.1234567Z"
-SAID = [
+SYNCS = [
     {"tableName": "orders", "status": "Success", "lastSuccessfulSyncDateTime": AT, "startDateTime": AT},
     {"tableName": "lines", "status": "NotRun", "lastSuccessfulSyncDateTime": AT},
     {"tableName": "old", "status": "Failure", "error": {"errorCode": "DeltaTableMissing", "message": "No log."}},
@@ -29,21 +29,21 @@ READ = [
 
 @pytest.mark.parametrize("looks", [0, 2])
 def test_refresh_reports_each_table_at_once_or_when_finished(
-    onelake: OneLake, database: MirroredDatabase, asked: Callable[[], list[str]], looks: int
+    onelake: OneLake, database: MirroredDatabase, requests: Callable[[], list[str]], looks: int
 ) -> None:
-    onelake.fabric.syncs, onelake.fabric.slow_refresh = SAID, looks
+    onelake.fabric.syncs, onelake.fabric.slow_refresh = SYNCS, looks
     assert database.refresh() == READ
     assert [each.ok for each in READ] == [True, True, False]
-    assert asked() == ["get", "refreshMetadata", *["operation"] * (looks and looks + 1)]
+    assert requests() == ["get", "refreshMetadata", *["operation"] * (looks and looks + 1)]
 
 
 def test_list_response_without_an_envelope_is_accepted(onelake: OneLake, database: MirroredDatabase) -> None:
     """The preview version of the API responded without an envelope."""
-    onelake.fabric.syncs = SAID
-    whole = onelake.fabric.answer
+    onelake.fabric.syncs = SYNCS
+    original = onelake.fabric.answer
 
     def bare(method: str, path: str, query: object, body: bytes) -> object:
-        found = whole(method, path, query, body)  # type: ignore[arg-type]
+        found = original(method, path, query, body)  # type: ignore[arg-type]
         found.body = found.body.get("value", found.body)
         return found
 

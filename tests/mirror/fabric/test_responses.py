@@ -101,9 +101,9 @@ def test_response_body_may_have_any_form(body: object, answer: Answer) -> None:
 
 def test_response_text_is_one_bounded_line_without_tokens() -> None:
     remember("opaque-token-of-this-process")
-    said = answer_in(400, "", {"errorCode": "A", "message": f"opaque-token-of-this-process\nis {'x' * 999}"})
-    assert str(said).startswith("400 A: (not shown) is xxx")
-    assert len(str(said)) < 350
+    response = answer_in(400, "", {"errorCode": "A", "message": f"opaque-token-of-this-process\nis {'x' * 999}"})
+    assert str(response).startswith("400 A: (not shown) is xxx")
+    assert len(str(response)) < 350
     assert error_in({"errorCode": "B", "message": "opaque-token-of-this-process"}) == "B: (not shown)"
     assert error_in("opaque-token-of-this-process") == "(not shown)"
     assert error_in(None) is None

@@ -25,13 +25,13 @@ def row_by_row(present: list[Row], rows: list[tuple[int, Row]], width: int) -> l
     table = list(present)
     for marker, row in rows:
         key = row[:width]
-        there = [at for at, other in enumerate(table) if None not in key and _same(other[:width], key)]
+        matching = [at for at, other in enumerate(table) if None not in key and _same(other[:width], key)]
         if marker == 2:
-            table = [other for at, other in enumerate(table) if at not in there]
-        elif marker == 0 or not there:
+            table = [other for at, other in enumerate(table) if at not in matching]
+        elif marker == 0 or not matching:
             table.append(row)
         else:
-            table = [row if at in there else other for at, other in enumerate(table)]
+            table = [row if at in matching else other for at, other in enumerate(table)]
     return table
 
 
@@ -72,7 +72,7 @@ KEY_VALUE = pa.schema([("k", pa.int64()), ("v", pa.string())])
 
 
 @pytest.mark.parametrize(
-    ("marker", "absent", "there"),
+    ("marker", "absent", "matching"),
     [
         (0, [(1, "new")], [(1, "old"), (1, "new")]),
         (1, [(1, "new")], [(1, "new")]),
@@ -81,10 +81,10 @@ KEY_VALUE = pa.schema([("k", pa.int64()), ("v", pa.string())])
     ],
 )
 def test_each_row_marker_has_its_effect_with_and_without_the_key(
-    marker: int, absent: list[Row], there: list[Row]
+    marker: int, absent: list[Row], matching: list[Row]
 ) -> None:
     assert net([], [(marker, (1, "new"))], KEY_VALUE, 1) == absent
-    assert net([(1, "old")], [(marker, (1, "new"))], KEY_VALUE, 1) == there
+    assert net([(1, "old")], [(marker, (1, "new"))], KEY_VALUE, 1) == matching
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,8 @@ def test_deleted_folder_drops_the_table(world: World) -> None:
     world.put("orders", 1, plain((1, "a")))
     world.replica.step()
     shutil.rmtree(world.zone / "sales.schema")
-    kept, dropped = world.replica.step()
-    assert (kept.table, kept.state) == ("orders", State.REPLICATING)
+    unchanged, dropped = world.replica.step()
+    assert (unchanged.table, unchanged.state) == ("orders", State.REPLICATING)
     assert dropped == TableReport("sales.orders", State.DROPPED, message="Its folder was deleted.")
     assert not (world.target / "sales/orders").exists()
     assert list((world.target / "_dropped").iterdir()) == []
@@ -154,16 +154,16 @@ def test_file_of_a_deleted_folder_is_not_applied(world: World) -> None:
 
 def test_follow_repeats_passes_until_stopped(world: World) -> None:
     waits: list[float] = []
-    told: list[int] = []
+    seen: list[int] = []
 
     def wait(seconds: float) -> None:
         waits.append(seconds)
         world.put("orders", len(waits), plain((len(waits), "a")))
 
-    for reports in passes(world.replica, 2.5, lambda: len(told) == 4, wait):
+    for reports in passes(world.replica, 2.5, lambda: len(seen) == 4, wait):
         assert isinstance(reports, list)
-        told.append(reports[0].files)
-    assert told == [0, 1, 1, 1]
+        seen.append(reports[0].files)
+    assert seen == [0, 1, 1, 1]
     assert waits == [2.5, 2.5, 2.5]
 
 
@@ -179,11 +179,11 @@ class AwayAtFirst(FolderStore):
 
 
 def test_follow_continues_after_an_unavailable_landing_zone(world: World) -> None:
-    told: list[str] = []
+    seen: list[str] = []
     replica = Replica(AwayAtFirst(str(world.zone)), str(world.target))
-    for made in passes(replica, 1, lambda: len(told) == 2, lambda _: None):
-        told.append(made[0].state if isinstance(made, list) else str(made))
-    assert told == [
+    for outcome in passes(replica, 1, lambda: len(seen) == 2, lambda _: None):
+        seen.append(outcome[0].state if isinstance(outcome, list) else str(outcome))
+    assert seen == [
         f"Cannot list {world.zone}: it sleeps. "
         "Check that the location exists, is reachable and writable, then run the same command again.",
         "replicating",

@@ -57,17 +57,17 @@ MIRROR = """
 
 @pytest.fixture(scope="module")
 def source(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Source:
-    made = Source(path=str(tmp_path_factory.mktemp("verify") / "source"))
-    spark.sql(f"CREATE TABLE {made.sql} USING DELTA AS {SOURCE}")
-    assert commit(Path(str(made.path)), "DELETE FROM {}")  # a later version that must not be read
-    return made
+    created = Source(path=str(tmp_path_factory.mktemp("verify") / "source"))
+    spark.sql(f"CREATE TABLE {created.sql} USING DELTA AS {SOURCE}")
+    assert commit(Path(str(created.path)), "DELETE FROM {}")  # a later version that must not be read
+    return created
 
 
 @pytest.fixture(scope="module")
 def right(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("verify") / "mirror"
-    spark.sql(f"CREATE TABLE {Source(path=str(made)).sql} USING DELTA AS {MIRROR}")
-    return made
+    created = tmp_path_factory.mktemp("verify") / "mirror"
+    spark.sql(f"CREATE TABLE {Source(path=str(created)).sql} USING DELTA AS {MIRROR}")
+    return created
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_similar_looking_texts_are_shown_with_their_bytes(spark: SparkSession, t
         spark.sql(f"CREATE TABLE {table.sql} USING DELTA AS SELECT *, {nested} AS n FROM VALUES {rows} AS t(id, v)")
     found = compare(spark, source, 0, mirror, ("id",), shown=len(LOOKALIKES))
     shown = [str(difference) for difference in found.first if difference.column == "v"]
-    assert shown == [f"id = {at}: v is {said}" for at, (_, _, said) in enumerate(LOOKALIKES)]
+    assert shown == [f"id = {at}: v is {value}" for at, (_, _, value) in enumerate(LOOKALIKES)]
     of_lists = [str(difference) for difference in found.first if difference.column == "n"]
     assert of_lists[0] == (
         """id = 0: n is '["a\ufffdb"] (bytes 5B61FF625D)' in the source,"""
@@ -159,9 +159,9 @@ def test_duplicate_row_without_keys_is_a_difference(spark: SparkSession, source:
 
 
 def test_missing_mirror_is_an_error(spark: SparkSession, source: Source, tmp_path: Path) -> None:
-    nowhere = Source(path=str(tmp_path / "nowhere"))
+    missing = Source(path=str(tmp_path / "nowhere"))
     with pytest.raises(MirrorMissing, match=r"There is no Delta table at .*nowhere, "):
-        compared(spark, source, nowhere)
+        compared(spark, source, missing)
 
 
 def test_different_columns_are_an_error(spark: SparkSession, source: Source, tmp_path: Path) -> None:

@@ -33,6 +33,6 @@ def test_snappy_framing_is_faster_than_gzip() -> None:
 
 
 def _seconds(stream: Callable[[Any], Any], data: bytes) -> float:
-    begun = time.process_time()
+    started = time.process_time()
     stream(io.BytesIO()).write(data)
-    return time.process_time() - begun
+    return time.process_time() - started

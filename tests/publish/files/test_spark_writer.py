@@ -33,8 +33,8 @@ SCHEMA = arrow_schema(COLUMNS, with_marker=True)
 
 
 def job(store: MemoryStore, **other: Any) -> StagingJob:
-    made = StagingJob(store, "t/_mirrorfeed/log", 1, "ab", COLUMNS, ("id",), True)
-    return replace(made, **other)
+    created = StagingJob(store, "t/_mirrorfeed/log", 1, "ab", COLUMNS, ("id",), True)
+    return replace(created, **other)
 
 
 def written(path: Path, rows: list[dict[str, Any]] = ROWS, schema: pa.Schema = SCHEMA, **options: Any) -> str:

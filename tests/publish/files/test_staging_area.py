@@ -51,7 +51,7 @@ def never_few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def handed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def staging_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Staging path for tests in which Spark and this process do not share the landing zone."""
     monkeypatch.setattr(DeltaFeed, "_stage", _through(str(tmp_path / "handover")))
     return tmp_path / "handover"
@@ -108,7 +108,7 @@ def test_spark_writes_snapshot_and_ranges_that_are_uploaded_unchanged(
 ) -> None:
     between = tmp_path / "zone" / staging_area.IN_ZONE
     if by == "handover":
-        between = request.getfixturevalue("handed")
+        between = request.getfixturevalue("staging_root")
     progress = published(orders, target_file_size=4096)
     assert progress.rows == {"insert": 3000}
     assert progress.files > 2
@@ -117,16 +117,16 @@ def test_spark_writes_snapshot_and_ranges_that_are_uploaded_unchanged(
     orders.table.sql("DELETE FROM {} WHERE id >= 2990")
     progress = published(orders)
     assert (progress.rows, progress.differed) == ({"upsert": 20, "delete": 10}, "")
-    made = max(orders.folder.glob("*.parquet"))
-    assert b"org.apache.spark.version" in pq.read_metadata(made).metadata
-    assert all(field.nullable for field in pq.read_schema(made))
+    published_file = max(orders.folder.glob("*.parquet"))
+    assert b"org.apache.spark.version" in pq.read_metadata(published_file).metadata
+    assert all(field.nullable for field in pq.read_schema(published_file))
     assert orders.mirrors_the_table()
     assert len(published(orders).made) == 0
     assert left_in(between) == []
 
 
 def test_rows_are_counted_by_a_query_if_the_engine_reports_no_metrics(
-    orders: Zone, handed: Path, monkeypatch: pytest.MonkeyPatch
+    orders: Zone, staging_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Observation, "get", property(lambda _: {}))
     assert published(orders).rows == {"insert": 3000}
@@ -134,7 +134,7 @@ def test_rows_are_counted_by_a_query_if_the_engine_reports_no_metrics(
 
 
 def test_empty_range_has_no_file_and_first_load_of_empty_table_has_one(
-    spark: SparkSession, tmp_path: Path, handed: Path
+    spark: SparkSession, tmp_path: Path, staging_root: Path
 ) -> None:
     zone = Zone(tmp_path / "zone", DeltaTable(spark, tmp_path / "empty"))
     assert published(zone).files == 1
@@ -174,7 +174,7 @@ def test_full_changes_are_in_commit_order_across_spark_files(spark: SparkSession
     ],
 )
 def test_invalid_rows_are_refused_and_leave_no_files(
-    spark: SparkSession, tmp_path: Path, handed: Path, monkeypatch: pytest.MonkeyPatch, statement: str, words: str
+    spark: SparkSession, tmp_path: Path, staging_root: Path, monkeypatch: pytest.MonkeyPatch, statement: str, words: str
 ) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1, 2)
@@ -184,30 +184,30 @@ def test_invalid_rows_are_refused_and_leave_no_files(
         monkeypatch.setattr(staging, "MAX_DRIVER_KEYS", most)
         with pytest.raises(RowsRefused, match=words):
             published(zone)
-        assert zone.files == left_in(handed) == []
+        assert zone.files == left_in(staging_root) == []
         assert list(zone.folder.rglob("*.parquet")) == []
 
 
 def test_single_integer_keys_are_compared_without_a_query(
-    orders: Zone, handed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    orders: Zone, staging_root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    asked: list[Sequence[str]] = []
+    queried_keys: list[Sequence[str]] = []
     hashes = landing_rows.key_hashes
 
     def counted(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-        asked.append(keys)
+        queried_keys.append(keys)
         return hashes(rows, keys)
 
     monkeypatch.setattr(landing_rows, "key_hashes", counted)
     for keys, queries in ((("id",), 0), (("id", "v"), 1)):
         zone = Zone(tmp_path / keys[-1], orders.table, keys)
         published(zone)
-        assert len(asked) == queries
+        assert len(queried_keys) == queries
         assert zone.mirrors_the_table()
 
 
 def test_leftovers_of_a_dead_run_are_removed_only_for_its_table(
-    spark: SparkSession, orders: Zone, handed: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, orders: Zone, staging_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(_job: StagingJob, files: SparkFiles) -> Staged:
         shutil.copytree(files.folder, files.folder[:-32] + "0" * 32)
@@ -217,16 +217,16 @@ def test_leftovers_of_a_dead_run_are_removed_only_for_its_table(
         dying.setattr(staging, "upload_files", die)
         with pytest.raises(Crash):
             published(orders)
-    (left,) = {path.parent for path in handed.rglob("*.parquet")}
-    elsewhere = handed / f"{'0' * 20}-a-00000000000000000001-a/part.parquet"
-    elsewhere.parent.mkdir(parents=True)
-    elsewhere.write_bytes(b"")
+    (leftover,) = {path.parent for path in staging_root.rglob("*.parquet")}
+    foreign_folder = staging_root / f"{'0' * 20}-a-00000000000000000001-a/part.parquet"
+    foreign_folder.parent.mkdir(parents=True)
+    foreign_folder.write_bytes(b"")
 
     monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 20_000)  # a small batch removes it as well
     published(orders)
 
-    assert not left.exists()
-    assert elsewhere.exists()
+    assert not leftover.exists()
+    assert foreign_folder.exists()
     assert orders.mirrors_the_table()
 
 
@@ -262,7 +262,7 @@ MEDDLED: dict[Meddle, str] = {
 
 
 def test_lost_or_changed_staging_files_publish_nothing_until_the_next_run(
-    spark: SparkSession, orders: Zone, handed: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, orders: Zone, staging_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = staging.upload_files
     for meddle, words in MEDDLED.items():
@@ -317,7 +317,7 @@ def test_files_are_ordered_by_partition_and_file_number(uris: list[str], names: 
 
 
 def test_leftovers_of_failed_tasks_are_not_uploaded(
-    spark: SparkSession, orders: Zone, handed: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, orders: Zone, staging_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark's reader ignores folders whose names start with `_`."""
     in_order = StagingArea.file_names
@@ -333,7 +333,7 @@ def test_leftovers_of_failed_tasks_are_not_uploaded(
     assert orders.mirrors_the_table()
 
 
-def test_missing_source_file_is_reported_as_a_gap(spark: SparkSession, orders: Zone, handed: Path) -> None:
+def test_missing_source_file_is_reported_as_a_gap(spark: SparkSession, orders: Zone, staging_root: Path) -> None:
     published(orders)
     orders.table.insert(5000)
     newest = max(orders.table.path.glob("*.parquet"), key=os.path.getmtime)
@@ -342,15 +342,17 @@ def test_missing_source_file_is_reported_as_a_gap(spark: SparkSession, orders: Z
         published(orders)
 
 
-def test_unwritable_staging_path_is_refused(spark: SparkSession, orders: Zone, handed: Path) -> None:
-    handed.write_text("no folder")
+def test_unwritable_staging_path_is_refused(spark: SparkSession, orders: Zone, staging_root: Path) -> None:
+    staging_root.write_text("no folder")
     with pytest.raises(StagingUnusable) as unusable:
         published(orders)
-    assert unusable.value.root == str(handed)
+    assert unusable.value.root == str(staging_root)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system that is full")
-def test_full_staging_path_publishes_nothing_and_is_reported(spark: SparkSession, tmp_path: Path, handed: Path) -> None:
+def test_full_staging_path_publishes_nothing_and_is_reported(
+    spark: SparkSession, tmp_path: Path, staging_root: Path
+) -> None:
     table = DeltaTable(spark, tmp_path / "orders")
     for first in (0, 3000):
         rows = {
@@ -359,15 +361,15 @@ def test_full_staging_path_publishes_nothing_and_is_reported(spark: SparkSession
         }
         write_deltalake(table.path, pa.table(rows), mode="append")
     zone = Zone(tmp_path / "zone", table)
-    handed.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(handed)], check=True)
+    staging_root.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(staging_root)], check=True)
     try:
         with pytest.raises(StagingFilesLost, match="No space left on device"):
             published(zone, compression="none")
         assert zone.files == []
-        assert not list(handed.rglob("*.parquet"))
+        assert not list(staging_root.rglob("*.parquet"))
     finally:
-        subprocess.run(["umount", "--lazy", str(handed)], check=True)
+        subprocess.run(["umount", "--lazy", str(staging_root)], check=True)
 
 
 VOLUME = "/Volumes/main/mirrorfeed/handover"
@@ -446,35 +448,35 @@ AREAS: dict[str, Callable[[Path], StagingArea]] = {
 def test_clearing_removes_only_unpublishable_folders_of_the_table(tmp_path: Path, area: str) -> None:
     between, store = AREAS[area](tmp_path), FolderStore(str(tmp_path))
     job = job_of(store)
-    gone = [
+    removed_folders = [
         filled(f"{between.folder(each)}{part}")
         for each in (job, job_of(store, number=2), job_of(store, "c" * 32, 9))
         for part in ("", "-2", "-probe", "-2-probe")
     ]
     root = Path(between.root)
-    left = [filled(between.folder(job_of(store, number=4)))]
-    left += [filled(str(root / name)) for name in (".ssh", "+a", "00000000000000000001", between.folder(job)[-20:])]
-    left += [filled(between.folder(replace(job, folder="other/_mirrorfeed/a")))]
-    elsewhere = filled(str(tmp_path / "elsewhere"))
-    Path(f"{between.folder(job_of(store, number=1))}").symlink_to(elsewhere)
+    leftover = [filled(between.folder(job_of(store, number=4)))]
+    leftover += [filled(str(root / name)) for name in (".ssh", "+a", "00000000000000000001", between.folder(job)[-20:])]
+    leftover += [filled(between.folder(replace(job, folder="other/_mirrorfeed/a")))]
+    foreign_folder = filled(str(tmp_path / "elsewhere"))
+    Path(f"{between.folder(job_of(store, number=1))}").symlink_to(foreign_folder)
     between.clear(job)
-    assert [each for each in gone if each.exists()] == []
-    assert [each for each in [*left, elsewhere] if not left_in(each)] == []
+    assert [each for each in removed_folders if each.exists()] == []
+    assert [each for each in [*leftover, foreign_folder] if not left_in(each)] == []
     between.clear_table(job.table)
-    assert [each.name for each in left if not each.exists()] == [left[0].name]
-    assert left_in(elsewhere)
+    assert [each.name for each in leftover if not each.exists()] == [leftover[0].name]
+    assert left_in(foreign_folder)
 
 
 @pytest.mark.parametrize("level", ["area", "folder"])
 def test_nothing_is_removed_or_written_through_a_symlink(tmp_path: Path, level: str) -> None:
-    zone, elsewhere = tmp_path / "zone", tmp_path / "elsewhere"
+    zone, foreign_folder = tmp_path / "zone", tmp_path / "elsewhere"
     store = FolderStore(str(zone))
     between, job = StagingArea(f"{zone}/{staging_area.IN_ZONE}", in_zone=True), job_of(store)
-    there = filled(str(elsewhere / Path(between.folder(job)).name))
+    folders = filled(str(foreign_folder / Path(between.folder(job)).name))
     zone.mkdir()
     link = Path(between.root if level == "area" else between.folder(job))
     link.parent.mkdir(exist_ok=True)
-    link.symlink_to(elsewhere if level == "area" else there)
+    link.symlink_to(foreign_folder if level == "area" else folders)
     between.clear(job)
     between.clear_table(job.table)
     between.remove(between.folder(job))
@@ -482,7 +484,7 @@ def test_nothing_is_removed_or_written_through_a_symlink(tmp_path: Path, level: 
         between.check(between.folder(job))
     with pytest.raises(SymbolicLink):
         between.open(f"{between.folder(job)}/part-00000-x.parquet")
-    assert left_in(there)
+    assert left_in(folders)
 
 
 def test_clearing_a_volume_uses_the_same_names(volume: FilesApi) -> None:
@@ -507,9 +509,9 @@ def test_files_of_a_table_are_cleared_in_every_staging_area(tmp_path: Path, monk
         StagingArea(f"{tmp_path}/between"),
         StagingArea(staging_area._temporary_folder()),
     ]
-    there = [filled(area.folder(job_of(store))) for area in areas]
+    folders = [filled(area.folder(job_of(store))) for area in areas]
     clear_staging(f"{tmp_path}/between", store, job_of(store).table)
-    assert [each for each in there if each.exists()] == []
+    assert [each for each in folders if each.exists()] == []
 
 
 DATABRICKS = {"DATABRICKS_RUNTIME_VERSION": "client.4.9"}

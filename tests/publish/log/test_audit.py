@@ -22,7 +22,7 @@ from tests.publish.scenarios import FOLDER, plan, two_orders
 PLAN = plan(target_file_size=10_000)
 
 
-def said(tmp_path: Path, table: str = "sales.orders", *options: str) -> tuple[int, list[str]]:
+def audit_lines(tmp_path: Path, table: str = "sales.orders", *options: str) -> tuple[int, list[str]]:
     path = tmp_path / "mirrorfeed.yml"
     path.write_text(f"landing_zone: {tmp_path}/zone\ntables:\n  - {{source: a, target: sales.orders, keys: [id]}}\n")
     ended = CliRunner().invoke(main, ["log", table, *options, "--config", str(path)])
@@ -57,7 +57,7 @@ def test_audit_names_file_that_differs_from_its_record(tmp_path: Path, content: 
     other = bytes(view.newest.files[0].bytes) if content is None else content
     store.create(f"{FOLDER}/00000000000000000001.parquet", other)
 
-    code, lines = said(tmp_path)
+    code, lines = audit_lines(tmp_path)
 
     assert code == 1
     assert "the file, " in lines[-1]

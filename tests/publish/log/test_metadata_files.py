@@ -15,7 +15,7 @@ from mirrorfeed.publish.log.metadata_files import partner_events_problem, write_
 from mirrorfeed.storage.errors import StoreUnavailable
 
 PARTNER = "partner: {name: us, source_type: Delta, source_version: '4.0', information: {region: west}}\n"
-SAID = {
+EXPECTED = {
     "partnerName": "us",
     "sourceInfo": {"sourceType": "Delta", "sourceVersion": "4.0", "additionalInformation": {"region": "west"}},
 }
@@ -32,13 +32,13 @@ def config(tmp_path: Path) -> Config:
 def test_partner_events_file_is_written_once_and_lints_clean(config: Config) -> None:
     store = MemoryStore()
     assert [write_partner_events(store, config) for _ in range(2)] == [True, False]
-    assert json.loads(store.read(FILE)) == SAID
+    assert json.loads(store.read(FILE)) == EXPECTED
     assert lint(store).findings == ()
 
 
 def test_partner_events_file_with_other_layout_is_not_changed(config: Config) -> None:
     store = MemoryStore()
-    data = json.dumps(dict(reversed(SAID.items())), indent=4).encode()
+    data = json.dumps(dict(reversed(EXPECTED.items())), indent=4).encode()
     store.create(FILE, data)
     assert not write_partner_events(store, config, force=True)
     assert store.read(FILE) == data
@@ -55,7 +55,7 @@ def test_foreign_partner_events_file_is_replaced_only_by_force(config: Config, c
     assert str(partner_events_problem(store, config)) == str(foreign.value)
     assert store.read(FILE) == content
     assert write_partner_events(store, config, force=True)
-    assert json.loads(store.read(FILE)) == SAID
+    assert json.loads(store.read(FILE)) == EXPECTED
 
 
 class Closed(MemoryStore):

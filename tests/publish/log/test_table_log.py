@@ -319,20 +319,20 @@ def test_file_of_another_format_stops_the_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("records", "number", "says"),
+    ("records", "number", "message"),
     [
         ((), 1, "exists, but the table has no log."),
         ((a_record(1, files=0, first=4),), 4, "exists, but the last file number in the log is 3."),
     ],
 )
-def test_unassigned_file_number_stops_the_table(records: Any, number: int, says: str) -> None:
+def test_unassigned_file_number_stops_the_table(records: Any, number: int, message: str) -> None:
     store = zone(*records)
     put(store, f"{T}/{name(number)}.parquet")
 
     with pytest.raises(FileNumberConflict) as disagree:
         check(store)
 
-    assert disagree.value.problem == f"memory:/{T}/{name(number)}.parquet {says}"
+    assert disagree.value.problem == f"memory:/{T}/{name(number)}.parquet {message}"
 
 
 @pytest.mark.parametrize("place", ["_ProcessedFiles", "_FilesReadyToDelete"])
@@ -367,15 +367,15 @@ def test_records_are_returned_newest_first_until_a_pruned_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keep", "kept"),
+    ("keep", "remaining"),
     [(1, [2, 3]), (2, [2, 3]), (10, [1, 2, 3])],
 )
-def test_cleanup_retains_the_newest_records(keep: int, kept: list[int]) -> None:
+def test_cleanup_retains_the_newest_records(keep: int, remaining: list[int]) -> None:
     store = zone(*(a_record(number) for number in (1, 2, 3)))
 
     TableLog(store, T).clean_up(look(store, T), keep, others=True)
 
-    assert names(store, LOG) == [f"{name(number)}.json" for number in kept]
+    assert names(store, LOG) == [f"{name(number)}.json" for number in remaining]
 
 
 def test_cleanup_removes_only_unpublishable_staged_files() -> None:
@@ -442,15 +442,15 @@ def test_log_created_after_the_read_is_not_removed() -> None:
 
 
 def test_leftovers_of_other_logs_are_removed_with_records_1_2_4_and_8() -> None:
-    store, table, there = MemoryStore(), orders(), []
+    store, table, existing = MemoryStore(), orders(), []
     for number in range(1, 9):
         put(store, f"{T}/_mirrorfeed/0ld/{staged(1)}")
         publish(TableFeed(table), store, PLAN)
-        there.append("0ld" in names(store, f"{T}/_mirrorfeed"))
+        existing.append("0ld" in names(store, f"{T}/_mirrorfeed"))
         store.remove_folder(f"{T}/_mirrorfeed/0ld")
         table.insert({"id": number + 1})
 
-    assert there == [False, False, True, False, True, True, True, False]
+    assert existing == [False, False, True, False, True, True, True, False]
 
 
 # metadata
@@ -605,7 +605,7 @@ def test_permanently_refused_record_ends_the_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "plan", "says"),
+    ("change", "plan", "message"),
     [
         (
             lambda table: table.insert({"id": None}),
@@ -625,7 +625,9 @@ def test_permanently_refused_record_ends_the_run() -> None:
         ),
     ],
 )
-def test_invalid_rows_are_refused_and_their_range_is_not_published(change: Any, plan: ConfigTable, says: str) -> None:
+def test_invalid_rows_are_refused_and_their_range_is_not_published(
+    change: Any, plan: ConfigTable, message: str
+) -> None:
     store, table = MemoryStore(), orders()
     publish(TableFeed(table), store, plan)
     before = look(store, T)
@@ -634,7 +636,7 @@ def test_invalid_rows_are_refused_and_their_range_is_not_published(change: Any, 
     with pytest.raises(RowsRefused) as caught:
         publish(TableFeed(table), store, plan)
 
-    assert caught.value.problem == says
+    assert caught.value.problem == message
     assert (look(store, T).newest, look(store, T).data) == (before.newest, before.data)
 
 
@@ -689,15 +691,15 @@ def foreign(*names: str) -> MemoryStore:
 
 
 @pytest.mark.parametrize(
-    ("there", "kind"),
+    ("existing", "kind"),
     [
         (f"{name(1)}.parquet", FileNumberConflict),
         (f"_ProcessedFiles/{name(7)}.parquet", FileNumberConflict),
         ("part-00000.parquet", ForeignFile),
     ],
 )
-def test_nothing_is_created_in_a_folder_of_another_publisher(there: str, kind: type[Exception]) -> None:
-    store = foreign(there)
+def test_nothing_is_created_in_a_folder_of_another_publisher(existing: str, kind: type[Exception]) -> None:
+    store = foreign(existing)
     before = store.copy()
     changes: list[str] = []
     store.watcher = lambda verb, path, _: changes.append(f"{verb} {path}")
@@ -917,20 +919,20 @@ class Overtaken(MemoryStore):
 
 @pytest.mark.parametrize("log_retention_records", [1, 2, 3])
 def test_record_with_reused_and_pruned_number_is_not_reported(log_retention_records: int) -> None:
-    store, table, kept = Overtaken(), orders(), changed(PLAN, log_retention_records=log_retention_records)
-    publish(TableFeed(table), store, kept)
+    store, table, remaining = Overtaken(), orders(), changed(PLAN, log_retention_records=log_retention_records)
+    publish(TableFeed(table), store, remaining)
     table.insert({"id": 2})
 
     def others() -> None:
         for id_ in range(3, 8):
-            publish(TableFeed(table), store, kept)
+            publish(TableFeed(table), store, remaining)
             table.insert({"id": id_})
 
     store.overtake = others
-    progress = publish(TableFeed(table), store, kept)
+    progress = publish(TableFeed(table), store, remaining)
 
     assert (progress.made, progress.rows) == ([], {})
-    assert [each.number for each in publish(TableFeed(table), store, kept).made] == [7]
+    assert [each.number for each in publish(TableFeed(table), store, remaining).made] == [7]
 
 
 # orphaned files
@@ -947,9 +949,9 @@ def test_refused_run_leaves_no_staged_files() -> None:
             publish(TableFeed(table, partitions=3, rows_per_batch=1), store, changed(PLAN, target_file_size=1))
 
     (folder,) = (entry.name for entry in store.list(f"{T}/_mirrorfeed") if entry.is_folder)
-    left = names(store, f"{T}/_mirrorfeed/{folder}")
-    assert [each for each in left if not is_begun(each)] == [f"{name(1)}.json"]
-    assert len(left) == 2
+    remaining_names = names(store, f"{T}/_mirrorfeed/{folder}")
+    assert [each for each in remaining_names if not is_begun(each)] == [f"{name(1)}.json"]
+    assert len(remaining_names) == 2
 
 
 class Keeps(MemoryStore):
@@ -1021,10 +1023,10 @@ def test_http_calls_per_publication_are_limited(onelake: OneLake, what: str, cal
 def test_failed_log_creation_is_retried_with_another_id(
     onelake: OneLake, how: How, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create, asked = OneLakeStore.create_once, list[bytes]()
+    create, bodies = OneLakeStore.create_once, list[bytes]()
 
     def spy(store: OneLakeStore, path: str, data: bytes) -> None:
-        asked.append(data)
+        bodies.append(data)
         create(store, path, data)
 
     monkeypatch.setattr(OneLakeStore, "create_once", spy)
@@ -1032,4 +1034,4 @@ def test_failed_log_creation_is_retried_with_another_id(
 
     TableLog(onelake.store(retry_limits=RetryLimits(5, first_pause=0.001)), T).begin()
 
-    assert onelake.verbs().count("put blob") == len(asked) == len(set(asked)) == 2
+    assert onelake.verbs().count("put blob") == len(bodies) == len(set(bodies)) == 2

@@ -113,7 +113,7 @@ COLUMNS = (Column("id", "long"), Column("v", "string"))
 Rows = dict[int, str | None]
 
 
-class Kept:
+class SavedStates:
     """Model of the table of row hashes: for each version, the state and the differences from the previous version.
 
     The values themselves are used as hashes."""
@@ -128,11 +128,11 @@ class ModelSource:
     `moment` is called before and after the commit, also if there is none, and after the files are written. Other
     writers can act in it, or the process is killed."""
 
-    def __init__(self, source: Rows, kept: Kept, moment: Any = lambda when: None) -> None:
-        self.source, self.kept, self.moment = source, kept, moment
+    def __init__(self, source: Rows, states: SavedStates, callback: Any = lambda when: None) -> None:
+        self.source, self.states, self.callback = source, states, callback
 
     def facts(self, after: int | None, limit: int) -> Facts:
-        new = len(self.kept.versions)
+        new = len(self.states.versions)
         assert after is None or after < new, "a record names a state that was kept before"
         first = new if after is None else after + 1
         commits = tuple(Commit(n, datetime(2026, 1, 1, tzinfo=UTC), COMPARISON) for n in range(first, new + 1))
@@ -148,23 +148,23 @@ class ModelSource:
 
     def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
         new = facts.latest
-        before = self.kept.versions[what.from_version_exclusive][0] if isinstance(what, Range) else {}
-        self.moment("before the commit")
+        before = self.states.versions[what.from_version_exclusive][0] if isinstance(what, Range) else {}
+        self.callback("before the commit")
         now = dict(self.source)
         rows = [{"id": key, "v": now.get(key), MARKER: 4 if key in now else 2, PROBLEM: None}
                 for key in sorted(now.keys() | before.keys())
                 if key not in before or key not in now or now[key] != before[key]]  # fmt: skip
         goes_on = isinstance(what, Range) and what.from_version_exclusive == new - 1
         if rows or not goes_on:
-            self.kept.versions.append((now, rows))
-        if len(self.kept.versions) - 1 != new - (goes_on and not rows):
+            self.states.versions.append((now, rows))
+        if len(self.states.versions) - 1 != new - (goes_on and not rows):
             raise Moved
-        self.moment("after the commit")
+        self.callback("after the commit")
         if goes_on and not rows:
             return None
         schema = arrow_schema(job.columns, with_marker=job.with_marker).append(pa.field(PROBLEM, pa.int32()))
-        staged = stage_small_batch(pa.Table.from_pylist(self.kept.versions[new][1], schema), job)
-        self.moment("after the files")
+        staged = stage_small_batch(pa.Table.from_pylist(self.states.versions[new][1], schema), job)
+        self.callback("after the files")
         if not (staged.files or isinstance(what, Range)):
             staged = Staged([write_empty(job)])
         return staged._replace(rows_read=len(self.source))
@@ -188,7 +188,7 @@ class Comparisons(Published):
     @initialize()
     def begin(self) -> None:
         self.source: Rows = {}
-        self.kept = Kept()
+        self.states = SavedStates()
         self.plan = entry("v", changes="compare")
         self.begin_zone()
 
@@ -202,46 +202,46 @@ class Comparisons(Published):
 
     @rule()
     def publish(self) -> None:
-        publish(ModelSource(self.source, self.kept), self.zone, self.plan)
+        publish(ModelSource(self.source, self.states), self.zone, self.plan)
         self.mirror.take()
         assert canonical(self.mirror.rows) == canonical({"id": key, "v": v} for key, v in self.source.items())
 
     @rule()
     def publish_again(self) -> None:
         """If nothing differs, there is neither a new state nor a record of it."""
-        publish(ModelSource(self.source, self.kept), self.zone, self.plan)
-        kept, audited, changes = len(self.kept.versions), self.zone.watcher, list[str]()
+        publish(ModelSource(self.source, self.states), self.zone, self.plan)
+        states, audited, changes = len(self.states.versions), self.zone.watcher, list[str]()
         self.zone.watcher = lambda verb, path, new_path: changes.append(f"{verb} {path}")
-        again = publish(ModelSource(self.source, self.kept), self.zone, self.plan)
+        again = publish(ModelSource(self.source, self.states), self.zone, self.plan)
         self.zone.watcher = audited
         assert (again.latest, again.decision) == (
             again.published_version,
             f"nothing new, version {again.published_version} is published",
         )
-        assert (len(self.kept.versions), changes) == (kept, [])
+        assert (len(self.states.versions), changes) == (states, [])
 
     @rule(when=st.sampled_from(_MOMENTS), key=st.integers(0, 3), value=_VALUE)
     def publish_and_be_killed(self, when: str, key: int, value: str | None) -> None:
-        def moment(now: str) -> None:
+        def callback(now: str) -> None:
             if now == when:
                 self.source[key] = value
                 raise Crash
 
         with suppress(Crash):
-            publish(ModelSource(self.source, self.kept, moment), self.zone, self.plan)
+            publish(ModelSource(self.source, self.states, callback), self.zone, self.plan)
 
     @rule(when=st.sampled_from(_MOMENTS), key=st.integers(0, 3), value=_VALUE)
     def publish_and_be_overtaken(self, when: str, key: int, value: str | None) -> None:
         overtaken: list[str] = []
 
-        def moment(now: str) -> None:
+        def callback(now: str) -> None:
             if now == when and not overtaken:
                 overtaken.append(now)
-                publish(ModelSource(self.source, self.kept), self.zone, self.plan)
+                publish(ModelSource(self.source, self.states), self.zone, self.plan)
                 self.source[key] = value
 
         with suppress(Transient):
-            publish(ModelSource(self.source, self.kept, moment), self.zone, self.plan)
+            publish(ModelSource(self.source, self.states, callback), self.zone, self.plan)
 
     @rule(
         call=st.integers(0, 60),
@@ -250,12 +250,12 @@ class Comparisons(Published):
         value=_VALUE,
     )
     def publish_with_a_fault(self, call: int, mode: Mode, late: int | None, value: str | None) -> None:
-        store = self.publish_disturbed(ModelSource(self.source, self.kept), Fault(call, mode, late))
+        store = self.publish_disturbed(ModelSource(self.source, self.states), Fault(call, mode, late))
         self.source[0] = value
         store.deliver()
 
     def rows_at(self, version: int) -> Iterable[Mapping[str, Any]]:
-        state = self.kept.versions[version][0]
+        state = self.states.versions[version][0]
         return ({"id": key, "v": v} for key, v in state.items())
 
 

@@ -170,9 +170,9 @@ def test_compare_publishes_changed_rows_and_deletes_missing_ones(published: Comp
     assert again.decision == f"nothing new, version {last} is published"
 
     view.holds((1, "newer"), (3, "back"))
-    then = view.publish()
-    assert (then.rows, view.is_mirrored()) == ({"upsert": 2, "delete": 2}, True)
-    assert then.made[0].read.rows == 12
+    second_result = view.publish()
+    assert (second_result.rows, view.is_mirrored()) == ({"upsert": 2, "delete": 2}, True)
+    assert second_result.made[0].read.rows == 12
 
 
 def test_values_that_spark_considers_equal_are_compared_exactly(
@@ -311,7 +311,7 @@ def test_kill_after_the_record_publishes_every_row_once(published: Compared) -> 
 def test_two_concurrent_compare_runs_publish_every_row_once(published: Compared) -> None:
     view = published
     view.holds((1, "b"))
-    there = view.rows
+    rows = view.rows
     slow = view.feed()
 
     class Overtaken(FullCompare):
@@ -326,7 +326,7 @@ def test_two_concurrent_compare_runs_publish_every_row_once(published: Compared)
     publish(Overtaken(slow.spark, slow.source, slow.hashes), view.store, view.plan)
     assert len(overtaken) == 1
     view.mirror.take()
-    assert canonical(view.mirror.rows) == canonical(there)
+    assert canonical(view.mirror.rows) == canonical(rows)
     assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 2}, True)
 
 

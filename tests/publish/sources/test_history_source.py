@@ -15,7 +15,7 @@ from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.source.errors import Gap
 from tests.delta import DeltaTable, Zone
-from tests.json_output import Told, told
+from tests.json_output import JsonResult, run_json
 
 
 def run(folder: Path, *arguments: str, status: int = 0) -> str:
@@ -24,8 +24,8 @@ def run(folder: Path, *arguments: str, status: int = 0) -> str:
     return found.output
 
 
-def told_by(folder: Path, *arguments: str, status: int = 0) -> Told:
-    return told(*arguments, "--config", str(folder / "mirrorfeed.yml"), code=status)
+def run_in(folder: Path, *arguments: str, status: int = 0) -> JsonResult:
+    return run_json(*arguments, "--config", str(folder / "mirrorfeed.yml"), code=status)
 
 
 @pytest.mark.soak  # the gap test below also reads the history
@@ -43,7 +43,7 @@ def test_publish_reads_missing_feed_versions_from_history(spark: SparkSession, t
     table.sql("UPDATE {} SET v = 'new' WHERE id = 2")
     table.sql("ALTER TABLE {} ADD COLUMNS (w int)")
     table.sql("DELETE FROM {} WHERE id = 1")
-    (appended,) = told_by(tmp_path, "history", "run").rows
+    (appended,) = run_in(tmp_path, "history", "run").rows
     assert (appended["from_version_exclusive"], appended["to_version_inclusive"], appended["rows"]) == (1, 4, 3)
     assert (appended["newest_version"], appended["began_again"], appended["error"]) == (4, [], None)
     table.sql("UPDATE {} SET w = 7 WHERE id = 3")
@@ -53,13 +53,13 @@ def test_publish_reads_missing_feed_versions_from_history(spark: SparkSession, t
     assert stopped.published_version == 4
     assert zone.record["to_version_inclusive"] == 4
 
-    (failed,) = told_by(tmp_path, "history", "run", "sales.orders", status=1).rows
+    (failed,) = run_in(tmp_path, "history", "run", "sales.orders", status=1).rows
     assert "ends at version 4. The changes of" in failed["error"]["what"]
     assert (failed["error"]["code"], failed["error"]["facts"]["finding"]["code"]) == ("MF6002", "MF2102")
     began = run(tmp_path, "history", "run", "--begin-again")
     assert "The changes of" in began
     assert "1 to 4, 5 to 5" in run(tmp_path, "history", "status")
-    (row,) = told_by(tmp_path, "history", "status").rows
+    (row,) = run_in(tmp_path, "history", "status").rows
     assert (row["versions"], row["newest_version"], row["error"]) == ([[1, 4], [5, 5]], 5, None)
 
 
@@ -85,8 +85,8 @@ def test_gap_is_published_from_history_and_reported(spark: SparkSession, tmp_pat
     assert "The changes were read from its history" in words
     assert zone.mirrors_the_table()
     into = tmp_path / "then"
-    asked = ["history", "replay", "sales.orders", "--to-version", "2", "--into", str(into)]
-    assert str(into) in run(tmp_path, *asked)
-    (replayed,) = told_by(tmp_path, *asked).rows
+    arguments = ["history", "replay", "sales.orders", "--to-version", "2", "--into", str(into)]
+    assert str(into) in run(tmp_path, *arguments)
+    (replayed,) = run_in(tmp_path, *arguments).rows
     assert (replayed["into"], replayed["version"], replayed["created"]) == (str(into), 2, False)
     assert sorted(row["v"] for row in DeltaTable.at(spark, into).rows()) == ["new", "v1", "v3"]

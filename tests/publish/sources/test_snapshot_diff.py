@@ -44,9 +44,9 @@ def a_config(folder: Path, more: str = "on_gap: compare", part: str = "") -> Con
 
 
 def published(spark: SparkSession, config: Config) -> tuple[TableResult, list[MirrorfeedError]]:
-    told: list[MirrorfeedError] = []
-    (outcome,) = publish_tables(RunContext(spark, config, sleep=lambda _: None, on_problem=told.append))
-    return outcome, told
+    errors: list[MirrorfeedError] = []
+    (outcome,) = publish_tables(RunContext(spark, config, sleep=lambda _: None, on_problem=errors.append))
+    return outcome, errors
 
 
 def test_gap_is_bridged_without_a_new_snapshot(spark: SparkSession, tmp_path: Path) -> None:
@@ -65,10 +65,10 @@ def test_gap_is_bridged_without_a_new_snapshot(spark: SparkSession, tmp_path: Pa
     table.sql("INSERT INTO {} VALUES (4, 'v4', 4)")
     table.set_feed(True)
     assert [row.next for row in plan_next_steps(spark, config)] == ["versions 2 to 8, by comparison"]
-    outcome, told = published(spark, config)
+    outcome, errors = published(spark, config)
     assert outcome.error is None
     assert outcome.rows == {"upsert": 1, "delete": 1}
-    (note,) = told
+    (note,) = errors
     assert isinstance(note, RangeCompared)
     assert isinstance(note.cause, Gap)
     assert (note.cause.table, note.cause.published, note.cause.where) == (str(table.source), 1, 2)
@@ -76,8 +76,8 @@ def test_gap_is_bridged_without_a_new_snapshot(spark: SparkSession, tmp_path: Pa
     assert "increase the retention" in note.solution
     assert zone.mirrors_the_table()
     table.sql("UPDATE {} SET v = 'newer' WHERE id = 1")
-    outcome, told = published(spark, config)
-    assert (outcome.rows, told) == ({"upsert": 1}, [])
+    outcome, errors = published(spark, config)
+    assert (outcome.rows, errors) == ({"upsert": 1}, [])
     assert zone.mirrors_the_table()
 
 
@@ -119,10 +119,10 @@ def test_missing_published_version_is_reported(spark: SparkSession, tmp_path: Pa
     for file in before:  # as VACUUM would
         file.unlink()
     shutil.rmtree(table.path / "_change_data", ignore_errors=True)
-    outcome, told = published(spark, config)
+    outcome, errors = published(spark, config)
     assert isinstance(outcome.error, NotComparable)
     assert (outcome.error.table, outcome.error.published) == (str(table.source), 1)
-    assert told == []
+    assert errors == []
 
 
 @pytest.mark.soak  # as in `test_schema_changes`
@@ -162,17 +162,17 @@ def scattered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.mark.slow
 def test_unreadable_feed_is_replaced_by_a_snapshot_diff(spark: SparkSession, tmp_path: Path, scattered: Zone) -> None:
     zone = Zone.copied(scattered, tmp_path)
-    outcome, told = published(spark, a_config(tmp_path, ""))
+    outcome, errors = published(spark, a_config(tmp_path, ""))
     assert outcome.error is None
     assert outcome.rows == {"delete": 29_400, "upsert": 6}
-    (note,) = told
+    (note,) = errors
     assert isinstance(note, RangeCompared)
     assert (note.range.from_version_exclusive, note.range.to_version_inclusive) == (2, 5)
     assert "a deletion vector is too large" in note.problem
     assert "`REORG TABLE … APPLY (PURGE)`" in note.solution
     zone.table.sql("UPDATE {} SET v = 'newer' WHERE id = 1")
-    outcome, told = published(spark, a_config(tmp_path, ""))
-    assert (len(outcome.made), told) == (1, [])
+    outcome, errors = published(spark, a_config(tmp_path, ""))
+    assert (len(outcome.made), errors) == (1, [])
     assert zone.mirrors_the_table()
 
 
@@ -190,10 +190,10 @@ def test_unreadable_feed_and_version_are_a_gap(spark: SparkSession, tmp_path: Pa
     zone = Zone.copied(scattered, tmp_path)
     for vector in zone.table.path.glob("deletion_vector_*.bin"):
         vector.unlink()
-    outcome, told = published(spark, a_config(tmp_path, ""))
+    outcome, errors = published(spark, a_config(tmp_path, ""))
     assert isinstance(outcome.error, Gap)
     assert outcome.error.problem.endswith("cannot be read: in versions 3 to 5 a file is missing.")
-    assert told == []
+    assert errors == []
 
 
 def test_duplicate_key_is_published_once_with_its_current_row(
