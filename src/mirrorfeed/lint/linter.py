@@ -25,7 +25,16 @@ from mirrorfeed.lint.parquet_process import ParquetProcess
 from mirrorfeed.lint.rules import check_table, check_zone
 from mirrorfeed.lint.rules.files import PARQUET, apply_order, form_of, number_of
 from mirrorfeed.lint.rules.folders import LOG_FAULT, TOO_NEW, find_tables
-from mirrorfeed.lint.specification import METADATA, PARTNER_EVENTS, PROCESSED, SCRATCH, Finding, Severity, is_ignored
+from mirrorfeed.lint.specification import (
+    MARKER,
+    METADATA,
+    PARTNER_EVENTS,
+    PROCESSED,
+    SCRATCH,
+    Finding,
+    Severity,
+    is_ignored,
+)
 from mirrorfeed.lint.text_reader import text_contents
 from mirrorfeed.storage import Entry, Store
 from mirrorfeed.storage.errors import NotThere, SymbolicLink, UnreadableFile
@@ -122,7 +131,7 @@ def _read_table(store: Store, folder: str, parquet: ParquetProcess, check_keys: 
             file = _read_file(store, folder, entry, settings, parquet, required or frozenset(), wanted)
             content = file.content
             if required is None and isinstance(content, Contents):  # the first file creates the table
-                required = frozenset(one.name for one in content.columns if not one.nullable) - {*settings.keys}
+                required = frozenset(one.name for one in content.columns if not one.nullable) - {*settings.keys, MARKER}
             index.end(entry.name, content.rows if isinstance(content, Contents) and not content.faults else None)
             files.append(file)
         duplicates = index.duplicates()
