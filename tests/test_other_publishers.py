@@ -181,7 +181,7 @@ def test_line_endings_changed_by_a_checkout_are_shown(zone: Zone) -> None:
     assert zone.said == ["MF605 Row 1: it ends in '\\n', and RowSeparator is '\\r\\n'."]
     assert "checkout" in zone.printed
     message = zone.replicate().message
-    assert "its header ends in '\\n', and RowSeparator is '\\r\\n'" in message
+    assert "Row 1: it ends in '\\n', and RowSeparator is '\\r\\n'" in message
     assert "checkout" in message
 
 
@@ -189,7 +189,7 @@ def test_line_endings_with_a_carriage_return_are_shown(zone: Zone) -> None:
     zone.metadata(keyColumns=["id"], FileFormatTypeProperties={"FirstRowAsHeader": True, "RowSeparator": "\n"})
     zone.text(1, [["id", "name"], [1, "a"]])
     assert zone.said == ["MF605 Row 1: it ends in '\\r\\n', and RowSeparator is '\\n'."]
-    assert "its header ends in '\\r\\n', and RowSeparator is '\\n'" in zone.replicate().message
+    assert "Row 1: it ends in '\\r\\n', and RowSeparator is '\\n'" in zone.replicate().message
 
 
 def test_carriage_return_in_a_column_name_is_visible_in_messages(zone: Zone) -> None:
@@ -198,7 +198,7 @@ def test_carriage_return_in_a_column_name_is_visible_in_messages(zone: Zone) -> 
     assert "\r" not in zone.printed
     message = zone.replicate().message
     assert "\r" not in message
-    assert "SchemaDefinition does not declare its columns more\\r" in message
+    assert "SchemaDefinition does not declare 'more\\r'" in message
 
 
 def test_carriage_return_in_a_value_is_visible_in_messages(zone: Zone) -> None:
@@ -206,7 +206,7 @@ def test_carriage_return_in_a_value_is_visible_in_messages(zone: Zone) -> None:
     zone.metadata(**declared(("id", "Int64"), FileFormatTypeProperties=options))
     (zone.folder / f"{1:020}.tsv").write_bytes(b"id\n1\n2\r\n")
     message = zone.replicate().message
-    assert "invalid value '2\\r'" in message
+    assert "Row 3: 'id' is '2\\r'" in message
     assert message.isascii()
 
 

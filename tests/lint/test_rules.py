@@ -13,9 +13,10 @@ import pytest
 from mirrorfeed import lint
 from mirrorfeed.landing.names import TABLE_LIMITS, data_name
 from mirrorfeed.landing.schema import MARKER
-from mirrorfeed.lint.facts import Column, Contents, DataFile, Folder, Log, Table, Zone
-from mirrorfeed.lint.metadata_file import Dialect, Settings, read_metadata
+from mirrorfeed.lint.facts import Contents, DataFile, Folder, Log, Table, Zone
+from mirrorfeed.lint.metadata_file import Column, Dialect, Settings, read_metadata
 from mirrorfeed.lint.rules import check_table, check_zone
+from mirrorfeed.lint.rules.files import apply_order
 from mirrorfeed.lint.specification import Finding, Rule, Severity
 
 _NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -33,7 +34,9 @@ def _file(number: int, inside: Contents | None = _PLAIN, **facts: Any) -> DataFi
 def _table(*files: DataFile, metadata: dict[str, Any] | bytes | None = None, **facts: Any) -> Table:
     spelled = {"keyColumns": ["id"]} if metadata is None else metadata
     data = spelled if isinstance(spelled, bytes) else json.dumps(spelled).encode()
-    return Table("orders", data, files=files, **facts)
+    settings, deviations = read_metadata(data, "orders/_metadata.json")
+    ordered = tuple(sorted(files, key=apply_order(settings)))
+    return Table("orders", settings, tuple(each.finding for each in deviations), ordered, **facts)
 
 
 def messages_of(table: Table) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 import mirrorfeed
 
 ROOT = Path(mirrorfeed.__file__).parent
-READERS = {f"lint.{module}" for module in ("specification", "metadata_file", "metadata_rules", "delimited_text")}
+READERS = {f"lint.{module}" for module in ("specification", "metadata_file", "delimited_text", "text_reader")}
 FINDINGS = {"lint.rules.columns", "lint.rules.files"}
 """The rules whose findings are the reasons with which the replica refuses a file."""
 LOG_FORMAT = {

@@ -31,7 +31,7 @@ from mirrorfeed.landing.schema import Column
 from mirrorfeed.lint.facts import Contents
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.lint.metadata_file import read_metadata
-from mirrorfeed.lint.text_reader import text_contents
+from mirrorfeed.lint.value_facts import text_contents
 from mirrorfeed.mirror.replica import Replica
 from mirrorfeed.mirror.replica.file_reader import FileRows, read_rows
 from mirrorfeed.mirror.replica.landing_zone import parse_settings

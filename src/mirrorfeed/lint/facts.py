@@ -9,18 +9,11 @@ from enum import StrEnum
 
 from mirrorfeed.landing.record import Record
 from mirrorfeed.lint.delimited_text import TextFault
-from mirrorfeed.lint.specification import METADATA, Finding
+from mirrorfeed.lint.metadata_file import Column, Settings
+from mirrorfeed.lint.specification import Finding
 
 TYPELESS = "null"
 """Type of a Parquet column whose writer found no value to infer a type from."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    name: str
-    type: str | None
-    """Name in Delta, or in Parquet if Delta has none. None if text does not declare it."""
-    nullable: bool = True
 
 
 class Broken(StrEnum):
@@ -100,9 +93,11 @@ class Log:
 class Table:
     folder: str
     """Path below the landing zone."""
-    metadata: bytes | None
-    metadata_name: str = METADATA
+    settings: Settings
+    metadata_findings: tuple[Finding, ...] = ()
+    """Deviations of the metadata file from the specification."""
     files: tuple[DataFile, ...] = ()
+    """In the order in which Fabric applies them."""
     folders: tuple[str, ...] = ()
     """Subfolders that Fabric does not ignore."""
     ignored: tuple[str, ...] = ()

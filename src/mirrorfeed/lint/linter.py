@@ -20,7 +20,14 @@ from mirrorfeed.landing.names import (
 from mirrorfeed.landing.record import Record
 from mirrorfeed.lint.duplicate_keys import KeyIndex
 from mirrorfeed.lint.facts import Broken, Contents, DataFile, Folder, Log, Table, Unreadable, Zone
-from mirrorfeed.lint.metadata_file import Settings, find_metadata_name, load_object, read_metadata
+from mirrorfeed.lint.metadata_file import (
+    MISNAMED,
+    MISSING,
+    Settings,
+    find_metadata_name,
+    load_object,
+    read_metadata,
+)
 from mirrorfeed.lint.parquet_process import ParquetProcess
 from mirrorfeed.lint.rules import check_table, check_zone
 from mirrorfeed.lint.rules.files import PARQUET, apply_order, form_of, number_of
@@ -35,7 +42,6 @@ from mirrorfeed.lint.specification import (
     Severity,
     is_ignored,
 )
-from mirrorfeed.lint.text_reader import text_contents
 from mirrorfeed.storage import Entry, Store
 from mirrorfeed.storage.errors import NotThere, SymbolicLink, UnreadableFile
 
@@ -112,8 +118,7 @@ def _read_table(store: Store, folder: str, parquet: ParquetProcess, check_keys: 
     entries = store.list(folder)
     plain = [entry for entry in entries if not entry.is_folder]
     metadata_name = find_metadata_name(entry.name for entry in plain)
-    metadata = _read(store, f"{folder}/{metadata_name}") if metadata_name else None
-    settings = Settings() if metadata is None else read_metadata(metadata)[0]
+    settings, metadata_findings = _read_settings(store, folder, metadata_name)
     data = [entry for entry in plain if not is_ignored(entry.name) and entry.name != metadata_name]
     log = _read_log(store, folder) if any(entry.name == LOG for entry in entries) else None
     # Listed after the log and before the processed files, so that a file renamed or consumed meanwhile is not missed.
@@ -137,8 +142,8 @@ def _read_table(store: Store, folder: str, parquet: ParquetProcess, check_keys: 
         duplicates = index.duplicates()
     return Table(
         folder,
-        metadata,
-        metadata_name or METADATA,
+        settings,
+        metadata_findings,
         files=tuple(files),
         folders=tuple(entry.name for entry in entries if entry.is_folder and not is_ignored(entry.name)),
         ignored=tuple(entry.name for entry in entries if is_ignored(entry.name)),
@@ -151,6 +156,15 @@ def _read_table(store: Store, folder: str, parquet: ParquetProcess, check_keys: 
     )
 
 
+def _read_settings(store: Store, folder: str, name: str | None) -> tuple[Settings, tuple[Finding, ...]]:
+    data = _read(store, f"{folder}/{name}") if name else None
+    if name is None or data is None:
+        return Settings(), (MISSING.finding(f"{folder}/{METADATA}"),)
+    settings, deviations = read_metadata(data, f"{folder}/{name}")
+    misnamed = [MISNAMED.finding(f"{folder}/{name}", name=name)] if name != METADATA else []
+    return settings, (*misnamed, *(each.finding for each in deviations))
+
+
 def _read_file(
     store: Store,
     folder: str,
@@ -160,6 +174,8 @@ def _read_file(
     required: frozenset[str],
     index: KeyIndex | None,
 ) -> DataFile:
+    from mirrorfeed.lint.value_facts import text_contents  # slow to import
+
     content: Contents | Unreadable | None = None
     form = form_of(entry.name, settings)
     if entry.size and form:
@@ -209,7 +225,7 @@ def _newest_record(store: Store, folder: str) -> tuple[Record | None, Finding | 
     except DamagedFile as fault:
         return None, LOG_FAULT.finding(path, reason=fault.reason)
     except RecordTooNew as newer:
-        return None, TOO_NEW.finding(path, format=f"format {newer.found}")
+        return None, TOO_NEW.finding(path, format=newer.found)
 
 
 def _names(store: Store, folder: str) -> tuple[str, ...]:

@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from mirrorfeed.lint import metadata_rules as rules
-from mirrorfeed.lint.metadata_rules import OPTION_NAMES, OPTIONS, TIMESTAMPS
-from mirrorfeed.lint.specification import DATA_TYPES, METADATA, Finding, Rule
+from mirrorfeed.lint.specification import DATA_TYPES, METADATA, REBUILD, Finding, Rule, advice, error, warning
 
 MAX_KEYS = 4
 _KEYS = ("keyColumns", "KeyColumns")
@@ -26,16 +24,135 @@ _PROPERTIES = (
     *("FileFormat", "FileExtension", "FileFormatTypeProperties", "SchemaDefinition"),
 )
 _ENCODING = "utf-8"
-_NOT_CHARACTERS = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "mbcs", "oem")
+_NOT_CHARACTERS = ("idna", "punycode", "utf-7", "unicode-escape", "raw-unicode-escape", "mbcs", "oem")
 """Codecs of Python that escape characters, or differ between machines."""
 _FLAGS = {"true": True, "false": False}
 _ESCAPES = {r"\r\n": "\r\n", r"\n": "\n", r"\r": "\r", r"\t": "\t"}
 
+TIMESTAMPS = "LastUpdateTimeFileDetection"
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "RowSeparator": ("\r\n", "\n", "\r"),
+    "ColumnSeparator": (",", ";", "|", "\t"),
+    "QuoteCharacter": ('"', "'", ""),
+    "EscapeCharacter": ("\\", "/", '"', ""),
+}
+"""Allowed values of options. The first is the default."""
+OPTION_NAMES = ("FirstRowAsHeader", *OPTIONS, "NullValue", "Encoding")
+
+UNREADABLE = error(
+    "MF203",
+    "It cannot be read: {reason}.",
+    "Write the file again as one JSON object.",
+    "A table's `_metadata.json` is not one JSON object.",
+)
+MISSPELLED = error(
+    "MF204",
+    "The property {name!r} is spelled {spelled!r}, so Fabric ignores it.",
+    "Spell the property as in the specification.",
+)
+UNKNOWN = warning(
+    "MF205", "The property {name!r} is not in the specification.", "Remove the property, or correct its name."
+)
+KEYS_TYPE = error(
+    "MF206",
+    "{name} {problem}.",
+    'Set a list of column names: `"keyColumns": ["C1", "C2"]`.',
+    "keyColumns is not a list of names.",
+)
+KEYS_TWICE = error(
+    "MF207", "{problem}.", "List each key column once.", "keyColumns lists a column twice, or in two spellings."
+)
+DETECTION = error(
+    "MF208",
+    "fileDetectionStrategy is {value}.",
+    f'Set "{TIMESTAMPS}", or remove the property to read files by number.',
+    "fileDetectionStrategy has a value that is not in the specification.",
+)
+UPSERT_TYPE = error(
+    "MF209",
+    "isUpsertDefaultRowMarker is {value}.",
+    "Set `true` or `false`, without quotes.",
+    "isUpsertDefaultRowMarker is neither true nor false.",
+)
+UPSERT_KEYLESS = error(
+    "MF210",
+    "isUpsertDefaultRowMarker is true, but there are no key columns.",
+    "Set keyColumns, or remove isUpsertDefaultRowMarker.",
+)
+FORMAT = error(
+    "MF211",
+    "FileFormat is {value}.",
+    'Set "DelimitedText", or remove the property if files are Parquet or plain CSV.',
+    "FileFormat has a value that is not in the specification.",
+)
+EXTENSION = error(
+    "MF212",
+    "FileExtension is {value}.",
+    'Set the suffix of the data files without its dot, such as "tsv".',
+    "FileExtension is missing, or is not a suffix of a file name.",
+)
+OPTIONS_TYPE = error(
+    "MF213",
+    "FileFormatTypeProperties {problem}.",
+    f"Set an object with only these options: {', '.join(OPTION_NAMES)}.",
+    "FileFormatTypeProperties is not an object, or has an unknown option.",
+)
+OPTION_VALUE = error(
+    "MF214",
+    "{option} is {value}.{allowed:more}",
+    "Set a value that the specification allows, and write the files accordingly.",
+    "An option of delimited text has a value that is not in the specification.",
+)
+HEADER = error(
+    "MF215",
+    "FirstRowAsHeader is {value}, but mirroring needs column names in the first row.",
+    "Set FirstRowAsHeader to true, and write the column names into the first row of each file.",
+)
+DEFINITION = error(
+    "MF216",
+    "{problem}.",
+    'Set `{"Columns": [{"Name": "C1", "DataType": "Int32", "IsNullable": true}, …]}`.',
+    "SchemaDefinition does not have the form of the specification.",
+)
+DATA_TYPE = error(
+    "MF217",
+    "The DataType of {column!r} is {value}.",
+    f"Declare one of {', '.join(DATA_TYPES)}.",
+    "SchemaDefinition declares a type that is not in the specification.",
+)
+KEY_UNDECLARED = error(
+    "MF218",
+    "SchemaDefinition does not declare the key {keys:names}.",
+    "Declare the key column in SchemaDefinition under exactly the same name.",
+)
+FORMAT_UNSAID = error(
+    "MF219",
+    "{setting} is set, but FileFormat is not DelimitedText.",
+    'Set `"FileFormat": "DelimitedText"`. Without it, files are read as CSV.',
+)
+MANY_KEYS = advice(
+    "MF251",
+    "There are {count} key columns, and each merge compares all of them.",
+    f"Tables with fewer than five narrow key columns merge fastest. To change them, {REBUILD}.",
+)
+MISSING = error(
+    "MF201",
+    "The table's folder has no _metadata.json, which sets the keys of the table.",
+    'Add the file: `{"keyColumns": ["…"]}`, or `{}` for a table without keys.',
+)
+MISNAMED = error(
+    "MF202",
+    "The file is named {name!r}, but Fabric reads only _metadata.json.",
+    f"Rename the file to {METADATA}.",
+)
+
 
 @dataclass(frozen=True, slots=True)
-class DeclaredColumn:
+class Column:
     name: str
-    type: str
+    type: str | None
+    """A `DataType` of the specification, or the name in Delta, or in Parquet if Delta has none. None in text without
+    a declaration."""
     nullable: bool = True
 
 
@@ -61,7 +178,7 @@ class Settings:
     """True for delimited text, False for Parquet, None if FileFormat is not set."""
     extension: str = "csv"
     dialect: Dialect = field(default_factory=Dialect)
-    declared: tuple[DeclaredColumn, ...] | None = None
+    declared: tuple[Column, ...] | None = None
     """Columns of SchemaDefinition. Some publishers list the row marker among them."""
 
 
@@ -86,7 +203,7 @@ def read_metadata(data: bytes, file: str = METADATA) -> tuple[Settings, list[Dev
     try:
         found = load_object(data)
     except ValueError as fault:
-        return Settings(), [Deviation(rules.UNREADABLE.finding(file, reason=fault), False)]
+        return Settings(), [Deviation(UNREADABLE.finding(file, reason=fault), False)]
     reader = _Reader(file)
     return reader.settings(found), reader.deviations
 
@@ -131,24 +248,24 @@ class _Reader:
         self.deviations: list[Deviation] = []
 
     def settings(self, found: Mapping[str, Any]) -> Settings:
-        found = self._known(found, _PROPERTIES, rules.UNKNOWN)
+        found = self._known(found, _PROPERTIES, UNKNOWN)
         keys, declared = self._keys(found), self._declared(found)
         columns = {column.name for column in declared or ()}
         if declared and (absent := [key for key in keys if key not in columns]):
-            self._report(rules.KEY_UNDECLARED, True, keys=absent)
+            self._report(KEY_UNDECLARED, True, keys=absent)
         strategy = found.get("fileDetectionStrategy")
-        self._value(found, "fileDetectionStrategy", None, rules.DETECTION, (TIMESTAMPS,).__contains__)
+        self._value(found, "fileDetectionStrategy", None, DETECTION, (TIMESTAMPS,).__contains__)
         by_time = isinstance(strategy, str) and strategy.lower() == TIMESTAMPS.lower()
         upserts = self._value(
-            found, "isUpsertDefaultRowMarker", False, rules.UPSERT_TYPE, lambda value: isinstance(value, bool), _FLAGS
+            found, "isUpsertDefaultRowMarker", False, UPSERT_TYPE, lambda value: isinstance(value, bool), _FLAGS
         )
         if upserts and not any(found.get(name) for name in _KEYS):
-            self._report(rules.UPSERT_KEYLESS, True)
-        form = self._value(found, "FileFormat", None, rules.FORMAT, _FORMATS.__contains__)
+            self._report(UPSERT_KEYLESS, True)
+        form = self._value(found, "FileFormat", None, FORMAT, _FORMATS.__contains__)
         extension, dialect = self._extension(found, form), self._dialect(found)
         if found.get("FileFormat", "CSV") == "CSV" and (extension, dialect.column) != ("csv", ","):
             setting = f"The extension {extension!r}" if extension != "csv" else f"The separator {dialect.column!r}"
-            self._report(rules.FORMAT_UNSAID, True, setting=setting)
+            self._report(FORMAT_UNSAID, True, setting=setting)
         text = None if form is None else form != "Parquet"
         return Settings(keys, by_time, upserts, text, extension, dialect, declared)
 
@@ -160,7 +277,7 @@ class _Reader:
         known = {name: value for name, value in found.items() if name in names}
         for name in [name for name in found if name not in names]:
             if near := next((each for each in names if each.lower() == name.lower()), None):
-                self._report(rules.MISSPELLED, name=near, spelled=name)
+                self._report(MISSPELLED, name=near, spelled=name)
                 known.setdefault(near, found[name])
             else:
                 self._report(unknown, True, name=name, problem=f"has the option {name!r}, which does not exist")
@@ -191,91 +308,89 @@ class _Reader:
             return ()
         keys = found[names[0]]
         if len(names) == 2:
-            self._report(rules.KEYS_TWICE, keys == found[names[1]], problem="It has both 'keyColumns' and 'KeyColumns'")
+            self._report(KEYS_TWICE, keys == found[names[1]], problem="It has both 'keyColumns' and 'KeyColumns'")
         if not isinstance(keys, list):
-            self._report(rules.KEYS_TYPE, keys is None, name=names[0], problem=f"is {describe(keys)}, not a list")
+            self._report(KEYS_TYPE, keys is None, name=names[0], problem=f"is {describe(keys)}, not a list")
             return ()
         if wrong := [key for key in keys if not isinstance(key, str) or not key]:
-            self._report(
-                rules.KEYS_TYPE, name=names[0], problem=f"lists {describe(wrong[0])}, which is not a column's name"
-            )
+            self._report(KEYS_TYPE, name=names[0], problem=f"lists {describe(wrong[0])}, which is not a column's name")
             return ()
         first: dict[str, int] = {}
         if twice := [key for at, key in enumerate(keys) if first.setdefault(key.casefold(), at) != at]:
-            self._report(rules.KEYS_TWICE, problem=f"{names[0]} lists {twice[0]!r} twice")
+            self._report(KEYS_TWICE, problem=f"{names[0]} lists {twice[0]!r} twice")
         if len(keys) > MAX_KEYS:
-            self._report(rules.MANY_KEYS, True, count=len(keys))
+            self._report(MANY_KEYS, True, count=len(keys))
         return tuple(keys[at] for at in first.values())
 
     def _extension(self, found: Mapping[str, Any], form: str | None) -> str:
         if "FileExtension" not in found and form == "DelimitedText":
-            self._report(rules.EXTENSION, value="not set, and FileFormat is DelimitedText")
+            self._report(EXTENSION, value="not set, and FileFormat is DelimitedText")
         extension: str = self._value(
             found,
             "FileExtension",
             "csv",
-            rules.EXTENSION,
+            EXTENSION,
             lambda value: isinstance(value, str) and value.strip(".") and value == value.strip(),
         )
         if extension.startswith("."):
-            self._report(rules.EXTENSION, True, value=f"{describe(extension)}, with the dot")
+            self._report(EXTENSION, True, value=f"{describe(extension)}, with the dot")
         return extension.lstrip(".").lower()
 
     def _dialect(self, found: Mapping[str, Any]) -> Dialect:
         options = self._value(
-            found, "FileFormatTypeProperties", None, rules.OPTIONS_TYPE, lambda value: isinstance(value, dict)
+            found, "FileFormatTypeProperties", None, OPTIONS_TYPE, lambda value: isinstance(value, dict)
         )
         if options is None:
             return Dialect()
-        options = self._known(options, OPTION_NAMES, rules.OPTIONS_TYPE)
+        options = self._known(options, OPTION_NAMES, OPTIONS_TYPE)
         if "FirstRowAsHeader" not in options:
-            self._report(rules.HEADER, True, value="not set")
-        self._value(options, "FirstRowAsHeader", True, rules.HEADER, lambda value: value is True, {"true": True})
+            self._report(HEADER, True, value="not set")
+        self._value(options, "FirstRowAsHeader", True, HEADER, lambda value: value is True, {"true": True})
         row, column, quote, escape = (self._option(options, name, allowed) for name, allowed in OPTIONS.items())
-        null = self._value(options, "NullValue", "", rules.OPTION_VALUE, lambda value: isinstance(value, str))
-        encoding = self._value(options, "Encoding", _ENCODING, rules.OPTION_VALUE, python_encoding)
+        null = self._value(options, "NullValue", "", OPTION_VALUE, lambda value: isinstance(value, str))
+        encoding = self._value(options, "Encoding", _ENCODING, OPTION_VALUE, python_encoding)
         return Dialect(row, column, quote, escape, null, python_encoding(encoding) or _ENCODING)
 
     def _option(self, options: Mapping[str, Any], name: str, values: Sequence[str]) -> str:
         """Some publishers spell a line break or a tab as a backslash and a letter."""
         meanings = {spelled: value for spelled, value in _ESCAPES.items() if value in values}
         allowed = f"Allowed are {', '.join(map(json.dumps, values))}."
-        return str(self._value(options, name, values[0], rules.OPTION_VALUE, values.__contains__, meanings, allowed))
+        return str(self._value(options, name, values[0], OPTION_VALUE, values.__contains__, meanings, allowed))
 
-    def _declared(self, found: Mapping[str, Any]) -> tuple[DeclaredColumn, ...] | None:
+    def _declared(self, found: Mapping[str, Any]) -> tuple[Column, ...] | None:
         if "SchemaDefinition" not in found:
             return None
         definition = found["SchemaDefinition"]
         columns = definition.get("Columns") if isinstance(definition, dict) else None
         if not isinstance(columns, list) or not columns:
-            self._report(rules.DEFINITION, definition is None, problem="SchemaDefinition has no list of Columns")
+            self._report(DEFINITION, definition is None, problem="SchemaDefinition has no list of Columns")
             return None
         declared = list(self._columns(columns))
         seen: set[str] = set()
         for column in declared:
             if column.name.casefold() in seen:
-                self._report(rules.DEFINITION, problem=f"SchemaDefinition declares {column.name!r} twice")
+                self._report(DEFINITION, problem=f"SchemaDefinition declares {column.name!r} twice")
             seen.add(column.name.casefold())
         return tuple(declared) if len(declared) == len(columns) else None
 
-    def _columns(self, columns: list[Any]) -> Iterator[DeclaredColumn]:
+    def _columns(self, columns: list[Any]) -> Iterator[Column]:
         for at, column in enumerate(columns, 1):
             name = column.get("Name") if isinstance(column, dict) else None
             if not isinstance(name, str) or not name:
-                self._report(rules.DEFINITION, problem=f"Column {at} of SchemaDefinition has no Name")
+                self._report(DEFINITION, problem=f"Column {at} of SchemaDefinition has no Name")
                 continue
             if odd := sorted(set(column) - {"Name", "DataType", "IsNullable"}):
                 self._report(
-                    rules.DEFINITION, True, problem=f"Column {name!r} of SchemaDefinition has the property {odd[0]!r}"
+                    DEFINITION, True, problem=f"Column {name!r} of SchemaDefinition has the property {odd[0]!r}"
                 )
             type_, nullable = column.get("DataType"), column.get("IsNullable", True)
             if type_ not in DATA_TYPES:
-                self._report(rules.DATA_TYPE, column=name, value=describe(type_))
+                self._report(DATA_TYPE, column=name, value=describe(type_))
             if not isinstance(nullable, bool):
                 problem = f"IsNullable of {name!r} is {describe(nullable)}, not true or false"
                 nullable = _FLAGS.get(str(nullable).lower())
-                self._report(rules.DEFINITION, nullable is not None, problem=problem)
-            yield DeclaredColumn(name, str(type_), nullable is not False)
+                self._report(DEFINITION, nullable is not None, problem=problem)
+            yield Column(name, str(type_), nullable is not False)
 
 
 def python_encoding(name: object) -> str | None:

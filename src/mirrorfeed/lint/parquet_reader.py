@@ -8,24 +8,22 @@ import json
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorfeed.errors import first_line
-from mirrorfeed.lint.duplicate_keys import key_rows
-from mirrorfeed.lint.facts import TYPELESS, Broken, Column, Contents, Unreadable
-from mirrorfeed.lint.specification import DELETE, MARKER
+from mirrorfeed.lint.facts import TYPELESS, Broken, Contents, Unreadable
+from mirrorfeed.lint.metadata_file import Column
+from mirrorfeed.lint.specification import MARKER
+from mirrorfeed.lint.text_reader import is_text
+from mirrorfeed.lint.value_facts import ValueFacts
 
 _BATCH = 64 * 1024
-_MAX_VALUES = 1000
-_MAX_VALUE_LENGTH = 100
 _MEMORY = 4 << 30
 _PART = 256 << 10
 _PLAIN = {
@@ -129,8 +127,10 @@ def parquet_contents(
         if _reaches_past_end(parquet.metadata, size):
             return Unreadable(Broken.TRUNCATED, "its footer refers to data after its end")
         codecs = frozenset(chunk.compression for chunk in _chunks(parquet.metadata))
-        found = Contents(columns, parquet.metadata.num_rows, codecs)
-        return _with_values(found, parquet, keys, required, emit)
+        facts, checked = ValueFacts(keys, required, emit), _checked_columns(parquet.schema_arrow, keys, required)
+        for batch in parquet.iter_batches(_BATCH, columns=checked, use_threads=False) if checked else ():
+            facts.add(batch)
+        return facts.added_to(Contents(columns, parquet.metadata.num_rows, codecs))
     except MemoryError:
         return Unreadable(Broken.UNSAFE, "reading it takes too much memory")
     except UnicodeDecodeError:
@@ -209,114 +209,15 @@ def _type(column: Any) -> str:
             return _LOGICAL.get(str(other), str(other).lower())
 
 
-def _with_values(
-    contents: Contents,
-    parquet: Any,
-    keys: tuple[str, ...],
-    required: frozenset[str],
-    emit: Callable[[bytes], None] | None,
-) -> Contents:
-    """Add the facts about values. One batch is in memory at a time."""
-    schema = parquet.schema_arrow
-    wanted = [
+def _checked_columns(schema: Any, keys: tuple[str, ...], required: frozenset[str]) -> list[str]:
+    """The columns whose values are read: keys, the row marker, text, and those that must have values."""
+    return [
         field.name
         for field in schema
         if schema.names.count(field.name) == 1
         and (
             field.name in (*keys, MARKER)
             or (field.name in required and field.nullable)
-            or _is_text(field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
+            or is_text(field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
         )
     ]
-    markers, nulls, widest, invalid = Counter[str](), Counter[str](), dict[str, int](), dict[str, int]()
-    missing, rows = Counter[str](), 0
-    for batch in parquet.iter_batches(_BATCH, columns=wanted, use_threads=False) if wanted else ():
-        for name in wanted:
-            values = batch.column(batch.schema.get_field_index(name))
-            if pa.types.is_dictionary(values.type):
-                values = values.dictionary_decode()
-            if _is_text(values.type) and name not in invalid and (at := _first_invalid(values)) is not None:
-                invalid[name] = rows + at + 1
-            if name == MARKER:
-                markers.update(_counted(values, markers))
-            elif name in keys:
-                nulls[name] += values.null_count
-                kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
-                if _is_text(values.type) or any(is_kind(values.type) for is_kind in kinds):
-                    longest = pc.max(pc.binary_length(values)).as_py() or 0
-                    widest[name] = max(widest.get(name, 0), longest)
-            if name in required:
-                missing[name] += _count_nulls(values, batch)
-        rows += batch.num_rows
-        if emit and keys and set(keys) <= set(wanted):
-            emit(_key_rows(batch, keys))
-    return replace(
-        contents,
-        markers=dict(markers),
-        null_keys=dict(+nulls),
-        widest_keys=widest,
-        invalid_texts=invalid,
-        missing_values=dict(+missing),
-    )
-
-
-def _count_nulls(values: Any, batch: Any) -> int:
-    """Count rows with NULL that are not deleted."""
-    if not values.null_count or MARKER not in batch.schema.names or not pa.types.is_integer(batch[MARKER].type):
-        return int(values.null_count)
-    kept = pc.fill_null(pc.not_equal(batch[MARKER], DELETE), True)
-    return pc.sum(pc.and_(pc.is_null(values), kept)).as_py() or 0
-
-
-def _key_rows(batch: Any, keys: tuple[str, ...]) -> bytes:
-    """Empty if the values of the keys cannot be compared."""
-    try:
-        columns = [_comparable(batch.column(name)).to_pylist() for name in keys]
-        markers = _comparable(batch.column(MARKER)).to_pylist() if MARKER in batch.schema.names else None
-    except (pa.ArrowException, ValueError, OverflowError):
-        return b""
-    return key_rows(zip(*columns, strict=True), markers)
-
-
-def _comparable(values: Any) -> Any:
-    """Values that Python can hold: bytes of a text, and numbers of a time."""
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if _is_text(values.type):
-        return values.cast(pa.large_binary())
-    if pa.types.is_temporal(values.type):
-        return values.cast(pa.int64() if values.type.bit_width == 64 else pa.int32())
-    return values
-
-
-def _first_invalid(texts: Any) -> int | None:
-    """The index of the first text that is not valid UTF-8; None if all texts are valid."""
-    try:
-        texts.validate(full=True)
-        return None
-    except pa.ArrowInvalid:
-        for at, text in enumerate(texts.cast(pa.large_binary()).to_pylist()):
-            try:
-                (text or b"").decode()
-            except UnicodeDecodeError:
-                return at
-        return None
-
-
-def _is_text(type_: Any) -> bool:
-    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
-
-
-def _counted(values: Any, known: Counter[str]) -> dict[str, int]:
-    """Count rows by value as text. Above a limit, all other values are counted together."""
-    found: dict[str, int] = Counter()
-    for one in pc.value_counts(values):
-        value, rows = one["values"], one["counts"].as_py()
-        if not value.is_valid:
-            text = "NULL"
-        elif _is_text(value.type):
-            text = value.as_buffer().to_pybytes().decode(errors="backslashreplace")[:_MAX_VALUE_LENGTH]
-        else:
-            text = str(value.as_py())[:_MAX_VALUE_LENGTH]
-        found[text if text in known or len(known) + len(found) < _MAX_VALUES else "other values"] += rows
-    return found

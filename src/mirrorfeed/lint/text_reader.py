@@ -1,162 +1,166 @@
-"""Read the content of a delimited file once, with the options that its table declares."""
+"""Read delimited text as Arrow columns of the types that its table declares, for lint and for the replica."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
-from datetime import date, datetime, time
-from typing import BinaryIO
+import binascii
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.landing.names import fold
 from mirrorfeed.lint.delimited_text import (
     ENCODING,
     NULL,
     VALUE,
     WIDTH,
-    CutShort,
-    RefusedCodec,
     TextFault,
     Unsplittable,
     decode,
     decompress,
     split,
 )
-from mirrorfeed.lint.duplicate_keys import KeyIndex, key_rows
-from mirrorfeed.lint.facts import Broken, Column, Contents, Unreadable
-from mirrorfeed.lint.metadata_file import DeclaredColumn, Settings
-from mirrorfeed.lint.specification import DATA_TYPES, MARKER, Rule
+from mirrorfeed.lint.metadata_file import Column, Settings
+from mirrorfeed.lint.specification import DELETE, MARKER, Rule
 
-_MAX_VALUES = 1000
+ARROW_TYPES: dict[str | None, pa.DataType] = {
+    "Double": pa.float64(),
+    "Single": pa.float32(),
+    "Int16": pa.int16(),
+    "Int32": pa.int32(),
+    "Int64": pa.int64(),
+    "DateTime": pa.timestamp("us"),
+    "IDate": pa.date32(),
+    "ITime": pa.timestamp("us"),
+    "String": pa.string(),
+    "Boolean": pa.bool_(),
+    "ByteArray": pa.binary(),
+}
+"""Types of declared columns. Other columns are text, and so is the row marker."""
 _BATCH = 1 << 14
 
 
-def text_contents(
-    file: BinaryIO, name: str, settings: Settings, index: KeyIndex | None = None
-) -> Contents | Unreadable:
-    """Return the contents, or why they cannot be read, and add the keys of the rows to `index`."""
-    facts = _FactCounter(settings, index)
-    try:
-        text = decode(decompress(file, name), settings.dialect.encoding)
-        for row in split(text, settings.dialect):
-            facts.take(row)
-    except RefusedCodec as refused:
-        return Unreadable(Broken.CODEC, str(refused))
-    except CutShort as cut:
-        return Unreadable(Broken.TRUNCATED, str(cut))
-    except Unsplittable as stopped:
-        facts.faults.setdefault(stopped.fault.rule, stopped.fault)
-    except UnicodeError as odd:
-        detail = f"it is not {settings.dialect.encoding} ({odd})"
-        facts.faults.setdefault(ENCODING, TextFault(ENCODING, facts.seen + 1, detail))
-    except OSError as error:
-        return Unreadable(Broken.FOREIGN, str(error).rstrip("."))
-    facts.add_keys()
-    return facts.contents()
+class TextReader:
+    """Reads one file. Each fault is passed to `report`. Rows after a structural fault are not read."""
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        name: str,
+        settings: Settings,
+        report: Callable[[TextFault], object],
+        *,
+        takes_breaks: bool = False,
+    ) -> None:
+        self._file, self._name, self._settings = file, name, settings
+        self._report, self._takes_breaks = report, takes_breaks
+        self.columns: tuple[Column, ...] = ()
+        """Columns of the header, with their declared types."""
+        self.rows = 0
+        """Rows so far, the header among them."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, and at least one batch if there is a header. A column with an invalid value stays text."""
+        rows = self._rows()
+        while True:
+            batch = list(islice(rows, _BATCH))
+            if self.columns:
+                yield self._typed([number for number, _ in batch], [row for _, row in batch])
+            if len(batch) < _BATCH:
+                return
+
+    def _rows(self) -> Iterator[tuple[int, list[str | None]]]:
+        """Yield the rows below the header that have a value for each column, with their numbers."""
+        dialect = self._settings.dialect
+        text = decode(decompress(self._file, self._name), dialect.encoding)
+        try:
+            for row in split(text, dialect, takes_breaks=self._takes_breaks):
+                self.rows += 1
+                if self.rows == 1:
+                    self.columns = self._header([name or "" for name in row])
+                elif len(row) == len(self.columns):
+                    yield self.rows, row
+                else:
+                    detail = f"it has {counted(len(row), 'value')}, and the header has {len(self.columns)}"
+                    self._report(TextFault(WIDTH, self.rows, detail))
+        except Unsplittable as stopped:
+            self._report(stopped.fault)
+        except UnicodeError as odd:
+            self._report(TextFault(ENCODING, self.rows + 1, f"it is not {dialect.encoding} ({odd})"))
+
+    def _header(self, names: list[str]) -> tuple[Column, ...]:
+        declared = {column.name.casefold(): column for column in self._settings.declared or ()}
+        found = [(name, declared.get(name.casefold())) for name in names]
+        return tuple(
+            Column(name, column.type, column.nullable) if column and column.type in ARROW_TYPES else Column(name, None)
+            for name, column in found
+        )
+
+    def _typed(self, numbers: list[int], rows: list[list[str | None]]) -> pa.RecordBatch:
+        values = zip(*rows, strict=True) if rows else [()] * len(self.columns)
+        arrays = [pa.array(column, pa.string()) for column in values]
+        texts = pa.RecordBatch.from_arrays(arrays, [column.name for column in self.columns])
+        faults: list[tuple[int, Rule, str]] = []
+        for place, column in enumerate(self.columns):
+            if column.type is None or column.name == MARKER:
+                continue
+            try:
+                arrays[place] = _cast(texts[place], ARROW_TYPES[column.type])
+            except ValueError:
+                at, text = _first_invalid(texts[place], ARROW_TYPES[column.type])
+                faults.append((at, VALUE, f"{column.name!r} is {text[:40]!r}, which is not of type {column.type}"))
+            if not column.nullable and column.name not in self._settings.keys:
+                lacking = pc.indices_nonzero(lacks_value(texts[place], texts))
+                detail = f"{column.name!r} is NULL, and is declared as not nullable"
+                faults += [(at, NULL, detail) for at in lacking[:1].to_pylist()]
+        for at, rule, detail in sorted(faults, key=lambda fault: fault[0]):
+            self._report(TextFault(rule, numbers[at], detail))
+        return pa.RecordBatch.from_arrays(arrays, texts.schema.names)
 
 
-class _FactCounter:
-    """Collects the facts that the rules need, row by row."""
-
-    def __init__(self, settings: Settings, index: KeyIndex | None) -> None:
-        self._settings, self._index = settings, index
-        self._key_rows: list[tuple[list[str | None], str | None]] = []
-        if index:
-            index.begin()
-        self._declared = {fold(column.name): column for column in settings.declared or ()}
-        self._header: list[str] = []
-        self._checks: list[tuple[int, str, DeclaredColumn]] = []
-        self._marker: int | None = None
-        self._keys: dict[int, str] = {}
-        self._markers, self._nulls, self._widest = Counter[str](), Counter[str](), dict[str, int]()
-        self.seen = 0
-        """Rows, the header among them."""
-        self.faults: dict[Rule, TextFault] = {}
-
-    def take(self, row: list[str | None]) -> None:
-        self.seen += 1
-        if self.seen == 1:
-            names = self._header = [name or "" for name in row]
-            self._marker = names.index(MARKER) if MARKER in names else None
-            self._keys = {at: name for at, name in enumerate(names) if name in self._settings.keys}
-            declared = ((at, name, self._declared.get(fold(name))) for at, name in enumerate(names))
-            self._checks = [(at, name, column) for at, name, column in declared if column and name != MARKER]
-        elif len(row) != len(self._header):
-            self._fault(WIDTH, f"it has {counted(len(row), 'value')}, and the header has {len(self._header)}")
-        else:
-            self._take_values(row)
-
-    def add_keys(self) -> None:
-        if self._index and self._key_rows:
-            markers = None if self._marker is None else [marker for _, marker in self._key_rows]
-            self._index.add(key_rows([key for key, _ in self._key_rows], markers))
-        self._key_rows.clear()
-
-    def contents(self) -> Contents:
-        columns = tuple(self._column(name) for name in self._header)
-        rows, nulls = max(0, self.seen - 1), {key: rows for key, rows in self._nulls.items() if rows}
-        return Contents(columns, rows, frozenset(), self._markers, nulls, self._widest, tuple(self.faults.values()))
-
-    def _column(self, name: str) -> Column:
-        declared = self._declared.get(fold(name))
-        if declared is None or declared.type not in DATA_TYPES:
-            return Column(name, None)
-        return Column(name, declared.type, declared.nullable)
-
-    def _take_values(self, row: list[str | None]) -> None:
-        marker = None
-        if self._marker is not None:
-            value = row[self._marker]
-            marker = "NULL" if value is None else value
-            known = marker in self._markers or len(self._markers) < _MAX_VALUES
-            self._markers[marker if known else "other values"] += 1
-        if self._index and len(self._keys) == len(self._settings.keys):
-            values = {name: row[at] for at, name in self._keys.items()}
-            self._key_rows.append(([values[key] for key in self._settings.keys], marker))
-            if len(self._key_rows) == _BATCH:
-                self.add_keys()
-        for at, name in self._keys.items():
-            if (text := row[at]) is None:
-                self._nulls[name] += 1
-            else:
-                self._widest[name] = max(self._widest.get(name, 0), len(text.encode("utf-8", "replace")))
-        for at, name, column in self._checks:
-            if (text := row[at]) is not None:
-                if not _is_valid(text, column.type):
-                    self._fault(VALUE, f"{name!r} is {text[:40]!r}, which is not of type {column.type}")
-            elif not column.nullable and marker != "2" and at not in self._keys:
-                self._fault(NULL, f"{name!r} is NULL, and is declared as not nullable")
-
-    def _fault(self, rule: Rule, detail: str) -> None:
-        self.faults.setdefault(rule, TextFault(rule, self.seen, detail))
+def _cast(texts: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Parse texts as values of a type. Raises `ValueError`."""
+    if pa.types.is_string(type_):
+        return texts
+    if pa.types.is_binary(type_):
+        data = [text and binascii.a2b_base64(text, strict_mode=True) for text in texts.to_pylist()]
+        return pa.array(data, type_)
+    return _times(texts) if pa.types.is_timestamp(type_) else pc.cast(pc.ascii_trim(texts, " \t"), type_)
 
 
-def _is_time(text: str) -> object:
-    """The specification describes ITime as a full date and time. A time alone is valid as well."""
-    is_time_alone = len(text) < len("2000-01-01") or text[2:3] == ":"
-    return time.fromisoformat(text) if is_time_alone else datetime.fromisoformat(text)
+def _times(texts: pa.Array) -> pa.Array:
+    """Times in UTC. The specification describes ITime as a full date and time, but a time alone is valid as well."""
+    texts = pc.replace_substring_regex(texts, r"^(\d\d:)", r"1970-01-01 \1")
+    texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
+    zoned = pc.match_substring_regex(texts, r"\d(Z|[+-]\d\d(:?\d\d)?)$")
+    zoned = pc.and_(zoned, pc.match_substring_regex(texts, r"\d:\d"))  # the end of a date looks like a zone
+    plain = pc.cast(pc.if_else(zoned, None, texts), pa.timestamp("us"))
+    in_utc = pc.cast(pc.if_else(zoned, texts, None), pa.timestamp("us", "UTC"))
+    return pc.coalesce(plain, pc.cast(in_utc, pa.timestamp("us")))
 
 
-def _fits(bits: int) -> Callable[[str], bool]:
-    return lambda text: -(1 << bits - 1) <= int(text) < 1 << bits - 1
+def _first_invalid(texts: pa.Array, type_: pa.DataType) -> tuple[int, str]:
+    for at, text in enumerate(texts.to_pylist()):
+        try:
+            _cast(pa.array([text], pa.string()), type_)
+        except ValueError:
+            return at, text
+    raise AssertionError("one of the texts is invalid")
 
 
-_CHECKS: dict[str, Callable[[str], object]] = {
-    "Double": float,
-    "Single": float,
-    "Int16": _fits(16),
-    "Int32": _fits(32),
-    "Int64": _fits(64),
-    "Boolean": lambda text: text.lower() in ("true", "false", "0", "1"),
-    "DateTime": datetime.fromisoformat,
-    "IDate": date.fromisoformat,
-    "ITime": _is_time,
-}
-"""Checks of the text of a value. Invalid is False or `ValueError`."""
+def lacks_value(values: Any, batch: Any) -> Any:
+    """For each row of a batch, whether it has NULL among `values` and is not a delete."""
+    lacking, place = pc.is_null(values), batch.schema.get_field_index(MARKER)
+    if place < 0:
+        return lacking
+    markers = batch.column(place)
+    if not pa.types.is_integer(markers.type) and not is_text(markers.type):
+        return lacking
+    delete = pa.scalar(str(DELETE) if is_text(markers.type) else DELETE, markers.type)
+    return pc.and_(lacking, pc.fill_null(pc.not_equal(markers, delete), True))
 
 
-def _is_valid(text: str, data_type: str) -> bool:
-    try:
-        return _CHECKS[data_type](text) is not False if data_type in _CHECKS else True
-    except ValueError:
-        return False
+def is_text(type_: Any) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))

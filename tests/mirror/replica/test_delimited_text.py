@@ -10,19 +10,22 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mirrorfeed.lint.delimited_text import decompress
-from mirrorfeed.lint.metadata_file import DeclaredColumn, Dialect, Settings
-from mirrorfeed.mirror.errors import BrokenFile
+from mirrorfeed.lint.delimited_text import NULL, VALUE, decompress
+from mirrorfeed.lint.metadata_file import Column, Dialect, Settings
+from mirrorfeed.lint.rules.columns import REQUIRED_GONE, UNDECLARED
+from mirrorfeed.lint.specification import Rule
+from mirrorfeed.mirror.errors import BrokenFile, FileRefused
 from mirrorfeed.mirror.replica import State
-from mirrorfeed.mirror.replica.file_reader import read_delimited
+from mirrorfeed.mirror.replica.file_reader import read_rows
 from tests.mirror.replica.conftest import World, is_error, plain
 
 MARKER = "__rowMarker__"
 
 
-def read(text: str | bytes, *, declared: tuple[DeclaredColumn, ...] | None = None, **options: Any) -> list[Any]:
+def read(text: str | bytes, *, declared: tuple[Column, ...] | None = None, **options: Any) -> list[Any]:
     data = text.encode() if isinstance(text, str) else text
-    columns = read_delimited(data, "1.csv", Settings(dialect=Dialect(**options), declared=declared)).columns
+    found = read_rows(data, "1.csv", "1.csv", Settings(dialect=Dialect(**options), declared=declared))
+    columns = [*found.rows.columns, *([] if found.markers is None else [found.markers])]
     return list(zip(*(column.to_pylist() for column in columns), strict=True))
 
 
@@ -59,7 +62,10 @@ def read(text: str | bytes, *, declared: tuple[DeclaredColumn, ...] | None = Non
         pytest.param(f"a,{MARKER}\r\n1,4\r\n", {}, [("1", 4)], id="the marker is a number"),
         pytest.param('"a,b","c\\"d"\r\n1,2\r\n', {}, [("1", "2")], id="quotes in the header"),
         pytest.param(
-            '"a\n",b\r\n1,2\r\n', {"declared": (DeclaredColumn("a\n", "Int32"),)}, [(1, "2")], id="a break in a name"
+            '"a\n",b\r\n1,2\r\n',
+            {"declared": (Column("a\n", "Int32"), Column("b", "String"))},
+            [(1, "2")],
+            id="a break in a name",
         ),
         pytest.param("a,b\r\n" + "x" * 3_000_000 + ",y\r\n", {}, [("x" * 3_000_000, "y")], id="a long value"),
     ],
@@ -74,17 +80,17 @@ def test_text_is_parsed_with_its_options(
     ("text", "options", "reason"),
     [
         ("", {}, "the file is empty"),
-        ("a,b\r\n1\r\n", {}, "Expected 2 columns, got 1"),
-        ('a,b\r\n1,"x', {}, "it ends inside a quoted value"),
+        ("a,b\r\n1\r\n", {}, "Row 2: it has 1 value, and the header has 2"),
+        ('a,b\r\n1,"x', {}, "Row 2: it ends inside a quoted value"),
         ('a,b\r\n1,"x\r\n', {}, "it ends inside a quoted value"),
-        ("a,b\n1,x\n", {}, r"its header ends in '\\n', and RowSeparator is '\\r\\n'"),
-        (b"a\r\n\xff\r\n", {}, "can't decode byte 0xff"),
-        (f"a,{MARKER}\r\n1,x\r\n", {}, "invalid value 'x'"),
+        ("a,b\n1,x\n", {}, r"Row 1: it ends in '\\n', and RowSeparator is '\\r\\n'"),
+        (b"a\r\n\xff\r\n", {}, "Row 2: it is not utf-8 .*can't decode byte 0xff"),
+        (f"a,{MARKER}\r\n1,x\r\n", {}, "__rowMarker__ is 'x' in 1 row"),
         (gzip.compress(b"a\r\n1\r\n", mtime=0)[:-9], {}, "Truncated compressed stream"),
     ],
 )
 def test_broken_text_is_refused_with_its_reason(text: str | bytes, options: dict[str, Any], reason: str) -> None:
-    with pytest.raises((ValueError, OSError), match=reason):
+    with pytest.raises((BrokenFile, FileRefused), match=reason):
         read(text, **options)
 
 
@@ -147,8 +153,10 @@ SECOND = f"{2:020}.psv"
         ("DateTime", "2026-09-01T10:11:12", datetime(2026, 9, 1, 10, 11, 12), pa.timestamp("us")),
         ("DateTime", "2026-09-01T10:11:12+02:00", datetime(2026, 9, 1, 8, 11, 12), pa.timestamp("us")),
         ("DateTime", "2026-09-01T10:11:12.5Z", datetime(2026, 9, 1, 10, 11, 12, 500000), pa.timestamp("us")),
+        ("DateTime", "2026-09-01T10:11:12.1234567Z", datetime(2026, 9, 1, 10, 11, 12, 123456), pa.timestamp("us")),
         ("DateTime", "2026-09-01", datetime(2026, 9, 1), pa.timestamp("us")),
         ("ITime", "2026-09-01 10:11:12", datetime(2026, 9, 1, 10, 11, 12), pa.timestamp("us")),
+        ("ITime", "10:11:12", datetime(1970, 1, 1, 10, 11, 12), pa.timestamp("us")),
         ("IDate", "2026-09-01", date(2026, 9, 1), pa.date32()),
         ("String", "007", "007", pa.string()),
         ("Boolean", "true", True, pa.bool_()),
@@ -192,19 +200,22 @@ def test_delimited_text_supports_the_same_changes_as_parquet(world: World) -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("text", "rule", "values"),
     [
-        ("id|extra\n1|x\n", "SchemaDefinition does not declare its columns extra"),
-        ("name\nx\n", "it leaves out id, which SchemaDefinition declares as not nullable"),
-        ("id|name\n1|x\n", "column name is a ByteArray, but holds values that are not Base64"),
+        ("id|extra\n1|x\n", UNDECLARED, {"columns": ["extra"]}),
+        ("name\nYQ==\n", REQUIRED_GONE, {"column": "id"}),
+        ("id|name\n1|YQ==\n2|x\n", VALUE, {"row": 3, "detail": "'name' is 'x', which is not of type ByteArray"}),
+        ("id|name\n1|\n", NULL, {"row": 2, "detail": "'name' is NULL, and is declared as not nullable"}),
     ],
 )
-def test_text_that_differs_from_its_schema_stops_the_table_until_replaced(world: World, text: str, reason: str) -> None:
+def test_text_that_differs_from_its_schema_stops_the_table_until_replaced(
+    world: World, text: str, rule: Rule, values: dict[str, Any]
+) -> None:
     declared(world, ("id", "Int64"), ("name", "ByteArray"), IsNullable=False)
     path = world.put("orders", FIRST, text.encode())
     report = world.step()
     assert report.state is State.FAILED
-    assert is_error(report, BrokenFile, address=str(path), reason=reason)
+    assert is_error(report, FileRefused, finding=rule.finding(str(path), **values))
     world.put("orders", FIRST, b"id|name\n1|YQ==\n")
     assert world.step().files == 1
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrorfeed.lint.metadata_file import DeclaredColumn, Dialect, Settings, read_metadata
+from mirrorfeed.lint.metadata_file import Column, Dialect, Settings, read_metadata
 from mirrorfeed.mirror.errors import FileRefused
 from mirrorfeed.mirror.replica.landing_zone import parse_settings
 
@@ -71,7 +71,7 @@ TEXT = {"FileFormat": "DelimitedText", "FileExtension": "psv"}
             Settings(
                 text=True,
                 extension="psv",
-                declared=(DeclaredColumn("a", "Int32"), DeclaredColumn("b", "IDate", nullable=False)),
+                declared=(Column("a", "Int32"), Column("b", "IDate", nullable=False)),
             ),
         ),
     ],

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from mirrorfeed.display.humanize import a_few, counted
 from mirrorfeed.landing.names import fold
-from mirrorfeed.lint.facts import TYPELESS, Column, Contents, DataFile, Duplicates, Table
-from mirrorfeed.lint.metadata_file import Settings
+from mirrorfeed.lint.facts import TYPELESS, Contents, Table
+from mirrorfeed.lint.metadata_file import Column, Settings
 from mirrorfeed.lint.rules.files import number_of
 from mirrorfeed.lint.specification import DATA_TYPES, MARKER, MARKERS, REBUILD, Finding, advice, error, warning
 
@@ -146,24 +146,21 @@ FIRST_LOAD = advice(
 )
 
 
-def check_columns(
-    folder: str, files: list[DataFile], settings: Settings, duplicates: Mapping[str, Duplicates]
-) -> Iterator[Finding]:
-    """Check the files in the order in which Fabric applies them."""
+def check_columns(table: Table) -> Iterator[Finding]:
+    settings = table.settings
     # Some publishers declare the row marker, which is not a column of the table.
-    plain = [one for one in settings.declared or () if one.name != MARKER]
-    declared = {fold(one.name): Column(one.name, one.type, one.nullable) for one in plain}
+    declared = {fold(column.name): column for column in settings.declared or () if column.name != MARKER}
     known, typeless, advised = dict(declared), set[str](), False
-    for file in files:
+    for file in table.files:
         contents = file.content
         if not isinstance(contents, Contents) or (contents.faults and not contents.columns):
             continue  # not read, or text with a fault in its header
-        path = f"{folder}/{file.name}"
+        path = f"{table.folder}/{file.name}"
         columns = [column for column in contents.columns if fold(column.name) != fold(MARKER)]
         yield from _check_names(path, columns)
         yield from _check_types(path, contents.columns, typeless)
         yield from _check_values(path, columns, contents, settings)
-        if again := duplicates.get(file.name):
+        if again := table.duplicates.get(file.name):
             rows = f"{counted(again.rows, 'row')} insert{'s' if again.rows == 1 else ''}"
             yield KEY_AGAIN.finding(path, rows=rows, first=again.first)
         if not advised:
@@ -264,14 +261,14 @@ def _check_changes(
             known[name] = replace(column, nullable=nullable)
 
 
-def check_markers(table: Table, files: list[DataFile], settings: Settings) -> Iterator[Finding]:
+def check_markers(table: Table) -> Iterator[Finding]:
     published = {column.name for column in table.log.newest.columns} if table.log and table.log.newest else set[str]()
-    for file in files:
+    for file in table.files:
         if isinstance(file.content, Contents):
             path = f"{table.folder}/{file.name}"
             yield from _check_marker_column(path, file.content, published)
-            yield from _check_marker_values(path, file.content, settings)
-            if number_of(file.name) == 1 and set(file.content.markers) == {"0"} and not settings.upserts:
+            yield from _check_marker_values(path, file.content, table.settings)
+            if number_of(file.name) == 1 and set(file.content.markers) == {"0"} and not table.settings.upserts:
                 yield FIRST_LOAD.finding(path)
 
 

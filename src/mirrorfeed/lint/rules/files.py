@@ -138,7 +138,8 @@ def apply_order(settings: Settings) -> Callable[[Any], tuple[Any, ...]]:
     return lambda file: (file.modified, file.name) if settings.by_time else (file.name,)
 
 
-def check_files(table: Table, settings: Settings) -> Iterator[Finding]:
+def check_files(table: Table) -> Iterator[Finding]:
+    settings = table.settings
     for file in table.files:
         path = f"{table.folder}/{file.name}"
         if _UNFINISHED.fullmatch(file.name):
@@ -148,11 +149,7 @@ def check_files(table: Table, settings: Settings) -> Iterator[Finding]:
             yield from _check_content(path, file)
     for name in table.folders:
         yield SUBFOLDER.finding(f"{table.folder}/{name}")
-    files = [
-        (file, form)
-        for file in sorted(table.files, key=apply_order(settings))
-        if (form := form_of(file.name, settings))
-    ]
+    files = [(file, form) for file in table.files if (form := form_of(file.name, settings))]
     if other := next((file for file, form in files if form != files[0][1]), None):
         problem = "The folder has Parquet files and delimited text"
         yield FORM.finding(f"{table.folder}/{other.name}", problem=problem)

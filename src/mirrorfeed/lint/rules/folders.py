@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.names import LOG, TABLE_LIMITS, WARN_TABLES, Target, data_name, fold, log_folder
 from mirrorfeed.landing.record import Record
 from mirrorfeed.lint.facts import Contents, Folder, Table, Zone
-from mirrorfeed.lint.metadata_file import Settings, describe, load_object
+from mirrorfeed.lint.metadata_file import describe, load_object
 from mirrorfeed.lint.rules.files import number_of
 from mirrorfeed.lint.specification import (
     METADATA,
@@ -114,7 +113,7 @@ FOREIGN = error(
 )
 TOO_NEW = warning(
     "MF710",
-    "The record has {format}, and was written by a newer version of mirrorfeed.",
+    "The record has format {format}, and was written by a newer version of mirrorfeed.",
     "Install a newer release of mirrorfeed and check again. This one does not check the log.",
 )
 KEYS_CHANGED = error(
@@ -125,23 +124,9 @@ KEYS_CHANGED = error(
 _STAGED = re.compile(r"_.*\.(?:parquet|csv|tsv|psv|txt)(?:\.\w+)?|_temporary", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class TableFolder:
-    schema: str | None
-    table: str
-    path: str
-
-
-def find_tables(zone: Zone) -> list[TableFolder]:
+def find_tables(zone: Zone) -> list[Folder]:
     """The folders of tables, also those in the folder of a schema whose name is wrong."""
-    found = []
-    for folder in zone.folders:
-        if _is_schema(folder):
-            schema = folder.path[: -len(SCHEMA_SUFFIX)] if _has_suffix(folder.path) else folder.path
-            found += [TableFolder(schema, inner.path.rpartition("/")[2], inner.path) for inner in folder.folders]
-        else:
-            found.append(TableFolder(None, folder.path, folder.path))
-    return found
+    return [table for folder in zone.folders for table in (folder.folders if _is_schema(folder) else (folder,))]
 
 
 def check_folders(zone: Zone) -> Iterator[Finding]:
@@ -158,14 +143,16 @@ def check_folders(zone: Zone) -> Iterator[Finding]:
             for name in filter(_is_partner_events, table.files):
                 yield MISPLACED.finding(f"{table.path}/{name}")
     seen: dict[tuple[str, str], str] = {}
-    for found in find_tables(zone):
+    for table in find_tables(zone):
+        parent, separator, name = table.path.rpartition("/")
+        schema = parent[: -len(SCHEMA_SUFFIX)] if _has_suffix(parent) else parent
         try:
-            Target(found.schema, found.table)
+            Target(schema if separator else None, name)
         except BadTarget as fault:
-            yield BAD_NAME.finding(found.path, reason=fault.reason)
-        other = seen.setdefault((fold(found.schema or ""), fold(found.table)), found.path)
-        if other != found.path:
-            yield SAME_NAME.finding(found.path, other=other)
+            yield BAD_NAME.finding(table.path, reason=fault.reason)
+        other = seen.setdefault((fold(schema), fold(name)), table.path)
+        if other != table.path:
+            yield SAME_NAME.finding(table.path, other=other)
     if len(seen) >= WARN_TABLES:
         yield NEARLY_FULL.finding("", tables=len(seen))
 
@@ -226,8 +213,8 @@ def _check_text(content: dict[str, Any], name: str, where: str = "") -> Iterator
         yield SHAPE.finding(PARTNER_EVENTS, property=f"{where}{name}", found=f"{describe(value)}, not text")
 
 
-def check_leftovers(table: Table, settings: Settings) -> Iterator[Finding]:
-    staged = re.compile(rf"_.*\.{re.escape(settings.extension)}(?:\.\w+)?", re.IGNORECASE)
+def check_leftovers(table: Table) -> Iterator[Finding]:
+    staged = re.compile(rf"_.*\.{re.escape(table.settings.extension)}(?:\.\w+)?", re.IGNORECASE)
     for name in table.ignored:
         if _STAGED.fullmatch(name) or staged.fullmatch(name):
             yield STAGED.finding(f"{table.folder}/{name}")
@@ -250,12 +237,12 @@ def check_leftovers(table: Table, settings: Settings) -> Iterator[Finding]:
         else:
             yield NEVER_PUBLISHED.finding(path)
     if log.newest:
-        yield from _check_against_record(table, settings, log.newest)
+        yield from _check_against_record(table, log.newest)
 
 
-def _check_against_record(table: Table, settings: Settings, record: Record) -> Iterator[Finding]:
-    if record.keys and record.keys != settings.keys:
-        now = ", ".join(map(repr, settings.keys)) or "not set"
+def _check_against_record(table: Table, record: Record) -> Iterator[Finding]:
+    if record.keys and record.keys != table.settings.keys:
+        now = ", ".join(map(repr, table.settings.keys)) or "not set"
         yield KEYS_CHANGED.finding(f"{table.folder}/{METADATA}", now=now, before=record.keys)
     sizes = {file.number: file.bytes for file in record.files}
     for file in table.files:

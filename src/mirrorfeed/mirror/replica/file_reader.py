@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-import binascii
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
-from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorfeed.display.humanize import counted
-from mirrorfeed.lint.delimited_text import LINE_BREAK, UNCLOSED, TextFault, Unsplittable, decode, decompress, split
-from mirrorfeed.lint.metadata_file import DeclaredColumn, Settings
-from mirrorfeed.lint.rules.columns import NAME_TWICE, NOT_LAST, NULL, OTHER_CASE, TYPE, UNSUPPORTED, VALUE
+from mirrorfeed.lint.delimited_text import TextFault
+from mirrorfeed.lint.metadata_file import Column, Settings
+from mirrorfeed.lint.rules.columns import (
+    NAME_TWICE,
+    NOT_LAST,
+    NULL,
+    OTHER_CASE,
+    REQUIRED_GONE,
+    TYPE,
+    UNDECLARED,
+    UNSUPPORTED,
+    VALUE,
+)
 from mirrorfeed.lint.rules.files import FORM
 from mirrorfeed.lint.specification import INSERT, MARKER, MARKERS, UPSERT
+from mirrorfeed.lint.text_reader import ARROW_TYPES, TextReader
 from mirrorfeed.mirror.errors import BrokenFile, ColumnLeftOut, FileRefused, TypeChanged
 
 
@@ -36,14 +44,15 @@ class FileRows:
 
 def read_rows(data: bytes, name: str, address: str, settings: Settings) -> FileRows:
     """The rows of a file. The end of its name shows the format."""
+    is_text = not name.endswith(".parquet")
     try:
         rows = _parsed(data, name, address, settings)
         names = rows.column_names
         if twice := sorted({each for each in names if names.count(each) > 1}):
             raise FileRefused(finding=NAME_TWICE.finding(address, column=twice[0], how="twice"))
-        rows, markers = _split(rows, address)
-        if settings.declared is not None and not name.endswith(".parquet"):
-            rows = as_declared(rows, settings.declared)
+        rows, markers = _split(rows, address, is_text)
+        if settings.declared is not None and is_text:
+            rows = _as_declared(rows, settings.declared, address)
     # Arrow reports broken content as a value that is not valid, or as an input that cannot be read.
     except (ValueError, OSError, pa.ArrowException) as error:
         raise BrokenFile(address=address, reason=" ".join(str(error).replace("\r", "\\r").split())) from error
@@ -59,12 +68,34 @@ def _parsed(data: bytes, name: str, address: str, settings: Settings) -> pa.Tabl
     if name.endswith(".parquet"):
         return pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us").read()
     if name.lower().endswith(f".{settings.extension}"):
-        return read_delimited(data, name, settings)
+        return _read_text(data, name, address, settings)
     problem = f"The extension is neither parquet nor {settings.extension}"
     raise FileRefused(finding=FORM.finding(address, problem=problem))
 
 
-def _split(rows: pa.Table, address: str) -> tuple[pa.Table, pa.ChunkedArray | None]:
+def _read_text(data: bytes, name: str, address: str, settings: Settings) -> pa.Table:
+    def refuse(fault: TextFault) -> None:
+        raise FileRefused(finding=fault.rule.finding(address, row=fault.row, detail=fault.detail))
+
+    batches = list(TextReader(BytesIO(data), name, settings, refuse, takes_breaks=True).batches())
+    if not batches:
+        raise ValueError("the file is empty")
+    return pa.Table.from_batches(batches)
+
+
+def _as_declared(rows: pa.Table, declared: tuple[Column, ...], address: str) -> pa.Table:
+    """The rows, without their marker, with the columns of a SchemaDefinition in its order."""
+    columns = [column for column in declared if column.name != MARKER]
+    if unknown := sorted(set(rows.column_names) - {column.name for column in columns}):
+        raise FileRefused(finding=UNDECLARED.finding(address, columns=unknown))
+    for column in columns:
+        if not column.nullable and column.name not in rows.column_names:
+            raise FileRefused(finding=REQUIRED_GONE.finding(address, column=column.name))
+    schema = pa.schema([pa.field(column.name, ARROW_TYPES[column.type], column.nullable) for column in columns])
+    return pa.table(in_shape_of(schema, rows).columns, schema=schema)
+
+
+def _split(rows: pa.Table, address: str, is_text_file: bool) -> tuple[pa.Table, pa.ChunkedArray | None]:
     """The marker is the last column; an older edition of the specification put it first."""
     if MARKER not in rows.column_names:
         return rows, None
@@ -73,15 +104,14 @@ def _split(rows: pa.Table, address: str) -> tuple[pa.Table, pa.ChunkedArray | No
         problem = f"is column {place + 1} of {rows.num_columns}"
         raise FileRefused(finding=NOT_LAST.finding(address, problem=problem))
     markers = rows.column(place)
-    if pa.types.is_null(markers.type):  # its writer found no value to infer a type from
-        markers = markers.cast(pa.int32())
-    if not pa.types.is_integer(markers.type):
+    if not is_text_file and not pa.types.is_integer(markers.type) and not pa.types.is_null(markers.type):
         raise FileRefused(finding=TYPE.finding(address, type=markers.type))
     if markers.null_count:
         raise FileRefused(finding=NULL.finding(address, count=markers.null_count, rows=len(markers)))
-    odd = markers.filter(pc.invert(pc.is_in(markers, pa.array(MARKERS, markers.type)))).to_pylist()
+    texts = markers.cast(pa.string())
+    odd = texts.filter(pc.invert(pc.is_in(texts, pa.array(map(str, MARKERS))))).to_pylist()
     if odd:
-        raise FileRefused(finding=VALUE.finding(address, values=sorted(set(map(str, odd))), count=len(odd)))
+        raise FileRefused(finding=VALUE.finding(address, values=sorted(set(odd)), count=len(odd)))
     return rows.remove_column(place), markers.cast(pa.int32())
 
 
@@ -162,105 +192,3 @@ def in_shape_of(schema: pa.Schema, rows: pa.Table) -> pa.Table:
     columns = [rows[field.name] if field.name in there else pa.nulls(rows.num_rows, field.type) for field in schema]
     # Whether a column that is not nullable has NULLs is checked before rows are written.
     return pa.table(columns, schema=pa.schema([pa.field(field.name, field.type) for field in schema]))
-
-
-_BATCH = 1 << 14
-_TYPES = {
-    "Double": pa.float64(),
-    "Single": pa.float32(),
-    "Int16": pa.int16(),
-    "Int32": pa.int32(),
-    "Int64": pa.int64(),
-    "IDate": pa.date32(),
-    "Boolean": pa.bool_(),
-}
-"""Types of values in one step; values of other types are text first."""
-
-
-def read_delimited(data: bytes, name: str, settings: Settings) -> pa.Table:
-    """The rows of a file; or `ValueError` or `OSError` with the reason if it is broken.
-
-    The marker column is a number, whether a SchemaDefinition mentions it or not.
-    """
-    dialect = settings.dialect
-    types = {column.name: _TYPES.get(column.type, pa.string()) for column in settings.declared or ()}
-    types[MARKER] = pa.int32()
-    text = decode(decompress(BytesIO(data), name), dialect.encoding)
-    rows = split(text, dialect, takes_breaks=True)
-    try:
-        header = [name or "" for name in next(rows, [])]
-        if not header:
-            raise ValueError("the file is empty")
-        columns = _texts(rows, len(header))
-    except Unsplittable as error:
-        raise ValueError(_reason(error.fault)) from error
-    typed = [_typed(texts, each, types.get(each, pa.string())) for each, texts in zip(header, columns, strict=True)]
-    return pa.table(typed, names=header)
-
-
-def _texts(rows: Iterator[list[str | None]], width: int) -> list[pa.ChunkedArray]:
-    """The columns of all rows. One batch at a time is held as Python objects."""
-    chunks: list[list[pa.Array]] = [[] for _ in range(width)]
-    numbered = enumerate(rows, 2)
-    while batch := list(islice(numbered, _BATCH)):
-        if odd := next(((number, len(row)) for number, row in batch if len(row) != width), None):
-            raise ValueError(f"Expected {counted(width, 'column')}, got {odd[1]} (row {odd[0]:,})")
-        for column, values in zip(chunks, zip(*(row for _, row in batch), strict=True), strict=True):
-            column.append(pa.array(values, pa.string()))
-    return [pa.chunked_array(column, pa.string()) for column in chunks]
-
-
-def _reason(fault: TextFault) -> str:
-    where = "its header" if fault.row == 1 else f"it (row {fault.row:,})"
-    if fault.rule is UNCLOSED:
-        where = "it"
-    hint = " (a checkout of Git or an editor may have changed the line ends)" if fault.rule is LINE_BREAK else ""
-    return f"{where} {fault.detail.removeprefix('it ')}{hint}"
-
-
-def _typed(texts: pa.ChunkedArray, name: str, type_: pa.DataType) -> pa.ChunkedArray:
-    if pa.types.is_string(type_):
-        return texts
-    try:
-        return pc.cast(pc.ascii_trim(texts, " \t"), type_)
-    except pa.ArrowInvalid as error:
-        raise ValueError(f"column {name}: {str(error).replace('Failed to parse string:', 'invalid value')}") from error
-
-
-def as_declared(rows: pa.Table, declared: tuple[DeclaredColumn, ...]) -> pa.Table:
-    """The rows, without their marker, with the columns and types of a SchemaDefinition; `ValueError` if they differ."""
-    columns = [column for column in declared if column.name != MARKER]
-    unknown = sorted(set(rows.column_names) - {column.name for column in columns})
-    if unknown:
-        raise ValueError(f"SchemaDefinition does not declare its columns {', '.join(unknown)}")
-    left_out = [column.name for column in columns if not column.nullable and column.name not in rows.column_names]
-    if left_out:
-        raise ValueError(f"it leaves out {', '.join(left_out)}, which SchemaDefinition declares as not nullable")
-    values = [_declared_values(rows, column) for column in columns]
-    fields = [pa.field(column.name, of.type, column.nullable) for column, of in zip(columns, values, strict=True)]
-    return pa.table(values, schema=pa.schema(fields))
-
-
-def _declared_values(rows: pa.Table, column: DeclaredColumn) -> pa.ChunkedArray:
-    present = column.name in rows.column_names
-    type_ = _TYPES.get(column.type, pa.string())
-    values = rows[column.name] if present else pa.chunked_array([pa.nulls(rows.num_rows, type_)])
-    if column.type in ("DateTime", "ITime"):
-        return _times(values)
-    return _from_base64(values, column.name) if column.type == "ByteArray" else values
-
-
-def _times(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    zoned = pc.match_substring_regex(texts, r"\d(Z|[+-]\d\d(:?\d\d)?)$")
-    zoned = pc.and_(zoned, pc.match_substring_regex(texts, r"\d:\d"))  # the end of a date looks like a zone
-    plain = pc.cast(pc.if_else(zoned, None, texts), pa.timestamp("us"))
-    in_utc = pc.cast(pc.if_else(zoned, texts, None), pa.timestamp("us", "UTC"))
-    return pc.coalesce(plain, pc.cast(in_utc, pa.timestamp("us")))
-
-
-def _from_base64(texts: pa.ChunkedArray, name: str) -> pa.Array:
-    try:
-        data = [text and binascii.a2b_base64(text, strict_mode=True) for text in texts.to_pylist()]
-    except ValueError as error:
-        raise ValueError(f"column {name} is a ByteArray, but holds values that are not Base64") from error
-    return pa.array(data, pa.binary())
