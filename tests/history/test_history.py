@@ -282,6 +282,25 @@ def test_lost_versions_stop_a_history_or_continue_it_with_a_snapshot(
         history.keep(on_gap="reseed", on_schema_change="reseed")
 
 
+def test_type_can_be_widened_if_earlier_versions_changed_no_rows(
+    spark: SparkSession, with_history: History, tmp_path: Path
+) -> None:
+    history = with_history.copied(tmp_path)
+    table = history.source
+    table.sql("ALTER TABLE {} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    table.sql("OPTIMIZE {}")
+    table.sql("ALTER TABLE {} ALTER COLUMN id TYPE bigint")
+    table.insert(4)
+    history.keep()
+    assert history.numbers()[-2:] == [(table.latest - 2, table.latest - 1, 0), (table.latest - 1, table.latest, 1)]
+    assert {record[2] for record in history.numbers()[1:-1]} == {0}
+    assert canonical(history.rebuilt(table.latest)) == canonical(table.rows())
+    table.insert(5)
+    table.sql("ALTER TABLE {} ALTER COLUMN id TYPE decimal(20, 0)")
+    with pytest.raises(HistoryInterrupted, match="Delta cannot read the changes"):
+        history.keep()
+
+
 def test_table_that_is_not_a_history_is_not_changed(spark: SparkSession, tmp_path: Path) -> None:
     history = History.begun(spark, tmp_path)
     history.source.insert(1)

@@ -241,7 +241,7 @@ _MERGED_ROWS = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsD
 """Metrics of a MERGE, whose `numOutputRows` also counts rows that were only copied."""
 _CHANGED_ROWS = ("numUpdatedRows", "numDeletedRows", "numOutputRows")
 _BYTES = ("numTargetBytesAdded", "numAddedBytes", "numOutputBytes")
-_CHANGES_NO_ROWS = ("OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "SET TBLPROPERTIES", "CLUSTER BY")
+CHANGES_NO_ROWS = ("OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "SET TBLPROPERTIES", "CLUSTER BY")
 _EXTERNAL_COMMITS = frozenset({"catalogManaged", "catalogOwned", "coordinatedCommits"})
 _KNOWN_FEATURES = _EXTERNAL_COMMITS | {
     *("adaptiveMetadata", "allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints"),
@@ -308,7 +308,7 @@ def count_changes(operation: str, metrics: Mapping[str, str]) -> tuple[int | Non
     This is a hint: it decides only when and how the commit is read. Rows that an overwrite replaces are counted only if
     the engine counts them.
     """
-    if operation in _CHANGES_NO_ROWS:
+    if operation in CHANGES_NO_ROWS:
         return 0, 0
     names = _MERGED_ROWS if any(name in metrics for name in _MERGED_ROWS) else _CHANGED_ROWS
     counts = [int(metrics[name]) for name in names if name in metrics]
