@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from fixtures.files_api import files_api
 from fixtures.memory import MemoryStore
 from fixtures.onelake import OneLake
+from fixtures.volume_mount import VOLUME, Refusals, mounted, needs_fuse
 from mirrorfeed.config.model import Config
+from mirrorfeed.monitor import setup_checks
 from mirrorfeed.monitor.errors import NotAsExpected
-from mirrorfeed.monitor.findings import Severity
+from mirrorfeed.monitor.findings import Severity, not_checked, passed
+from mirrorfeed.monitor.platform_checks import check_mount, check_settings
 from mirrorfeed.monitor.setup_checks import CHECKS, MANUAL_CHECKS, check_live, creates_once, new_folder, renames
+from mirrorfeed.runtime.spark_session import ALL_DAYS, PASS_OVER
 from mirrorfeed.storage.errors import AlreadyThere
+from mirrorfeed.storage.volume import VolumeStore
 from tests.monitor.test_setup_checks import MADE_ANEW
 
 ROOT = Path(__file__).parent.parent.parent
@@ -24,14 +33,86 @@ def test_page_of_manual_checks_names_the_automatic_ones() -> None:
     assert [check for check in CHECKS if check not in page] == []
 
 
-def test_live_checks_pass_and_refer_to_manual_checks(spark: SparkSession, tmp_path: Path) -> None:
+def test_live_checks_pass_in_the_order_of_the_page(spark: SparkSession, tmp_path: Path) -> None:
     config = Config(landing_zone=str(tmp_path / "zone"), tables=())
     found = list(check_live(spark, config, {}))
-    assert [check.severity for check in found] == [Severity.UNKNOWN, *[Severity.OK] * 5, Severity.UNKNOWN]
-    assert found[0].what == "the landing zone is not in OneLake"  # only OneLake needs a credential
-    assert found[5].what == f"{tmp_path}/zone/_mirrorfeed_files{MADE_ANEW}"
-    assert MANUAL_CHECKS in found[6].what
+    assert [(each.name, each.severity) for each in found] == [
+        ("environment", Severity.OK),
+        *((f"landing zone: {what}", Severity.OK) for what in CHECKS),
+        ("files, written by Spark and read by the driver", Severity.OK),
+        ("`observe` of a write", Severity.OK),
+        ("`inputFiles` of written files", Severity.OK),
+        ("settings of the Spark session", Severity.OK),
+        ("credential", Severity.UNKNOWN),  # only OneLake needs one
+        ("manual checks", Severity.UNKNOWN),
+    ]
+    texts = {each.name: each.what for each in found}
+    assert re.search(
+        r"^mirrorfeed \S+, no Databricks runtime, Spark .*, Python 3.*, azure-core 1", texts["environment"]
+    )
+    assert texts["landing zone: a rename moves a file, and refuses an existing name"] == "in one step"
+    assert texts["files, written by Spark and read by the driver"] == f"<landing zone>/_mirrorfeed_files{MADE_ANEW}"
+    assert texts["`observe` of a write"] == "counts 3 of 3 rows"
+    assert re.fullmatch(
+        r"(file://<folder>/part-0000\d-<id>-c000\.snappy\.parquet(, )?)+", texts["`inputFiles` of written files"]
+    )
+    assert MANUAL_CHECKS in texts["manual checks"]
     assert not [path for path in (tmp_path / "zone").rglob("*") if path.is_file()]
+
+
+def test_settings_that_cannot_be_changed_are_listed_with_their_values(spark: SparkSession) -> None:
+    def refuse(*_: str) -> None:
+        raise ValueError
+
+    values = {ALL_DAYS: "false", PASS_OVER[0]: "false"}
+    closed: Any = SimpleNamespace(conf=SimpleNamespace(get=values.__getitem__, set=refuse))
+    found = check_settings(closed)
+    assert found.severity is Severity.UNKNOWN
+    assert f"{ALL_DAYS} (false)" in found.what
+    assert f"{PASS_OVER[1]} (unknown)" in found.what
+    assert PASS_OVER[0] not in found.what
+    before = {name: spark.conf.get(name, None) for name in (ALL_DAYS, *PASS_OVER)}
+    assert check_settings(spark).ok
+    assert {name: spark.conf.get(name, None) for name in before} == before
+
+
+def test_live_findings_name_no_volume_and_no_person(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    with files_api() as api:
+        error = "User ann@example.com may not write to 'main.sales.landing', see /Volumes/main/sales/landing/x"
+        api.refuse = lambda _method, _path: (403, error)
+        store = VolumeStore(api.volume, api.workspace)
+        monkeypatch.setattr(setup_checks, "zone_of", lambda _: store)
+        found = list(check_live(spark, Config(landing_zone=api.volume, tables=()), {}))
+    failed = [each.what for each in found if each.code == "MF4009"]
+    assert len(failed) >= len(CHECKS)
+    assert not [each for each in found if "sales" in f"{each.what}{each.fix}" or "ann@" in each.what]
+    assert "User <user> may not write to '<volume>', see <landing zone>/x" in failed[0]
+
+
+def test_rename_of_a_volume_is_reported_as_two_steps() -> None:
+    with files_api() as api:
+        assert renames(VolumeStore(api.volume, api.workspace), "x").startswith("in two steps")
+
+
+@needs_fuse
+@pytest.mark.parametrize(
+    ("refusals", "found"),
+    [
+        (VOLUME, "lacks fsync (EPERM), hard links (EPERM), appends (ENOTSUP), random writes (ENOTSUP), renames"
+                 " (ENOSYS), stable inode numbers"),
+        (Refusals(random_writes=True), "lacks appends (ENOTSUP), random writes (ENOTSUP)"),
+        (Refusals(), "lacks nothing"),
+    ],
+)  # fmt: skip
+def test_refusals_of_a_mount_are_listed(tmp_path: Path, refusals: Refusals, found: str) -> None:
+    with mounted(tmp_path / "folder", tmp_path / "mount", refusals) as mount:
+        assert check_mount("mount", str(mount)) == passed("mount", found)
+    assert list((tmp_path / "folder").iterdir()) == []
+
+
+def test_volume_that_is_not_mounted_is_not_checked() -> None:
+    found = check_mount("mount", "/Volumes/no/such/volume")
+    assert found == not_checked("mount", "it is not mounted here, so mirrorfeed uses the Files API")
 
 
 @pytest.mark.parametrize("check", [creates_once, renames])

@@ -296,15 +296,14 @@ class Feed:
         """Diagnose problems between the source tables and Fabric, each with the fix that helps.
 
         With `fix`, apply the fixes that do only what every run does first. With `setup`, check instead what publishing
-        needs: permissions, credential, landing zone and sources; it creates the ledger. With `live`, also check how
-        the services behave.
+        needs: permissions, credential, landing zone and sources; it creates the ledger. With `live`, check instead
+        how the platform behaves, and name no table.
         """
         if setup or live:
             from mirrorfeed.monitor.setup_checks import check_live, check_setup
 
             progress.info("Checking the setup")
-            found = [*check_setup(self._spark, self._config)]
-            return Result((*found, *(check_live(self._spark, self._config) if live else ())))
+            return Result(tuple((check_live if live else check_setup)(self._spark, self._config)))
         from mirrorfeed.monitor.doctor import diagnose
         from mirrorfeed.monitor.rules import NOTHING
 

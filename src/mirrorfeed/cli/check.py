@@ -69,14 +69,14 @@ def check_alerts(mirror: str | None, path: str) -> Result[results.Alert]:
 @tables_argument
 @click.option("--fix", is_flag=True, help="Apply the fixes that are safe to apply automatically.")
 @click.option("--setup", is_flag=True, help="Check the setup: permissions, credential, landing zone, sources.")
-@click.option("--live", is_flag=True, help="With --setup, also check how the services behave.")
+@click.option("--live", is_flag=True, help="With --setup, check instead how the platform behaves, and name no table.")
 @config_option
 def doctor(tables: tuple[str, ...], fix: bool, setup: bool, live: bool, path: str) -> Result[results.Finding]:
     """Diagnose problems between the source tables and Fabric, and suggest a fix for each.
 
     Also warns if changes may be lost soon, because the feed keeps them for less time than publication takes. With
-    --setup it writes small files into the landing zone and removes them, and creates the ledger. Exits with 1 if it
-    finds a problem.
+    --setup it writes small files into the landing zone and removes them. Without --live, --setup also creates the
+    ledger. Exits with 1 if it finds a problem.
     """
     if (live and not setup) or (setup and (tables or fix)):
         raise click.UsageError("--setup takes neither tables nor --fix, and --live needs --setup.")

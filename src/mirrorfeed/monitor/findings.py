@@ -6,7 +6,7 @@ A part that could not be read is None, which is unknown and not empty. The error
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
@@ -217,3 +217,11 @@ def failed_with(check: str, error: Exception) -> Finding:
     lines = [line.strip() for line in redact(str(error)).splitlines() if line.strip()]
     own = [line.partition(": ")[2] for line in lines if line.startswith("mirrorfeed.")]
     return failed(check, (own or lines or [type(error).__name__])[0][:500])
+
+
+def attempt(check: str, action: Callable[[], str | None]) -> Finding:
+    """The finding of a check that passes with what `action` returns, or fails with what it raises."""
+    try:
+        return passed(check, action() or "")
+    except Exception as error:
+        return failed_with(check, error)

@@ -7,8 +7,10 @@ also checks how the services behave.
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +26,8 @@ from mirrorfeed.landing.names import LOG, MAX_DAILY_BYTES, SPREAD, WARN_DAILY_BY
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.monitor.collector import Collector
 from mirrorfeed.monitor.errors import ExecutorsElsewhere, NotAsExpected
-from mirrorfeed.monitor.findings import Finding, TableFacts, failed, failed_with, not_checked, passed
+from mirrorfeed.monitor.findings import Finding, TableFacts, attempt, failed, failed_with, not_checked, passed
+from mirrorfeed.monitor.platform_checks import check_environment, check_mount, check_settings, check_spark_writes
 from mirrorfeed.monitor.setup_access import check_host, check_rights, hosts, needed
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.publish.files.spark_files import check_file, write_with_spark
@@ -33,8 +36,9 @@ from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.publish.landing_rows import PROBLEM
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import ALL_DAYS, SettingFixed, all_days_are_read
-from mirrorfeed.storage import Store
+from mirrorfeed.storage import VOLUMES, Store
 from mirrorfeed.storage.errors import AlreadyThere, NotThere
+from mirrorfeed.storage.volume import VolumeStore
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
@@ -56,14 +60,6 @@ _SAMPLE = {
 def new_folder() -> str:
     """The name of a folder that readers of the landing zone ignore, for one run of the checks."""
     return f"_mirrorfeed_setup-{uuid.uuid4().hex}"
-
-
-def attempt(check: str, action: Callable[[], str | None]) -> Finding:
-    """The finding of a check that passes with what `action` returns, or fails with what it raises."""
-    try:
-        return passed(check, action() or "")
-    except Exception as error:
-        return failed_with(check, error)
 
 
 def check_setup(
@@ -218,13 +214,44 @@ def check_days(spark: SparkSession) -> Finding:
 
 
 def check_live(spark: SparkSession, config: Config, environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:
-    """Check how the services behave, in a folder of the landing zone that readers ignore."""
-    store, folder = zone_of(config), new_folder()
-    yield check_credential(config)
+    """Check how the platform behaves, the least certain parts first. Findings name no table, place or person."""
+    store = zone_of(config)
+    for finding in _check_live(spark, config, store, environment):
+        yield replace(finding, what=_anonymous(finding.what, config, store), fix=_anonymous(finding.fix, config, store))
+
+
+def _check_live(spark: SparkSession, config: Config, store: Store, environment: Mapping[str, str]) -> Iterator[Finding]:
+    yield check_environment(spark, environment)
+    for what, path in (("landing zone", config.landing_zone), ("staging area", config.staging_path or "")):
+        if path.startswith(VOLUMES):
+            yield check_mount(f"{what}: mount of the volume", path)
+    folder = new_folder()
     for what, action in CHECKS.items():
         yield attempt(f"landing zone: {what}", lambda action=action: action(store, folder))  # type: ignore[misc]
-    yield check_staging_area(spark, config, store, environment)
+    usable = check_staging_area(spark, config, store, environment)
+    yield usable
+    area = staging_area_for(spark, config.staging_path, store, environment) if usable.ok else None
+    if area is not None:
+        yield from check_spark_writes(spark, area)
+    yield check_settings(spark)
+    for host in hosts(config):
+        yield check_host(host, config.ca_bundle)
+    yield check_credential(config)
     yield not_checked("manual checks", f"the list is in {MANUAL_CHECKS}")
+
+
+def _anonymous(text: str, config: Config, store: Store) -> str:
+    """Replace the places of the configuration, the names of volumes, and addresses of people."""
+    for path, what in (
+        (store.address(""), "<landing zone>"),
+        (config.landing_zone, "<landing zone>"),
+        (config.staging_path, "<staging area>"),
+    ):
+        if path:
+            text = text.replace(path, what)
+            if path.startswith(VOLUMES):
+                text = text.replace(".".join(path.removeprefix(VOLUMES).split("/")[:3]), "<volume>")
+    return re.sub(r"[\w.+-]+@[\w-]+\.[\w.-]+", "<user>", text)
 
 
 def creates_once(store: Store, folder: str) -> str:
@@ -254,7 +281,7 @@ def renames(store: Store, folder: str) -> str:
     try:
         store.rename(f"{folder}/other", f"{folder}/to")
     except AlreadyThere:
-        return ""
+        return "in two steps: publish with one publisher at a time" if isinstance(store, VolumeStore) else "in one step"
     raise NotAsExpected(found="a rename to an existing name was not refused")
 
 
@@ -274,7 +301,7 @@ def _expect(so: bool, otherwise: str) -> None:
 
 
 CHECKS: Mapping[str, Callable[[Store, str], str]] = {
-    "create if absent (If-None-Match on Put Blob) refuses a second creation": creates_once,
+    "create if absent refuses a second creation": creates_once,
     "a file that is uploaded in parts is complete": _writes_parts,
     "a rename moves a file, and refuses an existing name": renames,
     "a folder is deleted with its content": _deletes,

@@ -219,6 +219,24 @@ def _set(spark: SparkSession, name: str, wanted: str) -> None:
         _before.append((spark, name, before))
 
 
+def refused_settings(spark: SparkSession) -> dict[str, str]:
+    """The settings of `faithful` that this session hides or does not allow changing, with their values."""
+    found: dict[str, str] = {}
+    for name, wanted in (_WANTED | _REQUIRED).items():
+        try:
+            before = spark.conf.get(name) or "false"
+        except Exception:  # like in `_set`
+            found[name] = "unknown"
+            continue
+        if before.casefold() != wanted.casefold():
+            try:
+                spark.conf.set(name, wanted)
+                spark.conf.set(name, before)
+            except Exception:
+                found[name] = before
+    return found
+
+
 def all_days_are_read(spark: SparkSession) -> bool:
     """Whether a session reads all days of a feed unchanged."""
     with faithful(spark):
