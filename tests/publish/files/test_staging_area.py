@@ -560,6 +560,17 @@ def test_local_run_uses_a_temporary_folder_and_databricks_has_none(
     assert staging_area_for(spark, None, Elsewhere(), DATABRICKS) is None  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("zone", "staging_path"), [("/Volumes/main/m/landing", None), ("https://onelake", VOLUME)])
+def test_spark_on_this_machine_never_writes_to_the_path_of_a_volume(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zone: str, staging_path: str | None
+) -> None:
+    """The path would be a folder on the disk of a laptop."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    found = staging_area_for(spark, staging_path, VolumeStore(zone), {})
+    assert found is not None
+    assert (Path(found.root).parent, found.in_zone) == (tmp_path, False)
+
+
 def test_temporary_folder_depends_on_the_process_user_not_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

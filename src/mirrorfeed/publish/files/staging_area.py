@@ -171,9 +171,10 @@ def staging_area_for(
     """Return None if there is none, as with Spark Connect without `staging_path`. Then only small batches work."""
     zone, databricks = store.address(""), is_on_databricks(environment)
     here = is_on_this_machine(spark, environment)
-    if Path(zone).is_absolute() and (here or (databricks and zone.startswith(VOLUMES))):
+    # Spark on this machine would create the path of a volume on the disk.
+    if Path(zone).is_absolute() and (databricks if zone.startswith(VOLUMES) else here):
         return StagingArea(f"{zone}/{IN_ZONE}", in_zone=True)
-    if staging_path is not None:
+    if staging_path is not None and not (here and staging_path.startswith(VOLUMES)):
         if databricks and not staging_path.startswith(VOLUMES):
             raise StagingNotInVolume(path=staging_path)
         return StagingArea(staging_path)
