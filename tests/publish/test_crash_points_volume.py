@@ -204,7 +204,12 @@ KILLS = [
     *(pytest.param(SEED + n, ALL, id=f"all-{n}", marks=pytest.mark.soak) for n in range(5)),
 ]
 """A seed, and the number of kills."""
-OPTIONS = {"net": {}, "full": {"changes": "full", "row_markers": "exact"}, "without keys": {"keys": ()}}
+OPTIONS = {
+    "net": {},
+    "full": {"changes": "full"},
+    "exact": {"changes": "full", "row_markers": "exact"},
+    "without keys": {"keys": ()},
+}
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -241,7 +246,9 @@ def test_file_consumed_before_the_next_run_is_published_twice_only_between_copy_
         counts = Counter(volume.mirror.applied.values())
         assert counts[2] == between, kill
         assert set(counts) <= {1, 2}, kill
-        assert volume.is_equal == (not between or options != "without keys"), kill
+        # A file with inserts that is applied twice duplicates rows.
+        assert volume.is_equal or (between and options in ("exact", "without keys")), kill
+        assert not volume.is_equal or not between or options != "without keys", kill
         twice += between
         counted["publishers to a volume killed, with a consumer before the next run"] += 1
         counted["files on a volume consumed twice"] += between
