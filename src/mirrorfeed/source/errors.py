@@ -115,13 +115,19 @@ class Gap(Finding):
     code = "MF2102"
     what = "The changes of {table} after version {published} cannot be read: {place} {reason}."
     fix: ClassVar[Template] = {
-        False: ("Publish a new snapshot with `mirrorfeed rebuild`. With `on_gap: reseed` this happens automatically."),
+        False: (
+            "Publish the rows that differ with `on_gap: compare`, or a new snapshot with `mirrorfeed rebuild`."
+            " With `on_gap: reseed` the snapshot is published automatically."
+        ),
         True: (
             "If VACUUM has not run since, set delta.deletedFileRetentionDuration to a longer time and publish."
             " Otherwise publish a new snapshot with `mirrorfeed rebuild`; with `on_gap: reseed` this happens"
             " automatically."
         ),
-        "off": "Run `mirrorfeed enable-cdf`, then publish a new snapshot with `mirrorfeed rebuild`.",
+        "off": (
+            "Run `mirrorfeed enable-cdf`. Then publish the rows that differ with `on_gap: compare`, or a new snapshot"
+            " with `mirrorfeed rebuild`."
+        ),
     }
     meaning = (
         "Changes that are not published yet can no longer be read: the feed was off, or VACUUM or the log retention"
