@@ -1,1 +1,1 @@
-"""Publishes one table: decides, stages files, records them, renames them."""
+"""Publish one table: decide, stage files, record and rename them."""

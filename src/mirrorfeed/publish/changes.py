@@ -1,7 +1,7 @@
-"""Changed rows of a source as rows of the landing zone: which row of a key is published, and with which marker.
+"""Convert changed source rows to landing rows: choose the row and the marker of each key.
 
-Changes come from a feed, or from the comparison of all rows with the hashes of earlier ones. Mostly SQL: a plan is made
-for every range, and building it column by column takes longer than reading a few changes.
+Changes come from the change feed, or from comparing all rows with stored row hashes. Mostly SQL text, because Spark
+plans are built for every range, and building them column by column takes longer than reading a few changes.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _HASH = ("__hash_1__", "__hash_2__")
 
 
 def inserts(feed: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """All changes of a table without keys, in commit order. Other changes than inserts are problems."""
+    """Return all changes of a table without keys, in commit order. Changes other than inserts are problems."""
     problem = F.when(F.col("_change_type") != "insert", Problem.CHANGE_WITHOUT_KEY.value).cast("int").alias(PROBLEM)
     return feed.orderBy("_commit_version").select(*map(to_landing, columns), problem)
 
 
 def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
-    """One row for each key whose rows differ between the two ends of the range: the row that it gained, as an upsert,
-    or its key, as a delete.
+    """Return one row per key whose rows differ between the two ends of the range.
 
-    The feed has whole rows on both sides of every change. After equal rows cancel each other, this difference is left,
-    so the order of events does not matter. A key that gained several rows has all of them at the end.
+    An upsert has the row that the key gained. A delete has only the key. The feed has whole rows before and after every
+    change. Equal rows cancel each other, so the order of events does not matter. If a key gained several rows, all of
+    them are in the source at the end of the range.
     """
     key = key_names(keys)
     of_key = f"PARTITION BY {', '.join(key)} ORDER BY __count__"
@@ -44,18 +44,18 @@ def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> Data
         f"sum(greatest(__count__, 0)) OVER ({of_key} ROWS UNBOUNDED PRECEDING) AS __gained__",
         f"IF(__count__ > 0, {Marker.UPSERT.value}, {Marker.DELETE.value}) AS __marker__",
     )
-    # Sorted by key, because similar rows next to each other compress better.
+    # Sort by key, because similar rows next to each other compress better.
     return _landing_rows(rows.where("__last__").sortWithinPartitions(*key), columns, keys)
 
 
 def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exact: bool = False) -> DataFrame:
-    """One row for every key and version that changed it; in the order of versions, deletes before upserts.
+    """Return one row per key and version that changed the key, ordered by version, with deletes before upserts.
 
-    A key that had two rows for a while, or whose rows do not follow from each other, gets only the row of `net`,
-    because its events do not show which of its rows is left.
+    A key that temporarily had two rows, or whose events are inconsistent, gets only the row of `net`, because the
+    events do not show which row is left.
 
-    With exact markers a new row is an insert, and one that replaces another in its version an update. For a key that
-    had two rows, the mirror may have both: a delete precedes the insert.
+    With exact markers, a new row is an insert, and a row that replaces another one in its version is an update. The
+    mirror may have both rows of a key that had two, so a delete precedes the insert.
     """
     key = key_names(keys)
     of_key, of_row = (f"PARTITION BY {', '.join(group)}" for group in (key, [*key, *_HASH]))
@@ -93,10 +93,11 @@ def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exa
 
 
 def payload_hashes(payload: Sequence[tuple[int, Column]], name: Callable[[int], str]) -> tuple[str, str]:
-    """Two SQL expressions, each a 64-bit hash of the landed values; `name` gives the SQL name of a column's position.
+    """Return two SQL expressions, each a 64-bit hash of the landing values. `name` returns the SQL name of a column by
+    position.
 
-    Spark's hash skips NULL and takes 0.0 for -0.0. So each value is hashed with its position, a NULL without one, and
-    floating-point values as text. An added column in which all values are NULL changes no hash.
+    Spark's hash skips NULL and treats 0.0 and -0.0 as equal. So each non-NULL value is hashed with its position, and
+    floating-point values are hashed as text. Adding a column whose values are all NULL changes no hash.
     """
 
     def text(at: int, column: Column) -> str:
@@ -107,9 +108,12 @@ def payload_hashes(payload: Sequence[tuple[int, Column]], name: Callable[[int], 
 
 
 def _counted(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], by: Sequence[str]) -> DataFrame:
-    """One event for equal rows of a key, with `__count__`: how many more of them there are after the range than before,
-    never 0. If it is positive, the event has the values."""
-    # Columns are named by their positions, so that they cannot clash with the names used from here on.
+    """Combine equal rows of a key into one event. `__count__` is the number of rows after the range minus the number
+    before.
+
+    Events with count 0 are left out. If the count is positive, the event has the values of the row.
+    """
+    # Name columns by position, so that the names cannot clash with the names below.
     payload = [(at, column) for at, column in enumerate(columns) if column.name not in keys and not column.dropped]
     key = key_names(keys)
     events = feed.select(
@@ -124,10 +128,10 @@ def _counted(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], by
         *by,
         *(f"{hash_} AS {name}" for hash_, name in hashes),
         "__live__",
-        # Only the hash of a removed row goes through the shuffle.
+        # Shuffle only the hash of a removed row.
         *(f"IF(__live__, {_value(at)}, NULL) AS {_value(at)}" for at, _ in payload),
     )
-    # One exchange, by key alone, is enough for all that follows. Windows that end at the current row buffer no rows.
+    # One exchange by key is enough for all later steps. Windows that end at the current row buffer no rows.
     same = f"PARTITION BY {', '.join([*key, *by, *_HASH])} ORDER BY __live__"
     counted = events.repartition(*map(F.col, key)).selectExpr(
         "*",
@@ -167,7 +171,7 @@ def _value(at: int) -> str:
 
 HASH, CHANGED, GAIN, ROW_PROBLEM = "_hash", "_changed", "_gain", "_problem"
 DIFFERS = f"({CHANGED} OR {ROW_PROBLEM} IS NOT NULL)"
-"""Selects the rows of `differences` that are published or rejected."""
+"""SQL condition for the rows of `differences` that are published or rejected."""
 
 
 def position_name(at: int) -> str:
@@ -180,7 +184,7 @@ def key_positions(columns: Sequence[Column], keys: Sequence[str]) -> list[str]:
 
 
 def with_hashes(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
-    """The rows in landing form, each with a hash of all columns but its key."""
+    """Return the landing rows, each with a hash of all columns except its key."""
     landed = rows.select(*(to_landing(column).alias(position_name(at)) for at, column in enumerate(columns)))
     payload = [(at, column) for at, column in enumerate(columns) if column.name not in keys and not column.dropped]
     chains = ", ".join(f"lpad(hex({chain}), 16, '0')" for chain in payload_hashes(payload, position_name))
@@ -188,17 +192,20 @@ def with_hashes(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str])
 
 
 def one_per_key(hashes: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Each key once. If several rows had it, its hash equals no row's: it is not known which of them the mirror has, so
-    the row that has the key now is published. NULL keys are left out, because no row of a mirror has one."""
+    """Return each key once, without NULL keys, which a mirror never contains.
+
+    If several rows had the key, its hash is set to a value that equals no row's hash: which of the rows the mirror has
+    is unknown, so the current row is published again.
+    """
     given = hashes.dropna(subset=list(key))
     return given.groupBy(*key).agg(F.expr(f"IF(count(*) = 1, min({HASH}), X'') AS {HASH}"))
 
 
 def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFrame:
-    """For every key of either side its row now, or the key alone, with a NULL hash, if the row is gone.
+    """Return the current row of every key of both sides. A deleted key has a NULL hash and no other values.
 
-    `CHANGED` says whether that differs from before, `GAIN` how many more rows there are, and `ROW_PROBLEM` why a
-    row cannot be published.
+    `CHANGED` is true if the row differs from before. `GAIN` is the change in the number of rows. `ROW_PROBLEM` is the
+    reason why a row cannot be published.
     """
     payload = [name for name in now.columns if name not in key and name != HASH]
     one = f"count(*) OVER (PARTITION BY {', '.join(key)}) > 1 AS __shared__"
@@ -219,8 +226,10 @@ def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFr
 
 
 def differing_rows(found: DataFrame, columns: Sequence[Column], *, with_marker: bool, exact: bool = False) -> DataFrame:
-    """The landing rows of what differs. A missing column is NULL. With exact markers, a row with a new key is an
-    insert, and any other an update."""
+    """Return the landing rows of all differences. A missing column is NULL.
+
+    With exact markers, a row with a new key is an insert, and any other row an update.
+    """
     names = set(found.columns)
     values = [
         (F.col(position_name(at)) if position_name(at) in names else F.lit(None)).cast(column.form).alias(column.name)

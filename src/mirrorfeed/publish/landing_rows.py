@@ -1,4 +1,4 @@
-"""Rows of a source in the form of the landing zone: values, rows of snapshots and of given keys, and checks of both."""
+"""Convert source rows to landing rows: values, snapshots, rows of given keys, and row checks."""
 
 from __future__ import annotations
 
@@ -17,16 +17,21 @@ from mirrorfeed.landing.schema import MARKER, Column, Marker, Problem, is_place,
 from mirrorfeed.source.identifier import quote
 
 PROBLEM = "_change_type"
-"""Last column of every result: NULL, or why the row cannot be published (`Problem`). It is a column of the change data
-feed, so no published table has a column with this name."""
+"""Last column of every result: NULL, or why the row cannot be published (`Problem`).
+
+The change data feed reserves this name, so no published table has such a column.
+"""
 DELETE_FIRST = "_commit_version"
-"""Column beside the keys of rows that are published again: whether a delete precedes the row, because the mirror has
-several rows with the key. The name is one of the feed's, too."""
+"""Boolean column of keys whose rows are published again: true if a delete must precede the row, because the mirror has
+several rows with the key.
+
+The change data feed reserves this name too.
+"""
 
 _REPLACEMENT = "\ufffd"
 """The character with which Java and Spark replace bytes that are not valid UTF-8."""
 _MAX_FILTER_KEYS = 1_000
-"""With more keys, planning the filter takes Spark longer than it saves."""
+"""With more keys, planning the filter takes Spark more time than the filter saves."""
 _SKIPPABLE = ("byte", "short", "integer", "long", "string")
 """Types by which Delta skips files correctly. It wrongly skips files whose only dates are 5 to 14 October 1582."""
 _JSON = {
@@ -35,22 +40,22 @@ _JSON = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-"""Nested values become the same text in every session, without losing precision."""
+"""Options that give nested values the same text in every session, without loss of precision."""
 
 
 def snapshot_rows(snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str] = ()) -> DataFrame:
-    """All rows, without a marker. A NULL in one of `keys` is a problem."""
+    """Return all rows, without a marker. A NULL in one of `keys` is a problem."""
     problem = F.when(_any_null([_col(name) for name in keys]), Problem.NULL_KEY.value) if keys else F.lit(None)
     return snapshot.select(*map(to_landing, columns), problem.cast("int").alias(PROBLEM))
 
 
 def key_hashes(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """A hash of each row's key. If no hash repeats, no key does."""
+    """Return a hash of each row's key. If no hash occurs twice, no key does."""
     return rows.select(F.xxhash64(*map(_col, keys)).alias("hash"))
 
 
 def key_problems(snapshot: DataFrame, keys: Sequence[str], limit: int) -> DataFrame:
-    """The first keys of a snapshot that are NULL or not unique: the key columns and the problem."""
+    """Return the first keys of a snapshot that are NULL or not unique: the key columns and the problem."""
     names = key_names(keys)
     key = [F.col(name) for name in names]
     counted = snapshot.groupBy(*(_col(name).alias(new) for name, new in zip(keys, names, strict=True)))
@@ -64,14 +69,14 @@ def key_problems(snapshot: DataFrame, keys: Sequence[str], limit: int) -> DataFr
 
 
 def key_names(keys: Sequence[str]) -> list[str]:
-    """Names for key columns that no column of a table can have."""
+    """Return names for the key columns that no table column can have."""
     return [f"__key_{i}__" for i in range(len(keys))]
 
 
 def existing_keys(
     snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str], wanted: pa.Table | DataFrame
 ) -> DataFrame:
-    """Those of the wanted keys that a snapshot has, each once. Keys are in landing form on both sides."""
+    """Return the wanted keys that exist in a snapshot, each once. Both sides are in landing form."""
     key_columns = [next(column for column in columns if column.name == name) for name in keys]
     key = key_names(keys)
     if isinstance(wanted, pa.Table):
@@ -84,10 +89,10 @@ def existing_keys(
 def rows_of_keys(
     snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str], wanted: pa.Table | DataFrame
 ) -> DataFrame:
-    """For each wanted key its row in the snapshot as an upsert, or a delete if there is none.
+    """Return the snapshot's row of each wanted key as an upsert, or a delete if there is no row.
 
-    Wanted keys are in landing form, not NULL and distinct. They may have a column `DELETE_FIRST`; such a delete is next
-    to its upsert.
+    Wanted keys are in landing form, not NULL and distinct. With a column `DELETE_FIRST`, the delete is next to its
+    upsert.
     """
     if isinstance(wanted, pa.Table):
         snapshot = _filter_keys(snapshot, columns, wanted)
@@ -120,11 +125,11 @@ def rows_of_keys(
 
 
 def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -> DataFrame:
-    """The landing rows, in which text that is not valid UTF-8 is a problem: Delta allows any bytes in a STRING column,
-    readers of the files do not.
+    """Return the landing rows, and mark text that is not valid UTF-8 as a problem.
 
-    Open source Delta replaces invalid bytes in the rows of its change feed. There, a text with the replacement
-    character is a problem as well, until the source was checked.
+    Delta allows any bytes in a STRING column, but readers of the files do not. Open source Delta replaces invalid bytes
+    in its change feed. With `from_feed`, a text with the replacement character is therefore a problem as well, until
+    the source is checked.
     """
     texts = [quote(column.name) for column in columns if column.type in ("string", "json") and not column.dropped]
     if not texts:
@@ -138,15 +143,17 @@ def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -
 
 
 def rows_with_invalid_text(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table, limit: int) -> DataFrame:
-    """The first rows of a snapshot with text that is not valid UTF-8, in landing form. With few keys, only their rows
-    are searched."""
+    """Return the first rows of a snapshot with text that is not valid UTF-8, in landing form.
+
+    With few keys, only the rows of these keys are searched.
+    """
     existing = [column for column in columns if column.name in snapshot.columns]
     rows = snapshot_rows(_filter_keys(snapshot, existing, keys), existing)
     return check_text(rows, existing, from_feed=False).where(F.col(PROBLEM).isNotNull()).limit(limit)
 
 
 def to_landing(column: Column, value: SparkColumn | None = None) -> SparkColumn:
-    """A column of the source, or another value for it, in the form that it has in the files."""
+    """Convert a source column, or another value for it, to its type in the landing zone."""
     if column.dropped:
         return F.lit(None).cast(column.form).alias(column.name)
     value = _col(column.name) if value is None else value
@@ -160,21 +167,23 @@ def to_landing(column: Column, value: SparkColumn | None = None) -> SparkColumn:
 
 
 def _filter_keys(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table) -> DataFrame:
-    """The rows that may have one of the keys, and perhaps others. With few keys, data skipping finds them."""
+    """Return the rows that may have one of the keys, and possibly others. With few keys, data skipping applies."""
     if keys.num_rows > _MAX_FILTER_KEYS:
         return snapshot
     for column in columns:
         if column.name in keys.column_names and column.type == column.form and column.type in _SKIPPABLE:
             values = keys.column(column.name).unique().to_pylist()
-            # A text with this character may come from a change feed that replaced bytes.
+            # Text with this character may come from a change feed that replaced bytes.
             if not any(_REPLACEMENT in value for value in values if isinstance(value, str)):
                 snapshot = snapshot.where(_col(column.name).isin(values))
     return snapshot
 
 
 def _json_text(value: SparkColumn, type_: Any) -> SparkColumn:
-    """Spark's JSON replaces invalid bytes in texts. If it did, an invalid byte is appended, so that the row is rejected
-    like one with any other invalid text. Values are examined only if the JSON has the replacement character.
+    """Convert a nested value to JSON text.
+
+    Spark's JSON replaces invalid bytes in texts. In this case an invalid byte is appended, so that the row is rejected
+    like a row with any other invalid text. Values are examined only if the JSON contains the replacement character.
     """
     text = F.to_json(_for_json(value, type_), _JSON)
     if not _has_texts(type_):
@@ -188,7 +197,7 @@ def _has_texts(type_: Any) -> bool:
 
 
 def _has_invalid_text(value: SparkColumn, type_: Any) -> SparkColumn:
-    """Whether a text anywhere in a value is not valid UTF-8. NULL is valid."""
+    """Return whether a text anywhere in a value is not valid UTF-8. NULL is valid."""
     if not _has_texts(type_):
         return F.lit(False)
     if isinstance(type_, str):
@@ -205,8 +214,11 @@ def _has_invalid_text(value: SparkColumn, type_: Any) -> SparkColumn:
 
 
 def _for_json(value: SparkColumn, type_: Any) -> SparkColumn:
-    """The value with geometries as bytes, which Spark's JSON does not support, and with the keys of maps as the text
-    that they would be as values: Spark's JSON shows other keys in their internal form, such as days for a date."""
+    """Prepare a value for Spark's JSON.
+
+    Geometries become bytes, because Spark's JSON does not support them. Map keys become the text that they would have
+    as values, because Spark's JSON shows some keys in internal form, such as a date as a number of days.
+    """
     if not _needs_json_form(type_):
         return value
     if is_place(type_):
@@ -239,7 +251,7 @@ def _needs_json_form(type_: Any) -> bool:
 
 
 def _types_in(type_: Any) -> Iterator[Any]:
-    """A type and all types nested in it."""
+    """Yield a type and all types nested in it."""
     yield type_
     if isinstance(type_, dict):
         parts = [type_[part] for part in ("elementType", "keyType", "valueType") if part in type_]
@@ -248,7 +260,8 @@ def _types_in(type_: Any) -> Iterator[Any]:
 
 
 def _geo_bytes(value: SparkColumn) -> SparkColumn:
-    """Well-known binary. Its coordinate system is part of the column's type in the source."""
+    """Convert a geometry to well-known binary. The coordinate system is not included: it is part of the source
+    column's type."""
     return F.call_function("st_asbinary", value)
 
 

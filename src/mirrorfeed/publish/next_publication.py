@@ -1,4 +1,4 @@
-"""The next publication of a table: the decision, its keys and columns, and the checks before anything is staged."""
+"""Decide the next publication of a table, its keys and columns, and check them before anything is staged."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def with_keys(table: Table, workspace: Callable[[], Workspace] = default_workspa
         except (CatalogRefused, CatalogUnavailable, ValueError):
             if keys is None:
                 raise
-            # With configured keys, no workspace is needed. Then the engine reports a row filter or a mask.
+            # With configured keys, no workspace is needed. Then the engine reports row filters and column masks.
         else:
             if table.changes != "compare":
                 check_policies(table.source, found)
@@ -67,14 +67,14 @@ def with_keys(table: Table, workspace: Callable[[], Workspace] = default_workspa
 
 
 def metadata_of(table: Table, columns: Sequence[Column]) -> dict[str, Any]:
-    """The content of `_metadata.json`."""
+    """Return the content of `_metadata.json`."""
     return metadata_content(table.target_keys, table.output.settings(columns))
 
 
 def next_columns(
     source: ChangeSource, table: Table, newest: Record | None, facts: Facts, version: int
 ) -> tuple[Column, ...]:
-    """Return the columns of a publication up to a version. Raises if they do not fit the published ones."""
+    """Return the columns of a publication up to a version. Raises an error if they do not fit the published columns."""
     name, selection, keys = str(table.source), table.selection, table.target_keys
     if selection and (newest is None or newest.selection != selection):
         check_names(name, selection, source.source_columns(facts.latest, facts))
@@ -82,7 +82,7 @@ def next_columns(
     if newest is not None:
         before = newest.columns
         deselected = deselected_columns(table, newest)
-        # A change that breaks the schema is a range of its own. In a comparison, a missing column counts as dropped.
+        # A change that breaks the schema is a separate range. In a comparison, a missing column counts as dropped.
         drops = facts.compared or facts.commits[0].operation == "DROP COLUMNS"
         if newest.source_columns and selection:
             now = source.source_columns(version, facts)
@@ -99,7 +99,7 @@ def next_columns(
 
 
 def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, ...]:
-    """Return the columns of the newest record, of which deselected ones count as dropped."""
+    """Return the columns of the newest record. Deselected columns count as dropped."""
     gone = deselected_columns(table, newest)
     if gone and table.on_dropped_column != "keep":
         raise ColumnsDropped(table=str(table.source), version=version, columns=gone)
@@ -107,7 +107,7 @@ def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, 
 
 
 def deselected_columns(table: Table, newest: Record) -> list[str]:
-    """Return published columns that are not selected any more. Raises `SelectionChanged`."""
+    """Return published columns that are no longer selected. Raises `SelectionChanged`."""
     return unselected_columns(
         str(table.source), newest.selection, newest.source_columns, newest.columns, table.selection
     )
@@ -133,7 +133,7 @@ def decide_repair(
 
 
 def check_snapshot(source: ChangeSource, table: Table) -> None:
-    """Raise if the source cannot be published from the start. Reads its keys if the snapshot checks them."""
+    """Raise an error if the source cannot be published from the start. Reads its keys if the snapshot checks them."""
     facts, decision = decide_next(source, table, None)
     if isinstance(decision, Finding):
         raise decision
@@ -147,7 +147,7 @@ def check_snapshot(source: ChangeSource, table: Table) -> None:
 def check_decision(
     source: ChangeSource, store: Store, table: Table, view: View | None, facts: Facts, decision: Decision
 ) -> None:
-    """Raise if it is known beforehand that a decision cannot be carried out. Changes nothing."""
+    """Raise an error if a decision certainly cannot be carried out. Changes nothing."""
     log = TableLog(store, table.target.folder)
     if view:
         log.check(view)
@@ -166,14 +166,15 @@ def check_decision(
 
 
 def last_version(what: Range | int | Repair) -> int:
-    """The version of the source that is published."""
+    """Return the source version up to which `what` publishes."""
     return what if isinstance(what, int) else what.to_version_inclusive
 
 
 def newest_of(table: Table) -> tuple[TableInfo, int] | None:
     """Return metadata and newest version of a table in a local folder.
 
-    None if only Spark can read it, or if the table is compared, so that other versions than its own are published.
+    Returns None if only Spark can read the table, or if the table is compared, because its versions are then those of
+    the row hashes.
     """
     if table.changes == "compare" or (found := open_local_table(table.source)) is None:
         return None
@@ -183,23 +184,23 @@ def newest_of(table: Table) -> tuple[TableInfo, int] | None:
 
 @dataclass(frozen=True)
 class UpToDateCheck:
-    """Checks the tables of a configuration over one landing zone, which may ask for a login."""
+    """Finds configured tables with nothing to publish, without Spark. May request a login for the landing zone."""
 
     config: Config
     store: Store | None = None
-    """None: the configured landing zone."""
+    """None means the configured landing zone."""
 
     @cached_property
     def zone(self) -> Store:
         return self.store or zone_of(self.config)
 
     def decision(self, table: Table) -> NothingNew | None:
-        """Return that nothing is new, if publishing would change nothing."""
+        """Return `NothingNew` if publishing would change nothing, otherwise None."""
         found = self.published_view(table)
         return NothingNew(found[1]) if found else None
 
     def outcome(self, table: Table) -> TableResult | None:
-        """Return the result of publishing, if there is nothing to publish and nothing to clean up."""
+        """Return the result of publishing if there is nothing to publish and nothing to clean up, otherwise None."""
         begun = time.monotonic()
         if (found := self.published_view(table)) is None:
             return None
@@ -210,7 +211,7 @@ class UpToDateCheck:
         return TableResult(str(table.target), published_version=version, latest=version, seconds=seconds)
 
     def published_view(self, table: Table) -> tuple[View, int] | None:
-        """Return the view and the version of a table that is published up to its newest version."""
+        """Return view and version of a table that is published up to its newest version, otherwise None."""
         try:
             if (found := newest_of(table)) is None:
                 return None
@@ -223,19 +224,19 @@ class UpToDateCheck:
                 return None
             log.check(view)
             metadata_files.check(self.zone, log.folder, metadata_of(table, view.newest.columns))
-        except Exception:  # the run with Spark reports it
+        except Exception:  # the run with Spark reports the error
             return None
         return view, found[1]
 
 
 def waits_since(store: Store, table: Table) -> datetime | None:
-    """Return the time of the first unpublished commit if a file shows it, else of the last publication.
+    """Return the time of the first unpublished commit if a file shows it, otherwise of the last publication.
 
-    None if the table was never published, or if that cannot be read.
+    Returns None if the table was never published, or if the time cannot be read.
     """
     try:
         view = TableLog(store, table.target.folder).read_latest()
-    except Exception:  # the run reports it
+    except Exception:  # the run reports the error
         return None
     if view is None or view.newest is None:
         return None
@@ -245,7 +246,8 @@ def waits_since(store: Store, table: Table) -> datetime | None:
 
 
 def committed(folder: str, version: int) -> datetime | None:
-    """Return the time of a commit, to the millisecond as Delta shows it. None if its log file is gone."""
+    """Return the time of a commit in milliseconds precision, as Delta shows it. Returns None if its log file is
+    gone."""
     with suppress(OSError):
         file = Path(folder) / "_delta_log" / commit_name(version)
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=file.stat().st_mtime_ns // 1_000_000)
@@ -253,6 +255,6 @@ def committed(folder: str, version: int) -> datetime | None:
 
 
 def is_up_to_date(view: View, detail: TableInfo, version: int) -> bool:
-    """Whether this very table is published, up to this version."""
+    """Return whether this very table (by id) is published up to this version."""
     newest = view.newest
     return newest is not None and (newest.source_id, newest.to_version_inclusive) == (detail.table_id, version)

@@ -1,4 +1,4 @@
-"""The result of publishing a table, for display only: nothing is decided by it."""
+"""Result of publishing a table, for display only. No decision depends on it."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from mirrorfeed.landing.selection import Selection
 from mirrorfeed.source.next_step import Commit, Range
 
 _LONG_LOOK_UP = 5.0
-"""Seconds."""
+"""Seconds from which look-ups are worth a note."""
 _VALUE_ERROR = re.compile(r"\[(?:CAST_INVALID_INPUT|CAST_OVERFLOW|DIVIDE_BY_ZERO|ARITHMETIC_OVERFLOW)\b.*")
-"""Errors of a condition for the values of a row. All other expressions of a publication work for every value."""
+"""Errors that row values cause in a condition. All other expressions of a publication accept every value."""
 
 
 @dataclass(slots=True)
 class TableResult(Row):
-    """Result of a run for one table, and its progress. Only publications count, not failed attempts."""
+    """Result and progress of a run for one table. Counts only publications, not failed attempts."""
 
     QUIET = "{tables}: nothing new."
 
     table: str = shown("table")
     what: str = shown("published", init=False)
-    """In words: a snapshot, versions, or that nothing was new."""
+    """What was published, in words: a snapshot, versions, or nothing new."""
     from_version_exclusive: int | None = None
-    """None for a snapshot, and if nothing was published."""
+    """None for a snapshot, or if nothing was published."""
     to_version_inclusive: int | None = None
     published_version: int | None = None
-    """The version up to which the table is published, by this run or an earlier one."""
+    """Version up to which the table is published, by this run or an earlier one."""
     inserts: int = shown("inserts", nonzero, default=0)
     updates: int = shown("updates", nonzero, default=0)
     upserts: int = shown("upserts", nonzero, default=0)
@@ -44,43 +44,45 @@ class TableResult(Row):
     files: int = shown("files", default=0)
     bytes: int = shown("size", size, right=True, default=0)
     seconds: float = shown("took", duration, right=True, default=0.0)
-    """Its own time, without waiting for other tables."""
+    """Time spent on this table, without waiting for other tables."""
     lag_versions: int | None = shown("lag", init=False)
-    """Versions of the source that are not published yet."""
+    """Source versions that are not published yet."""
     tries: int = 1
     """Attempts in this run."""
     error: MirrorfeedError | None = None
     reseeded: MirrorfeedError | None = None
-    """The reason for which the table was reloaded from a snapshot, if it was."""
+    """Reason why the table was reloaded from a snapshot, if it was."""
     stopped: bool = False
-    """Whether the run was stopped before everything was published."""
+    """True if the run was stopped before everything was published."""
     keys_checked: bool = field(default=True, repr=False)
     published_before: bool = field(default=False, repr=False)
-    """Whether the ledger has publications of a table whose log did not exist."""
+    """True if the ledger has publications of a table whose log did not exist."""
     freshness_target_minutes: float | None = field(default=None, repr=False)
-    """Minutes from a commit to its publication."""
+    """Freshness target in minutes, from commit to publication."""
     decision: str = field(default="", repr=False)
-    """The next step. Empty once a view shows that it is done."""
+    """Next step. Empty once a view shows that the step is done."""
     latest: int | None = field(default=None, repr=False)
-    """The newest version of the source."""
+    """Newest version of the source."""
     made: list[Record] = field(default_factory=list, repr=False)
-    """The records that the run added or finished."""
+    """Records that the run added or finished."""
     measured: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
-    """By batch, what the run measured of a record, as in the ledger: `stage_seconds`, `record_seconds`,
-    `rename_seconds`, `lag_seconds`, `lag_versions` and `retries`; also `look_up_seconds`, if keys were looked up. Of
-    a record that an earlier run added, only `rename_seconds`."""
+    """Measurements of each record by batch, as in the ledger.
+
+    `stage_seconds`, `record_seconds`, `rename_seconds`, `lag_seconds`, `lag_versions` and `retries`; also
+    `look_up_seconds`, if keys were looked up. A record that an earlier run added has only `rename_seconds`.
+    """
     sent: dict[str, tuple[str, Record]] = field(default_factory=dict, repr=False)
-    """Log id and record by batch: records that were sent, until a view shows what happened to them."""
+    """Log id and record by batch, of sent records whose outcome no view has shown yet."""
     differed: str = field(default="", repr=False)
-    """How Spark's files differed from other files of the table, so that they were rewritten."""
+    """How Spark's files differed from other files of the table and had to be rewritten."""
     short: MirrorfeedError | None = field(default=None, repr=False)
-    """A warning that the source keeps changes for too short a time."""
+    """Warning that the source keeps changes for too short a time."""
     last_gone: MirrorfeedError | None = field(default=None, repr=False)
-    """A warning that the last data file was removed, possibly before Fabric consumed it."""
+    """Warning that the last data file was removed, possibly before Fabric consumed it."""
     across: MirrorfeedError | None = field(default=None, repr=False)
-    """A note that changes were read in another way than from the feed, for example across a gap."""
+    """Note that changes were not read from the feed, for example because of a gap."""
     untidy: MirrorfeedError | None = field(default=None, repr=False)
-    """Why leftovers were not deleted. They do no harm."""
+    """Reason why leftover files were not deleted. They do no harm."""
 
     def __post_init__(self) -> None:
         latest, published = self.latest, self.published_version
@@ -99,29 +101,30 @@ class TableResult(Row):
 
     @property
     def rows(self) -> dict[str, int]:
-        """The published rows by marker, without zeros."""
+        """Published rows by marker, without zeros."""
         counts = {marker: getattr(self, f"{marker}s") for marker in MARKERS}
         return {marker: count for marker, count in counts.items() if count}
 
     @property
     def step(self) -> str:
-        """The step that the run takes now, in words."""
+        """Current step of the run, in words."""
         return f"publishing {self.decision}" if self.decision else self.in_words
 
     @property
     def in_words(self) -> str:
-        """The publications of the run, in words."""
+        """One-line summary of the publications of the run."""
         rows = by_marker(self.rows) or "no rows"
         return f"published up to version {self.published_version}: {rows}, {counted(self.files, 'file')}"
 
     @property
     def first_load(self) -> bool:
-        """Whether the run published a snapshot."""
+        """True if the run published a snapshot."""
         return self.to_version_inclusive is not None and self.from_version_exclusive is None
 
     @property
     def _long_look_ups(self) -> float:
-        """The seconds for looking up deleted keys, if they are more than half of a publication's time and matter."""
+        """Seconds for looking up deleted keys, if they are significant and more than half of a publication's time.
+        Otherwise 0."""
         found = 0.0
         for measured in (self.measured.get(record.batch, {}) for record in self.made):
             looked_up = measured.get("look_up_seconds", 0.0)
@@ -132,12 +135,12 @@ class TableResult(Row):
 
     @property
     def ok(self) -> bool:
-        """Whether the table did not fail and was not stopped."""
+        """True if the table did not fail and was not stopped."""
         return self.error is None and not self.stopped
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing was new."""
+        """True if there was nothing new."""
         return self.ok and not self.made
 
     @property
@@ -183,7 +186,7 @@ def add_record(result: TableResult, record: Record) -> None:
 def named_errors(
     table: str, what: Range | int, commits: Sequence[Commit], selection: Selection | None = None
 ) -> Iterator[None]:
-    """Turn unexpected errors into a `MirrorfeedError` that names the range, its operations and what helps."""
+    """Convert unexpected errors to a `MirrorfeedError` with the range, its operations and a fix."""
     try:
         yield
     except MirrorfeedError:
@@ -202,7 +205,7 @@ def named_errors(
 
 
 def operations_in(range_: Range, commits: Sequence[Commit]) -> str:
-    """The operations in the order of their first commit, with counts above 1."""
+    """Return the operations in the order of their first commit, with counts above 1."""
     inside = range(range_.from_version_exclusive + 1, range_.to_version_inclusive + 1)
     counts = Counter(commit.operation for commit in commits if commit.version in inside)
     return ", ".join(f"{count} {operation}" if count > 1 else operation for operation, count in counts.items())

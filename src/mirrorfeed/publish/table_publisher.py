@@ -1,7 +1,7 @@
 """Publish one table: read the state, perform one step, and read the state again.
 
-The steps: finish an earlier publication, clean up, decide, stage files, add a record. The source is behind a protocol,
-so that tests run this loop without Spark and with a fault at every call.
+Steps: finish an earlier publication, clean up, decide, stage files, add a record. The source is behind a protocol, so
+that tests run this loop without Spark and with a fault at every call.
 """
 
 from __future__ import annotations
@@ -68,12 +68,14 @@ def publish(
     clock: Callable[[], float] = time.monotonic,
     repair_keys: Any = None,
 ) -> TableResult:
-    """Publish all versions up to the one that is the newest at the start or, with `repair_keys`, their rows again.
+    """Publish all versions up to the newest version at the start. With `repair_keys`, publish the rows of these keys
+    again.
 
-    If asked to stop, it stops between two records, with no file left to rename. Raises findings and refusals.
+    `stop` takes effect between two records, when no file is left to rename. Raises findings and refusals.
 
     A repair is an ordinary record at the published version. Each key is published as it is in the source at that
-    version, so a key too many changes nothing, and a key that changes meanwhile is corrected by the next publication.
+    version. So an unnecessary key changes nothing, and the next publication corrects a key that changes in the
+    meantime.
     """
     log, result, goal = TableLog(store, table.target.folder), result or TableResult(str(table.target)), None
     run, view, repairs = _Run(source, log, table, result, on_step, now, clock), None, repair_keys is not None
@@ -81,7 +83,7 @@ def publish(
         view = run.finish(view or (log.read_view() if repairs else log.read_latest()))
         if goal is not None and result.published_version is not None and result.published_version >= goal:
             return result
-        # A repair that this run found and finished was another run's.
+        # A repair that this run found and finished belongs to another run.
         if repairs and any(each.repairs and "lag_versions" in result.measured[each.batch] for each in result.made):
             return result
         if stop():
@@ -154,7 +156,7 @@ class _Run:
         return after
 
     def finish(self, view: View | None) -> View | None:
-        """Rename what is left of the newest publication, report sent records that a view shows, and clean up.
+        """Rename the remaining files of the newest publication, report sent records that a view shows, and clean up.
 
         Returns None if there is no log.
         """
@@ -167,12 +169,12 @@ class _Run:
             return None
         self._report_sent(view)
         left = found.newest if found and found.unfinished else None
-        if left and left not in self.result.made:  # of a run that ended before it could report it
+        if left and left not in self.result.made:  # added by a run that ended before reporting the record
             add_record(self.result, left)
         for record in self.result.made[-1:]:
             self.result.measured.setdefault(record.batch, {}).setdefault("rename_seconds", self.clock() - begun)
-        # Publishers that were writing when this log was created left folders of other logs. Search for them after the
-        # records 1, 2, 4, 8 and so on: often at first, rarely later.
+        # Publishers that were writing when this log was created left folders of other logs. Search for these folders
+        # after the records 1, 2, 4, 8 and so on: frequently at first, rarely later.
         others = len(self.result.made) > made and view.number & (view.number - 1) == 0
         self.result.untidy = (
             self.log.clean_up(view, self.table.log_retention_records, others=others) or self.result.untidy
@@ -184,7 +186,7 @@ class _Run:
         """Add records that this or an earlier attempt sent, once a view shows that they are in the log."""
         for batch, (log_id, record) in list(self.result.sent.items()):
             if log_id == view.log_id and record.number > view.number:
-                continue  # its creation may still take effect
+                continue  # the creation may still take effect
             del self.result.sent[batch]
             if log_id == view.log_id and view.follows_on and self.log.holds(view, record):
                 add_record(self.result, record)
@@ -192,7 +194,7 @@ class _Run:
                 self.on_step(self.result)
 
     def check_unchanged(self, view: View | None) -> None:
-        """Refuse changed keys or a changed row selection, also if nothing is new."""
+        """Refuse changed keys or a changed row selection, even if there is nothing new."""
         newest = view.newest if view else None
         if newest and newest.keys and newest.keys != self.table.target_keys:
             address = self.log.store.address(f"{self.log.folder}/{METADATA}")
@@ -203,12 +205,12 @@ class _Run:
     def stage(
         self, view: View | None, facts: Facts, what: Range | int | Repair
     ) -> tuple[View, Record] | NothingNew | None:
-        """Stage the files, and prepare the record that would publish them.
+        """Stage the files, and prepare the record that publishes them.
 
-        Returns None if another table took over the name of the source, or another publisher was first. If no record
+        Returns None if another table now has the name of the source, or another publisher was first. If no record
         follows, the staged files are deleted.
 
-        Without a view there is no log yet. `_metadata.json` is written only once the rows are known to be good: Fabric
+        Without a view there is no log yet. `_metadata.json` is written only after the rows have been checked: Fabric
         reports a table without data as an error, and keys that do not fit the rows could never be changed.
         """
         begun, table, source, version = self.clock(), self.table, self.source, last_version(what)
@@ -299,16 +301,17 @@ class _Run:
 
 
 def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Finish what is recorded, and delete the table's folder. Raises before that if no snapshot could follow.
+    """Finish recorded publications, and delete the table's folder. Raises an error before that if no snapshot could
+    follow.
 
     The progress of a reload is not stored, because each step reads the state. Until the folder is deleted, publication
     can simply continue. With the folder its log is gone, so every later run starts with a snapshot. That is correct
     even before Fabric sees the deletion: a new folder has another ETag, so Fabric drops the table and reads it from the
-    start. Waiting for Fabric is what its documentation recommends, and shows that it worked.
+    start. Fabric's documentation recommends waiting for the deletion, and the wait shows that the reload worked.
     """
     check_snapshot(source, table)
     folder = table.target.folder
-    with suppress(Terminal):  # what cannot be finished is deleted too, and is a frequent reason for a reload
+    with suppress(Terminal):  # files that cannot be finished are a frequent reason for a reload, and are deleted too
         TableLog(store, folder).finish_publication()
     parent, _, name = folder.rpartition("/")
     error: StoreUnavailable | None = None

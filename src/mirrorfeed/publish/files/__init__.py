@@ -1,1 +1,1 @@
-"""Writes landing rows to files, and uploads them under staged names."""
+"""Write landing rows to files, and upload the files under staged names."""

@@ -1,8 +1,8 @@
-"""Delimited text as the format of a data file that is being written, compressed as a whole.
+"""Write data files as delimited text, compressed as a whole.
 
-A text is quoted if it contains a separator, a quote, an escape character or a line break, if it begins or ends with a
-space, and if it is empty or equal to the text for NULL. A quoted value is never NULL. Without quotes, the escape
-character protects special characters, and ambiguous values are refused.
+A text is quoted if it contains a separator, a quote, an escape character or a line break, starts or ends with a space,
+is empty, or equals the text for NULL. A quoted value is never NULL. Without quotes, the escape character protects
+special characters, and ambiguous values are refused.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _text(value: str) -> pa.Scalar:
 def _plain_text(values: pa.Array) -> pa.Array:
     """Return the values as text, without quotes or escapes."""
     kind = values.type
-    if pa.types.is_binary(kind):  # Arrow has no Base64
+    if pa.types.is_binary(kind):  # Arrow cannot encode Base64
         coded = [
             None if one is None else binascii.b2a_base64(one, newline=False).decode() for one in values.to_pylist()
         ]
@@ -61,15 +61,15 @@ _LARGEST = 1 << 16
 
 
 def checksum(data: bytes) -> int:
-    """CRC-32C, rotated and shifted as the format wants it, lest a checksum of checksums be weak."""
-    import google_crc32c  # a notebook without the wheel has what its runtime has, and needs this for such text alone
+    """Return the CRC-32C checksum, masked (rotated and shifted) as the Snappy framing format requires."""
+    import google_crc32c  # needed for this format only, and may be missing in a notebook without the wheel
 
     crc = int(google_crc32c.value(data))
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 class SnappyFrames:
-    """Writes each piece as frames at once, so that nothing is held back."""
+    """Compresses each piece to frames immediately and buffers nothing."""
 
     def __init__(self, sink: Any) -> None:
         self._sink, self._codec = sink, pa.Codec("snappy")
@@ -103,7 +103,7 @@ class TextForm:
         self._sink.write(self._encoder.encode(self._header(schema)))
 
     def write(self, group: pa.Table) -> None:
-        """Raises `UnwritableValue`."""
+        """Write a group of rows. Raises `UnwritableValue`."""
         for batch in group.combine_chunks().to_batches():
             text = self._rows(batch)
             try:
@@ -122,7 +122,7 @@ class TextForm:
         return self._form.column_separator.join(self._protect(names, "header").to_pylist()) + self._form.row_separator
 
     def _rows(self, rows: pa.RecordBatch) -> str:
-        """Return each row with its separator at the end."""
+        """Return the rows as text, each with its row separator at the end."""
         if not rows.num_rows:
             return ""
         for at, name in enumerate(rows.schema.names):
@@ -133,7 +133,7 @@ class TextForm:
         return str(pc.binary_join(whole, _text(self._form.row_separator))[0]) + self._form.row_separator
 
     def _refuse_unencodable(self, rows: pa.RecordBatch) -> None:
-        """Raise `UnwritableValue` for the first value with a character that the encoding lacks."""
+        """Raise `UnwritableValue` for the first value with a character that the encoding does not support."""
         for at, name in enumerate(rows.schema.names):
             for row, value in enumerate(_plain_text(rows.column(at)).to_pylist()):
                 try:

@@ -1,4 +1,4 @@
-"""Upload the files that Spark wrote from its executors, with `upload_from: executors`."""
+"""Upload Spark's files from its executors (`upload_from: executors`)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ _RESULT = pa.schema([("result", pa.string())])
 
 
 def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
-    """Upload with one task per file, for initial loads that are too large for the driver."""
+    """Upload the files with one task per file, for initial loads that are too large for the driver."""
     if not files.names:
         return Staged(())
     numbers = files.written.sparkSession.range(len(files.names), numPartitions=len(files.names))
-    # By value, because executors may not have this package, for example if a notebook imports the bundle's files.
+    # Pickle by value, because executors may not have this package, for example if a notebook imports the bundle's
+    # files.
     cloudpickle.register_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]
     results = numbers.mapInArrow(upload_task(job, files.area, files.paths), "result string").toArrow()
     found: dict[int, Staged] = {}
@@ -47,9 +48,9 @@ def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
 
 
 def upload_task(job: StagingJob, area: StagingArea, paths: list[str]) -> Callable[[_Batches], _Batches]:
-    """Return a function for `mapInArrow` over numbers of paths.
+    """Return a function for `mapInArrow` whose input rows are positions in `paths`.
 
-    It returns errors as rows, because Spark reports only a text if a task fails.
+    The function returns errors as rows, because Spark reports only text if a task fails.
     """
 
     def upload(number: int) -> dict[str, object]:

@@ -18,13 +18,13 @@ from mirrorfeed.storage.retry import NewFile
 
 ROW_GROUP_BYTES = 32 * 2**20
 _LEAST_CUT = 2**10
-"""Bytes in memory. Batches are not cut into smaller pieces."""
+"""Minimum size of a piece of a batch, in bytes of memory."""
 _NEARLY_FULL = 0.9
-"""A file ends at this share of the target size, because the rest would be a small row group."""
+"""Share of the target size at which a file is closed, because the rest would be a small row group."""
 
 
 def write_files(job: StagingJob, batches: Iterable[pa.RecordBatch]) -> list[File]:
-    """Stage landing rows in their order. Without rows there is no file. Raises `BadRows`."""
+    """Stage landing rows in order. Returns no file if there are no rows. Raises `BadRows`."""
     files = _Files(job)
     try:
         for batch in batches:
@@ -45,7 +45,7 @@ def write_empty(job: StagingJob) -> File:
 
 
 class UnwritableValue(Exception):
-    """Internal: the caller adds the key of the row."""
+    """A value cannot be written in this format. Internal: the caller adds the row's key."""
 
     def __init__(self, reason: Problem, column: str, row: int, shown: str) -> None:
         super().__init__(reason, column, row, shown)
@@ -54,7 +54,7 @@ class UnwritableValue(Exception):
 
 class Form(Protocol):
     def write(self, group: pa.Table) -> None:
-        """Append rows. Afterwards the sink has nearly all of their bytes."""
+        """Append rows. Nearly all of their bytes reach the sink before the method returns."""
         ...
 
     def close(self) -> None:
@@ -63,10 +63,10 @@ class Form(Protocol):
 
 
 class ParquetForm:
-    """Every group becomes a row group, with statistics."""
+    """Writes every group as a row group with statistics."""
 
     def __init__(self, sink: Any, schema: pa.Schema, compression: str) -> None:
-        # Dictionaries cost time and bytes where most values differ, as numbers do.
+        # Dictionaries cost time and space for columns with mostly distinct values, such as numbers.
         repeating = [
             field.name
             for field in schema
@@ -82,7 +82,7 @@ class ParquetForm:
 
 
 class _Files:
-    """Keeps one file open. Batches are cut and collected into row groups that fill it."""
+    """Writes one file at a time. Batches are cut and collected into row groups that fill the file."""
 
     def __init__(self, job: StagingJob) -> None:
         self._job = job
@@ -94,7 +94,7 @@ class _Files:
         self._form: Form | None = None
         self._marked = job.with_marker
         self._taken, self._shrinks = 0, 1.0
-        """Bytes in memory that were written to the open file, and how many of them make one byte of the file."""
+        """Bytes in memory that were written to the open file, and the bytes in memory per byte of the file."""
         self._rows: dict[str, int] = {}
         self.written: list[File] = []
 
@@ -118,7 +118,7 @@ class _Files:
         if output.delimited is None:
             self._form = ParquetForm(self._sink, schema, output.compression)
         else:
-            from mirrorfeed.publish.files.delimited_text import TextForm  # few tables are text
+            from mirrorfeed.publish.files.delimited_text import TextForm  # imported late: few tables are text
 
             self._form = TextForm(self._sink, schema, output.compression, output.delimited)
         self._taken, self._rows = 0, {}
@@ -128,12 +128,12 @@ class _Files:
         self._close_file()
 
     def close_early(self) -> None:
-        """Close the open file after a failure, without a result."""
+        """Close the open file after a failure and discard the file."""
         if self._sink is not None:
             self._sink.close()
 
     def _room(self) -> int:
-        """Bytes in memory that the next group can still take, so that the file comes near its target size."""
+        """Return how many bytes in memory the next group may have for the file to come near its target size."""
         left = self._job.output.target_file_size - (self._sink.bytes if self._sink else 0)
         return max(1, min(ROW_GROUP_BYTES, int(left * self._shrinks)) - self._gathered_bytes)
 
@@ -164,7 +164,10 @@ class _Files:
             self._close_file()
 
     def _needs_marker(self, group: pa.Table) -> bool:
-        """If rows without a marker are upserts, a file with only upserts has no marker column."""
+        """Return whether the group needs a marker column.
+
+        With `upserts_by_default`, a file with only upserts has none.
+        """
         if not (self._job.with_marker and self._job.output.upserts_by_default):
             return self._job.with_marker
         return not pc.all(pc.equal(group.column(MARKER), Marker.UPSERT.value)).as_py()
@@ -185,7 +188,7 @@ class _Files:
 
 
 class HashingSink:
-    """A sink that counts and hashes the bytes that are written to it."""
+    """Sink that counts and hashes the written bytes."""
 
     closed = False
 

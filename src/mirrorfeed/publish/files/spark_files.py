@@ -1,6 +1,6 @@
-"""Files that Spark writes: write them, check them, and upload them under staged names.
+"""Write files with Spark, check them, and upload them under staged names.
 
-A file is hashed on the way, and rewritten if it differs from other files.
+Each file is hashed during the upload, and rewritten if its schema differs from other files of the table.
 """
 
 from __future__ import annotations
@@ -48,16 +48,19 @@ from mirrorfeed.storage.retry import retry_counter
 
 _OPTIONS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.parquet.writeLegacyFormat": "true",  # decimals of any width as bytes of a fixed length
+    "spark.sql.parquet.writeLegacyFormat": "true",  # write decimals of any width as bytes of a fixed length
     "parquet.block.size": str(ROW_GROUP_BYTES),
-    "parquet.summary.metadata.level": "NONE",  # no files besides those with rows
+    "parquet.summary.metadata.level": "NONE",  # write no files without rows
     "maxRecordsPerFile": "0",  # no limit
 }
-"""An engine may ignore these options, so each file is checked. Spark 4.0 reads the first two only from the session,
-which belongs to the user, and a new session would lack the user's settings."""
+"""Parquet options for Spark.
+
+An engine may ignore these options, so each file is checked. Spark 4.0 reads the first two only from the session, which
+belongs to the user. A new session would lack the user's settings.
+"""
 _BATCH_ROWS = 2**14
 _SPELLING = ("is_from_converted_type", "force_set_converted_type")
-"""Properties of how a file stores a logical type, not of the type."""
+"""Properties that describe how a file stores a logical type, and that are not part of the type."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +70,13 @@ class SparkFiles:
     area: StagingArea
     folder: str
     written: DataFrame
-    """Reads the files."""
+    """DataFrame that reads the files."""
     names: Sequence[str]
-    """In the order in which the files are applied."""
+    """File names, in the order in which the files are applied."""
     rows: dict[str, int]
-    """By marker, as observed during the write."""
+    """Rows by marker, counted during the write."""
     replaced: int = 0
-    """Rows with a text in which the change feed may have replaced invalid bytes."""
+    """Number of rows with a text in which the change feed may have replaced invalid bytes."""
 
     @property
     def paths(self) -> list[str]:
@@ -95,11 +98,12 @@ def write_with_spark(
         try:
             finished.write.options(**options).parquet(folder)
         except Exception as error:
-            # The reader of the source handles its own faults.
+            # The source's reader handles its own errors.
             if first_of(error, SOURCE_FAULTS) or area.root not in str(error):
                 raise
             raise area.write_error(rows.sparkSession, folder, error) from error
-        # An engine may write the files and report no metrics. A second query counts the same rows: versions are pinned.
+        # An engine may write the files and report no metrics. Then a second query counts the same rows: versions are
+        # pinned.
         counts = dict(seen.get) or rows.agg(*_counts(job)).collect()[0].asDict()
         yield _written_files(rows, finished, area, folder, job, counts)
     except BaseException:
@@ -137,10 +141,10 @@ def _counts(job: StagingJob) -> Iterator[SparkColumn]:
 
 
 def _nullable_columns(rows: DataFrame) -> Iterator[str]:
-    """All columns except the problem, each nullable in the files.
+    """Return all columns except the problem, each nullable in the files.
 
-    A delete leaves all columns except the keys NULL, so files of one table would have different schemas otherwise.
-    Spark simplifies a condition whose result it knows, so the condition is one that it cannot know.
+    A delete leaves all columns except the keys NULL, so otherwise the files of one table would have different schemas.
+    The condition must be one whose result Spark does not know in advance, because Spark simplifies all others.
     """
     for field in rows.schema.fields:
         name = quote(field.name)
@@ -152,26 +156,27 @@ def _nullable_columns(rows: DataFrame) -> Iterator[str]:
 class FileCheck:
     file: pq.ParquetFile
     rows: dict[int | None, int]
-    """By marker, from the footer and the marker column of the file."""
+    """Rows by marker, from the footer and the marker column of the file."""
     differs: str
-    """The difference from other files of the table. Empty if there is none."""
+    """How the file differs from other files of the table. Empty if it does not."""
     needs_rewrite: bool
 
 
 def check_file(file: BinaryIO, job: StagingJob) -> FileCheck:
-    """Compare a file that Spark wrote with the schema of the table. Raises an error of pyarrow if it is damaged."""
-    # In nanoseconds, INT96 times before 1677 and after 2262 would overflow.
+    """Compare the schema of a file from Spark with the schema of the table. Raises an error of pyarrow if the file is
+    damaged."""
+    # Nanoseconds would overflow for INT96 times before 1677 and after 2262.
     found = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
     rows = _count_markers(found) if job.with_marker else {None: found.metadata.num_rows}
     rows = {marker: count for marker, count in rows.items() if count}
     differs = _difference(found, arrow_schema(job.columns, with_marker=job.with_marker))
-    # If rows without a marker are upserts, a file with only upserts has no marker column.
+    # If rows without a marker are upserts, a file with only upserts needs no marker column.
     drops_marker = job.with_marker and job.output.upserts_by_default and set(rows) <= {Marker.UPSERT.value}
     return FileCheck(found, rows, differs, bool(differs) or drops_marker or job.output.delimited is not None)
 
 
 def _count_markers(file: pq.ParquetFile) -> dict[int | None, int]:
-    """Count from statistics where they suffice, else from the column."""
+    """Count rows by marker from the statistics, or from the column if statistics are not sufficient."""
     metadata, counts = file.metadata, dict[int | None, int]()
     place = metadata.num_columns - 1
     for number in range(metadata.num_row_groups):
@@ -197,7 +202,7 @@ def _difference(file: pq.ParquetFile, wanted: pa.Schema) -> str:
 
 
 def _columns(file: pq.ParquetFile) -> Sequence[tuple[str, str]]:
-    """The name and the Parquet type of each column."""
+    """Return the name and the Parquet type of each column."""
     found = []
     for place in range(len(file.schema)):
         column = file.schema.column(place)
@@ -213,15 +218,15 @@ def _columns(file: pq.ParquetFile) -> Sequence[tuple[str, str]]:
 
 
 _PARALLEL_FILES = 4
-"""Uploads of the process at a time, for any number of tables. Each has two parts of 8 MiB in memory."""
+"""Maximum number of parallel uploads of the process, over all tables. Each keeps two parts of 8 MiB in memory."""
 _CHUNK = 2**20
 _ATTEMPTS = 2
-"""Names under which a file is uploaded before the upload fails."""
+"""Number of staged names to try before the upload of a file fails."""
 
 
 def upload_files(job: StagingJob, files: SparkFiles) -> Staged:
-    """Upload from the driver. Raises `BadRows` for delimited text."""
-    # One pool for the process, because a thread keeps its memory for its next file.
+    """Upload the files from the driver. Raises `BadRows` for delimited text."""
+    # Use one pool for the process, because a thread reuses its memory for its next file.
     pool = per_process("uploads", lambda: ThreadPoolExecutor(_PARALLEL_FILES))
     uploads = [pool.submit(upload_file, job, files.area, path) for path in files.paths]
     try:
@@ -233,12 +238,15 @@ def upload_files(job: StagingJob, files: SparkFiles) -> Staged:
 
 
 def upload_file(job: StagingJob, area: StagingArea, path: str) -> Staged:
-    """Return no file if it has no rows, and several if its text is larger than the target size."""
+    """Upload one file from Spark.
+
+    Returns no file if the file has no rows, and several files if its text is larger than the target size.
+    """
     before = retry_counter().of_thread
     with area.open(path) as file:
         try:
             found = check_file(file, job)
-        except Exception as error:  # from pyarrow or the file system
+        except Exception as error:  # errors of pyarrow or the file system
             raise StagingFilesLost(place=path, reason=first_line(str(error))) from error
         if not found.rows:
             return Staged(())
@@ -266,10 +274,10 @@ def _copy(job: StagingJob, found: FileCheck, file: BinaryIO) -> File:
 
 
 def _move(job: StagingJob, path: str, found: FileCheck, file: BinaryIO) -> File:
-    """Rename a file within the landing zone. Not repeated: if the response is lost, the file may have moved."""
+    """Rename a file within the landing zone. Never retried: the file may have moved even if the response was lost."""
     file.seek(0)
     digest = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
-    flush_to_disk(file.fileno())  # Spark does not
+    flush_to_disk(file.fileno())  # Spark does not flush files to disk
     staged = job.new_path()
     try:
         cast(Store, job.store).rename(f"{IN_ZONE}/{path.rsplit(f'/{IN_ZONE}/', 1)[1]}", staged)
@@ -280,7 +288,7 @@ def _move(job: StagingJob, path: str, found: FileCheck, file: BinaryIO) -> File:
 
 
 def _batches(path: str, found: FileCheck) -> Iterator[pa.RecordBatch]:
-    """The rows of a file in bounded memory."""
+    """Yield the rows of a file in bounded memory."""
     try:
         yield from found.file.iter_batches(batch_size=_BATCH_ROWS)
     except (pa.ArrowException, OSError) as error:
@@ -288,7 +296,7 @@ def _batches(path: str, found: FileCheck) -> Iterator[pa.RecordBatch]:
 
 
 def check_counts(files: SparkFiles, staged: Staged) -> None:
-    """Raise if the uploaded rows are not the written ones."""
+    """Raise an error if the uploaded rows are not the written rows."""
     found = Counter[str]()
     for each in staged.files:
         found.update(each.rows)

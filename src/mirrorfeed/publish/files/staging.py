@@ -1,4 +1,4 @@
-"""Stage the files of a publication: choose between a small batch (Arrow) and Spark's writer, and check the rows."""
+"""Stage the files of a publication: check the rows, and write them with Arrow (small batches) or Spark."""
 
 from __future__ import annotations
 
@@ -36,28 +36,31 @@ from mirrorfeed.publish.landing_rows import PROBLEM
 from mirrorfeed.source.identifier import quote
 
 SMALL_BATCH_ROWS = 20_000
-"""Up to this many rows come to the driver. CPU seconds of a whole publication, as Arrow and with Spark's writer
-(`tests.bench.small_batch_limit`, two cores, rows of about 60 bytes): 1.6 and 2.1 for 5,000 rows, 1.5 and 1.7 for
-20,000, 1.4 and 1.5 for 50,000, 1.9 and 1.6 for 100,000. More rows would need more memory of the
-driver for little gain."""
+"""Maximum number of rows that the driver collects.
+
+CPU seconds of a whole publication, with Arrow and with Spark's writer (`tests.bench.small_batch_limit`, two cores, rows
+of about 60 bytes): 1.6 and 2.1 for 5,000 rows, 1.5 and 1.7 for 20,000, 1.4 and 1.5 for 50,000, 1.9 and 1.6 for 100,000.
+A higher limit needs more driver memory and saves little time.
+"""
 MAX_DRIVER_KEYS = 2**23
-"""Keys whose 64-bit numbers (64 MiB) are compared on the driver. Spark compares more keys than that."""
+"""Maximum number of keys whose 64-bit hashes (64 MiB) are compared on the driver. Spark compares larger numbers of
+keys."""
 _WIDE_ROW_BYTES = 4096
-"""A row with longer texts is not collected, and neither are the other rows: together they may be large."""
+"""If one row has longer texts, no rows are collected, because together they may be large."""
 _IS_WIDE = "_commit_timestamp"
-"""A reserved name of the change feed, so that no column of a table has it."""
+"""Name of a helper column. The change feed reserves this name, so no table has such a column."""
 _SAMPLE_ROWS = 5_000
 _RESULT_LIMIT = "spark.driver.maxResultSize"
-"""The setting that Spark names if a result is too large. This failure has no error condition."""
+"""Setting that Spark's message contains if a result is too large. This failure has no error condition."""
 _INTEGERS = ("byte", "short", "integer", "long")
 _TIME_STEP = 1.1
-"""Seconds. The times of a storage have a precision of one second or better."""
+"""Seconds to wait for a later modification time. Storage times have a precision of one second or better."""
 _MAX_LOOKED_UP = 1_000
-"""Keys that are looked up. With more keys, all rows are."""
+"""Maximum number of keys to look up. With more keys, all rows are examined."""
 LookUp = Callable[[pa.Table], list[BadRow]]
-"""Finds source rows with these keys whose texts are not valid UTF-8. A table without columns stands for all keys."""
+"""Find the source rows with these keys that contain invalid UTF-8. A table without columns means all keys."""
 ExistingRows = Callable[["pa.Table | DataFrame"], DataFrame | None]
-"""Returns the rows with these keys that the source has at the end of the range. None if it has none."""
+"""Return the rows that the source has for these keys at the end of the range, or None if it has none."""
 
 
 def stage(
@@ -72,12 +75,13 @@ def stage(
     look_up: LookUp | None = None,
     existing_rows: ExistingRows | None = None,
 ) -> Staged:
-    """Stage landing rows as files.
+    """Stage landing rows as files. Raises `BadRows`.
 
-    `expect_few` is a hint: if there are many rows after all, Spark computes them a second time. `rows_per_file` is
-    called only for many rows. Rows that share one of the `unique_keys` are bad rows. `look_up` is for rows of a change
-    feed, which may have replaced invalid UTF-8. The result of `existing_rows` for the deleted keys is staged after the
-    other rows, in files of its own. Raises `BadRows`.
+    - `expect_few` is a hint. If there are many rows after all, Spark computes the rows a second time.
+    - `rows_per_file` is called only for many rows.
+    - `unique_keys`: rows that share one of these keys are bad rows.
+    - `look_up` is needed for rows of a change feed, which may have replaced invalid UTF-8.
+    - `existing_rows` receives the deleted keys. Its rows are staged after the other rows, in separate files.
     """
     with ExitStack() as folders:
 
@@ -109,9 +113,9 @@ def stage(
 
 
 def collect_small_batch(rows: DataFrame) -> pa.Table | None:
-    """Return the rows, or None if they are more than `SMALL_BATCH_ROWS` or too large.
+    """Return the rows, or None if there are more than `SMALL_BATCH_ROWS` or they are too large.
 
-    Ordered rows keep their order, because Spark then takes the first ones, sorted.
+    Sorted rows keep their order, because Spark takes the first rows after sorting.
     """
     texts = [field.name for field in rows.schema.fields if field.dataType.typeName() in ("string", "binary")]
     narrow = rows.selectExpr(*_without_wide_texts(rows.columns, texts)) if texts else rows
@@ -131,7 +135,7 @@ def collect_small_batch(rows: DataFrame) -> pa.Table | None:
 
 
 def bytes_per_row(rows: DataFrame, compression: str) -> float | None:
-    """Estimate the size of a row in a file from a sample. None if there is no row, or if rows are large."""
+    """Estimate the size of a row in a file from a sample. Returns None if there are no rows, or if rows are large."""
     found = collect_small_batch(rows.limit(_SAMPLE_ROWS))
     if not found:
         return None
@@ -141,9 +145,9 @@ def bytes_per_row(rows: DataFrame, compression: str) -> float | None:
 
 
 def has_duplicates(numbers: pa.ChunkedArray) -> bool:
-    """Whether a 64-bit number occurs more than once.
+    """Return whether a 64-bit number occurs more than once.
 
-    Sorts them, because a hash table would need about 100 bytes per number.
+    Sorts the numbers, because a hash table would need about 100 bytes per number.
     """
     if not len(numbers):
         return False
@@ -153,7 +157,7 @@ def has_duplicates(numbers: pa.ChunkedArray) -> bool:
 
 
 def _without_wide_texts(columns: Sequence[str], texts: Sequence[str]) -> Iterator[str]:
-    # An observation of the sizes would take a noticeable part of the time of a small publication.
+    # Observing the sizes would take a noticeable part of the time of a small publication.
     sizes = (f"coalesce(octet_length({quote(name)}), 0)" for name in texts)
     is_wide = f"{' + '.join(sizes)} > {_WIDE_ROW_BYTES}"
     for name in columns:
@@ -166,9 +170,9 @@ class _Part:
     """Checked landing rows that can be written as files."""
 
     deleted: Callable[[], pa.Table | DataFrame | None]
-    """The keys that may be absent once the rows are applied. None if there are none."""
+    """Return the keys that the rows delete, or None if there are none."""
     write: Callable[[], Staged]
-    """Raises `BadRows`."""
+    """Write the files. Raises `BadRows`."""
 
 
 def _spark_part(
@@ -189,14 +193,15 @@ def _spark_part(
         raise BadRows(*bad)
 
     def deleted() -> DataFrame | None:
-        # With `changes: full`, a later row may restore a deleted key. Then its row is published once more than needed.
+        # With `changes: full`, a later row may restore a deleted key. Then that row is published once more than
+        # necessary.
         if not files.rows.get(Marker.DELETE.name.lower()):
             return None
         return files.written.where(f"{MARKER} = {Marker.DELETE.value}").select(*keys).distinct()
 
     if upload_from == "driver":
         return _Part(deleted, partial(upload_files, job, files))
-    from mirrorfeed.publish.files.executor_upload import upload_from_executors  # few runs need it
+    from mirrorfeed.publish.files.executor_upload import upload_from_executors  # imported late: few runs need it
 
     return _Part(deleted, partial(upload_from_executors, job, files))
 
@@ -220,7 +225,7 @@ def _if_few(keys: pa.Table) -> pa.Table:
 
 
 def _deleted_keys(found: pa.Table, job: StagingJob) -> pa.Table | None:
-    """The keys whose last row is a delete."""
+    """Return the keys whose last row is a delete."""
     if MARKER not in found.column_names:
         return None
     places, at = [str(at) for at in range(len(job.keys))], pa.array(range(found.num_rows), pa.int64())
@@ -252,12 +257,15 @@ def _duplicates_in_files(files: SparkFiles, job: StagingJob, keys: Sequence[str]
 
 
 def bad_keys(rows: DataFrame, keys: Sequence[str]) -> list[BadRow]:
-    """The first keys that are NULL or not unique."""
+    """Return the first keys that are NULL or not unique."""
     return bad_rows(landing_rows.key_problems(rows, keys, PROBLEMS_SHOWN).toArrow(), PROBLEM, keys)
 
 
 def _integer_keys(files: SparkFiles, job: StagingJob, keys: Sequence[str]) -> pa.ChunkedArray | None:
-    """Read a single integer key from the files, which takes a tenth of the time of a query. None if there is none."""
+    """Read the only key column from the files, which takes a tenth of the time of a query.
+
+    Returns None unless the table has a single integer key.
+    """
     if [column.type in _INTEGERS for column in job.columns if column.name in keys] != [True] or not files.area.sees():
         return None
     found: list[pa.Array] = []

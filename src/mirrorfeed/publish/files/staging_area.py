@@ -1,8 +1,9 @@
 """The folder in which Spark writes files before they are uploaded.
 
-It is in the landing zone if Spark and this process both see it, else at `staging_path`. Each publication has a folder
-of its own, named after the table's address, its log and the record number. So deployments can share a staging area, and
-folders whose rows can never be published are recognized by name. Nothing else is deleted.
+The folder is in the landing zone if Spark and this process can both access the landing zone, otherwise at
+`staging_path`. Each publication has its own subfolder, whose name contains the table's address, its log and the record
+number. So deployments can share a staging area, and folders that no publication needs are recognized by name. Nothing
+else is deleted.
 """
 
 from __future__ import annotations
@@ -41,9 +42,10 @@ if TYPE_CHECKING:
     from mirrorfeed.storage.volume import VolumeStore
 
 IN_ZONE = "_mirrorfeed_files"
-"""At the top of a landing zone, never in a table's folder: Spark would create a deleted folder again."""
+"""Folder in the root of a landing zone. Not in a table's folder, because Spark would recreate a deleted table
+folder."""
 _FOLDER = re.compile(r"([0-9a-f]{20})-([0-9a-z-]+)-([0-9]{20})-[0-9a-f]+(?:-2)?(?:-probe)?")
-"""Table, log and record number."""
+"""Folder name: table, log and record number."""
 _GLOB = re.compile(r"([\\*?{}\[\]])")
 _PART = re.compile(r"part-(\d+)-.*?(?:-c(\d+))?(?:\.\w+)*\.parquet")
 _DISK_FULL = "No space left on device"
@@ -53,20 +55,20 @@ _DISK_FULL = "No space left on device"
 class StagingArea:
     root: str
     in_zone: bool = False
-    """Whether it is in the landing zone, so that an upload is a rename."""
+    """True if the folder is in the landing zone, so that an upload is a rename."""
     workspace: Callable[[], Any] = default_workspace
 
     def folder(self, job: StagingJob) -> str:
         return f"{self.root}/{_hash(job.table)}-{job.log_id}-{job.record_number:020d}-{job.batch}"
 
     def check(self, folder: str) -> None:
-        """Raise `SymbolicLink` if Spark would write through one."""
+        """Raise `SymbolicLink` if the folder or a parent is a symbolic link."""
         resolve("write", *self._below(folder))
 
     def file_names(self, folder: str, written: DataFrame) -> list[str]:
-        """Return the files that Spark's reader names, in the order of the partitions that wrote them.
+        """Return the files that Spark's reader lists, in the order of the partitions that wrote the files.
 
-        A listing would also show files of failed and repeated tasks.
+        A plain listing would also show files of failed and repeated tasks.
         """
         found: list[tuple[int, int, str]] = []
         for uri in written.inputFiles():
@@ -80,12 +82,12 @@ class StagingArea:
         return spark.read.schema(schema).parquet(_GLOB.sub(r"\\\1", folder))
 
     def open(self, path: str) -> BinaryIO:
-        """Open a file that Spark wrote, with random access."""
+        """Open a file that Spark wrote, for random access."""
         root, below = self._below(path)
         try:
             if self.sees():
                 return open_regular(resolve("read", root, below))
-            if self._is_volume:  # Spark runs elsewhere
+            if self._is_volume:  # Spark runs on another machine
                 return self._volume(root).open_read(below)
         except VolumeUnusable as error:
             raise StagingUnreadable(root=self.root, reason=error.reason) from error
@@ -98,10 +100,11 @@ class StagingArea:
         raise StagingNotVisible(root=self.root)
 
     def remove(self, folder: str) -> None:
-        """Delete a folder if possible. What is left does no harm, and the next publication of the table tries again."""
+        """Delete a folder if possible. Remaining files do no harm, and the next publication of the table tries
+        again."""
         root, below = self._below(folder)
         with suppress(MirrorfeedError):
-            # Deleting a folder begins with a rename, which the mount of a volume does not support.
+            # Deleting a folder starts with a rename, which the mount of a volume does not support.
             if self._is_volume:
                 self._volume(root).remove_folder(below)
             elif self.sees():
@@ -112,14 +115,14 @@ class StagingArea:
         return self.root.startswith(VOLUMES)
 
     def _volume(self, root: str) -> VolumeStore:
-        from mirrorfeed.storage.volume import VolumeStore  # few runs need it
+        from mirrorfeed.storage.volume import VolumeStore  # imported late: few runs need it
 
         return VolumeStore(root, self.workspace)
 
     def clear(self, job: StagingJob, *, may_ask: bool = True) -> None:
-        """Delete folders of the table from other logs and up to this record, which no publication needs any more.
+        """Delete the table's folders that no publication needs any longer: those of other logs and of earlier records.
 
-        Without `may_ask`, do so only if it takes no requests to a workspace.
+        Without `may_ask`, delete only if no requests to a workspace are necessary.
         """
         if may_ask or self.sees():
             for folder, log_id, number in self._folders(job.table):
@@ -132,7 +135,7 @@ class StagingArea:
             self.remove(folder)
 
     def _folders(self, address: str) -> Iterator[tuple[str, str, int]]:
-        """The folders of a table's publications, with their logs and record numbers."""
+        """Yield the folders of a table's publications, with log and record number."""
         root, below = self._below(self.root)
         names: list[str] = []
         with suppress(MirrorfeedError):
@@ -143,16 +146,16 @@ class StagingArea:
                 yield f"{self.root}/{name}", found[2], int(found[3])
 
     def _below(self, path: str) -> tuple[str, str]:
-        """The configured folder, and the path below it."""
+        """Split `path` into the configured folder and the relative path."""
         root = self.root.removesuffix(f"/{IN_ZONE}") if self.in_zone else self.root
         return root, path[len(root) + 1 :]
 
     def sees(self) -> bool:
-        """Whether this process can open its files without a request."""
+        """True if this process can open the files without a request."""
         return os.path.isdir(self.root)
 
     def write_error(self, spark: SparkSession, folder: str, error: Exception) -> MirrorfeedError:
-        """Return why Spark could not write a folder, after a test write, and delete both."""
+        """Find the reason why Spark could not write a folder, with a test write. Deletes both folders."""
         self.remove(folder)
         probe = f"{self.root}/{Path(folder).name}-probe"
         try:
@@ -168,7 +171,10 @@ class StagingArea:
 def staging_area_for(
     spark: SparkSession, staging_path: str | None, store: Sink, environment: Mapping[str, str] = os.environ
 ) -> StagingArea | None:
-    """Return None if there is none, as with Spark Connect without `staging_path`. Then only small batches work."""
+    """Return the staging area, or None if there is none, for example with Spark Connect without `staging_path`.
+
+    Without a staging area, only small batches can be published.
+    """
     zone, databricks = store.address(""), is_on_databricks(environment)
     here = is_on_this_machine(spark, environment)
     # Spark on this machine would create the path of a volume on the disk.
@@ -182,7 +188,7 @@ def staging_area_for(
 
 
 def clear_staging(staging_path: str | None, store: Sink, table: str) -> None:
-    """Delete the files of a table, given by its address, in every place where Spark may have written them."""
+    """Delete the files of a table, given by its address, in all possible staging areas."""
     zone = store.address("")
     areas = [StagingArea(staging_path)] if staging_path else []
     if Path(zone).is_absolute():
@@ -198,7 +204,7 @@ def _hash(address: str) -> str:
 
 
 def _temporary_folder() -> str:
-    """A folder of this user that is the same for each run, so that a run finds the files of an earlier one."""
+    """Return the folder of this user. The path is the same in every run, so a run finds the files of earlier runs."""
     folder = Path(tempfile.gettempdir(), f"mirrorfeed-{os.getuid()}")
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)

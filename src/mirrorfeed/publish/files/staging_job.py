@@ -1,4 +1,4 @@
-"""Where and how the files of one publication are staged, their types, and the rows that cannot be published."""
+"""Settings of one staging job (folder, schema, format), its result, and rows that cannot be published."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PLAIN: dict[str, pa.DataType] = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 _AROUND = 20
-"""Bytes of an invalid text that are shown on each side of the first invalid one."""
+"""Number of bytes to show before and after the first invalid byte of a text."""
 
 
 def arrow_type(column: Column) -> pa.DataType:
@@ -42,7 +42,7 @@ def arrow_type(column: Column) -> pa.DataType:
 
 
 def row_text(rows: pa.RecordBatch | pa.Table, at: int) -> str:
-    """Return a row as text. Arrow formats dates and times, because Python's have only years of four digits."""
+    """Return a row as text. Arrow formats dates and times, because Python's dates have only years of four digits."""
 
     def one(value: pa.Scalar) -> str:
         if not value.is_valid:
@@ -55,7 +55,7 @@ def row_text(rows: pa.RecordBatch | pa.Table, at: int) -> str:
 
 
 def shown_text(data: bytes) -> str:
-    """Return a text in quotes. Of invalid UTF-8, only the part around the first invalid byte, as `\\xff`."""
+    r"""Return a text in quotes. Of invalid UTF-8, return only the part around the first invalid byte, as `\xff`."""
     try:
         return repr(data.decode())
     except UnicodeDecodeError as error:
@@ -65,7 +65,7 @@ def shown_text(data: bytes) -> str:
 
 
 def invalid_text(rows: pa.RecordBatch | pa.Table, at: int) -> str:
-    """Return the first column of a row whose text is not valid UTF-8, with the text."""
+    """Return name and text of the first column of a row that contains invalid UTF-8."""
     for place, field in enumerate(rows.schema):
         value = rows.column(place)[at]
         if pa.types.is_string(field.type) and value.is_valid:
@@ -95,7 +95,7 @@ class BadRow:
 
 
 class BadRows(Exception):
-    """Internal: the publication is refused, with the first of these rows."""
+    """Rows cannot be published. Internal: contains the first bad rows."""
 
     def __init__(self, *rows: BadRow) -> None:
         super().__init__(*rows)
@@ -103,31 +103,31 @@ class BadRows(Exception):
 
 
 class Staged(NamedTuple):
-    """The files of one publication, as they were staged."""
+    """The staged files of one publication."""
 
     files: Sequence[File]
-    """In the order in which they are applied. They get their numbers with the record."""
+    """Files in the order in which they are applied. File numbers are assigned when the record is created."""
     corrections: int = 0
-    """Number of files at the end whose rows replace rows of the others."""
+    """Number of files at the end whose rows replace rows of earlier files."""
     retries: int = 0
-    """Calls to the store that other threads repeated."""
+    """Number of store calls that other threads retried."""
     differed: str = ""
     """How files from Spark differed from other files of the table. Empty if none was rewritten."""
     rows_read: int | None = None
-    """Rows of the source, if all of them were read."""
+    """Rows of the source, if the whole source was read."""
     look_up_seconds: float = 0.0
-    """Time for looking up deleted keys in the source."""
+    """Seconds spent on looking up deleted keys in the source."""
     note: MirrorfeedError | None = None
-    """How changes were read in another way than from the feed."""
+    """Note that changes were not read from the feed."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagingJob:
-    """Executors may receive it by pickling."""
+    """Settings of one staging job. Can be pickled for executors."""
 
     store: Sink
     folder: str
-    """The folder of the table's log."""
+    """Folder of the table's log."""
     record_number: int
     batch: str
     columns: tuple[Column, ...]
@@ -136,7 +136,8 @@ class StagingJob:
     output: Output = AS_PARQUET
 
     def new_path(self) -> str:
-        """Return a new staged name. A repeated task or a late creation never reuses a name."""
+        """Return a new staged name. A name is never reused, because a repeated task or a delayed request may still
+        create the file."""
         return f"{self.folder}/{staged_name(self.record_number, self.batch, uuid.uuid4().hex, self.output.suffix)}"
 
     def open(self) -> NewFile:
@@ -148,11 +149,11 @@ class StagingJob:
 
     @property
     def table(self) -> str:
-        """The address of the table's folder in the landing zone."""
+        """Address of the table's folder in the landing zone."""
         return self.store.address(self.folder.rsplit("/", 2)[0])
 
     def by_marker(self, counts: dict[int | None, int]) -> dict[str, int]:
-        """Translate row counts per marker number to marker names. None stands for rows without a marker."""
+        """Convert row counts by marker number to counts by marker name. None means rows without a marker."""
         without = "upsert" if self.with_marker and self.output.upserts_by_default else "insert"
         return {without if marker is None else Marker(marker).name.lower(): count for marker, count in counts.items()}
 
@@ -164,7 +165,7 @@ def count_markers(rows: pa.Table | pa.RecordBatch) -> dict[int | None, int]:
 
 
 def joined(parts: Iterable[Staged]) -> Staged:
-    """Return the files of all parts, which have no corrections."""
+    """Combine the files of several parts without corrections."""
     found = list(parts)
     differed = next((part.differed for part in found if part.differed), "")
     files = [file for part in found for file in part.files]

@@ -1,1 +1,1 @@
-"""The table's log: reading, records, finishing and cleaning up."""
+"""The table's log: read, add records, finish publications, clean up."""

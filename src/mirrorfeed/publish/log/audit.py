@@ -1,4 +1,4 @@
-"""The files of a table's newest publication compared with its record, and the records that its mirror may show."""
+"""Compare the files of a table's newest publication with its record, and find its mirror position."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from mirrorfeed.storage.errors import NotThere
 @dataclass(frozen=True, slots=True)
 class MirrorPosition:
     newest: Record | None = None
-    """The newest publication. None before the first one."""
+    """Newest publication, or None before the first one."""
     candidates: tuple[Record, ...] = ()
-    """The records that the mirror may show, in descending order."""
+    """Records that the mirror may show, in descending order."""
     waiting: int = 0
-    """Files that Fabric has not consumed, without one that it may have consumed."""
+    """Number of data files that Fabric has not consumed. The oldest file is not counted, because it may be consumed."""
 
 
 def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, MirrorPosition]]:
-    """Read the position of each table from its log."""
+    """Read the mirror position of each table from its log."""
     store, found = zone_of(config), []
     for table in config.select(names):
         log = TableLog(store, table.target.folder)
@@ -48,32 +48,32 @@ _BLOCK = 2**20
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """An address at which a file of a record may be, and what is there."""
+    """An address where a file of a record may be, and the state of the file."""
 
     address: str
     found: str | None
-    """The state in words. None if nothing is there."""
+    """State of the file in words, or None if there is no file."""
     is_the_file: bool = False
     consumed: bool = False
-    """Whether nothing is there because Fabric consumed the file. Only for final names."""
+    """True if there is no file because Fabric consumed it. Only for final names."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogAudit:
     log: str
-    """The address of the log's folder."""
+    """Address of the log's folder."""
     records: tuple[Record, ...]
-    """The stored records, in descending order."""
+    """Stored records, in descending order."""
     follows_on: bool
-    """Whether the record before the newest exists."""
+    """True if the record before the newest exists."""
     places: tuple[FileState, ...]
-    """The staged and the final address of each file of the newest record."""
+    """Staged and final address of each file of the newest record."""
     lost: MirrorfeedError | None = None
-    """Published files that are gone and that Fabric is not known to have consumed."""
+    """Published files that are missing although Fabric may not have consumed them."""
 
     @property
     def fault(self) -> MirrorfeedError | str | None:
-        """The files that the log does not account for, and published files that are gone."""
+        """Files that the log does not account for, or published files that are missing."""
         if self.lost:
             return self.lost
         wrong = [] if self.follows_on else ["The record before the newest one is missing."]
@@ -81,7 +81,7 @@ class LogAudit:
         return " ".join(wrong) or None
 
     def rows(self, table: str) -> tuple[LogRecord, ...]:
-        """The records as rows, the newest first and with its fault."""
+        """Return the records as rows, newest first. The newest row has the fault."""
         return tuple(
             LogRecord(
                 table=table,
@@ -102,7 +102,7 @@ class LogAudit:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The address of the log, and the state of each file of the newest record."""
+        """Address of the log, and the state of each file of the newest record."""
         files = [f"{place.address}: {place.found}" for place in self.places if place.is_the_file]
         files += [f"{place.address}: consumed and removed by Fabric" for place in self.places if place.consumed]
         return f"The log is in {self.log}.", *files
@@ -110,16 +110,16 @@ class LogAudit:
 
 @row
 class LogRecord(Row):
-    """A publication, as the log of the table has it."""
+    """A publication in the table's log."""
 
     table: str
     record: int = shown("record", str, right=True)
-    """The number in the log."""
+    """Number of the record in the log."""
     time: str = shown("time", lambda time: time[:19].replace("T", " "))
     what: str = shown("published")
-    """In words: a snapshot, a repair, or versions."""
+    """What was published, in words: a snapshot, a repair, or versions."""
     from_version_exclusive: int | None
-    """None for a snapshot; the same as the last version for a repair."""
+    """None for a snapshot. Equal to the last version for a repair."""
     to_version_inclusive: int
     inserts: int = shown("inserts", nonzero)
     updates: int = shown("updates", nonzero)
@@ -128,11 +128,11 @@ class LogRecord(Row):
     files: int = shown("files")
     bytes: int = shown("size", size, right=True)
     build: str | None
-    """The version of mirrorfeed that wrote the record."""
+    """Version of mirrorfeed that wrote the record."""
     places: tuple[FileState, ...] = ()
-    """For the newest record: the staged and the final address of each file, and the state of the file."""
+    """For the newest record: staged and final address of each file, and the state of the file."""
     error: MirrorfeedError | str | None = None
-    """For the newest record: files that the log does not account for, and published files that are gone."""
+    """For the newest record: files that the log does not account for, or published files that are missing."""
 
 
 def published(record: Record) -> str:
@@ -146,7 +146,7 @@ def published(record: Record) -> str:
 
 
 def audit_log(store: Store, folder: str) -> LogAudit | None:
-    """Read all files of the newest publication. None if the folder has no log."""
+    """Check all files of the newest publication. Returns None if the folder has no log."""
     log = TableLog(store, folder)
     view = log.read_view()
     if view is None:

@@ -21,9 +21,9 @@ _ATTEMPTS = 20
 
 
 def ensure(store: Store, folder: str, wanted: Mapping[str, Any], *, first: bool = False) -> None:
-    """Create `_metadata.json`, or add keys to one without keys. Nothing else in it is ever changed.
+    """Create `_metadata.json`, or add keys to a file without keys. Never changes anything else in the file.
 
-    With `first`, it is probably missing, and is created without reading it: its presence is checked after the record.
+    With `first`, the file is probably missing and is created without reading it. Call `check` after the record.
     """
     path = f"{folder}/{METADATA}"
     error: Exception | None = None
@@ -37,14 +37,14 @@ def ensure(store: Store, folder: str, wanted: Mapping[str, Any], *, first: bool 
             return
         if isinstance(error, StoreUnavailable):
             raise error
-        # Replace it instead of deleting and creating it: a late deletion would delete the new file.
+        # Replace the file instead of deleting and creating it: a delayed deletion would delete the new file.
         write = store.create if found is None else store.replace
         error = try_write(write, path, output_format.to_json({**(found or {}), **wanted}))
     raise ConcurrentChanges(address=store.address(path))
 
 
 def check(store: Store, folder: str, wanted: Mapping[str, Any]) -> bool:
-    """Whether `_metadata.json` has all wanted settings. Raises if one of them differs."""
+    """Return whether `_metadata.json` has all wanted settings. Raises an error if one of them differs."""
     found = _read(store, folder)
     return found is not None and output_format.is_up_to_date(found, wanted, store.address(f"{folder}/{METADATA}"))
 
@@ -58,9 +58,9 @@ def _read(store: Store, folder: str) -> dict[str, Any] | None:
 
 
 def write_partner_events(store: Store, config: Config, *, force: bool = False) -> bool:
-    """Write `_partnerEvents.json` as `partner` says. Returns whether it was written.
+    """Write `_partnerEvents.json` from the setting `partner`. Returns whether the file was written.
 
-    Does nothing without `partner`. Raises `ForeignPartnerEvents` if the file says something else, without `force`.
+    Does nothing without `partner`. Raises `ForeignPartnerEvents` if the file has other content, unless `force` is set.
     """
     partner = config.partner
     if partner is None:
@@ -73,7 +73,7 @@ def write_partner_events(store: Store, config: Config, *, force: bool = False) -
     except AlreadyThere:
         try:
             found = store.read(PARTNER_EVENTS)
-        except NotThere:  # deleted in between: the next run creates it
+        except NotThere:  # deleted in between: the next run creates the file
             found = b""
     if has_content(found, wanted):
         return False
@@ -85,7 +85,8 @@ def write_partner_events(store: Store, config: Config, *, force: bool = False) -
 
 
 def partner_events_problem(store: Store, config: Config) -> MirrorfeedError | None:
-    """Write `_partnerEvents.json`, and return an error instead of raising it: tables are published without it too."""
+    """Write `_partnerEvents.json`, and return an error instead of raising it: tables can be published without the
+    file."""
     try:
         write_partner_events(store, config)
     except MirrorfeedError as error:

@@ -1,7 +1,7 @@
 """The log of a table: read its state, finish the newest publication, and add a record.
 
 No response of a write is trusted. Clients repeat calls on their own, so a call that succeeded may be reported as
-failed, and a lost response says nothing. What counts is the next read.
+failed, and a lost response says nothing. Only the next read shows the state.
 """
 
 from __future__ import annotations
@@ -53,24 +53,25 @@ from mirrorfeed.storage.retry import open_new, retry_new
 
 Arguments = ParamSpec("Arguments")
 _WRITE_ERRORS = (AlreadyThere, NotThere, StoreUnavailable)
-"""Errors of a write that decide nothing, because the state is read again."""
+"""Errors of a write that are ignored, because the state is read again."""
 _ATTEMPTS = 20
-"""Reads while other publishers change the table. After that, the run fails and a later one continues."""
+"""Maximum number of reads while other publishers change the table. After that, the run fails, and a later run
+continues."""
 
 
 @dataclass
 class TableLog:
-    """The log of one table's folder. Records never change, so each is read once."""
+    """The log in a table's folder. Records never change, so each is read once."""
 
     store: Store
     folder: str
     _known: dict[tuple[str, int, str], Record] = field(default_factory=dict)
-    """By log, number and ETag."""
+    """Records by log id, number and ETag."""
 
     def read_latest(self) -> View | None:
-        """Read the newest record and the staged files. None if there is no log.
+        """Read the newest record and the staged files. Returns None if there is no log.
 
-        This is enough to find that nothing is to be done. Call `confirm` before anything is changed or refused.
+        This is sufficient to find that there is nothing to do. Call `confirm` before you change or refuse anything.
         """
         for _ in range(_ATTEMPTS):
             log_id = self._log_id()
@@ -80,14 +81,14 @@ class TableLog:
         raise ConcurrentChanges(address=self._address())
 
     def confirm(self, view: View, *, data: bool = True) -> View | None:
-        """Read again, and return the view with what is staged and, with `data`, what is published now.
+        """Read the log again, and return the view with the staged files and, with `data`, the published files.
 
-        Returns None if the log changed since the first read, however long ago that was, or if a staged file is empty
-        and `data` is needed to explain it.
+        Returns None if the log changed since the first read, however long ago, or if a staged file is empty and `data`
+        is needed to explain it.
         """
         entries = self.store.list(self.folder) if data else []
         seen = replace(view, data=data_in(entries), processed=() if view.newest else self._processed(entries))
-        # The second listing of staged files counts: at its time, the log was certainly valid.
+        # The second listing of staged files is the one to use: at its time, the log was certainly valid.
         names = self._log_entries(view.log_id)
         if _etags(names) != view.records or self._log_id() != view.log_id:
             return None
@@ -95,7 +96,7 @@ class TableLog:
         return None if seen.empty and not data else seen
 
     def read_view(self) -> View | None:
-        """Read and confirm the state. Changes nothing. None if there is no log."""
+        """Read and confirm the state without changes. Returns None if there is no log."""
         for _ in range(_ATTEMPTS):
             view = self.read_latest()
             if view is None or (view := self.confirm(view)):
@@ -103,10 +104,10 @@ class TableLog:
         raise ConcurrentChanges(address=self._address())
 
     def begin(self) -> View:
-        """Create the log, after a read showed none, if no other publisher uses the folder.
+        """Create the log if no other publisher uses the folder. Call only after a read has shown no log.
 
-        Each id has exactly one request: a repeated one might bring the id back after the folder was deleted, while its
-        publisher is about to add a record. A new attempt has a new id.
+        Exactly one request is sent per id. A repeated request might restore the id after the folder was deleted, while
+        its publisher is about to add a record. A new attempt has a new id.
         """
         for _ in range(_ATTEMPTS):
             if view := retry_new(self.store, self._make_log):
@@ -114,22 +115,22 @@ class TableLog:
         raise ConcurrentChanges(address=self._address())
 
     def _make_log(self) -> View | None:
-        """Return None if another publisher created its log first, and it is gone again."""
+        """Create `log.json`. Returns None if another publisher's log existed first and is gone again."""
         self.check_unclaimed()
         log_id = uuid.uuid4().hex
         new = json.dumps({"log_id": log_id}).encode()
         failure = try_write(self.store.create_once, f"{self.folder}/{LOG_ID}", new)
         if failure is None:
-            return View(log_id)  # if the response is wrong, the view is not confirmed
+            return View(log_id)  # if the response is wrong, `confirm` fails
         view = self.read_latest()
         if view is None and isinstance(failure, StoreUnavailable):
             raise failure
         return view
 
     def check_unclaimed(self) -> None:
-        """Raise if a folder without a log has data files, of another publisher or of a lost log."""
+        """Raise an error if a folder without a log has data files, of another publisher or of a lost log."""
         found = self._files()
-        # If another publisher started meanwhile, its log existed before any of its files.
+        # If another publisher started meanwhile, its log is older than all of its files.
         if not found or self._log_id() is not None or self._files() != found:
             return
         if lost := self._lost_log():
@@ -140,7 +141,8 @@ class TableLog:
         check(View("", data=data, processed=tuple(name for name in names if "/" in name)), self._address())
 
     def finish_publication(self, view: View | None = None) -> View | None:
-        """Rename the staged files of the newest record, until a view shows none of them staged. None without a log."""
+        """Rename the staged files of the newest record until a view shows none of them staged. Returns None without a
+        log."""
         before: tuple[str, ...] = ()
         failure: Exception | None = None
         while view := view or self.read_latest():
@@ -166,7 +168,7 @@ class TableLog:
         return None
 
     def check(self, view: View) -> LastFileMissing | None:
-        """Refuse a folder that holds more or less than its log accounts for. Return a warning that stops nothing."""
+        """Refuse a folder whose files do not match its log. Returns a warning that does not stop publication."""
         check(view, self._address())
         lost = self.lost(view)
         if isinstance(lost, FilesLost):
@@ -174,11 +176,11 @@ class TableLog:
         return lost
 
     def lost(self, view: View) -> FilesLost | LastFileMissing | None:
-        """Find published files that are gone and that Fabric is not known to have consumed.
+        """Find published files that are missing although Fabric may not have consumed them.
 
-        Makes requests only if the confirmed view suggests it. A listing is not a snapshot, so a second read decides:
-        before it began, all files up to `view.last_renamed` had their final names. The files that Fabric has set aside
-        are listed after it, so a file that is set aside in the meantime is found there.
+        Makes requests only if the confirmed view suggests missing files. A listing is not a snapshot, so a second read
+        decides: before that read, all files up to `view.last_renamed` had their final names. Processed files are listed
+        after data files, so a file that Fabric moves in the meantime is found there.
         """
         if not missing_files(view.last_renamed, view.numbers).numbers:
             return None
@@ -198,17 +200,17 @@ class TableLog:
         return (FilesLost if found.lost else LastFileMissing)(address=self._address(), numbers=found.numbers)
 
     def add_record(self, view: View, new: Record) -> View | None:
-        """Create the record, which is the commit, and read the state, which shows whose record is the newest.
+        """Create the record, which is the commit, and read the state to see which publisher's record is the newest.
 
-        Returns None if the log is gone. Raises if the number is still free: then no publisher made progress, and
-        staging again would repeat this forever.
+        Returns None if the log is gone. Raises an error if the number is still free: then no publisher made progress,
+        and staging again would repeat this forever.
         """
         if len(new.to_json()) > READ_LIMIT:
             self.discard(view, new.batch)
             raise TooManyFiles(address=self._address(), files=len(new.files), mib=READ_LIMIT // 2**20)
         path = f"{self.folder}/{log_folder(view.log_id)}/{record_name(new.number)}"
         failure = try_write(self._create_record, view.log_id, path, new)
-        # The log id was read before, and is read again at the end.
+        # The log id was read before the request, and is read again at the end.
         found = self._view(view.log_id)
         after = self.confirm(replace(found, data=view.data), data=False) if found else None
         if (after := after or self.read_view()) is None:
@@ -219,10 +221,9 @@ class TableLog:
         return after
 
     def mark_beginning(self, view: View) -> str:
-        """Create an empty file by one request, before anything is staged for a first record. Return its batch.
+        """Create an empty file with one request, before anything is staged for a first record. Returns the batch id.
 
-        If the folder is deleted after that, the record does not count, even if a repeated request brings `log.json`
-        back.
+        If the folder is deleted after that, the record does not count, even if a repeated request restores `log.json`.
         """
         folder = f"{self.folder}/{log_folder(view.log_id)}"
         path, file = open_new(self.store, lambda: f"{folder}/{begun_name(uuid.uuid4().hex)}")
@@ -230,12 +231,12 @@ class TableLog:
         return path.rpartition("/")[2].partition(".")[0]
 
     def follows(self, view: View) -> Follows | None:
-        """The reference to the newest record that the next one contains."""
+        """Return the reference to the newest record, which the next record contains."""
         newest = view.newest
         return Follows(newest.number, newest.batch, view.records[newest.number]) if newest else None
 
     def holds(self, view: View, sent: Record) -> bool:
-        """Whether the log has this record, and not one of another publisher with the same number."""
+        """Return whether the log contains this record, and not another publisher's record with the same number."""
         newest = view.newest
         if newest is None or newest.number < sent.number:
             return False
@@ -244,18 +245,18 @@ class TableLog:
         for each in self.records(view):
             if each.number == sent.number + 1:
                 return each.follows is not None and each.follows.batch == sent.batch
-        return False  # its successor was pruned, so a record with this number was created too late
+        return False  # the next record was pruned, so a record with this number was created too late
 
     def records(self, view: View) -> Iterator[Record]:
-        """Read the stored records, in descending order."""
+        """Read the stored records in descending order."""
         for number, etag in reversed(list(view.records.items())):
             try:
                 yield self._record(view.log_id, number, etag)
-            except NotThere:  # pruned meanwhile
+            except NotThere:  # pruned in the meantime
                 return
 
     def clean_up(self, view: View, log_retention_records: int, *, others: bool) -> MirrorfeedError | None:
-        """Delete files that can never be published and old records; with `others`, also other logs.
+        """Delete old records and files that can never be published. With `others`, also delete other logs.
 
         Returns the first error instead of raising it.
         """
@@ -270,17 +271,17 @@ class TableLog:
         return failure
 
     def discard(self, view: View, batch: str) -> None:
-        """Delete the staged files of a record that was never sent, as far as possible."""
+        """Try to delete the staged files of a record that was never sent."""
         with suppress(MirrorfeedError):
             found = [entry.name for entry in self._log_entries(view.log_id)]
             names = [name for name in found if staged_batch(name) == batch or name == begun_name(batch)]
             self._remove(f"{self.folder}/{log_folder(view.log_id)}", names)
 
     def check_times(self, view: View, staged: Collection[str], corrections: Collection[str] = ()) -> None:
-        """Raise unless the staged files are younger, by the times of the storage, than all files that Fabric may still
-        read, and corrections are younger than the other staged files.
+        """Raise an error unless the order of modification times is the order in which Fabric must read the files.
 
-        A rename keeps the time or makes it later, so Fabric reads the files in this order.
+        Staged files must be younger than all files that Fabric may still read, and corrections younger than the other
+        staged files. A rename keeps the time or makes it later.
         """
         entries = self.store.list(self.folder)
         there = [entry.modified for entry in entries if not entry.is_folder and not is_ignored(entry.name)]
@@ -291,7 +292,7 @@ class TableLog:
                 raise EqualFileTimes(address=self._address())
 
     def _view(self, log_id: str) -> View | None:
-        """Return what one listing of a log shows. None if its newest records were deleted meanwhile."""
+        """Return the view of a log from one listing, or None if its newest records were deleted in the meantime."""
         entries = self._log_entries(log_id)
         etags = _etags(entries)
         if not etags:
@@ -305,7 +306,8 @@ class TableLog:
         return View(log_id, newest, etags, follows_on, _staged(entries), _begun(entries))
 
     def _create_record(self, log_id: str, path: str, new: Record) -> None:
-        """Create the record. A listing decides whether it exists; with this ETag, it need not be read."""
+        """Create the record. A listing shows whether the record exists. With the ETag of this record, it need not be
+        read."""
         if etag := self.store.create(path, new.to_json()):
             self._known[log_id, new.number, etag] = new
 
@@ -339,8 +341,8 @@ class TableLog:
     def _remove_other_logs(self, log_id: str) -> None:
         names = [entry.name for entry in self.store.list(f"{self.folder}/{LOG}") if entry.is_folder]
         others = [name for name in names if is_log_id(name) and name != log_id]
-        # If the table's folder was deleted and created again since the read, one of them is the valid log. A log that
-        # existed before `log.json` named this one never becomes valid again.
+        # If the table's folder was deleted and created again since the read, one of the two is the valid log. A log
+        # that existed before `log.json` named the other one never becomes valid again.
         if others and self._log_id() == log_id:
             for name in others:
                 folder = f"{self.folder}/{log_folder(name)}"
@@ -348,7 +350,7 @@ class TableLog:
                     self.store.remove_folder(folder)
 
     def _lost_log(self) -> tuple[str, Record] | None:
-        """Find the log with the youngest newest record, of those that `log.json` does not name."""
+        """Find the log that `log.json` does not name and that has the youngest newest record."""
         found: list[tuple[str, Record]] = []
         for entry in self.store.list(f"{self.folder}/{LOG}"):
             if entry.is_folder and is_log_id(entry.name):
@@ -358,7 +360,7 @@ class TableLog:
         return max(found, key=lambda each: each[1].at, default=None)
 
     def _files(self) -> list[tuple[str, str]]:
-        """List the files that Fabric reads, with their ETags, and those that it has set aside."""
+        """List the files that Fabric reads, with their ETags, and the files that Fabric has moved after processing."""
         entries = self.store.list(self.folder)
         data = [(entry.name, entry.etag) for entry in entries if not is_ignored(entry.name)]
         return [*data, *((path, "") for path in self._processed(entries))]
@@ -409,7 +411,7 @@ def _begun(entries: list[Entry]) -> tuple[str, ...]:
 
 
 def try_write(call: Callable[Arguments, object], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Exception | None:
-    """Make a call and return its error. The response decides nothing, because the caller reads the state again."""
+    """Make a call and return its error. The caller ignores the response and reads the state again."""
     try:
         call(*args, **kwargs)
     except _WRITE_ERRORS as error:

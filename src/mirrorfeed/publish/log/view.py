@@ -1,4 +1,4 @@
-"""One reading of a table's folder, and what in it prevents a publication. Pure values: no storage."""
+"""The state of a table's folder at one read, and reasons to refuse publication. Pure values: no storage."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from mirrorfeed.publish.errors import FileNumberConflict, FinalNameTaken, Foreig
 from mirrorfeed.storage import Entry
 
 _MIN_RECORDS = 2
-"""The newest record and the one before it. With fewer, a log with missing records would look pruned."""
+"""The newest record and the one before. With fewer records, a log with missing records would look pruned."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A table's folder as shown by one listing of its log or, once confirmed, by two that agree."""
+    """State of a table's folder, from one listing of its log or, once confirmed, from two listings that agree."""
 
     log_id: str
     newest: Record | None = None
     records: Mapping[int, str] = field(default_factory=dict)
     """ETags of the records by number, in ascending order."""
     follows_on: bool = True
-    """Whether the record before the newest exists and is the one that the newest refers to. For a first record: whether
-    the empty file exists that its publisher created before it staged anything."""
+    """True if the record before the newest exists and is the one that the newest refers to. For a first record: true
+    if the empty file exists that its publisher created before staging."""
     staged: Mapping[str, int] = field(default_factory=dict)
-    """Sizes of staged files, of any record."""
+    """Sizes of staged files of all records."""
     begun: tuple[str, ...] = ()
-    """Empty files that publishers created before they staged files for a first record."""
+    """Empty files that publishers created before staging a first record."""
     confirmed: bool = False
     data: tuple[str, ...] = ()
-    """Names of files that are not ignored, listed before the log was listed again."""
+    """Names of files that Fabric does not ignore, listed before the second listing of the log."""
     processed: tuple[str, ...] = ()
-    """Data files that Fabric has set aside, of a table without a record."""
+    """Data files that Fabric has moved after processing. Only for a table without a record."""
 
     @property
     def unfinished(self) -> tuple[File, ...]:
@@ -51,14 +51,14 @@ class View:
 
     @property
     def empty(self) -> tuple[File, ...]:
-        """Files of the newest record whose staged files are empty, although the record says otherwise."""
+        """Files of the newest record that are staged with size 0, although the record has another size."""
         files = self.newest.files if self.newest else ()
         return tuple(file for file in files if file.bytes and self.staged.get(file.staged) == 0)
 
     def repeated(self) -> tuple[str, ...]:
-        """Staged names that a repeated request created again, empty, after their files had been renamed.
+        """Staged names that a repeated request created again, empty, after the original file was renamed.
 
-        Fabric leaves the last file that it consumed. So if a file was renamed, its number or a later one is in the
+        Fabric keeps the last file that it consumed. So if a file was renamed, its number or a later one is in the
         folder. Only a confirmed view shows this: its listing of the folder is older than its listing of the log.
         """
         given = max(self.numbers, default=0)
@@ -66,12 +66,12 @@ class View:
 
     @property
     def last_renamed(self) -> int:
-        """The highest number of a file that has its final name; 0 if none."""
+        """Highest number of a file that has its final name, or 0."""
         return last_renamed(self.newest, [file.staged for file in self.unfinished]) if self.newest else 0
 
     @property
     def number(self) -> int:
-        """The number of the newest record; 0 before the first."""
+        """Number of the newest record, or 0 before the first."""
         return self.newest.number if self.newest else 0
 
     @property
@@ -80,16 +80,17 @@ class View:
 
     @property
     def extension(self) -> str | None:
-        """The extension of the data files; None before a first record."""
+        """Extension of the data files, or None before the first record."""
         return self.newest.extension if self.newest else None
 
     @property
     def numbers(self) -> list[int]:
-        """Numbers of the data files that are left."""
+        """Numbers of the data files that still exist."""
         return [number for name in self.data if (number := data_number(name, self.extension))]
 
     def leftovers(self) -> list[str]:
-        """Staged files that can never be published, because a record has their number and does not name them."""
+        """Staged files that can never be published, because a record with their number exists and does not name
+        them."""
         named = {file.staged for file in self.unfinished}
         reached = (name for name in self.staged if (staged_record_number(name) or self.number + 1) <= self.number)
         begun = [
@@ -106,7 +107,7 @@ def data_in(entries: list[Entry]) -> tuple[str, ...]:
 
 
 def check(view: View, address: str) -> None:
-    """Raise if the folder with this address has other files than its log accounts for."""
+    """Raise an error if the files in the folder do not match the log. `address` is the folder's address."""
     if view.newest and not view.follows_on:
         raise RecordsMissing(
             table=view.newest.source, number=view.newest.number, address=f"{address}/{log_folder(view.log_id)}"
@@ -117,7 +118,7 @@ def check(view: View, address: str) -> None:
             raise ForeignFile(address=f"{address}/{name}")
         if number >= view.next_file_number:
             raise FileNumberConflict(address=f"{address}/{name}", expected=view.next_file_number)
-    # Fabric would skip new files with these numbers as already consumed.
+    # Fabric would skip new files with these numbers, because it has consumed these numbers.
     for path in view.processed:
         raise FileNumberConflict(address=f"{address}/{path}", expected=view.next_file_number)
     for file in view.unfinished:

@@ -1,4 +1,4 @@
-"""The source of a table's changes: its protocol, and the choice between the change feed and a full comparison."""
+"""Sources of a table's changes: the protocol, and the choice between change feed and full comparison."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from mirrorfeed.source.next_step import Facts, Range, Repair
 
 
 class ChangeSource(Protocol):
-    """The source of one table. It has no state: what it reads about the history is in the `Facts`."""
+    """Source of one table's changes. Stateless: facts about the table's history are in `Facts`."""
 
     def facts(self, after: int | None, limit: int) -> Facts:
-        """Read the history after the published version, at most `limit` versions in detail."""
+        """Read the history after the published version. Reads at most `limit` versions in detail."""
         ...
 
     def is_as(self, facts: Facts) -> bool:
-        """Whether the table still has the same identity and its changes can still be read."""
+        """Return whether the table still has the same identity and its changes can still be read."""
         ...
 
     def columns(self, version: int, facts: Facts) -> tuple[Column, ...]:
-        """The selected columns at a version."""
+        """Return the selected columns at a version."""
         ...
 
     def source_columns(self, version: int, facts: Facts) -> Mapping[str, str]:
-        """The types of all columns of the table at a version. Called only if some columns are selected."""
+        """Return the types of all columns of the table at a version. Called only if some columns are selected."""
         ...
 
     def check(self, what: Range | int, facts: Facts) -> None:
-        """Raise if it is known beforehand that the range, or the snapshot at a version, cannot be read."""
+        """Raise an error if the range, or the snapshot at a version, certainly cannot be read."""
         ...
 
     def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
@@ -45,14 +45,14 @@ class ChangeSource(Protocol):
         ...
 
     def bad_keys(self, version: int, table: Table) -> Sequence[BadRow]:
-        """The first keys of a version that are NULL or not unique."""
+        """Return the first keys of a version that are NULL or not unique."""
         ...
 
 
 def source_for(spark: SparkSession, config: Config, table: Table) -> ChangeSource:
     """Return the source that the setting `changes` selects."""
     if table.changes == "compare":
-        from mirrorfeed.publish.sources.full_compare import full_compare  # few tables need it
+        from mirrorfeed.publish.sources.full_compare import full_compare  # imported late: few tables need it
 
         return full_compare(spark, config, table)
     return DeltaFeed(spark, table.source, config.staging_path, config.upload_from, table.selection)

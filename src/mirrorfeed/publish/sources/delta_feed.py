@@ -1,4 +1,4 @@
-"""The change data feed of a Delta table as the source of a publication, read with Spark."""
+"""Read the change data feed of a Delta table with Spark, as the source of a publication."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from mirrorfeed.archive.archived_files import NeededFiles
 
 _SMALL_BYTES = 8 * 2**20
-"""A source of up to this size may be a small batch."""
+"""Maximum size of a source that may be a small batch."""
 _MIN_TASK_BYTES = 16 * 2**20
-"""Of a snapshot. Otherwise many small source files would become as many small files."""
+"""Minimum size of a task that reads a snapshot. Otherwise many small source files would become many small files."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class DeltaFeed:
         )
 
     def _stage_difference(self, range_: Range, facts: Facts, table: Table, job: StagingJob, cause: Finding) -> Staged:
-        """Stage a range without the feed. Raise `cause` if one of its two ends cannot be read either."""
+        """Stage a range without the feed. Raises `cause` if one of its two ends cannot be read either."""
         try:
             with reader.read_errors(str(self.source), range_), faithful(self.spark):
                 for version in (range_.from_version_exclusive, range_.to_version_inclusive):
@@ -150,8 +150,10 @@ class DeltaFeed:
         return staged if staged.files else Staged([write_empty(job)])
 
     def _sizes(self, version: int, facts: Facts, job: StagingJob) -> tuple[int | None, int | None]:
-        """Estimate the total size of a snapshot's files and the rows per file, from the source or, if only some columns
-        may be selected, from a sample of the rows."""
+        """Estimate the total size of a snapshot's files and the rows per file.
+
+        The estimate comes from the source or, if only some columns may be selected, from a sample of the rows.
+        """
         size, per_file = facts.bytes, self._rows_per_file(facts, job)
         if size is None or per_file is None or self.selection is None:
             return size, per_file
@@ -162,14 +164,17 @@ class DeltaFeed:
         return size * per_file // wanted, wanted
 
     def _rows_per_file(self, facts: Facts, job: StagingJob) -> int | None:
-        """Rows of the source that have the target size there. None if the whole source is smaller."""
+        """Return the number of source rows that have the target file size. None if the whole source is smaller."""
         if facts.bytes is None or facts.bytes <= job.output.target_file_size:
             return None
-        rows = reader.snapshot(self.spark, self.source, facts.latest).count()  # from the Delta log
+        rows = reader.snapshot(self.spark, self.source, facts.latest).count()  # sizes in the Delta log
         return max(1, rows * job.output.target_file_size // facts.bytes)
 
     def _look_up(self, facts: Facts, job: StagingJob) -> LookUp | None:
-        """Search the newest version for invalid UTF-8. None if the table has archived files, which this would read."""
+        """Return a function that searches the newest version for invalid UTF-8.
+
+        Returns None if the table has archived files, because the search would read them.
+        """
         if archive.has_interval(facts.properties):
             return None
 
@@ -189,7 +194,7 @@ class DeltaFeed:
         return changes.net(feed, job.columns, job.keys)
 
     def _differing_rows(self, range_: Range, table: Table, job: StagingJob) -> DataFrame:
-        """Compare the two ends of a range. Each key that differs has its new row, or a delete."""
+        """Compare the two ends of a range. Returns the new row, or a delete, of each key that differs."""
         before, now = self._rows_at(range_.from_version_exclusive), self._rows_at(range_.to_version_inclusive)
         key, there = key_positions(job.columns, job.keys), set(before.columns)
         then = [column if column.name in there else replace(column, dropped=True) for column in job.columns]
@@ -204,7 +209,8 @@ class DeltaFeed:
         return apply_selection(str(self.source), self._changes(range_, columns, facts), self.selection, FEED_COLUMNS)
 
     def _changes(self, range_: Range, columns: Sequence[Column], facts: Facts) -> DataFrame:
-        """Read the feed of a range. Raise `FeedUnreadable` if Delta reads it with columns that lack something."""
+        """Read the feed of a range. Raises `FeedUnreadable` if Delta reads the range with columns that lack
+        something."""
         table, feed = str(self.source), reader.changes(self.spark, self.source, range_)
         names = {column.name for column in columns if not column.dropped}
         schema = selected_schema(table, self.selection, json.loads(feed.schema.json()))
@@ -243,9 +249,10 @@ class _ExistingRows:
         return landing_rows.rows_of_keys(self.feed._rows_at(version), self.job.columns, self.job.keys, found)
 
     def _existing_keys(self, version: int, deleted: pa.Table | DataFrame) -> tuple[int, pa.Table | DataFrame]:
-        """The deleted keys that exist at a version.
+        """Return the deleted keys that exist at a version, and the version that was read.
 
-        If its files are gone, at the newest version: the changes up to there are published later, with the same result.
+        If the files of the version are gone, the newest version is read: the changes up to there are published later,
+        with the same result.
         """
         try:
             with reader.read_errors(str(self.feed.source), version):
@@ -258,7 +265,7 @@ class _ExistingRows:
         return version, found if few is None else few
 
     def _guarded(self, version: int, deleted: pa.Table | DataFrame) -> DataFrame:
-        """Raise `LookUpNeedsArchive` if archived files would be read."""
+        """Find the deleted keys that exist. Raises `LookUpNeedsArchive` if archived files would be read."""
         spark, source, table = self.feed.spark, self.feed.source, str(self.feed.source)
         found = landing_rows.existing_keys(self.feed._rows_at(version), self.job.columns, self.job.keys, deleted)
         if not archive.has_interval(self.facts.properties):

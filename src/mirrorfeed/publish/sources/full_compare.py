@@ -1,10 +1,10 @@
-"""A source without a change data feed: each run reads all rows and publishes those that differ from the last run.
+"""A source without a change data feed: each run reads all rows and publishes rows that differ from the last run.
 
-A Delta table has one hash per key. A version of this table is a state of the source, and a record names the version
-that it publishes. One commit contains the hashes of a state and the rows that differ from the state before, from one
-read of the source. The files of the publication are made from that commit, so a crash between the two loses nothing: a
-version that no record names was not published, and the next comparison is with the version that the newest record
-names. If nothing differs, there is no commit.
+A Delta table (the table of row hashes) stores one hash per key. A version of this table is a state of the source, and a
+record names the version that it publishes. One commit contains the hashes of a state and the rows that differ from the
+state before, from one read of the source. The files of the publication are created from that commit, so a crash between
+the two loses nothing: a version that no record names was not published, and the next comparison uses the version of the
+newest record. If nothing differs, there is no commit.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ from mirrorfeed.source.versions import commits, newest_version, read_history
 
 _ID = "mirrorfeed.states"
 _STATE = "_state"
-"""The version whose commit added the complete row. NULL for an older row, of which only the hash is stored."""
+"""Version whose commit added the complete row. NULL for an older row, of which only the hash is stored."""
 _MAX_COMPLETE, _MAX_COMMITS = 0.5, 100
-"""Share of hashes that are stored with complete rows, and number of commits. Beyond either, the next commit writes all
-hashes again."""
+"""Maximum share of hashes with complete rows, and maximum number of commits. Beyond either, the next commit rewrites
+all hashes."""
 _MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES")
 """Operations that do not change rows."""
 
@@ -71,12 +71,12 @@ class HashTableVersion:
     id: str
     version: int
     folder: str = ""
-    """The name of its folder, which identifies errors of its files."""
+    """Name of the table's folder, to recognize errors about its files."""
 
 
 @dataclass(frozen=True, slots=True)
 class HashWrite:
-    """A commit, as counted by the engine."""
+    """A commit to the table of row hashes, with the counts of the engine."""
 
     rows: int
     bytes: int
@@ -88,22 +88,22 @@ class RowHashTable:
     spark: SparkSession
     place: Source
     table: str
-    """The source, for messages."""
+    """Name of the source, for messages."""
 
     def newest(self) -> HashTableVersion | None:
-        """Return None if the table does not exist."""
+        """Return the newest version, or None if the table does not exist."""
         if (found := self._detail()) is None:
             return None
         folder = found.location.rstrip("/").rpartition("/")[2]
         return HashTableVersion(self._id(found), newest_version(self.spark, self.place), folder)
 
     def id(self) -> str:
-        """Return an empty text if the table does not exist."""
+        """Return the table id, or an empty text if the table does not exist."""
         found = self._detail()
         return self._id(found) if found else ""
 
     def version_holding(self, version: int, seen: HashTableVersion) -> int:
-        """Return the newest version if it still holds the state of this one, else this one."""
+        """Return the newest version if it still contains the state of `version`, otherwise `version`."""
         if seen.version == version:
             return version
         later = commits(self.spark, self.place, version)
@@ -111,7 +111,7 @@ class RowHashTable:
         return seen.version if maintenance.issuperset(range(version + 1, seen.version + 1)) else version
 
     def hashes_at(self, version: int, key: Sequence[str]) -> DataFrame:
-        """Return the keys of a state and the hash of each row."""
+        """Return the keys and row hashes of a state."""
         newest = Window.partitionBy(*key).orderBy(F.col(_STATE).desc_nulls_last())
         rows = self._read(version).select(*key, HASH, F.row_number().over(newest).alias("__nth__"))
         return rows.where(f"__nth__ = 1 AND {HASH} IS NOT NULL").select(*key, HASH)
@@ -125,7 +125,7 @@ class RowHashTable:
         *,
         all_hashes: bool,
     ) -> HashWrite | None:
-        """Write the new version in one commit: the rows that differ, with `all_hashes` also the other hashes.
+        """Write the new version in one commit: rows that differ and, with `all_hashes`, all other hashes.
 
         Returns None, without a commit, if there is nothing to write. Raises `RowHashesChanged` if another commit came
         first.
@@ -140,7 +140,7 @@ class RowHashTable:
             f"IF({HASH} IS NULL, 0, 1) AS {GAIN}" if all_hashes else GAIN,
             ROW_PROBLEM,
         )
-        if all_hashes:  # one empty row, because Delta commits nothing without rows
+        if all_hashes:  # write one empty row, because Delta commits nothing without rows
             rows = rows.unionByName(self.spark.range(1).selectExpr(f"CAST(NULL AS bigint) AS {_STATE}"), True)
         writer = rows.writeTo(self.place.sql).option("userMetadata", batch)
         try:
@@ -169,7 +169,7 @@ class RowHashTable:
         return int(found[0] or 0) if found else 0
 
     def needs_compaction(self, version: int) -> bool:
-        """Whether too many rows are stored completely, or there are too many commits."""
+        """Return whether too many complete rows are stored, or there are too many commits."""
         counts = self._read(version).agg(F.count(_STATE), F.count(HASH), F.size(F.collect_set(_STATE))).first()
         assert counts is not None
         complete, hashes, commits = counts
@@ -182,7 +182,7 @@ class RowHashTable:
     def vacuum(self) -> None:
         """Delete files that only old versions need. A failure does no harm.
 
-        Call it only if the newest record named the newest state: then no record needs a replaced one.
+        Call this method only if the newest record names the newest state: then no record needs a replaced one.
         """
         try:
             self.spark.sql(f"VACUUM {self.place.sql}").collect()
@@ -190,13 +190,13 @@ class RowHashTable:
             named(f"Running VACUUM on {self.place}", error)
 
     def check(self, version: int, at: int) -> None:
-        """Raise `RowHashesLost` if the version that holds this state is known to be gone."""
+        """Raise `RowHashesLost` if the version that contains this state is certainly gone."""
         with self.missing_as_lost(version):
             _ = self._read(at).schema
 
     @contextmanager
     def missing_as_lost(self, version: int, folder: str = "") -> Iterator[None]:
-        """Raise `RowHashesLost` for errors which say that a state of this table is gone."""
+        """Raise `RowHashesLost` for errors that show that a state of this table is gone."""
         try:
             yield
         except Exception as error:
@@ -222,7 +222,7 @@ class RowHashTable:
 
 
 _NTZ = "delta.feature.timestampNtz", "supported"
-"""Otherwise, a column of that type could not be added later."""
+"""Table feature, set in advance because a column of this type could not be added later."""
 _GONE = (*FILES_GONE, *LOG_GONE, EXPIRED)
 _CONFLICTS = (
     *("DELTA_CONCURRENT", "CONCURRENT", "DELTA_METADATA_CHANGED"),
@@ -231,20 +231,20 @@ _CONFLICTS = (
 
 
 COMPARED = "none: all of it is compared each time"
-"""Shown as the state of its change data feed."""
+"""Shown as the state of the source's change data feed."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompareFacts(Facts):
     before: HashTableVersion | None = None
-    """The table of row hashes. None if there is none."""
+    """Newest version of the table of row hashes, or None if the table does not exist."""
     published_at: int = 0
-    """The version of the table that holds the published state."""
+    """Version of the table of row hashes that contains the published state."""
 
 
 @dataclass(frozen=True)
 class FullCompare:
-    """Its versions are those of the table of row hashes. The next comparison creates the next one."""
+    """Source whose versions are those of the table of row hashes. Each comparison creates the next version."""
 
     spark: SparkSession
     source: Source
@@ -308,13 +308,13 @@ class FullCompare:
     def _compare(self, published: int | None, facts: CompareFacts, job: StagingJob) -> HashWrite | None:
         """Read the source once, and write its row hashes in one commit.
 
-        Returns None without a commit if nothing differs from the published state and this is the newest one. If it is
-        not, a commit says what the state is.
+        Returns None, without a commit, if nothing differs from the published state and the published state is the
+        newest. If an unpublished state is newer, a commit records the current state.
         """
         before, at = facts.before, facts.published_at
         new = HashTableVersion(facts.table_id, facts.latest)
         now = read_full(self.spark, self.source)
-        if lost_columns(job.columns, self._columns(now)):  # they were read a moment ago
+        if lost_columns(job.columns, self._columns(now)):  # the row hashes were read a moment ago
             raise ColumnsChanged(table=str(self.source))
         key = key_positions(job.columns, job.keys)
         rows = with_hashes(now, job.columns, job.keys)
@@ -326,7 +326,7 @@ class FullCompare:
             found = differences(rows, self.hashes.hashes_at(at, key), key)
             is_newest = at == before.version
             compacts = is_newest and self.hashes.needs_compaction(at)
-            if compacts and found.where(DIFFERS).isEmpty():  # else all hashes would be rewritten for nothing
+            if compacts and found.where(DIFFERS).isEmpty():  # otherwise all hashes would be rewritten unnecessarily
                 return None
             return self.hashes.write(found, before, new, key, all_hashes=compacts or not is_newest)
 
@@ -340,6 +340,6 @@ def full_compare(spark: SparkSession, config: Config, table: Table) -> FullCompa
 
 
 def hash_table_of(config: Config, table: Table) -> Source:
-    if config.ledger is None:  # for example left out for one run
+    if config.ledger is None:  # for example a column that was excluded for one run
         raise LedgerRequired(table=str(table.source))
     return hashes_of(config.ledger, table.target)

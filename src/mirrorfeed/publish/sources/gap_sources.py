@@ -1,4 +1,4 @@
-"""Sources of the changes across a gap in the feed: the permanent history, or a comparison of two snapshots."""
+"""Sources for changes across a gap in the feed: the permanent history, or a comparison of two snapshots."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class HistoryFacts(Facts):
     """Facts of a table whose history continues at the published version."""
 
     held: tuple[HistoryView, Segment] | None = None
-    """The history, and its segment that continues at the published version."""
+    """History, and its segment that continues at the published version."""
 
     def holds(self, what: Range | int) -> bool:
         if isinstance(what, int) or self.held is None:
@@ -100,7 +100,7 @@ class HistoryFacts(Facts):
 
 @dataclass(frozen=True)
 class HistorySource(DeltaFeed):
-    """Reads ranges that the history contains from there, and everything else from the source."""
+    """Source that reads ranges from the history where it contains them, and everything else from the source table."""
 
     gap: Gap = field(kw_only=True)
     history: Source = field(kw_only=True)
@@ -151,7 +151,7 @@ class HistorySource(DeltaFeed):
 def segment_after(
     spark: SparkSession, history: Source, after: int | None, table_id: str
 ) -> tuple[HistoryView, Segment] | None:
-    """Return the history, and its segment that continues at a version of this table. None if there is none."""
+    """Return the history and its segment that continues at a version of this table, or None."""
     table = HistoryTable(spark, history)
     view = table.read_view()
     if after is None or view is None or view.newest is None or view.newest.source_id != table_id:
@@ -161,7 +161,7 @@ def segment_after(
 
 
 def _schema_breaks(segment: Segment) -> tuple[int, ...]:
-    """The versions at which columns changed by more than additions. Each of them has a record of its own."""
+    """Return the versions with column changes other than additions. Each of these versions has a separate record."""
     return tuple(
         record.commits[0].version
         for before, record in pairwise(segment)
@@ -172,9 +172,9 @@ def _schema_breaks(segment: Segment) -> tuple[int, ...]:
 def bridge_gap(
     source: ChangeSource, table: Table, gap: Gap, on_problem: Callable[[MirrorfeedError], None]
 ) -> DeltaFeed | None:
-    """Return the source that has the changes across a gap in the feed: the history, or a comparison of its two ends.
+    """Return the source for changes across a gap in the feed: the history, or a comparison of the gap's two ends.
 
-    None if there is none. Reports a history that cannot be read.
+    Returns None if there is no such source. Reports a history that cannot be read through `on_problem`.
     """
     if not isinstance(source, DeltaFeed) or isinstance(source, SnapshotDiff | HistorySource):
         return None
