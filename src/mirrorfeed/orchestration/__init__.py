@@ -1,1 +1,1 @@
-"""Many tables: runs, the scheduler, retries, following, the ledger, orphans."""
+"""Runs over many tables: scheduler, retries, following, ledger, verification, orphans."""

@@ -1,4 +1,4 @@
-"""Histories of many tables. Each table is independent: a failure of one never stops the others."""
+"""Append and read the histories of many tables. A failure of one table never stops the others."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _RETRY = RetryPolicy(reloads=lambda _: False)
 
 @row
 class Append(Row):
-    """The versions that a run appended to the permanent history of a table."""
+    """Versions that a run appended to the permanent history of a table."""
 
     table: str = shown("table")
     what: str = shown("appended")
-    """The versions in words."""
+    """Appended versions in words."""
     rows: int = shown("rows")
     newest_version: int | None = shown("newest in the history", str, right=True)
     from_version_exclusive: int | None = None
     to_version_inclusive: int | None = None
-    """The appended range; None if nothing was new."""
+    """End of the appended range, or None if there was nothing new."""
     began_again: tuple[MirrorfeedError, ...] = ()
-    """Reasons for which the history continued with a snapshot."""
+    """Reasons why the history continued with a snapshot."""
     error: MirrorfeedError | None = None
 
     def remarks(self) -> Sequence[str]:
@@ -50,26 +50,26 @@ class Append(Row):
 
 @row
 class History(Row):
-    """The versions of a table that its permanent history has."""
+    """Versions of a table that its permanent history contains."""
 
     table: str = shown("table")
     history: str = shown("history")
-    """The table that holds the history."""
+    """Table that contains the history."""
     since: str | None = shown("since", lambda time: time[:16].replace("T", " "), default=None)
-    """Time of the commit of its first version."""
+    """Commit time of the first version in the history."""
     versions: tuple[tuple[int, int], ...] = shown(
         "versions", lambda parts: ", ".join(f"{first} to {last}" for first, last in parts), default=()
     )
-    """The first and the last version of each segment. Versions between two segments are lost."""
+    """First and last version of each segment. Versions between two segments are lost."""
     newest_version: int | None = shown("newest", str, right=True, default=None)
-    """The newest version of the source."""
+    """Newest version of the source."""
     lag_versions: int | None = shown("versions behind", default=None)
     rows: int | None = shown("rows", default=None)
     error: MirrorfeedError | None = None
 
 
 def select_tables(config: Config, names: Sequence[str] = ()) -> tuple[Table, ...]:
-    """The tables with a history, or those named. Raise `NoHistory`."""
+    """Return the tables with a history, or only `names`. Raises `NoHistory`."""
     tables = config.select(names)
     without = [str(table.target) for table in tables if table.history is None]
     if without and (names or len(without) == len(tables)):
@@ -80,7 +80,7 @@ def select_tables(config: Config, names: Sequence[str] = ()) -> tuple[Table, ...
 def append_histories(
     spark: Callable[[], SparkSession], config: Config, names: Sequence[str] = (), *, begin_again: bool = False
 ) -> list[Append]:
-    """Append new versions of all tables with a history, or of those named, in the order of the configuration."""
+    """Append new versions of all tables with a history, or only of `names`, in the order of the configuration."""
     tables = {str(table.target): table for table in select_tables(config, names)}
     appended = {name: AppendProgress() for name in tables}
     states = {name: RetryState(ATTEMPTS) for name in tables}
@@ -122,7 +122,7 @@ def to_row(table: str, progress: AppendProgress, error: MirrorfeedError | None =
 
 
 def read_histories(spark: Callable[[], SparkSession], config: Config, names: Sequence[str] = ()) -> list[History]:
-    """The versions in the history of each table, or of those named."""
+    """Return the versions in the history of each table, or only of `names`."""
 
     def read(table: Table) -> History:
         assert table.history is not None

@@ -1,6 +1,6 @@
 """The ledger: a Delta table with a row per publication, failure, verification and check, for people and dashboards.
 
-It is written after the fact, and nothing is decided by it. Losing it, or failing to write it, does no harm.
+Written after the fact, and never used for decisions. Losing the ledger, or failing to write it, does no harm.
 """
 
 # `_column` returns a field:
@@ -36,13 +36,13 @@ ARCHIVE, WATCHED = "archive", "watched"
 
 STOPPED = (BLOCKED, FAILED)
 STANDS = (PUBLISHED, RECOVERED, *STOPPED)
-"""The newest row with one of these outcomes says whether a table is published, or what stopped it."""
+"""Outcomes that show whether a table is published or stopped. The newest row with one of them counts."""
 COMPARED = (VERIFIED, DIFFERENT)
-"""The newest row with one of these outcomes says whether its mirror was right, whatever was published since."""
+"""Outcomes that show whether a mirror was equal to its source. The newest row with one of them counts."""
 WRONG = (BLOCKED, FAILED, RESEEDED, DIFFERENT, UNVERIFIED)
 
 _ALWAYS = ("time", "table", "outcome")
-"""Every ledger has these columns."""
+"""Columns that every ledger has."""
 
 
 class PublicationKey(NamedTuple):
@@ -59,7 +59,7 @@ def _column(type_: str, comment: str, default: Any = None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row; its fields are the columns of the ledger."""
+    """A row of the ledger. The fields are the columns of the table."""
 
     time: datetime = _column("timestamp", "Time of the record, or of the failure", MISSING)
     table: str = _column("string", "The target; for archive the table itself", MISSING)
@@ -133,15 +133,15 @@ def _ddl(columns: Iterable[tuple[str, str, str]] = COLUMNS) -> str:
 
 @dataclass
 class Known:
-    """The rows of a table in the ledger."""
+    """Rows of a table that the ledger already contains."""
 
     stopped: bool = False
     publications: list[PublicationKey] = field(default_factory=list)
-    """The newest ones, in ascending order."""
+    """Newest publications, in ascending order."""
 
 
 def rows(results: Iterable[TableResult], now: datetime) -> list[Row]:
-    """Return the rows of a run: per table its publications, then what stopped it. Without news there is no row."""
+    """Return the new rows of a run: for each table its publications, then the error that stopped it."""
     found: list[Row] = []
     for result in results:
         found += [_published(result, record) for record in result.made]
@@ -155,7 +155,7 @@ def rows(results: Iterable[TableResult], now: datetime) -> list[Row]:
 def verified(table: str, found: Comparison | MirrorfeedError, now: datetime) -> Row:
     """Return the row of a comparison with the mirror, or of its failure.
 
-    It contains only counts, because readers of the ledger may not have access to the rows.
+    The row contains only counts, because readers of the ledger may not have access to the compared rows.
     """
     if isinstance(found, MirrorfeedError):
         return Row(now, table, UNVERIFIED, error=type(found).__name__, message=str(found))
@@ -226,11 +226,11 @@ def _published(result: TableResult, record: Record) -> Row:
 
 
 def prepare(spark: SparkSession, ledger: Source) -> None:
-    """Create the table, or add columns that the ledger of an older release lacks. Raises `LedgerNotWritten`."""
+    """Create the ledger, or add columns that a ledger of an older release lacks. Raises `LedgerNotWritten`."""
     try:
         spark.sql(f"CREATE TABLE IF NOT EXISTS {ledger.sql} ({_ddl()}) USING DELTA")
         there = spark.read.table(ledger.sql).columns
-        _check(there)  # else columns would be added to any table that is configured by mistake
+        _check(there)  # otherwise columns would be added to any table that is configured by mistake
         if lacking := [column for column in COLUMNS if column[0] not in there]:
             spark.sql(f"ALTER TABLE {ledger.sql} ADD COLUMNS ({_ddl(lacking)})")
     except Exception as error:
@@ -238,12 +238,12 @@ def prepare(spark: SparkSession, ledger: Source) -> None:
 
 
 def append(spark: SparkSession, ledger: Source, new: Sequence[Row]) -> None:
-    """Append the rows in one commit, as rows of this build. Raises `LedgerNotWritten`."""
+    """Append the rows in one commit, with this build's version. Raises `LedgerNotWritten`."""
     if not new:
         return
     prepare(spark, ledger)
     try:
-        # By name, because the ledger of a later release may have more columns.
+        # Append by name, because a ledger of a later release may have more columns.
         frame = spark.createDataFrame([astuple(replace(row, build=this_build())) for row in new], _ddl())
         frame.writeTo(ledger.sql).append()
     except Exception as error:
@@ -256,7 +256,7 @@ def _check(columns: Sequence[str]) -> None:
 
 
 def as_of_this_release(spark: SparkSession, ledger: Source) -> str:
-    """Return a query for all rows. Columns that the ledger of an older release does not have are NULL."""
+    """Return a query for all rows. Columns that a ledger of an older release lacks are NULL."""
     there = spark.read.table(ledger.sql).columns
     columns = (
         quote(name) if name in there else f"CAST(NULL AS {type_}) AS {quote(name)}" for name, type_, _ in COLUMNS
@@ -265,7 +265,7 @@ def as_of_this_release(spark: SparkSession, ledger: Source) -> str:
 
 
 def known(spark: SparkSession, ledger: Source, tables: Iterable[str], most: int, since: datetime) -> dict[str, Known]:
-    """Read the newest `most` publications of each table, all since `since`, and whether it is stopped."""
+    """Read the newest `most` publications of each table since `since`, and whether the table is stopped."""
     stands = spark.read.table(ledger.sql).where(col("table").isin(*tables) & col("outcome").isin(*STANDS))
     of_a_kind = Window.partitionBy("table", col("outcome") == PUBLISHED).orderBy(col("time").desc())
     newest = stands.withColumn("nth", row_number().over(of_a_kind)).where((col("nth") <= most) | (col("time") >= since))
@@ -273,7 +273,7 @@ def known(spark: SparkSession, ledger: Source, tables: Iterable[str], most: int,
 
 
 def known_in(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
-    """Collect rows, in ascending order, by table."""
+    """Group rows, which are in ascending order, by table."""
     found: dict[str, Known] = {}
     for row in rows:
         there = found.setdefault(row.pop("table"), Known())
@@ -284,7 +284,8 @@ def known_in(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
 
 
 def known_without_spark(place: Source, most: int) -> dict[str, Known] | None:
-    """Read a ledger in a local folder, as `known`. None if that needs Spark, or if `prepare` would change it."""
+    """Read a ledger in a local folder like `known`. Returns None if Spark is needed, or if `prepare` would change the
+    ledger."""
     names, stands = ", ".join(PublicationKey._fields), ", ".join(f"'{each}'" for each in STANDS)
     try:
         if (table := open_local_table(place)) is None:
@@ -305,19 +306,19 @@ def known_without_spark(place: Source, most: int) -> dict[str, Known] | None:
             .read_all()
         )
         return known_in(pa.table(rows).to_pylist())
-    except Exception:  # Spark reports it
+    except Exception:  # Spark reports the error
         return None
 
 
 def changed_since(spark: SparkSession, ledger: Source, tables: Iterable[str], since: datetime) -> int:
-    """Return the bytes that were published of these tables since then, without snapshots."""
+    """Return the bytes that were published of these tables since `since`, without snapshots."""
     of_changes = (col("outcome") == PUBLISHED) & col("from_version").isNotNull() & (col("time") >= since)
     row = spark.read.table(ledger.sql).where(of_changes & col("table").isin(*tables)).agg(expr("sum(bytes)")).first()
     return int(row[0] or 0) if row else 0
 
 
 def keep(spark: SparkSession, ledger: Source | None, new: Sequence[Row]) -> MirrorfeedError | None:
-    """Append the rows, if there is a ledger. Returns an error instead of raising it."""
+    """Append the rows if there is a ledger. Returns an error instead of raising it."""
     if ledger is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Write the ledger: the results of runs, once a minute, and publications of earlier runs that could not write them."""
+"""Write the ledger once a minute: the results of a run, and publications that earlier runs could not write."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import Store
 
 _INTERVAL = 60.0
-"""Seconds between two commits to the ledger. One per publication would be as many as there are files."""
+"""Seconds between two commits to the ledger. One commit per publication would be as many commits as data files."""
 
 
 @dataclass
 class LedgerWriter:
-    """Writes results, and rows that the ledger lacks, for runs that began at `begun`. Other runs write theirs later.
+    """Writes the results of a run that began at `begun`, and earlier publications that the ledger lacks.
 
-    Results that could not be written are written with the next ones.
+    Parallel runs write their own rows. Results that could not be written are written with the next ones.
     """
 
     session: Callable[[], SparkSession]
     place: Source
     zone: Callable[[], Store]
-    """The landing zone with the tables' logs."""
+    """Return the landing zone with the tables' logs."""
     table: Callable[[str], Table]
-    """Returns the table with this name."""
+    """Return the table with this name."""
     clock: Callable[[], float] = time.monotonic
     begun: datetime = field(default_factory=lambda: datetime.now(UTC))
     loaded_again: set[str] = field(default_factory=set, init=False)
-    """Tables with an initial load for which the ledger had publications before."""
+    """Tables with an initial load for which the ledger already had publications."""
     _pending: list[TableResult] = field(default_factory=list, init=False)
     _has_begun: bool = field(default=False, init=False)
 
@@ -48,7 +48,7 @@ class LedgerWriter:
         self._written_at = self.clock()
 
     def begin(self) -> None:
-        """Prepare the ledger before a run, for readers. The rows that are written later report a failure."""
+        """Prepare the ledger for readers before a run. Ignores errors, because the later write reports them."""
         self._has_begun = True
         with suppress(MirrorfeedError):
             ledger.prepare(self.session(), self.place)
@@ -59,7 +59,7 @@ class LedgerWriter:
             self.flush()
 
     def flush(self) -> MirrorfeedError | None:
-        """Write everything that is left. Returns an error instead of raising it."""
+        """Write all remaining rows. Returns an error instead of raising it."""
         error = self.write(self._pending) if self._pending else None
         self._written_at = self.clock()
         if error is None:
@@ -67,7 +67,8 @@ class LedgerWriter:
         return error
 
     def write(self, results: Sequence[TableResult]) -> MirrorfeedError | None:
-        """Write results and missing rows, without Spark if nothing is missing. Returns an error instead of raising."""
+        """Write results and missing rows, without Spark if nothing is missing. Returns an error instead of raising
+        it."""
         now = datetime.now(UTC)
         names, new = {each.table for each in results}, ledger.rows(results, now)
         most = max(self.table(name).log_retention_records for name in names)
@@ -88,12 +89,12 @@ class LedgerWriter:
         return ledger.keep(spark, self.place, self.rows(results, known, now))
 
     def rows(self, results: Sequence[TableResult], known: dict[str, Known], now: datetime) -> list[Row]:
-        """Return the rows of these results and missing rows of earlier runs for their tables.
+        """Return the rows of these results, and missing rows of earlier runs for the same tables.
 
-        A table that was stopped and recovered without news has a row too.
+        A table that was stopped and recovered without a new publication also gets a row.
         """
         found: list[Row] = []
-        for result in results:  # a followed table may have several
+        for result in results:  # a followed table may have several results
             there = known.setdefault(result.table, Known())
             rows = [row for row in ledger.rows([result], now) if row.key not in there.publications]
             made = [row.key for row in rows if row.outcome == PUBLISHED]
@@ -122,7 +123,7 @@ class LedgerWriter:
             view = log.read_view()
             begun = self.begun.replace(microsecond=self.begun.microsecond // 1_000 * 1_000)  # precision of records
             records = [each for each in log.records(view) if each.at < begun] if view else []
-        except Exception as error:  # it does no harm, and the next publication reports it
+        except Exception as error:  # does no harm, and the next publication reports the error
             named(f"Reading publications of {result.table} that the ledger lacks", error)
             return []
         before = TableResult(result.table, made=records[::-1], freshness_target_minutes=table.freshness_target_minutes)
@@ -130,7 +131,7 @@ class LedgerWriter:
 
 
 def is_complete(known: Sequence[PublicationKey], made: Sequence[PublicationKey], published: int | None) -> bool:
-    """Whether each publication begins where the one before ended, up to the published version."""
+    """Return whether each publication begins where the previous one ended, up to the published version."""
     ends = [each.to_version for each in (*known, *made)]
     begins = [*(each.from_version for each in (*known, *made)), published]
     # Publications before the first known one may be missing.

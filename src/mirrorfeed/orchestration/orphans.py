@@ -1,4 +1,4 @@
-"""Orphaned targets: published tables that are no longer configured. They stay until `drop`."""
+"""Find and drop orphaned targets: published tables that are no longer configured."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def find_orphans(store: Store, config: Config) -> list[Target]:
 
 
 def orphans_problem(store: Store, config: Config) -> OrphanedTables | None:
-    """Return a warning about orphaned targets. None if the landing zone cannot be read, which publishing reports."""
+    """Return a warning about orphaned targets, or None.
+
+    Returns None if the landing zone cannot be read, because publishing reports that error.
+    """
     try:
         found = find_orphans(store, config)
     except MirrorfeedError:
@@ -40,24 +43,24 @@ def orphans_problem(store: Store, config: Config) -> OrphanedTables | None:
 
 @row
 class DroppedTable(Row):
-    """A table whose folder in the landing zone is deleted, so that Fabric drops the table."""
+    """A table whose folder in the landing zone was deleted, so that Fabric drops the table."""
 
     table: str
     address: str
-    """The address of the folder."""
+    """Address of the folder."""
     files: int
     """Data files that Fabric has not consumed."""
     rows: int
-    """Rows in the publications that still have a record."""
+    """Rows in the publications whose records still exist."""
     publications: int
     newest: Record | None = field(repr=False)
-    """None if no publication was completed."""
+    """Newest record, or None if no publication was completed."""
     hashes: Source | None = None
-    """The table of hashes that stays, if the table was published by comparison."""
+    """Table of row hashes that is not deleted, if the table was published by comparison."""
 
     @property
     def consequences(self) -> str:
-        """The contents that are lost."""
+        """Summary of the data that is lost."""
         held = "It holds an unfinished first load and no data."
         if self.newest is not None:
             held = (
@@ -76,8 +79,8 @@ class DroppedTable(Row):
 
 
 def drop_table(config: Config, name: str, confirm: Callable[..., None] | None = None) -> DroppedTable:
-    """Delete the folder of a table, after `confirm` was called with the consequences."""
-    from mirrorfeed.publish.files.staging_area import clear_staging  # slow to import
+    """Delete the folder of a table after calling `confirm` with the consequences."""
+    from mirrorfeed.publish.files.staging_area import clear_staging  # imported late: slow to import
 
     target, zone = Target.parse(name), zone_of(config)
     found = plan_drop(zone, config, target)
@@ -89,7 +92,8 @@ def drop_table(config: Config, name: str, confirm: Callable[..., None] | None = 
 
 
 def plan_drop(store: Store, config: Config, target: Target) -> DroppedTable:
-    """Return what `drop` deletes. Raises if the table is configured, or if mirrorfeed did not publish it."""
+    """Return what `drop` deletes. Raises an error if the table is configured, or if mirrorfeed did not publish the
+    table."""
     if target.fold() in {table.target.fold() for table in config.tables}:
         raise StillConfigured(table=str(target), path=config.path)
     log = TableLog(store, target.folder)
@@ -106,15 +110,18 @@ def plan_drop(store: Store, config: Config, target: Target) -> DroppedTable:
 
 
 def _is_ours(store: Store, target: Target, view: View | None) -> bool:
-    """Whether mirrorfeed wrote the folder: it has a log with a record, or a log and at most `_metadata.json`, as an
-    interrupted first load leaves it."""
+    """Return whether mirrorfeed wrote the folder.
+
+    The folder must contain a log with a record. After an interrupted first load, the folder has a log without records
+    and at most `_metadata.json`.
+    """
     if view is None or view.newest:
         return view is not None
     return {entry.name for entry in store.list(target.folder)} <= {LOG, METADATA}
 
 
 def _folders(store: Store) -> Iterator[Target]:
-    """Yield the folders that can be tables by their names."""
+    """Yield the folders whose names are valid for tables."""
     for entry in store.list(""):
         if not entry.is_folder:
             continue
@@ -128,7 +135,7 @@ def _folders(store: Store) -> Iterator[Target]:
 
 
 def _is_published(store: Store, target: Target) -> bool:
-    """Whether the content of the folder shows that mirrorfeed wrote it."""
+    """Return whether the content of the folder shows that mirrorfeed wrote it."""
     try:
         return _is_ours(store, target, TableLog(store, target.folder).read_latest())
     except (DamagedFile, RecordTooNew, SymbolicLink, UnreadableFile):

@@ -1,4 +1,4 @@
-"""Publish many tables: once, or again as they change. A table that fails does not stop the others."""
+"""Publish many tables, once or continuously. A table that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from mirrorfeed.orchestration.ledger_writer import LedgerWriter
 
 EXPAND_INTERVAL = 300.0
-"""Seconds after which the patterns of followed tables are expanded again."""
+"""Seconds between two expansions of the patterns of followed tables."""
 OnStep = Callable[[str, str], None] | None
-"""Receives a table and its newest step, from several threads."""
+"""Callback with a table and its current step. Called from several threads."""
 OnDone = Callable[[TableResult], None] | None
 Published = tuple[tuple[TableResult, ...], tuple[str, ...], str]
 """Results, notes and a summary."""
@@ -56,9 +56,9 @@ def publish_new(
     on_done: OnDone = None,
     stop: Stop | None = None,
 ) -> Published:
-    """Publish what is new. A table that a stop prevented has a result too.
+    """Publish new changes. Tables that were not started because of `stop` have a result too.
 
-    `spark` returns the session for these sources. It is called only if something is new.
+    `spark` returns the session for the given sources. It is called only if there are new changes.
     """
     now, before = datetime.now(UTC), retry_counter().value
     chosen = config.select(names)
@@ -84,14 +84,14 @@ def publish_new(
 def plan_next_steps(
     spark: SparkSession | Callable[..., SparkSession], config: Config, names: Sequence[str] = ()
 ) -> list[Decision]:
-    """Return a decision for each table, in the order of the configuration. Changes nothing.
+    """Return the next step of each table, in the order of the configuration. Changes nothing.
 
-    `spark` is a session, or returns the session for these sources. It is called only if a table needs it.
+    `spark` is a session, or returns the session for the given sources. It is called only if a table needs Spark.
     """
     context = RunContext(spark, config)
     tasks = [TableTask(context, table) for table in config.select(names)]
     shown.info("Reading what is published")
-    _ = context.zone  # fails for all tables
+    _ = context.zone  # an error here affects all tables
     found = {step.table: step for step in each_of(TableTask.known_step, tasks) if step}
     if left := [task for task in tasks if task.name not in found]:
         if callable(spark):
@@ -108,9 +108,9 @@ def follow_tables(
     stop: Stop,
     on_done: OnDone = None,
 ) -> Published:
-    """Publish tables as they change. Returns the newest result of each, notes and a summary.
+    """Publish tables continuously until `stop`. Returns the newest result of each table, notes and a summary.
 
-    `written` is the configuration with its patterns, which are expanded again from time to time.
+    `written` is the configuration with its patterns, which are expanded again regularly.
     """
     notes = dict[str, None]()
 
@@ -126,15 +126,15 @@ def follow_tables(
 def publisher(config: Config, *names: str) -> Callable[[DataFrame, int], None]:
     """Return a function for `foreachBatch` that publishes all configured tables, or only `names`.
 
-    It does not read the rows of the batch: publication reads its own exact range. A failure fails the batch, which
-    Spark then repeats.
+    The function does not read the rows of the batch: publication reads its own exact range. A failure fails the batch,
+    and Spark repeats the batch.
     """
 
     def publish_all(rows: DataFrame, _: int) -> None:
         spark = rows.sparkSession
         for result in publish_tables(RunContext(spark, expanded(config, lambda: spark).config), names):
             if result.error:
-                # Spark prints the traceback, which would show all steps and causes.
+                # Spark prints the traceback, including all steps and causes.
                 raise result.error.with_traceback(None) from None
 
     return publish_all
@@ -150,9 +150,10 @@ def rebuild(
     on_done: OnDone = None,
     stop: Stop | None = None,
 ) -> tuple[tuple[TableResult, ...], tuple[str, ...]]:
-    """Delete a table's folder, wait for Fabric, and publish the table, also if it is paused. Returns results and notes.
+    """Delete a table's folder, wait for Fabric, and publish the table, even if it is paused. Returns results and
+    notes.
 
-    `confirm` is called with the consequences first. Raises what fails before the publication.
+    `confirm` is called with the consequences first. Raises errors that occur before the publication.
     """
     chosen, problems = config.select([name]), list[MirrorfeedError]()
     if confirm:
@@ -174,7 +175,7 @@ def rebuild(
 
 
 def delta_sources(tables: Sequence[Table]) -> list[Source]:
-    """The sources, if all are Delta tables."""
+    """Return the sources if all of them are Delta tables, otherwise no source."""
     return [] if any(table.changes == "compare" for table in tables) else [table.source for table in tables]
 
 
@@ -186,7 +187,7 @@ def run_context(
     on_done: OnDone = None,
     stop: Stop | None = None,
 ) -> RunContext:
-    """A context that adds problems to a list, and whose waits end when `stop` returns True."""
+    """Return a context that adds problems to a list, and that stops waiting when `stop` returns True."""
     ends = stop or (lambda: False)
     return RunContext(
         spark,
@@ -200,13 +201,13 @@ def run_context(
 
 
 def stop_after(minutes: float | None, stop: Stop | None, clock: Callable[[], float] = time.monotonic) -> Stop:
-    """Return a function that returns True after `minutes`, or as soon as `stop` does."""
+    """Return a function that returns True after `minutes`, or as soon as `stop` returns True."""
     end = math.inf if minutes is None else clock() + minutes * 60
     return lambda: clock() >= end or (stop is not None and stop())
 
 
 def sleep_unless(stop: Stop, seconds: float) -> None:
-    """Sleep, until `stop` returns True at the latest."""
+    """Sleep for `seconds`, or until `stop` returns True."""
     end = time.monotonic() + seconds
     while not stop() and (left := end - time.monotonic()) > 0:
         time.sleep(min(STOP_CHECK_INTERVAL, left))
@@ -218,10 +219,10 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
     Returns the newest result of each table that was started, in the order of the configuration.
     """
     follows, publishes, now = context.follows, context.work is publish, datetime.now(UTC)
-    if not follows:  # a followed table reports that the landing zone cannot be reached, and tries again
+    if not follows:  # a followed table reports an unreachable landing zone and tries again
         if problem := partner_events_problem(context.zone, context.config):
             context.on_problem(problem)
-        if context.config.patterns and not names:  # a source can be gone although nobody changed the file
+        if context.config.patterns and not names:  # a source can disappear although its entry did not change
             from mirrorfeed.orchestration.orphans import orphans_problem
 
             if orphans := orphans_problem(context.zone, context.config):
@@ -235,7 +236,7 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
         _ = context.session  # starts in this thread, and fails for all tables
         if run.ledger:
             run.ledger.begin()
-    # The order does not matter if all tables start at once.
+    # If all tables start at once, their order does not matter.
     ordered = publishes and not follows and len(left) > run.scheduler.max_parallel_tables
     run.scheduler.waiting = each_of(partial(TableTask.queued, ordered=ordered), left)
     run_queue(
@@ -260,13 +261,13 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
 
 
 class _Run:
-    """The tables of a run: their tasks, newest results, queue and ledger."""
+    """The tables of a run: tasks, newest results, queue and ledger."""
 
     def __init__(self, context: RunContext, names: Sequence[str]) -> None:
         self.context, self.names = context, names
         self.tasks, self.newest = dict[str, TableTask](), dict[str, TableResult]()
         self.current: Sequence[str] = ()
-        """The tables that are published. Tables that patterns no longer match are left as they are."""
+        """Names of the tables to publish. Tables that patterns no longer match are left unchanged."""
         self.ledger: LedgerWriter | None = None
         if place := context.config.ledger:
             from mirrorfeed.orchestration.ledger_writer import LedgerWriter
@@ -282,7 +283,7 @@ class _Run:
         self.expanded_at = context.clock()
 
     def choose(self, tables: Sequence[Table]) -> list[TableTask]:
-        """Publish these from now on. Returns the tasks of new tables."""
+        """Set the tables to publish from now on. Returns the tasks of new tables."""
         self.current, new = [str(table.target) for table in tables], []
         for name, table in zip(self.current, tables, strict=True):
             if self.context.follows and table.changes == "compare":
@@ -315,7 +316,7 @@ class _Run:
         return task.queued() if is_left else None
 
     def add(self, results: Sequence[TableResult | None]) -> None:
-        """Add results, and write to the ledger what is new: not the same error of a followed table again."""
+        """Record results and write new ones to the ledger, but not the same error of a followed table again."""
         news: list[TableResult] = []
         for each in results:
             if each:

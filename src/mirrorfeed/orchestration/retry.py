@@ -1,4 +1,4 @@
-"""Decide what follows an attempt for a table: another attempt, a reload, or the end."""
+"""Retry policy: decide what follows an attempt for a table (another attempt, a reload, or the end)."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ from mirrorfeed.source.errors import FeedUnreadable, Gap, PartitionsChanged
 
 ATTEMPTS = 4
 _FIRST_PAUSE, _LONGEST_PAUSE, TERMINAL_PAUSE = 2.0, 60.0, 300.0
-"""Seconds after a failure: a transient one, with doubled pauses, and a terminal one of a followed table."""
+"""Seconds to wait after a failure. Pauses after transient errors double, up to the longest. `TERMINAL_PAUSE` is for
+terminal errors of a followed table."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryState:
     left: float
-    """Attempts that are left. The run for the table ends without any."""
+    """Remaining attempts. At 0, the run for the table ends."""
     tries: int = 0
-    """Attempts that were made."""
+    """Number of attempts so far."""
     pause: float = 0.0
     """Seconds before the next attempt."""
     reload: MirrorfeedError | None = None
-    """Why the table is reloaded from a snapshot."""
+    """Reason for reloading the table from a snapshot."""
     cleared: bool = False
-    """Whether its folder was deleted for the reload."""
+    """True if the table's folder was deleted for the reload."""
     error: MirrorfeedError | None = None
-    """Why the last attempt failed, unless it continues in another way."""
+    """Error of the last attempt. None if a reload follows."""
 
     @property
     def clears(self) -> bool:
-        """Whether the next attempt deletes the table's folder first."""
+        """True if the next attempt deletes the table's folder first."""
         return self.reload is not None and not self.cleared
 
     @property
@@ -46,15 +47,15 @@ class RetryState:
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     reloads: Callable[[MirrorfeedError], bool]
-    """Whether a table with this error is reloaded from a snapshot."""
+    """Return whether a table with this error is reloaded from a snapshot."""
     attempts: float = ATTEMPTS
-    """Attempts in one way. The next way has as many. A followed table has no limit: it is tried until it succeeds."""
+    """Maximum number of attempts, counted again after the start of a reload. Infinite for a followed table."""
 
 
 def after(state: RetryState, error: MirrorfeedError | None, policy: RetryPolicy) -> RetryState:
     """Return the state after an attempt.
 
-    Transient errors are retried, with longer and longer pauses. A table is reloaded once.
+    Transient errors are retried with increasing pauses. A table is reloaded at most once.
     """
     endless = policy.attempts == math.inf
     tried = replace(state, tries=state.tries + 1, left=state.left - 1, pause=0.0, error=error)
@@ -71,7 +72,7 @@ def after(state: RetryState, error: MirrorfeedError | None, policy: RetryPolicy)
 
 
 def needs_reload(table: Table, error: MirrorfeedError) -> bool:
-    """Whether the configuration says to reload the table for this error."""
+    """Return whether the configuration requires a reload of the table for this error."""
     if isinstance(error, Gap | RecordsMissing):
         return table.on_gap == "reseed"
     if isinstance(error, ColumnsDropped):

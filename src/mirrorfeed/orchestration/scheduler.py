@@ -1,4 +1,4 @@
-"""Schedule tables: which one is next, how many run at a time, and when a followed table is due.
+"""Schedule tables: which table is next, how many run in parallel, and when a followed table is due.
 
 `each_of` reads something of all tables in parallel, without a queue.
 """
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 FULL_READ_INTERVAL = 600.0
-"""Seconds after which a table is read, although no change was noticed: its folder may have been deleted."""
+"""Seconds after which a table is read even without new commits, because its folder may have been deleted."""
 STOP_CHECK_INTERVAL, _LONGEST_SLEEP = 0.5, 3.0
-"""Seconds."""
+"""Seconds between two calls of `stop`, and maximum seconds of one sleep."""
 _THREADS = 1024
-"""Maximum of running tables, including those over their limits."""
+"""Maximum number of running tables, including tables that exceeded their limits."""
 _READ_THREADS = 4
 _MIN_TABLES, _MAX_TABLES = 2, 32
 Item = TypeVar("Item")
@@ -35,26 +35,29 @@ Result = TypeVar("Result")
 class QueuedTable:
     name: str
     priority: int = 0
-    """Higher priorities come first."""
+    """Tables with higher priority start first."""
     due: float = math.inf
-    """When the publication is wanted, by any clock. Earlier ones come first."""
+    """Time at which the publication is wanted, by any clock. Earlier times start first."""
     again: float = -math.inf
-    """Not before this time, for example after a transient failure."""
+    """Earliest start, for example after a transient failure."""
     limit: float = math.inf
-    """Seconds until it loses its place."""
+    """Seconds until the table no longer counts as running."""
 
 
 @dataclass
 class Scheduler:
-    """Equal tables come in the order of the queue. A table over its limit ends when it can, and blocks no other."""
+    """Queue of tables. Equal tables start in the order of the queue.
+
+    A table that exceeds its limit continues until it can end, and no longer counts as running.
+    """
 
     max_parallel_tables: int
     waiting: list[QueuedTable]
     _ends: dict[str, float] = field(default_factory=dict, init=False)
-    """When running tables lose their places."""
+    """Times at which running tables exceed their limits."""
 
     def begin(self, now: float) -> list[QueuedTable]:
-        """Return the tables that start now."""
+        """Remove the tables that start now from the queue and return them."""
         free = self.max_parallel_tables - sum(end > now for end in self._ends.values())
         ready = sorted(
             (each for each in self.waiting if each.again <= now), key=lambda each: (-each.priority, each.due)
@@ -66,13 +69,13 @@ class Scheduler:
         return chosen
 
     def ended(self, name: str, then: QueuedTable | None = None) -> None:
-        """Release the place of a table, and add it to the queue again as `then`."""
+        """Release the place of a table. With `then`, add the table to the queue again."""
         del self._ends[name]
         if then is not None:
             self.waiting.append(then)
 
     def until(self, now: float) -> float:
-        """Seconds until a pause or a limit ends."""
+        """Return the seconds until a pause or a limit ends."""
         moments = [*(table.again for table in self.waiting), *self._ends.values()]
         return min((moment - now for moment in moments if moment > now), default=math.inf)
 
@@ -88,11 +91,11 @@ def run_queue(
     on_pass: Callable[[], None] = lambda: None,
     endless: bool = False,
 ) -> None:
-    """Make attempts until the queue is empty, unless it is endless, or until `stop`; those that run are waited for.
+    """Make attempts until the queue is empty (unless `endless`) or until `stop`. Waits for running attempts at the
+    end.
 
-    `attempt` returns the attempt for a table, which runs in a thread of its own. `ended` receives its result, and
-    returns the table's next place in the queue, or None. It and `on_pass`, which is called again and again, run in the
-    thread of the caller.
+    `attempt` returns the attempt for a table, which runs in a separate thread. `ended` receives the result, and returns
+    the table's next place in the queue, or None. The caller's thread calls `ended` and, repeatedly, `on_pass`.
     """
     running: dict[Future[Result], str] = {}
     floor = -math.inf
@@ -116,9 +119,10 @@ def run_queue(
 def is_due(
     limits: FollowLimits, waiting: PendingCommits | None, since_publication: float | None, since_read: float
 ) -> bool:
-    """Whether to publish a followed table now. The times are seconds; None if this run has published nothing yet.
+    """Return whether to publish a followed table now.
 
-    `waiting` is None if it could not be read: then the publication reports why.
+    The times are in seconds. `since_publication` is None if this run has published nothing yet. `waiting` is None if
+    the pending commits could not be read: then the table is published, which reports the error.
     """
     if waiting is None or since_read >= FULL_READ_INTERVAL:
         return True
@@ -132,12 +136,14 @@ def is_due(
 
 
 def default_max_tables() -> int:
-    """The default number of tables that are published at the same time: two for each core of the driver, because they
-    mostly wait for Spark and for storage, and at most two for each GiB of its memory."""
+    """Return the default number of tables that are published in parallel.
+
+    Two per core of the driver, because tables mostly wait for Spark and storage, and at most two per GiB of memory.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    except (AttributeError, ValueError, OSError):  # unknown on this system
+    except (AttributeError, ValueError, OSError):  # unknown on this operating system
         memory = _MIN_TABLES
     return max_tables_for(cores, memory)
 
@@ -151,7 +157,8 @@ def each_of(
     tables: Sequence[Item],
     report: Callable[[Sequence[Result]], None] = lambda _: None,
 ) -> list[Result]:
-    """The results of `one` for all tables, in their order. `report` gets new results in this thread, sometimes none."""
+    """Return the results of `one` for all tables, in order. `report` receives new results in this thread, sometimes
+    none."""
     with ThreadPoolExecutor(_READ_THREADS) as pool:
         futures = [pool.submit(one, table) for table in tables]
         try:

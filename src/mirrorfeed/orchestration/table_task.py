@@ -1,4 +1,4 @@
-"""One table of a run: the context that all tables share, the attempts to publish this one, and its next step."""
+"""Publish one table of a run: attempts, next step, and the context that all tables share."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 Stop = Callable[[], bool]
 Work = Callable[[ChangeSource, Store, Table, TableResult, Callable[[TableResult], None], Stop], object]
-"""What a run does for a table. It updates the result, reports its steps, and may be asked to stop."""
+"""Work of a run on one table. Updates the result, reports its steps, and can be stopped."""
 Dropping = Callable[[Table], AbstractContextManager[None]]
-"""A context in which a table's folder is deleted. It ends when Fabric has dropped the table."""
+"""Context for deleting a table's folder. On exit, waits until Fabric has dropped the table."""
 _DROP_TIMEOUT = 600.0
 _log = logging.getLogger(__name__)
 BLOCKED = "blocked"
@@ -51,11 +51,11 @@ BLOCKED = "blocked"
 
 @row
 class Decision(Row):
-    """The next step that publishing would take for a table."""
+    """Next step for a table, as shown by a dry run."""
 
     table: str = shown("table")
     next: str = shown("next")
-    """In words; `blocked` if publishing would fail."""
+    """Next step in words, or `blocked` if publishing would fail."""
     error: MirrorfeedError | None = None
 
 
@@ -65,39 +65,39 @@ def _warn(error: MirrorfeedError) -> None:
 
 @dataclass
 class RunContext:
-    """What the tables of a run share.
+    """Settings and resources that the tables of a run share.
 
-    Problems of the ledger and of `_partnerEvents.json` are reported to `on_problem` and stop nothing. If asked to stop,
-    a run starts no table, and ends the running ones between two records.
+    Problems of the ledger and of `_partnerEvents.json` are reported to `on_problem` and stop nothing. After a stop, a
+    run starts no more tables, and ends the running ones between two records.
     """
 
     spark: SparkSession | Callable[[], SparkSession]
-    """A session, or a function that starts one when it is needed."""
+    """Session, or a function that starts a session when it is needed."""
     config: Config
     on_step: Callable[[TableResult], None] = lambda _: None
     on_problem: Callable[[MirrorfeedError], None] = _warn
     on_done: Callable[[TableResult], None] = lambda _: None
     dropped_by: Dropping | None = None
-    """How to wait until Fabric has dropped a table. None: as configured."""
+    """How to wait until Fabric has dropped a table. None means: as configured."""
     workspace: Callable[[], Workspace] = default_workspace
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     stop: Stop = lambda: False
     store: Store | None = None
-    """The landing zone, if runs share one. None: the configured one."""
+    """Landing zone that runs share. None means the configured landing zone."""
     work: Work = publish
     reloads: bool = True
-    """Whether to follow `reseed` in the configuration."""
+    """True if tables are reloaded where the configuration says `reseed`."""
     skips_paused: bool = True
     follows: bool = False
-    """Whether to publish each table again as it changes, until a stop. What is remembered for it only decides when to
-    read a table. The log in the landing zone decides what is published."""
+    """True if tables are published continuously until a stop. Remembered state only decides when to read a table. The
+    log in the landing zone decides what is published."""
     written: Config | None = None
-    """The configuration with its patterns, to expand them again while tables are followed."""
+    """Configuration with its patterns, to expand them again while tables are followed."""
     renew: Callable[[SparkSession], SparkSession] = renewed
     _lock: RLock = field(default_factory=RLock, init=False)
     _expansion_error: str = field(default="", init=False)
-    """Why patterns could not be expanded, which is reported once."""
+    """Reason why patterns could not be expanded. Reported once."""
 
     @property
     def session(self) -> SparkSession:
@@ -114,7 +114,7 @@ class RunContext:
 
     @cached_property
     def client(self) -> Workspace:
-        """One workspace client for all tables. ValueError if none is configured."""
+        """Workspace client that all tables share. Raises `ValueError` if no workspace is configured."""
         return self.workspace()
 
     @property
@@ -122,13 +122,14 @@ class RunContext:
         return self.dropped_by or dropping_by(self.config)
 
     def start_over(self) -> None:
-        """After a failure, check the session, and open the landing zone with its credential again."""
+        """Check the session after a failure, and open the landing zone again with its credential."""
         with self._lock:
             self.store = None
             self.spark = self.renew(self.session)
 
     def waiting(self, table: Table, published: int) -> PendingCommits | None:
-        """Return what was committed after a version. None if that cannot be read, which the publication reports."""
+        """Return the commits after a version, or None if they cannot be read. Then the publication reports the
+        error."""
         try:
             return pending_commits(self.session, table.source, published, measured=table.follow.measures)
         except Exception as error:
@@ -136,10 +137,10 @@ class RunContext:
             return None
 
     def expand(self, names: Sequence[str]) -> Sequence[Table]:
-        """Expand the patterns again. Returns no tables if there are no patterns, or if that fails."""
+        """Expand the patterns again. Returns no tables if there are no patterns, or if the expansion fails."""
         if not (self.written and self.written.patterns):
             return ()
-        from mirrorfeed.orchestration.orphans import find_orphans  # patterns alone need it
+        from mirrorfeed.orchestration.orphans import find_orphans  # imported late: only patterns need it
 
         before = {str(table.target) for table in self.config.select(names)}
         try:
@@ -161,7 +162,7 @@ class RunContext:
 
 @dataclass
 class TableTask:
-    """The attempts for one table in a run."""
+    """Attempts to publish one table in a run."""
 
     context: RunContext
     table: Table
@@ -184,17 +185,18 @@ class TableTask:
 
     @property
     def limit(self) -> float:
-        """Seconds that are left."""
+        """Seconds until the table's time limit."""
         minutes = self.table.table_timeout_minutes
         return math.inf if minutes is None else minutes * 60 - self.result.seconds
 
     def up_to_date(self) -> TableResult | None:
-        """Return the result if nothing is new, as far as that is known without Spark."""
+        """Return the result if there is nothing new, as far as this is known without Spark. Otherwise None."""
         context = self.context
         return None if context.stop() else UpToDateCheck(context.config, context.zone).outcome(self.table)
 
     def known_step(self) -> Decision | None:
-        """Return that the table is paused or up to date, as far as that is known without Spark."""
+        """Return a decision if the table is paused or up to date, as far as this is known without Spark. Otherwise
+        None."""
         context, table = self.context, self.table
         found = table.pause_at(datetime.now(UTC)) or UpToDateCheck(context.config, context.zone).decision(table)
         return Decision(self.name, str(found)) if found else None
@@ -222,7 +224,7 @@ class TableTask:
             return Decision(name, BLOCKED, named(f"Deciding about {name}", error))
 
     def queued(self, *, ordered: bool = False) -> QueuedTable:
-        """Return its next place in the queue. Its freshness counts if tables are `ordered`."""
+        """Return the table's next place in the queue. With `ordered`, its freshness target counts."""
         context, table, again = self.context, self.table, self.context.clock() + self.state.pause
         due = again + (table.freshness_target_minutes or math.inf) * 60
         if not context.follows:
@@ -232,7 +234,10 @@ class TableTask:
         return QueuedTable(self.name, table.priority, due, again, self.limit)
 
     def attempt(self) -> TableResult | None:
-        """Make an attempt. Returns a result if the table is done, or if a followed table was published or failed."""
+        """Make an attempt.
+
+        Returns a result if the table is done, or if a followed table was published or failed. Otherwise None.
+        """
         context, table, result = self.context, self.table, self.result
         if context.follows and not self._is_due():
             self.state = replace(self.state, pause=table.follow.poll)
@@ -306,7 +311,7 @@ class TableTask:
 
     @property
     def _lags(self) -> bool:
-        """Whether something may be left to publish."""
+        """Return whether something may remain to be published."""
         return self.result.latest is None or self.result.published_version != self.result.latest
 
     def _new_result(self, **known: Any) -> TableResult:
@@ -337,7 +342,7 @@ def clear_table(context: RunContext, table: Table, source: ChangeSource) -> None
 def dropping_by(
     config: Config, on_step: Callable[[str, str], None] = lambda *_: None, seconds: float = _DROP_TIMEOUT
 ) -> Dropping:
-    """Wait until Fabric has dropped a table, if the landing zone is in OneLake."""
+    """Return a context that waits until Fabric has dropped a table, if the landing zone is in OneLake."""
 
     @contextmanager
     def dropping(table: Table) -> Iterator[None]:
@@ -350,7 +355,7 @@ def dropping_by(
             on_step(str(table.target), f"waiting until Fabric has dropped it; now {state}")
 
         database = database_of(config)
-        database.status()  # report a failure before anything is deleted
+        database.status()  # report an error before anything is deleted
         yield
         database.wait_until_dropped(table.target, on_wait, seconds)
 

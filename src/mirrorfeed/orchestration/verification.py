@@ -1,7 +1,7 @@
-"""Verify tables against their mirrors, and publish again the rows that differ.
+"""Verify tables against their mirrors, and repair them: publish again the rows that differ.
 
-The comparison only says which keys differ. The publisher reads their rows from the source with its own translation, so
-the two stay independent.
+The comparison only returns which keys differ. The publisher reads their rows from the source with its own translation,
+so comparison and publisher stay independent.
 """
 
 from __future__ import annotations
@@ -43,50 +43,50 @@ from mirrorfeed.source.reader import apply_selection, snapshot
 
 @row
 class Repair(Row):
-    """The rows of a table that were published again."""
+    """Rows of a table that were published again."""
 
     table: str = shown("table")
     what: str = shown("repair")
-    """In words."""
+    """Repair in words."""
     upserts: int = 0
     deletes: int = 0
     files: int = 0
     published_version: int | None = None
     error: MirrorfeedError | None = None
-    """The failure, or the reason for which some rows were not repaired."""
+    """Failure of the repair, or the reason why some rows were not repaired."""
 
 
 @row
 class Comparison(Row):
-    """A source compared with its mirror, at the version that the mirror has."""
+    """Comparison of a source with its mirror, at the version that the mirror shows."""
 
     table: str = shown("table")
     what: str = shown("mirror")
-    """In words."""
+    """Result in words."""
     equal: bool | None
-    """None if they could not be compared."""
+    """None if the comparison was not possible."""
     version: int | None = None
     published_version: int | None = None
-    """The newest published version, which the mirror may not have yet."""
+    """Newest published version. The mirror may not show this version yet."""
     waiting_files: int = 0
-    """Published files that the mirror does not have yet."""
+    """Published files that the mirror does not show yet."""
     source_rows: int | None = None
     mirror_rows: int | None = None
     differing: int | None = None
-    """Keys that differ, or distinct rows of a table without keys."""
+    """Number of keys that differ, or of distinct rows of a table without keys."""
     differences: tuple[Difference, ...] = ()
-    """The first of them."""
+    """First differences."""
     repair: Repair | None = None
-    """The repair, if `auto_repair_max_keys` of the configuration allows it."""
+    """Repair, if `auto_repair_max_keys` of the configuration allows it."""
     error: MirrorfeedError | None = None
 
     @property
     def ok(self) -> bool:
-        """Whether source and mirror are equal. A repaired table was different, so it is not ok."""
+        """True if source and mirror are equal. False for a repaired table, because it was different."""
         return self.equal is True
 
     def chart(self) -> Chart:
-        """The number of the first differences in each column."""
+        """Chart of the number of shown differences in each column."""
         from mirrorfeed.display.html import bars
 
         found = Counter(each.column or "(whole row)" for each in self.differences)
@@ -94,7 +94,7 @@ class Comparison(Row):
         return Chart(f"{self.table}: first differences by column", bars(columns, ["differences"], "rows", "column"))
 
     def _repr_html_(self) -> str:
-        """The table of differences, if there are any."""
+        """Return the table of differences as HTML."""
         if not self.differences:
             return html_of((self,))
         return html_of(self.differences, summary=f"{self.table}: {self.what}")
@@ -115,10 +115,10 @@ def verify_tables(
     shown: int = SHOWN,
     on_problem: Callable[[MirrorfeedError], None] = lambda _: None,
 ) -> list[Comparison]:
-    """Compare tables with their mirrors below a folder, and write the results into the ledger.
+    """Compare tables with their mirrors below a folder, and write the results to the ledger.
 
-    Repairs what differs up to the limit of the configuration. A table that was never published has an error, and
-    nothing about it is written.
+    Repairs differences up to the limit of the configuration. A table that was never published has an error and no row
+    in the ledger.
     """
     rows: list[Comparison] = []
     written: list[ledger.Row] = []
@@ -177,14 +177,14 @@ def _repaired(
 
 @dataclass(frozen=True, slots=True)
 class DifferingKeys:
-    """Numbers of keys to publish again."""
+    """Number of keys to publish again."""
 
     keys: int
-    """Keys without a NULL."""
+    """Number of keys without NULL."""
     doubled: int = 0
-    """Keys among them that the mirror has more than once. They are deleted first."""
+    """Number of these keys that the mirror has more than once. These keys are deleted first."""
     null_keys: int = 0
-    """Rows with a NULL in their key, which no delete and no upsert can address."""
+    """Number of rows with a NULL in the key. No delete or upsert can address them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,16 +193,19 @@ class RepairPlan:
 
     keys: int
     doubled: bool
-    """Whether keys that the mirror has more than once are included."""
+    """True if keys that the mirror has more than once are included."""
     left: MirrorfeedError | None = None
-    """The reason for which some rows cannot be repaired."""
+    """Reason why some rows cannot be repaired."""
 
 
 def decide(
     table: str, wrong: DifferingKeys, *, by_time: bool = False, max_keys: int | None = None
 ) -> RepairPlan | TooManyToRepair:
-    """Decide which keys to publish again. If files are read by their times, a delete and an upsert of one key could be
-    in two files of the same time, so such keys are left out."""
+    """Decide which keys to publish again.
+
+    If Fabric reads files by time (`by_time`), keys that need a delete and an upsert are left out, because the two could
+    be in different files with the same time.
+    """
     left = by_time and wrong.doubled > 0
     keys = wrong.keys - wrong.doubled if left else wrong.keys
     reasons = []
@@ -221,8 +224,11 @@ def decide(
 def repair_table(
     context: RunContext, table: Table, mirrors: str | None, where: str | None = None, *, max_keys: int | None = None
 ) -> Repair:
-    """Publish again the rows that differ from the mirror below a folder, or all rows that match a condition, in the
-    source or in the mirror. Without a folder the mirror is not read, and rows that only the mirror has stay there."""
+    """Publish again the rows that differ from the mirror below a folder, or all rows that match the condition `where`.
+
+    The condition selects rows of the source or the mirror. Without a folder, the mirror is not read, and rows that
+    exist only in the mirror stay there.
+    """
     spark, name = context.session, str(table.target)
     if table.changes == "compare":
         raise FeedRequired(table=str(table.source), asked="Repairing a mirror")
@@ -277,7 +283,7 @@ def repair_table(
 def _of_mirror(
     spark: SparkSession, table: Table, mirror: Source, candidates: tuple[Record, ...], where: str | None
 ) -> tuple[row_comparison.Comparison | None, DataFrame]:
-    """Return the comparison, unless there is a condition, and the keys with their number of rows on both sides."""
+    """Return the comparison, or None with a condition, and the keys with their number of rows on both sides."""
     if not candidates:
         raise MirrorNotReached(table=str(table.source))
     record, chosen = candidates[0], table.selection

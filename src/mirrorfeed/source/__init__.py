@@ -1,1 +1,1 @@
-"""Delta tables as sources: identity, versions, change data feed, provable ranges."""
+"""Delta tables as sources: identity, versions, change data feed, ranges, reading."""

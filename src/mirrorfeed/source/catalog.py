@@ -1,4 +1,4 @@
-"""Tables in a catalog: the primary key, row filters and column masks of one, and all that match a pattern."""
+"""Read catalogs: primary key, row filters and column masks of a table, and all tables that match a pattern."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TABLE_TYPES = ("MANAGED", "EXTERNAL", "MANAGED_SHALLOW_CLONE", "EXTERNAL_SHALLO
 
 
 class Workspace(Protocol):
-    """The part of databricks-sdk's WorkspaceClient that is used here."""
+    """Methods of databricks-sdk's `WorkspaceClient` that this package uses."""
 
     @property
     def schemas(self) -> Any: ...
@@ -33,15 +33,15 @@ class Workspace(Protocol):
 
 
 def read_catalog_table(client: Workspace, source: Source) -> TableInfo:
-    """Read a table's entry in Unity Catalog. Raise `CatalogRefused` or `CatalogUnavailable`."""
+    """Read a table's entry in Unity Catalog. Raises `CatalogRefused` or `CatalogUnavailable`."""
     with _catalog_errors(f"The primary key of {source}"):
-        # The client puts the name into a URL as it is: a '#' or '?' in it would request another table.
+        # The client inserts the name into a URL without escaping: '#' or '?' would request another table.
         found: TableInfo = client.tables.get(".".join(percent_encoded(part, safe="") for part in source.parts))
         return found
 
 
 def primary_key(table: TableInfo) -> tuple[str, ...]:
-    """The columns of the primary key constraint; empty without one, so that the table has no keys."""
+    """Return the columns of the primary key constraint, or none without a constraint. Then the table has no keys."""
     for constraint in table.table_constraints or ():
         if key := constraint.primary_key_constraint:
             return tuple(key.child_columns)
@@ -59,10 +59,10 @@ def check_policies(source: Source, table: TableInfo) -> None:
 def list_tables(
     pattern: Pattern, columns: bool, spark: Callable[[], SparkSession], workspace: Callable[[], Workspace]
 ) -> list[FoundTable]:
-    """All tables that match the pattern, by name, with their columns if requested.
+    """Return all tables that match the pattern, sorted by name, with their columns if `columns` is set.
 
-    Unity Catalog is read through the configured workspace, other catalogs and unconfigured ones through Spark. Raise
-    `CatalogRefused` or `CatalogUnavailable`.
+    Unity Catalog is read through the configured workspace. Other catalogs, and Unity Catalog without a workspace, are
+    read through Spark. Raises `CatalogRefused` or `CatalogUnavailable`.
     """
     if pattern.path is not None:
         tables = _list_folders(pattern, columns, spark)
@@ -104,7 +104,7 @@ def _unsupported(table: TableInfo) -> str:
 
 @contextmanager
 def _catalog_errors(asked: str) -> Iterator[None]:
-    from databricks.sdk import errors  # takes seconds to import, and most commands never need it
+    from databricks.sdk import errors  # imported late: takes seconds, and few commands need it
     from databricks.sdk.errors.base import DatabricksError
 
     try:
@@ -138,7 +138,10 @@ def _list_spark_catalog(spark: SparkSession, pattern: Pattern, columns: bool) ->
 
 
 def _unsupported_in_spark(information: str) -> str:
-    """From lines such as `Type: VIEW` and `Provider: delta`."""
+    """Return what the table is, such as "a view", or an empty text if it is supported.
+
+    `information` has lines such as `Type: VIEW` and `Provider: delta`.
+    """
     lines = (line.partition(": ") for line in information.splitlines())
     values = {name.strip(): value.strip().lower() for name, colon, value in lines if colon}
     if values.get("Type", "") == "view":
@@ -168,5 +171,5 @@ def _columns_at(path: str, spark: Callable[[], SparkSession]) -> tuple[str, ...]
 
         schema: Any = DeltaTable(path).schema()
         return tuple(field.name for field in schema.fields)
-    except Exception:  # not installed, or it does not support the table
+    except Exception:  # deltalake is not installed, or does not support the table
         return tuple(spark().read.format("delta").load(path).columns)

@@ -1,4 +1,4 @@
-"""The change data feed of a table: is it on, how to turn it on, and facts for the next range."""
+"""The change data feed of a table: check the feed, enable the feed, and read the facts for the next range."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ from mirrorfeed.source.versions import (
 )
 
 DEFAULT_LINE = "spark.databricks.delta.properties.defaults.enableChangeDataFeed true"
-"""Spark configuration of a cluster or job with which every new table records its changes."""
+"""Spark configuration of a cluster or job that enables the feed for every new table."""
 _CHANGES_COLUMNS = {"ADD COLUMNS", "CHANGE COLUMN", "RENAME COLUMN", "DROP COLUMNS"}
 _KEEPS_FEED = KEEPS_SCHEMA | _CHANGES_COLUMNS | {"WRITE", "STREAMING UPDATE", "MERGE"}
-"""Operations that never turn the feed on or off. After any other, Delta is asked."""
+"""Operations that never turn the feed on or off. After any other operation, Delta is queried."""
 _MAX_DOUBTFUL = 16
-"""If more commits may have changed the schema, the log is searched for those that did, where it can be read."""
+"""Maximum number of commits to check one by one for schema changes. With more commits, the log is searched, if it can
+be read."""
 
 
 class FeedKind(Enum):
@@ -51,7 +52,7 @@ class EnableResult(Enum):
 
 
 def enable_feed(spark: SparkSession, source: Source) -> EnableResult:
-    """Turn the feed on for an existing table, unless the engine computes it. Earlier changes are not recorded."""
+    """Turn on the feed of an existing table, unless the engine computes the feed. Earlier changes are not recorded."""
     info = read_table_info(spark, source)
     if reserved := reserved_names(spark.table(source.sql).columns):
         raise ReservedColumn(table=str(source), columns=reserved)
@@ -62,7 +63,10 @@ def enable_feed(spark: SparkSession, source: Source) -> EnableResult:
 
 
 def feed_kind(spark: SparkSession, source: Source, info: TableInfo) -> FeedKind:
-    """The feed that a table has now. Not every engine computes one from row tracking, so the engine is asked."""
+    """Return the feed that a table has now.
+
+    Not every engine computes a feed from row tracking, so the engine is queried.
+    """
     if info.records_changes:
         return FeedKind.RECORDED
     if info.tracks_rows and is_feed_on(spark, source, newest_version(spark, source)):
@@ -71,26 +75,30 @@ def feed_kind(spark: SparkSession, source: Source, info: TableInfo) -> FeedKind:
 
 
 def is_feed_on(spark: SparkSession, source: Source, version: int) -> bool:
-    """Whether the feed was on at a version. Delta decides: the changes of this version alone are read."""
+    """Return whether the feed was on at a version. Reads the changes of this version alone, because only Delta
+    knows."""
     feed = spark.read.option("readChangeFeed", "true").option("startingVersion", version)
     try:
         feed.option("endingVersion", version).table(source.sql).isEmpty()
     except Exception as error:
         if FEED_OFF in conditions(error):
             return False
-        # Otherwise it is on. Deleted rows or a schema that does not fit are reported when the range is read.
+        # Otherwise the feed is on. Deleted rows or a schema that does not fit are reported when the range is read.
         if first_of(error, (SCHEMA_DIFFERS, *FILES_GONE)) is None:
             raise
     return True
 
 
 def first_version_with_feed(spark: SparkSession, source: Source) -> int | None:
-    """The first version since which all changes are in the feed; None if it is off."""
+    """Return the first version from which the feed contains all changes, or None if the feed is off."""
     return find_feed_start(commits(spark, source), partial(is_feed_on, spark, source))
 
 
 def find_feed_start(known: Sequence[Commit], is_on: Callable[[int], bool]) -> int | None:
-    """The same, given all commits in ascending order. `is_on` is called only for commits that may turn the feed off."""
+    """Return the first version from which the feed contains all changes, given all commits in ascending order.
+
+    `is_on` is called only for commits that may turn the feed off. Returns None if the feed is off.
+    """
     first, after = None, None
     for commit in reversed(known):
         if after is not None and after.version != commit.version + 1:
@@ -103,8 +111,11 @@ def find_feed_start(known: Sequence[Commit], is_on: Callable[[int], bool]) -> in
 
 
 def is_same_table(facts: Facts, spark: SparkSession, source: Source) -> bool:
-    """Whether the table of `facts` still exists. With other partition columns it is another one, because Delta returns
-    earlier changes with NULL in them."""
+    """Return whether the table of `facts` still exists.
+
+    With other partition columns it counts as another table, because Delta returns NULL for these columns in earlier
+    changes.
+    """
     now = read_table_info(spark, source)
     return now.table_id == facts.table_id and set(now.partition_columns) == set(facts.partitions)
 
@@ -112,14 +123,15 @@ def is_same_table(facts: Facts, spark: SparkSession, source: Source) -> bool:
 def read_schema(
     spark: SparkSession, source: Source, version: int, schemas: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
-    """The schema at a version, which `schemas` has afterwards."""
+    """Return the schema at a version, and add it to `schemas`."""
     if version not in schemas:
         schemas[version] = schema_at(spark, source, version)
     return schemas[version]
 
 
 def read_facts(spark: SparkSession, source: Source, after: int | None, limit: int) -> Facts:
-    """Read what `decide` needs. Schemas and feed are checked for at most `limit` versions after the published one."""
+    """Read the facts that `decide` needs. Checks schemas and feed of at most `limit` versions after the published
+    one."""
     schemas: dict[int, dict[str, Any]] = {}
     schema = partial(read_schema, spark, source, schemas=schemas)
 
@@ -129,7 +141,7 @@ def read_facts(spark: SparkSession, source: Source, after: int | None, limit: in
             return newest.version, [newest]
         if newest_version(spark, source, after) == after:
             return after, []
-        pool.submit(lambda: (schema(after), schema(after + 1)))  # meanwhile, because the history takes long
+        pool.submit(lambda: (schema(after), schema(after + 1)))  # in parallel, because the history takes long
         found = commits(spark, source, after)
         return found[-1].version, [commit for commit in found if commit.version > after]
 
@@ -138,7 +150,7 @@ def read_facts(spark: SparkSession, source: Source, after: int | None, limit: in
         info = read_table_info(spark, source, counted=True)
         latest, new = history.result()
     if after is None:
-        # If the property is set, Delta need not be asked. Later commits are judged by their own version.
+        # If the property is set, no query is needed. Later commits are checked at their own versions.
         feed_off_at = None if info.records_changes else _first_without_feed(spark, source, new)
         return _facts(info, latest, new, feed_off_at=feed_off_at)
     missing = first_missing(after, latest, [commit.version for commit in new])

@@ -1,4 +1,4 @@
-"""Changes between two versions or times that a person names, to read and not to publish."""
+"""Read the changes between two versions or times that a person names, without publishing them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?(?:Z
 
 
 def to_json_rows(rows: DataFrame) -> list[dict[str, Any]]:
-    """Rows as JSON values. Decimals are text, because JSON numbers would be rounded."""
+    """Convert rows to JSON values. Decimals become text, because JSON numbers would be rounded."""
     columns = [
         F.col(quote(name)).cast("string").alias(name) if type_.startswith("decimal") else F.col(quote(name))
         for name, type_ in rows.dtypes
@@ -42,11 +42,10 @@ def to_json_rows(rows: DataFrame) -> list[dict[str, Any]]:
 def changes_between(
     spark: SparkSession, source: Source, start: str | int, end: str | int | None = None, past_end: PastEnd = "error"
 ) -> tuple[Range, DataFrame]:
-    """The range between two versions or times, both included, and its rows in the columns of the last version. Further
-    queries on the rows must run within `preview_errors` and `faithful`.
+    """Return the range between two versions or times (both included), and its rows in the columns of the last version.
 
-    Without `end`, up to the newest version. Beyond the newest version, `past_end` decides: raise an error, or return
-    the changes that exist.
+    Without `end`, the range ends at the newest version. For an end after the newest version, `past_end` selects an
+    error or the changes that exist. Further queries on the rows must run within `preview_errors` and `faithful`.
     """
     read_table_info(spark, source)  # reports a view more clearly than its missing history would
     known = commits(spark, source)
@@ -72,7 +71,7 @@ def changes_between(
 
 @contextmanager
 def preview_errors(table: str, range_: Range) -> Iterator[None]:
-    """Translate findings into errors for somebody who reads and does not publish."""
+    """Convert findings to errors for readers who do not publish."""
     try:
         with read_errors(table, range_):
             yield
@@ -81,7 +80,8 @@ def preview_errors(table: str, range_: Range) -> Iterator[None]:
 
 
 def time_parser(spark: SparkSession) -> Callable[[str], datetime]:
-    """A function that parses times in the session's zone. Spark knows zones that Python does not."""
+    """Return a function that parses times in the session's time zone. Spark supports time zones that Python does
+    not."""
 
     def parse_time(text: str) -> datetime:
         (row,) = spark.sql(f"SELECT unix_micros(TIMESTAMP_LTZ '{text}')").collect()
@@ -91,7 +91,7 @@ def time_parser(spark: SparkSession) -> Callable[[str], datetime]:
 
 
 def parse_bound(text: str | int, parse_time: Callable[[str], datetime]) -> Bound:
-    """Parse a version or a time. Raise `BadBound`."""
+    """Parse a version or a time. Raises `BadBound`."""
     if isinstance(text, int):
         return text
     if text.isascii() and text.isdigit():
@@ -106,8 +106,10 @@ def parse_bound(text: str | int, parse_time: Callable[[str], datetime]) -> Bound
 
 
 def resolve(table: str, start: Bound, end: Bound | None, known: Sequence[Commit], past_end: PastEnd) -> Range:
-    """The versions between two bounds, both included: from the first commit at or after a start time to the last commit
-    at or before an end time."""
+    """Return the versions between two bounds, both included.
+
+    The range starts at the first commit at or after a start time, and ends at the last commit at or before an end time.
+    """
     first, last = known[0], known[-1]
 
     def outside(bound: Bound, reason: str) -> OutsideHistory:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class GapReason(StrEnum):
     FEED_OFF = "the change data feed is off"
     STILL_OFF = "the change data feed was turned off, and still is"
-    """So no snapshot can be published either."""
+    """In this case, no snapshot can be published either."""
     FILE_MISSING = "a file is missing"
     LOG_HOLE = "the log has a hole"
     NO_COMMIT = "the log has no commit"
@@ -147,7 +147,7 @@ class Gap(Finding):
 
     @property
     def version(self) -> int:
-        """The first version that cannot be read."""
+        """First version that cannot be read."""
         return self.where if isinstance(self.where, int) else self.where.from_version_exclusive + 1
 
 
@@ -353,5 +353,5 @@ def _commit(commit: Commit) -> str:
 
 
 def format_time(at: datetime) -> str:
-    """A time, with milliseconds if it has any."""
+    """Format a time, with milliseconds if they are not 0."""
     return at.replace(tzinfo=None).isoformat(" ", "milliseconds" if at.microsecond else "seconds")

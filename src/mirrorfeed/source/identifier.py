@@ -1,4 +1,4 @@
-"""Names of source tables: one table, or a pattern that selects several."""
+"""Names of source tables: a single table (`Source`), or a pattern for several tables (`Pattern`)."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from mirrorfeed.source.errors import BadSource
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 MAX_PARTS = 3
 _PATTERN_PARTS = 2
-"""How many parts at the end may contain `*`: schema and table, or the last two folders."""
+"""Number of parts at the end that may contain `*`: schema and table, or the last two folders."""
 _OTHER_CATALOGS = frozenset({"hive_metastore", "spark_catalog"})
 _QUOTED = re.compile(r"`(?:[^`]|``)*`")
 
 
 def quote(identifier: str) -> str:
-    """Quote one raw identifier (a part of a table's name, or a column) for SQL, whatever it contains."""
+    """Quote one raw identifier (part of a table name, or a column) for SQL, whatever it contains."""
     return "`" + identifier.replace("`", "``") + "`"
 
 
 def hide_query(text: str) -> str:
-    """An address without what follows its '?', which may be a secret."""
+    """Return an address without the part after '?', which may be a secret."""
     address, mark, _ = text.partition("?")
     return f"{address}?…" if mark and "/" in address else text
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A Delta table: the raw parts of its name in a catalog, or the path (or URI) of its folder."""
+    """A Delta table: the raw parts of its catalog name, or the path (or URI) of its folder."""
 
     parts: tuple[str, ...] = ()
     path: str | None = None
@@ -42,7 +42,7 @@ class Source:
 
     @classmethod
     def parse(cls, text: str) -> Source:
-        """Parse a name of one to three parts or, if it contains a `/`, a path. Raise `BadSource`."""
+        """Parse a name of one to three parts or, if the text contains `/`, a path. Raises `BadSource`."""
         if "/" in _QUOTED.sub("", text):
             return cls(path=text)
         try:
@@ -56,7 +56,7 @@ class Source:
 
     @classmethod
     def parse_here(cls, text: str) -> Source:
-        """Parse a name or path that a person typed: a relative path starts at the current folder."""
+        """Parse a name or path that a person typed. A relative path starts at the current folder."""
         source = cls.parse(text)
         if source.path is None or URI.match(source.path):
             return source
@@ -68,11 +68,11 @@ class Source:
 
     @property
     def is_in_unity_catalog(self) -> bool:
-        """Whether it is a full name in Unity Catalog, so that the table can have a primary key there."""
+        """True for a full name in Unity Catalog. Such a table can have a primary key."""
         return len(self.parts) == MAX_PARTS and self.parts[0].casefold() not in _OTHER_CATALOGS
 
     def fold(self) -> tuple[str, ...]:
-        """Equal for two names of one table: catalogs are case-insensitive, paths are not."""
+        """Return a value that is equal for all names of one table. Catalogs are case-insensitive, paths are not."""
         return tuple(fold(part) for part in self.parts) if self.path is None else ("/", self.path)
 
     def __str__(self) -> str:
@@ -81,25 +81,25 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """A table, or something similar, that a catalog or a folder lists."""
+    """A table or similar object that a catalog or a folder lists."""
 
     source: Source
     unsupported: str = ""
-    """What it is, such as "a view", if it has no change data feed."""
+    """What the object is, such as "a view", if it has no change data feed."""
     columns: tuple[str, ...] = ()
-    """Empty unless they were requested."""
+    """Column names. Empty unless they were requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Names in a catalog, or folders, in which `*` matches any part of a schema's or table's name."""
+    """A pattern for catalog names or folders. `*` matches any part of a schema name or table name."""
 
     parts: tuple[str, ...] = ()
     path: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> Pattern:
-        """Parse a name of two or three parts, or a path. Raise `ValueError`."""
+        """Parse a name of two or three parts, or a path. Raises `ValueError`."""
         if "*" not in text:
             raise ValueError(f"{text!r} contains no '*'. Name a single table with `source`")
         if "/" in text:
@@ -128,7 +128,7 @@ class Pattern:
 
     @property
     def part_names(self) -> tuple[str, ...]:
-        """Names of its parts from the end: table, schema, catalog."""
+        """Names of the parts from the end: table, schema, catalog."""
         return ("table", "schema", "catalog")[: len(self.parts) or _PATTERN_PARTS]
 
     def matches(self, source: Source) -> bool:
@@ -141,18 +141,18 @@ class Pattern:
 
 
 def matches_end(source: Source, ending: tuple[str, ...]) -> bool:
-    """Whether the last parts of a table's name match these parts, which may contain `*`."""
+    """Return whether the last parts of a table's name match `ending`, whose parts may contain `*`."""
     parts = _parts(source)
     return len(ending) <= len(parts) and _all_match(ending, parts[len(parts) - len(ending) :], source)
 
 
 def parts_by_name(source: Source) -> dict[str, str]:
-    """The parts of a table's name by `table`, `schema` and `catalog`."""
+    """Return the parts of a table's name by `table`, `schema` and `catalog`."""
     return dict(zip(("table", "schema", "catalog"), reversed(_parts(source)), strict=False))
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a name matches a pattern with `*`, case-sensitively."""
+    """Return whether a name matches a pattern with `*`, case-sensitively."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
 
 

@@ -1,6 +1,6 @@
-"""Decide the next step of a table from its history: a snapshot, ranges of versions, nothing, or a finding. Pure.
+"""Decide the next step of a table from its history: a snapshot, ranges of versions, nothing, or a finding.
 
-`decide` returns a decision or a finding. With a finding, nothing can be published until a person acts.
+Pure functions. After a finding, nothing can be published until a person acts.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from mirrorfeed.source.table_info import FEED
 
 @dataclass(frozen=True, slots=True)
 class PendingCommits:
-    """The size of the commits after the published version."""
+    """Size of the commits after the published version."""
 
     versions: int
     rows: int | None = 0
-    """Changed rows according to the commits; None if a commit does not report it."""
+    """Changed rows, or None if a commit does not report them."""
     bytes: int | None = 0
-    """Bytes that the commits wrote; None if a commit does not report it."""
+    """Bytes that the commits wrote, or None if a commit does not report them."""
 
 
 COMPARISON = "COMPARISON"
-"""The operation of a commit that stands for a comparison of all rows."""
+"""Operation name for a comparison of all rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,41 +35,41 @@ class Commit:
     timestamp: datetime
     operation: str
     rows: int | None = field(default=None, compare=False)
-    """Inserted, updated and deleted rows according to its metrics: a hint."""
+    """Inserted, updated and deleted rows in the metrics of the commit. A hint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts about the versions after the published one, from the history of the table."""
+    """Facts about the versions after the published one, from the table's history."""
 
     table_id: str
     latest: int
     commits: tuple[Commit, ...]
-    """Commits after the published version, ascending. Missing versions are missing from the log. Before the first
-    publication, only the newest."""
+    """Commits after the published version, in ascending order. Missing versions are missing from the log. Before the
+    first publication, only the newest commit."""
     feed_off_at: int | None = None
-    """The first of these versions at which the feed is off."""
+    """First of these versions at which the feed is off."""
     breaks: tuple[int, ...] = ()
-    """Versions that change the schema by more than added columns."""
+    """Versions with schema changes other than added columns."""
     damaged_at: int | None = None
-    """The first of these versions whose state cannot be restored from the log."""
+    """First of these versions whose state cannot be restored from the log."""
     expired_at: int | None = None
-    """The first of these versions, if it is older than the table's retention."""
+    """First of these versions, if it is older than the table's retention."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """Current table properties, like `partitions` and `bytes`."""
+    """Current table properties. `partitions` and `bytes` are also current values."""
     partitions: tuple[str, ...] = ()
     bytes: int | None = field(default=None, compare=False)
-    """The size of all files; None if unknown."""
+    """Size of all files, or None if unknown."""
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
-    """Schemas by version, in Spark's JSON. Others are added when they are read."""
+    """Schemas by version, in Spark's JSON. Other versions are added when they are read."""
 
     @property
     def compared(self) -> bool:
-        """Whether two states are compared, and no commits are read. Then all versions are one range."""
+        """True if two states are compared and no commits are read. Then all versions are one range."""
         return bool(self.commits) and self.commits[0].operation == COMPARISON
 
     def rows_in(self, range_: Range) -> int | None:
-        """Rows that the commits of a range changed according to their metrics: a hint. None if unknown."""
+        """Return the rows that the commits of a range changed, or None if unknown. A hint from the metrics."""
         first, last = range_.from_version_exclusive + 1, range_.to_version_inclusive
         rows = [commit.rows for commit in self.commits if first <= commit.version <= last]
         known = [count for count in rows if count is not None]
@@ -110,7 +110,7 @@ class TakeSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class PublishRanges:
-    """Consecutive ranges. A schema change that one read cannot span is a range of its own."""
+    """Consecutive ranges. A schema change that one read cannot span is a separate range."""
 
     ranges: tuple[Range, ...]
 
@@ -124,11 +124,11 @@ class Repair:
 
     version: int
     keys: Any
-    """In the form of the source: the keys, and which of them are deleted first."""
+    """Keys in the form of the source, and which of them are deleted first."""
 
     @property
     def from_version_exclusive(self) -> int:
-        """No new version is published."""
+        """The published version, because a repair publishes no new version."""
         return self.version
 
     @property
@@ -183,7 +183,7 @@ def decide(table: str, published: Published | None, facts: Facts, max_versions_p
 
 
 def recreated(table: str, published: Published, table_id: str, latest: int) -> SourceRecreated | None:
-    """A finding if the source is no longer the table that was published."""
+    """Return a finding if the source is no longer the table that was published, otherwise None."""
     if published.table_id == table_id and published.version <= latest:
         return None
     return SourceRecreated(
@@ -192,14 +192,16 @@ def recreated(table: str, published: Published, table_id: str, latest: int) -> S
 
 
 def first_missing(after: int, to: int, versions: Sequence[int]) -> int | None:
-    """The first of the versions `after + 1` to `to` that is missing; None if there is none."""
+    """Return the first missing version of `after + 1` to `to`, or None if there is none."""
     found = set(versions)
     return next((version for version in range(after + 1, to + 1) if version not in found), None)
 
 
 def split(after: int, to: int, breaks: Sequence[int], limit: int) -> list[Range]:
-    """Split the versions `after + 1` to `to` into ranges of at most `limit` versions. Each break is a range of its own,
-    so that a later change cannot hide what it did to the columns."""
+    """Split the versions `after + 1` to `to` into ranges of at most `limit` versions.
+
+    Each version in `breaks` is a separate range, so that a later change cannot hide its effect on the columns.
+    """
     parts = []
     ends = {end for version in breaks if after < version <= to for end in (version - 1, version)} | {to}
     start = after

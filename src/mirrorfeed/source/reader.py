@@ -1,6 +1,6 @@
-"""Read a source: a version, the changes of a range, or a source without versions; and select rows and columns.
+"""Read a source: a version, the changes of a range, or a source without versions. Select rows and columns.
 
-Reads of versions and ranges are pinned at both ends, so that repeating one returns the same rows.
+Reads of versions and ranges are pinned at both ends, so repeating a read returns the same rows.
 """
 
 from __future__ import annotations
@@ -26,28 +26,29 @@ from mirrorfeed.source.next_step import Range
 TASKS_PER_CORE = 4
 _DEFAULT_CORES = 32
 _ARCHIVED = "BlobArchived"
-"""The response of the storage for a blob in the archive tier. Spark passes it on as text only."""
+"""Storage error for a blob in the archive tier. Spark reports it only as text."""
 _NO_FILES = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "FAILED_READ_FILE", "CANNOT_READ_FILE_FOOTER")
 _NOT_DELTA = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "PATH_NOT_FOUND")
 _IN_UTC = "timestampadd(MICROSECOND, unix_micros({}), TIMESTAMP_NTZ '1970-01-01 00:00:00')"
-"""An instant as a time without a zone, in UTC, whatever the session's zone is."""
+"""SQL expression that converts an instant to a time without time zone, in UTC, independent of the session's time
+zone."""
 _NO_SKIPPING = "nanvl({0}, {0})"
-"""The same value, but file readers cannot skip by it. With a file's dictionary they take -0.0 for less than 0.0, and
-leave out rows that Spark would find."""
+"""SQL expression that returns its value but prevents data skipping in file readers. With dictionaries, readers treat
+-0.0 as less than 0.0, and skip rows that Spark would find."""
 
 
 def at_version(spark: SparkSession, source: Source, version: int) -> DataFrame:
-    """The table at a version, as any query reads it."""
+    """Return the table at a version, as any query reads it."""
     return spark.read.option("versionAsOf", version).table(source.sql)
 
 
 def snapshot(spark: SparkSession, source: Source, version: int) -> DataFrame:
-    """The table at a version, without collations."""
+    """Return the table at a version, without collations."""
     return without_collations(at_version(spark, source, version))
 
 
 def changes(spark: SparkSession, source: Source, range_: Range) -> DataFrame:
-    """The change data feed of a range. Its rows must be requested within `faithful`."""
+    """Return the change data feed of a range. Request its rows within `faithful`."""
     feed = (
         spark.read.option("readChangeFeed", "true")
         .option("startingVersion", range_.from_version_exclusive + 1)
@@ -55,22 +56,23 @@ def changes(spark: SparkSession, source: Source, range_: Range) -> DataFrame:
         .table(source.sql)
     )
     # With deletion vectors, Spark makes two or more tasks for each version and sends the plans of all versions to every
-    # task: 40 versions of one row took 20 seconds of CPU, and 7 with only as many tasks as keep all cores busy.
+    # task: 40 versions of one row took 20 seconds of CPU, and 7 with only enough tasks to keep all cores busy.
     most = (_known_cores(spark) or 0) * TASKS_PER_CORE
     return without_collations(feed.coalesce(most) if most and range_.versions > most // 2 else feed)
 
 
 def read_full(spark: SparkSession, source: Source) -> DataFrame:
-    """All rows of a source without versions: anything that Spark reads by name, or a folder of Delta or Parquet files.
+    """Return all rows of a source without versions: anything that Spark reads by name, or a folder of Delta or Parquet
+    files.
 
     Another read may return other rows.
     """
     if source.path is not None:
         return without_collations(_read_folder(spark, source.path))
     try:
-        spark.sql(f"REFRESH TABLE {source.sql}")  # otherwise Spark reads the files that it remembers
+        spark.sql(f"REFRESH TABLE {source.sql}")  # otherwise Spark reads the files from its cache
         found = spark.read.table(source.sql)
-        _ = found.schema  # Spark Connect looks the table up only now
+        _ = found.schema  # Spark Connect looks up the table only here
     except Exception as error:
         if first_of(error, spark_errors.NOT_IN_CATALOG):
             raise errors.SourceMissing(table=str(source)) from error
@@ -79,13 +81,15 @@ def read_full(spark: SparkSession, source: Source) -> DataFrame:
 
 
 def cores(spark: SparkSession) -> int:
-    """How many tasks run at a time, or a guess."""
+    """Return the number of tasks that run in parallel, or a guess."""
     return _known_cores(spark) or _DEFAULT_CORES
 
 
 def without_collations(rows: DataFrame) -> DataFrame:
-    """The same rows, in which texts are equal only if they are spelled alike: Fabric compares keys that way, and
-    another spelling is another value."""
+    """Return the rows with binary collation, so that texts are equal only if all characters are equal.
+
+    Fabric compares keys this way.
+    """
     texts = [field for field in rows.schema if isinstance(field.dataType, StringType)]
     collated = [field.name for field in texts if field.dataType != StringType()]
     if not collated:  # Spark Connect rejects an empty dictionary
@@ -94,11 +98,11 @@ def without_collations(rows: DataFrame) -> DataFrame:
 
 
 def apply_selection(table: str, rows: DataFrame, selection: Selection | None, extra: Sequence[str] = ()) -> DataFrame:
-    """The rows and columns of a snapshot or feed that are published, and the columns `extra`, which are not the
-    source's own. Raise `BadCondition`.
+    """Return the selected rows and columns of a snapshot or feed, and the columns `extra`, which are not from the
+    source.
 
-    Each image of a changed row is selected by itself, so the result is the feed of the selected rows: a row that no
-    longer matches ends with a pre-image, which is a delete.
+    Each image of a changed row is selected separately, so the result is the feed of the selected rows: a row that no
+    longer matches ends with a pre-image, which is a delete. Raises `BadCondition`.
     """
     if selection is None:
         return rows
@@ -113,7 +117,7 @@ def apply_selection(table: str, rows: DataFrame, selection: Selection | None, ex
 
 @contextmanager
 def read_errors(table: str, what: Range | int) -> Iterator[None]:
-    """Translate errors of Delta that occur while reading a range, or a snapshot's version."""
+    """Convert errors of Delta that occur while reading a range, or a snapshot's version."""
     try:
         yield
     except MirrorfeedError:
@@ -125,9 +129,9 @@ def read_errors(table: str, what: Range | int) -> Iterator[None]:
 
 
 def is_only_feed_unreadable(error: Finding) -> bool:
-    """Whether the feed of a range cannot be read, but the versions at its two ends may be.
+    """Return whether the feed of a range cannot be read, although the versions at its two ends may be readable.
 
-    If columns were dropped within the range, False: they stop the table at the next version anyway.
+    Returns False if columns were dropped within the range, because they stop the table at the next version anyway.
     """
     if isinstance(error, errors.FeedUnreadable):
         return not error.lost
@@ -137,7 +141,7 @@ def is_only_feed_unreadable(error: Finding) -> bool:
 def _known_cores(spark: SparkSession) -> int | None:
     try:
         return int(spark.sparkContext.defaultParallelism)
-    except Exception:  # Spark Connect, as on serverless compute, does not report cores
+    except Exception:  # Spark Connect, for example on serverless compute, does not report cores
         return None
 
 

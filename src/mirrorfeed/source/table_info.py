@@ -1,4 +1,4 @@
-"""Identity, properties, retention, features and log files of a Delta table, from Spark or delta-rs."""
+"""Identity, properties, retention, features and log files of a Delta table, read with Spark or delta-rs."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 FILES, LOG = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 MIN_FACTOR = 2
-"""Retention must be this many times the longest wait of a change, so that one run may fail."""
+"""Minimum ratio of retention to the longest wait of a change, so that one run may fail."""
 MAX_DAYS = 36_500
-"""A hundred years. A longer interval was probably meant in another unit."""
+"""Maximum interval in days. A longer interval was probably meant in another unit."""
 _DEFAULTS = {FILES: 7 * 86_400.0, LOG: 30 * 86_400.0}
 _DURATION = re.compile(r"(\d+)\s*(second|minute|hour|day|week)s?", re.IGNORECASE)
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
@@ -44,10 +44,10 @@ _DAYS = re.compile(r"\s*(\d+)\s+days?\s*", re.IGNORECASE)
 FEED = "delta.enableChangeDataFeed"
 _ROW_TRACKING = "delta.enableRowTracking"
 _FORMATS = ("delta", "iceberg")
-"""Databricks computes the changes of Iceberg tables. Other engines report that they cannot."""
+"""Supported formats. Databricks computes the changes of Iceberg tables. Other engines report that they cannot."""
 _NO_TABLE = (
     *NOT_IN_CATALOG,
-    "INVALID_ATTRIBUTE_NAME_SYNTAX",  # a backtick in a name, which Delta's commands cannot spell
+    "INVALID_ATTRIBUTE_NAME_SYNTAX",  # a backtick in a name, which Delta's commands do not support
     "DELTA_PATH_DOES_NOT_EXIST",
 )
 _NOT_DELTA = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_ONLY_OPERATION", "DELTA_NOT_A_DELTA_TABLE")
@@ -60,11 +60,11 @@ class TableInfo:
     properties: Mapping[str, str]
     partition_columns: tuple[str, ...]
     files: int
-    """0, like `bytes`, if files were not counted."""
+    """Number of files. `files` and `bytes` are 0 if files were not counted."""
     bytes: int
     format: str = "delta"
     features: tuple[str, ...] = ()
-    """Those that the protocol names. An engine adds those that older protocols imply by their numbers."""
+    """Features in the protocol. An engine adds the features that older protocols imply by number."""
 
     @property
     def records_changes(self) -> bool:
@@ -76,10 +76,10 @@ class TableInfo:
 
 
 def read_table_info(spark: SparkSession, source: Source, *, counted: bool = False) -> TableInfo:
-    """Read the table's identity. Raise an error if the source is missing, a view, or not a Delta table.
+    """Read the table's identity. Raises an error if the source is missing, a view, or not a Delta table.
 
-    For a local folder Spark is not used, because DESCRIBE DETAIL makes it count all files of every new version; files
-    are then counted only with `counted`.
+    For a local folder Spark is not used, because DESCRIBE DETAIL makes Spark count all files of every new version. Then
+    files are counted only with `counted`.
     """
     table = open_local_table(source)
     return (table and local_table_info(table, source, counted=counted)) or _describe(spark, source)
@@ -88,7 +88,7 @@ def read_table_info(spark: SparkSession, source: Source, *, counted: bool = Fals
 def open_local_table(source: Source, version: int | None = None) -> DeltaTable | None:
     """Open a table in a local folder with delta-rs, at a version or the newest one.
 
-    None if the table is not in a local folder, delta-rs is not installed, or the table needs Spark.
+    Returns None if the table is not in a local folder, delta-rs is not installed, or the table needs Spark.
     """
     if source.path is None or not Path(source.path).is_absolute():
         return None
@@ -99,19 +99,22 @@ def open_local_table(source: Source, version: int | None = None) -> DeltaTable |
 
         table = DeltaTable(source.path, version=version)
         features = _features(table)
-    except Exception:  # Spark will report the reason
+    except Exception:  # Spark will report the error
         return None
     return None if unknown_features(features) or external_commit_features(features) else table
 
 
 def is_missing_here(source: Source) -> bool:
-    """Whether the source would be in a folder of this machine, but is not there."""
+    """Return whether the source would be in a folder of this machine but does not exist."""
     is_folder = source.path is not None and not URI.match(source.path)
     return is_folder and not Path(source.path or "", "_delta_log").is_dir() and kind() is Kind.LOCAL
 
 
 def newest_schema(source: Source, spark: SparkSession | None) -> dict[str, Any] | None:
-    """The newest schema of a Delta table, in Spark's JSON. None without a session, if only Spark can read it."""
+    """Return the newest schema of a Delta table, in Spark's JSON.
+
+    Returns None without a session if only Spark can read the schema.
+    """
     if is_missing_here(source):
         raise NoTableAtPath(path=str(source))
     if table := open_local_table(source):
@@ -126,7 +129,7 @@ def newest_schema(source: Source, spark: SparkSession | None) -> dict[str, Any] 
 
 
 def local_table_info(table: DeltaTable, source: Source, *, counted: bool = False) -> TableInfo | None:
-    """The same from delta-rs; None if only Spark can read it."""
+    """Return the identity of a table that delta-rs opened, or None if only Spark can read it."""
     try:
         metadata = table.metadata()
         files, size = count_files(table) if counted else (0, 0)
@@ -138,7 +141,7 @@ def local_table_info(table: DeltaTable, source: Source, *, counted: bool = False
 
 
 def count_files(table: DeltaTable) -> tuple[int, int]:
-    """The number of files, and their total size in bytes."""
+    """Return the number of files, and their total size in bytes."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -147,7 +150,7 @@ def count_files(table: DeltaTable) -> tuple[int, int]:
 
 
 def count_rows(table: DeltaTable) -> int | None:
-    """The number of rows; None if the log does not have it for every file."""
+    """Return the number of rows, or None if the log does not have it for every file."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -160,7 +163,7 @@ def count_rows(table: DeltaTable) -> int | None:
 
 @contextmanager
 def table_errors(source: Source) -> Iterator[None]:
-    """Translate errors of the engine about a missing or unreadable table."""
+    """Convert errors of the engine about a missing or unreadable table."""
     try:
         yield
     except Exception as error:
@@ -207,7 +210,7 @@ def _features(table: DeltaTable) -> tuple[str, ...]:
 
 
 def retention_seconds(properties: Mapping[str, str], name: str) -> float | None:
-    """The value of a retention property; None if it cannot be parsed."""
+    """Return the value of a retention property, or None if it cannot be parsed."""
     if name not in properties:
         return _DEFAULTS[name]
     found = _DURATION.findall(properties[name])
@@ -215,7 +218,7 @@ def retention_seconds(properties: Mapping[str, str], name: str) -> float | None:
 
 
 def check_retention(table: str, properties: Mapping[str, str], waited: float) -> RetentionTooShort | None:
-    """A warning if a retention is too short for changes that wait this many seconds."""
+    """Return a warning if a retention is too short for changes that waited `waited` seconds, or None."""
     kept = {name: retention_seconds(properties, name) for name in (FILES, LOG)}
     short = {name: found for name, found in kept.items() if found is not None and found < MIN_FACTOR * waited}
     name = min(short, key=short.__getitem__, default=None)
@@ -223,7 +226,7 @@ def check_retention(table: str, properties: Mapping[str, str], waited: float) ->
 
 
 def parse_days(text: str) -> int:
-    """The days of an interval such as `60 days`. Raise `BadInterval`."""
+    """Parse an interval such as `60 days` and return the days. Raises `BadInterval`."""
     found = _DAYS.fullmatch(text)
     if found is None:
         raise BadInterval(text=text, reason="is not a whole number of days")
@@ -236,9 +239,9 @@ _log = logging.getLogger(__name__)
 _COMMIT = re.compile(r"([0-9]{20})\.json")
 _METADATA = "metaData struct<id string>"
 _PATH_PATTERN = frozenset("*?[]{}\\")
-"""Characters with which Spark takes a path for a pattern, so that it might find the log of another table."""
+"""Characters that make Spark treat a path as a pattern, which could match the log of another table."""
 _MERGED_ROWS = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
-"""Metrics of a MERGE, whose `numOutputRows` also counts rows that were only copied."""
+"""Metrics to use for a MERGE. Its `numOutputRows` also counts rows that were only copied."""
 _CHANGED_ROWS = ("numUpdatedRows", "numDeletedRows", "numOutputRows")
 _BYTES = ("numTargetBytesAdded", "numAddedBytes", "numOutputBytes")
 CHANGES_NO_ROWS = ("OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "SET TBLPROPERTIES", "CLUSTER BY")
@@ -253,23 +256,23 @@ _KNOWN_FEATURES = _EXTERNAL_COMMITS | {
 
 
 def commit_name(version: int) -> str:
-    """Name of the log file of a version."""
+    """Return the name of a version's log file."""
     return f"{version:020d}.json"
 
 
 def commit_version(name: str) -> int | None:
-    """The version of a log file; None if the name is not that of a commit."""
+    """Return the version of a log file, or None if the name is not that of a commit."""
     found = _COMMIT.fullmatch(name)
     return int(found[1]) if found else None
 
 
 def list_versions(log: str) -> list[int]:
-    """All versions in a local log folder, ascending."""
+    """Return all versions in a local log folder, in ascending order."""
     return sorted(version for version in map(commit_version, os.listdir(log)) if version is not None)
 
 
 def read_commit_info(path: str) -> Mapping[str, Any]:
-    """The `commitInfo` of a local commit file, which may be empty."""
+    """Return the `commitInfo` of a local commit file. May be empty."""
     with open(path, encoding="utf-8") as lines:
         for line in lines:
             if '"commitInfo"' in line and (info := json.loads(line).get("commitInfo")) is not None:
@@ -279,9 +282,9 @@ def read_commit_info(path: str) -> Mapping[str, Any]:
 
 
 def find_metadata_changes(spark: SparkSession, location: str, versions: Collection[int]) -> frozenset[int] | None:
-    """Those of the versions that changed the table's metadata: no other commit changes schema or settings.
+    """Return the versions that changed the table's metadata. No other commit changes schema or settings.
 
-    None if not all of the log can be read, for example because only the catalog may open the table's files.
+    Returns None if a part of the log cannot be read, for example because only the catalog may open the table's files.
     """
     from pyspark.sql import functions as F
 
@@ -303,28 +306,28 @@ def find_metadata_changes(spark: SparkSession, location: str, versions: Collecti
 
 
 def count_changes(operation: str, metrics: Mapping[str, str]) -> tuple[int | None, int | None]:
-    """The rows that a commit changed and the bytes that it wrote, each None if its metrics do not tell.
+    """Return the rows that a commit changed and the bytes that it wrote. None for each value that the metrics lack.
 
-    This is a hint: it decides only when and how the commit is read. Rows that an overwrite replaces are counted only if
-    the engine counts them.
+    The numbers are hints: they decide only when and how the commit is read. Rows that an overwrite replaces are counted
+    only if the engine counts them.
     """
     if operation in CHANGES_NO_ROWS:
         return 0, 0
     names = _MERGED_ROWS if any(name in metrics for name in _MERGED_ROWS) else _CHANGED_ROWS
     counts = [int(metrics[name]) for name in names if name in metrics]
     sizes = [int(metrics[name]) for name in _BYTES if name in metrics]
-    # Rows of files that are removed as a whole may not have been counted.
+    # Rows of files that are removed as a whole may not be counted.
     is_uncounted = not any(counts) and metrics.get("numRemovedFiles", "0") != "0"
     return None if is_uncounted or not counts else sum(counts), max(sizes, default=None)
 
 
 def unknown_features(features: Iterable[str]) -> tuple[str, ...]:
-    """Features that mirrorfeed does not know, so that they may change what is read."""
+    """Return the features that mirrorfeed does not know. They may change what is read."""
     return tuple(sorted(name for name in features if _released_name(name) not in _KNOWN_FEATURES))
 
 
 def external_commit_features(features: Iterable[str]) -> tuple[str, ...]:
-    """Features with which the newest commits may be outside of the table's log."""
+    """Return the features with which the newest commits may be outside the table's log."""
     return tuple(sorted(name for name in features if _released_name(name) in _EXTERNAL_COMMITS))
 
 

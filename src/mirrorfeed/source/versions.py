@@ -1,4 +1,4 @@
-"""The versions of a Delta table: commits, schemas, and how much was committed after a version."""
+"""The versions of a Delta table: commits, schemas, and pending commits."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from mirrorfeed.source.table_info import (
 KEEPS_SCHEMA = frozenset(
     {"UPDATE", "DELETE", "OPTIMIZE", "TRUNCATE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "ADD CONSTRAINT"}
 )
-"""Operations that never change the schema. After any other, the schema is read."""
+"""Operations that never change the schema. After any other operation, the schema is read."""
 _MARGIN = 16
-"""Commits that are requested beyond those needed, because more may be added meanwhile."""
+"""Extra commits to request, because more may be added in the meantime."""
 _MAX_MEASURED = 64
-"""If more commits are pending, their rows and bytes are not counted."""
+"""With more pending commits, their rows and bytes are not counted."""
 _PARALLEL_SCHEMAS = 4
 
 
 def newest_version(spark: SparkSession, source: Source, after: int | None = None) -> int:
-    """The newest version of a table.
+    """Return the newest version of a table.
 
-    With `after`, any later version may be returned for the newest one. Then Spark only plans a read; otherwise it runs
-    a job. For a table in a local folder Spark is not used.
+    With `after`, the result may be any later version. Then Spark only plans a read. Otherwise Spark runs a job. For a
+    table in a local folder Spark is not used.
     """
     if (table := open_local_table(source)) is not None:
         return table.version()
@@ -62,7 +62,7 @@ def newest_commit(spark: SparkSession, source: Source) -> Commit:
 
 
 def commits(spark: SparkSession, source: Source, after: int | None = None) -> list[Commit]:
-    """The commits after a version, or all, ascending. Never empty: the newest commit is always included."""
+    """Return the commits after a version, or all, in ascending order. Always includes the newest commit."""
     limit = None if after is None else _MARGIN
     found = read_history(spark, source, limit)
     while after is not None and limit is not None and (lag := found[-1]["version"] - after) > limit:
@@ -73,9 +73,9 @@ def commits(spark: SparkSession, source: Source, after: int | None = None) -> li
 
 
 def read_history(spark: SparkSession, source: Source, limit: int | None = None) -> list[Mapping[str, Any]]:
-    """The newest commits as rows of DESCRIBE HISTORY, ascending, with times in UTC.
+    """Return the newest commits as rows of DESCRIBE HISTORY, in ascending order, with times in UTC.
 
-    Spark runs a job for it, so the log of a table in a local folder is read directly.
+    Spark runs a job for DESCRIBE HISTORY, so the log of a table in a local folder is read directly.
     """
     found = _read_local_history(source, limit) or _describe_history(spark, source, limit)
     if not found:
@@ -84,7 +84,7 @@ def read_history(spark: SparkSession, source: Source, limit: int | None = None) 
 
 
 def clone_source(spark: SparkSession, source: Source) -> str | None:
-    """The table of which this one was created as a clone, if its history has that."""
+    """Return the table from which this one was cloned, or None if the history does not show a clone."""
     with table_errors(source):
         clones = spark.sql(f"DESCRIBE HISTORY {source.sql}").where("operation = 'CLONE'")
         first = clones.orderBy("version").select("operationParameters").first()
@@ -92,7 +92,7 @@ def clone_source(spark: SparkSession, source: Source) -> str | None:
 
 
 def operation_parameters(spark: SparkSession, source: Source, version: int) -> Mapping[str, str]:
-    """The parameters of the operation that created a version; empty if the history does not have them."""
+    """Return the parameters of the operation that created a version. Empty if the history does not have them."""
     with table_errors(source):
         history = spark.sql(f"DESCRIBE HISTORY {source.sql}").where(f"version = {int(version)}")
         found = history.select("operationParameters").first()
@@ -100,9 +100,9 @@ def operation_parameters(spark: SparkSession, source: Source, version: int) -> M
 
 
 def pending_commits(spark: SparkSession, source: Source, after: int, *, measured: bool) -> PendingCommits:
-    """What was committed after a version. Unless `measured`, several commits may be reported as one.
+    """Return the size of the commits after a version. Unless `measured`, several commits may be reported as one.
 
-    If the table's folder is local or mounted, its log is listed and Spark is not used.
+    If the table's folder is local or mounted, its log is listed without Spark.
     """
     log = os.path.join(source.path or "", "_delta_log")
     if source.path is not None and not URI.match(source.path) and os.path.isdir(log):
@@ -119,7 +119,7 @@ def pending_commits(spark: SparkSession, source: Source, after: int, *, measured
 
 
 def schema_at(spark: SparkSession, source: Source, version: int) -> dict[str, Any]:
-    """The table's schema at a version, in Spark's JSON form."""
+    """Return the table's schema at a version, in Spark's JSON form."""
     try:
         with table_errors(source):
             frame = spark.read.option("versionAsOf", version).table(source.sql)
@@ -134,17 +134,17 @@ def schema_at(spark: SparkSession, source: Source, version: int) -> dict[str, An
 def find_schema_breaks(
     schema: Callable[[int], dict[str, Any]], after: int, first: list[Commit], doubtful: list[Commit]
 ) -> tuple[list[int], int | None, type[Terminal] | None]:
-    """The versions that changed the schema by more than added columns, and the first version whose schema cannot be
-    read, where the search ends, with the reason.
+    """Find the versions with schema changes other than added columns.
 
-    The first version is also included if the schema before it cannot be read any more.
+    Also returns the first version whose schema cannot be read, where the search ends, and the reason. The first version
+    is also included in the breaks if the schema before it can no longer be read.
     """
     versions = sorted({commit.version for commit in (*first, *doubtful)})
     with ThreadPoolExecutor(_PARALLEL_SCHEMAS) as pool:
         schemas = {version: pool.submit(schema, version) for version in (after, *versions) if first}
     found: list[int] = []
     before: dict[str, Any] | None = None
-    with suppress(Exception):  # the log may begin later, or have a hole there
+    with suppress(Exception):  # the log may start later, or have a gap
         before = schemas[after].result() if first else None
     for version in versions:
         try:
@@ -158,13 +158,14 @@ def find_schema_breaks(
 
 
 def only_adds_columns(before: dict[str, Any], now: dict[str, Any]) -> bool:
-    """Whether every column of `before` is in `now` with the same type and nullability."""
+    """Return whether every column of `before` is in `now` with the same type and nullability."""
     kept = {field["name"]: (field["type"], field["nullable"]) for field in now["fields"]}
     return all(kept.get(field["name"]) == (field["type"], field["nullable"]) for field in before["fields"])
 
 
 def _pending(versions: int, commit_infos: Iterable[Mapping[str, Any]], *, measured: bool) -> PendingCommits:
-    """A negative number of versions means that the table was restored, which the next run detects."""
+    """Combine pending commits. A negative number of versions means that the table was restored; the next run detects
+    this."""
     if not measured or versions == 0:
         return PendingCommits(abs(versions))
     sizes = [count_changes(each.get("operation") or "", each.get("operationMetrics") or {}) for each in commit_infos]
@@ -179,7 +180,7 @@ def _sum(values: list[int | None]) -> int | None:
 
 
 def _read_local_history(source: Source, limit: int | None) -> list[dict[str, Any]]:
-    """Empty if only Spark can read it."""
+    """Return the newest commits of a local log, or no rows if only Spark can read the log."""
     if source.path is None or (table := open_local_table(source)) is None:
         return []
     newest = table.version()
@@ -192,11 +193,11 @@ def _read_local_history(source: Source, limit: int | None) -> list[dict[str, Any
                 info = read_commit_info(file)
                 if "inCommitTimestamp" in info:
                     return []
-                last = max(os.stat(file).st_mtime_ns // 1_000_000, last + 1)  # like Delta where clocks went back
+                last = max(os.stat(file).st_mtime_ns // 1_000_000, last + 1)  # like Delta if clocks went back
                 about = {"version": version, "timestamp": _utc(last * 1000), "operation": info["operation"]}
                 texts = {name: _texts(info.get(name) or {}) for name in ("operationParameters", "operationMetrics")}
                 found.append(about | texts | {"userMetadata": info.get("userMetadata")})
-    except (OSError, ValueError, KeyError):  # deleted meanwhile, or it has no commitInfo
+    except (OSError, ValueError, KeyError):  # deleted in the meantime, or without commitInfo
         return []
     return found
 
@@ -208,8 +209,8 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str | None]:
 def _describe_history(spark: SparkSession, source: Source, limit: int | None) -> list[dict[str, Any]]:
     with table_errors(source):
         history = spark.sql(f"DESCRIBE HISTORY {source.sql}" + ("" if limit is None else f" LIMIT {limit}"))
-        # Times arrive in the time zone of this machine. UTC costs another job, so it is requested only for the hour
-        # that clocks show twice, because Spark Connect does not say which of the two is meant.
+        # Times are in the time zone of this machine. UTC costs another job, so UTC is requested only for the hour that
+        # clocks show twice, because Spark Connect does not return which of the two is meant.
         rows = history.collect()
         if any(is_ambiguous(row["timestamp"]) for row in rows):
             rows = history.withColumn("micros", F.unix_micros("timestamp")).collect()
@@ -223,7 +224,7 @@ def _commit(row: Mapping[str, Any]) -> Commit:
 
 
 def is_ambiguous(local: datetime) -> bool:
-    """Whether the clocks of this machine show a time without a zone a second time, an hour later."""
+    """Return whether the clocks of this machine show a time without time zone twice."""
     return local.replace(fold=0).astimezone(UTC) != local.replace(fold=1).astimezone(UTC)
 
 
