@@ -1,7 +1,7 @@
 """Append new versions of a table to its history: read, decide, append, and read again, until all are appended.
 
-An append is one commit of rows and record, and Delta accepts each record number once. So the newest record says what
-was appended, whatever this run or a concurrent one did before it died. The response of an append is never trusted.
+An append is one commit of rows and record, and Delta accepts each record number once. So the newest record shows what
+was appended, whatever this run or a concurrent run did before it stopped. The response of an append is never trusted.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ from mirrorfeed.source.versions import operation_parameters
 _MAX_CONFLICTS = 5
 _LOST_RACE = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED", "DELTA_TABLE_ALREADY_EXISTS")
 _REPEAT_FACTOR = 2
-"""A record is repeated when it is half as old as files that go to the archive."""
+"""A record is repeated at the archive age of files divided by this factor."""
 
 
 @dataclass
 class AppendProgress:
-    """What a run has appended for a table so far."""
+    """Versions that a run has appended for a table so far."""
 
     records: list[HistoryRecord] = field(default_factory=list)
     newest_version: int | None = None
-    """The newest version in the history."""
+    """Newest version in the history."""
     restarts: list[Terminal] = field(default_factory=list)
-    """Reasons for which the history continued with a snapshot."""
+    """Reasons why the history continued with a snapshot."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,12 @@ class _Step:
 
     facts: Facts
     what: Range | int | None
-    """A range, a snapshot's version, or None if nothing is new."""
+    """Range, version of a snapshot, or None if there is nothing new."""
     columns: tuple[HistoryColumn, ...] = ()
     rows: DataFrame | None = None
-    """Its rows, as the feed returns them."""
+    """Rows to append, as the feed returns them."""
     reason: Terminal | None = None
-    """Why it is a snapshot that continues the history."""
+    """Reason for a snapshot that continues the history."""
 
 
 def append_versions(
@@ -90,10 +90,10 @@ def append_versions(
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     progress: AppendProgress | None = None,
 ) -> AppendProgress:
-    """Append all versions up to the newest one at the start. Raise what prevents it.
+    """Append all versions up to the newest version at the start. Raises an error if this is impossible.
 
-    With `begin_again`, continue with a snapshot if versions are lost; the history then lacks them. `progress` is
-    updated after each append, so that it is also known if a later append fails.
+    With `begin_again`, the history continues with a snapshot if versions are lost, and lacks the lost versions.
+    `progress` is updated after each append, so it is also correct if a later append fails.
     """
     assert table.history is not None
     append = _Append(spark, table, HistoryTable(spark, table.history.table), begin_again, now)
@@ -109,13 +109,13 @@ def append_versions(
         if view is None:
             append.create(step.facts)
             view = append.history.read_view()
-            if view is None or view.newest:  # another run was first
+            if view is None or view.newest:  # another run created the first record
                 continue
         if step.what is None and not append.must_repeat(view):
             return progress
         try:
             record, is_accepted = append.append(view, step)
-        except Finding as finding:  # some occur only when rows are read
+        except Finding as finding:  # some findings occur only when rows are read
             step = append.snapshot_or_raise(view, step.facts, finding)
             record, is_accepted = append.append(view, step)
         view = append.history.read_view()
@@ -160,7 +160,7 @@ class _Append:
             return self.snapshot_or_raise(view, facts, finding)
 
     def snapshot_or_raise(self, view: HistoryView | None, facts: Facts, finding: Finding) -> _Step:
-        """A snapshot to continue with, if that is configured or requested; otherwise raise the finding."""
+        """Return a snapshot to continue with, if this is configured or requested. Otherwise raise the finding."""
         if view is None or view.newest is None:
             raise finding
         version, history = view.newest.to_version_inclusive, str(self.history.table)
@@ -191,23 +191,23 @@ class _Append:
         try:
             self.history.create(mapped=maps_columns(facts))
         except Exception:
-            if self.history.read_view() is None:  # otherwise another run was first
+            if self.history.read_view() is None:  # otherwise another run created the history
                 raise
         days = self.table.history.archive_days if self.table.history else None
         if days is not None and interval.read(self.spark, self.history.table) is None:
             interval.set_first(self.spark, self.history.table, days, self.now())
 
     def must_repeat(self, view: HistoryView) -> bool:
-        """Whether the newest record must be repeated before its file goes to the archive."""
+        """Return whether the newest record must be repeated before its file is archived."""
         if view.newest is None or view.archive_days is None:
             return False
         return self.now() - view.newest.time >= timedelta(days=view.archive_days) / _REPEAT_FACTOR
 
     def append(self, view: HistoryView, step: _Step) -> tuple[HistoryRecord | None, bool]:
-        """Append a record and its rows. Return the record, and whether Delta reported no error.
+        """Append a record and its rows. Returns the record, and whether Delta reported no error.
 
-        Only the next read tells whether it was appended. None if meanwhile the source was replaced or partitioned
-        differently.
+        Only the next read shows whether the record was appended. Returns no record if the source was replaced or has
+        other partition columns now.
         """
         if maps_columns(step.facts) and not view.maps_columns:
             self.history.map_columns()
@@ -229,7 +229,7 @@ class _Append:
         number, total = (view.newest.number, view.newest.total) if view.newest else (0, 0)
         what, facts = step.what, step.facts
         begin: int | None = facts.latest
-        end = facts.latest  # without news, the record repeats the one before
+        end = facts.latest  # without new versions, the record repeats the previous one
         if isinstance(what, Range):
             begin, end = what.from_version_exclusive, what.to_version_inclusive
         elif what is not None:
@@ -272,7 +272,7 @@ class _Append:
         return _Step(facts, version, snapshot_columns(schema, version, existing), rows)
 
     def _range(self, facts: Facts, range_: Range, newest: HistoryRecord, existing: Mapping[str, str]) -> _Step:
-        """The first versions of a range, as long as they have the same columns."""
+        """Return a step with the first versions of a range, as long as their columns are the same."""
         spark, source = self.spark, self.table.source
         first = range_.from_version_exclusive + 1
         schema_of = partial(read_schema, spark, source, schemas=facts.schemas)
@@ -297,7 +297,8 @@ class _Append:
 
 
 def last_equal(first: int, last: int, is_equal: Callable[[int], bool]) -> int:
-    """The last version that equals the first one, found by bisection: once different, versions stay different."""
+    """Return the last version that equals the first one. Uses bisection, so versions must stay different after a
+    change."""
     if is_equal(last):
         return last
     while last - first > 1:

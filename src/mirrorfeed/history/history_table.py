@@ -42,15 +42,16 @@ _OWN = {
     "_record_time": "timestamp",
     "_record": "string",
 }
-"""Columns of a history besides those of its source. Rows have values in the first four, records in the other three.
-Records have no date, so they are in a partition of their own and can be read without rows."""
+"""Columns of a history in addition to those of its source. Rows have values in the first four, records in the other
+three. Records have no date, so they are in a separate partition and can be read without rows."""
 _RECORD = ["_record_number", "_record"]
 _APP_ID = "mirrorfeed.history"
-"""Delta accepts each record number once for this `txnAppId`, no matter who sends it and how often."""
+"""Value of `txnAppId`. Delta accepts each record number once for this id, from any writer."""
 _MAPPING = "delta.columnMapping.mode"
 _SECONDS_PER_DAY = 86_400
 _MARGIN = 16
-"""Commits to read at once. They usually reach back to the newest record, and more may be added meanwhile."""
+"""Number of commits to read at once. Usually sufficient to reach the newest record, even if more are added
+meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +60,14 @@ class HistoryView:
 
     version: int
     records: tuple[HistoryRecord, ...]
-    """In order. If the history has archived files, only the records in active files, or all if there are none."""
+    """Records in order. If the history has archived files, only the records in active files, or all records if there
+    are none."""
     columns: Mapping[str, str]
-    """Types of its columns by name, in JSON form."""
+    """Types of the columns by name, in JSON form."""
     archive_days: int | None
-    """Age at which its files count as archived; None: never."""
+    """Age in days at which files count as archived. None means never."""
     maps_columns: bool
-    """Whether column mapping is on, so that its columns can have any name."""
+    """True if column mapping is on, so that columns can have any name."""
 
     @property
     def newest(self) -> HistoryRecord | None:
@@ -78,7 +80,10 @@ class HistoryTable:
     table: Source
 
     def read_view(self) -> HistoryView | None:
-        """Read its newest version; None if it does not exist. Raise `HistoryChanged` if somebody else changed rows."""
+        """Read the newest version, or return None if the history does not exist.
+
+        Raises `HistoryChanged` if somebody else changed rows.
+        """
         try:
             info = read_table_info(self.spark, self.table)
         except (SourceMissing, NoTableAtPath):
@@ -114,15 +119,17 @@ class HistoryTable:
         self.spark.sql(f"ALTER TABLE {self.table.sql} SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
 
     def read_records(self, view: HistoryView) -> Sequence[HistoryRecord]:
-        """All records in order. Raise `HistoryChanged`."""
+        """Return all records in order. Raises `HistoryChanged`."""
         found = view.records if view.archive_days is None else self._records(view.version, None)
         if fault := records.find_disorder(found):
             raise self._changed(fault)
         return found
 
     def append(self, rows: DataFrame | None, record: HistoryRecord) -> None:
-        """Append the rows, in the form of `to_stored_rows`, and the record in one commit. Delta ignores a record number
-        that it has already accepted."""
+        """Append the rows, in the form of `to_stored_rows`, and the record in one commit.
+
+        Delta ignores a record number that it has already accepted.
+        """
         record_row = self.spark.range(1).select(
             F.lit(record.number).cast("bigint").alias("_record_number"),
             _timestamp(record.time).alias("_record_time"),
@@ -134,8 +141,10 @@ class HistoryTable:
         writer.option("txnAppId", _APP_ID).option("txnVersion", str(record.number)).append()
 
     def read_rows(self, view: HistoryView, segment: Segment, after: int, to: int) -> DataFrame:
-        """The rows of the versions `after + 1` to `to` of a segment, as the feed returns them, in the columns of the
-        last. Raise `HistoryChanged` if they are not those that were appended."""
+        """Return the rows of the versions `after + 1` to `to` of a segment, as the feed returns them.
+
+        The rows have the columns of the last version. Raises `HistoryChanged` if they are not the appended rows.
+        """
         needed = [
             each
             for each in segment
@@ -155,13 +164,13 @@ class HistoryTable:
     def _archive_days(self, info: TableInfo) -> int | None:
         if not has_interval(info.properties):
             return None
-        from mirrorfeed.archive.interval import parse_policy  # few tables have archived files
+        from mirrorfeed.archive.interval import parse_policy  # imported late: few tables have archived files
 
         policy = parse_policy(str(self.table), info.properties)
         return policy.days if policy else None
 
     def _stored_rows(self, view: HistoryView, records: Sequence[HistoryRecord]) -> DataFrame:
-        """The rows of consecutive records. Raise `ArchivedFilesNeeded` before any row is read."""
+        """Return the rows of consecutive records. Raises `ArchivedFilesNeeded` before any row is read."""
         commits = [commit for record in records for commit in record.commits]
         days = [utc_day(commit.timestamp) for commit in commits] or [date.min]
         versions = [commit.version for commit in commits] or [-1]
@@ -171,7 +180,7 @@ class HistoryTable:
         )
         if view.archive_days is None:
             return at_version(self.spark, self.table, view.version).where(where)
-        # Imports the clients of the clouds, which few runs need.
+        # imported late: imports cloud clients, which few runs need
         from mirrorfeed.archive.table import GuardedTable
         from mirrorfeed.storage.tiers import tiers_at
 
@@ -181,17 +190,19 @@ class HistoryTable:
     def _count_and_records(
         self, version: int, archive_days: int | None, *, is_mapped: bool
     ) -> tuple[int, tuple[HistoryRecord, ...]]:
-        """The number of rows, and the records. Spark runs two jobs for it, so delta-rs is used if it can: without
-        column mapping and archived files."""
+        """Return the number of rows, and the records.
+
+        Spark runs two jobs for this, so delta-rs is used if possible: without column mapping and archived files.
+        """
         local = None if is_mapped or archive_days is not None else open_local_table(self.table, version)
         if local is not None and (count := count_rows(local)) is not None:
             import pyarrow.dataset as ds
 
-            with suppress(OSError):  # a file is missing, and Spark will report which
+            with suppress(OSError):  # a file is missing, and Spark will report which one
                 found = local.to_pyarrow_dataset().to_table(_RECORD, ds.field("_commit_date").is_null())
                 return count, self._parse(zip(*(found[name].to_pylist() for name in _RECORD), strict=True))
         active: tuple[HistoryRecord, ...] = ()
-        if archive_days is not None:  # first those in active files
+        if archive_days is not None:  # try the active files first
             active = self._records(version, datetime.now(UTC) - timedelta(days=archive_days))
         return at_version(self.spark, self.table, version).count(), active or self._records(version, None)
 
@@ -205,7 +216,7 @@ class HistoryTable:
         return tuple(records.parse_record(text, str(self.table)) for _, text in sorted(numbered))
 
     def _check_commits(self, commits: Sequence[HistoryCommit], version: int, newest: HistoryRecord) -> None:
-        """Raise `HistoryChanged` if somebody else changed rows since the newest record, as far as the log tells."""
+        """Raise `HistoryChanged` if the log shows that somebody else changed rows since the newest record."""
         if commits[0].version > newest.base + 1:
             commits = self._commits(version - newest.base + _MARGIN)
         since = [commit for commit in commits if newest.base < commit.version <= version]
@@ -223,7 +234,7 @@ class HistoryTable:
 
 
 def to_stored_rows(feed: DataFrame, columns: Sequence[HistoryColumn]) -> DataFrame:
-    """Rows of the feed in the columns of the history."""
+    """Convert rows of the feed to the columns of the history."""
     version, at = F.col("_commit_version").cast("bigint"), F.col("_commit_timestamp")
     day = F.date_from_unix_date(F.floor(F.unix_seconds(at) / _SECONDS_PER_DAY).cast("int"))
     values = [_as_type(F.col(quote(each.name)), each).alias(each.stored_as, metadata={}) for each in columns]
@@ -231,7 +242,7 @@ def to_stored_rows(feed: DataFrame, columns: Sequence[HistoryColumn]) -> DataFra
 
 
 def as_inserts(snapshot: DataFrame, commit: Commit) -> DataFrame:
-    """The rows of a snapshot as the feed would return them if its commit had inserted all of them."""
+    """Return the rows of a snapshot as the feed would return them if its commit had inserted all of them."""
     return snapshot.select(
         "*",
         F.lit("insert").alias("_change_type"),
@@ -241,7 +252,7 @@ def as_inserts(snapshot: DataFrame, commit: Commit) -> DataFrame:
 
 
 def maps_columns(table: TableInfo | Facts) -> bool:
-    """Whether the table has column mapping, so that its columns can have names that Delta otherwise rejects."""
+    """Return whether the table has column mapping, so that columns can have names that Delta otherwise rejects."""
     return table.properties.get(_MAPPING, "none") != "none"
 
 
@@ -253,7 +264,7 @@ def check_names(table: str, schema: Mapping[str, Any]) -> None:
 
 
 def utc_day(time: datetime) -> date:
-    """The partition of a time, whatever the session's time zone is."""
+    """Return the UTC date of a time, which is its partition, independent of the session's time zone."""
     return time.astimezone(UTC).date()
 
 
@@ -263,12 +274,12 @@ def _timestamp(at: datetime) -> Column:
 
 
 def _as_type(value: Column, column: HistoryColumn) -> Column:
-    """The value in the type of its column, if that can be wider or narrower elsewhere in the history."""
+    """Convert the value to the type of its column, if the type can be wider or narrower elsewhere in the history."""
     return value.cast(json.loads(column.type)) if may_widen(column.type) else value
 
 
 def _value(spans: Spans) -> Column:
-    """The value of a column, which is stored in different columns depending on the row's version."""
+    """Return the value of a column, which is stored in different columns depending on the row's version."""
     *earlier, (_, last) = [(to, F.lit(None) if name is None else F.col(quote(name))) for to, name in spans]
     found = last
     for to, value in reversed(earlier):

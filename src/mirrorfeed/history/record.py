@@ -1,6 +1,7 @@
-"""Records of a history, how they form segments, and the source's columns through all versions. Pure.
+"""Records of a history, their segments, and the source's columns through all versions. Pure.
 
-A record is in the commit of its append. It is complete in itself, and the newest one is the state of the history.
+Each append commits its rows and one record. A record is self-contained, and the newest record is the state of the
+history.
 """
 
 from __future__ import annotations
@@ -58,10 +59,10 @@ class HistoryColumn:
     name: str
     """Name in the source."""
     type: Annotated[str, AfterValidator(_type)]
-    """Spark's JSON form."""
+    """Type in Spark's JSON form."""
     nullable: bool
     stored_as: str
-    """The column of the history that contains its values."""
+    """Column of the history that contains the values."""
     origin: str
     """Identifies the column under all names that it has had."""
 
@@ -71,28 +72,29 @@ class HistoryRecord:
     __pydantic_config__: ClassVar = CONFIG
     number: Annotated[int, Field(ge=1)]
     batch: str
-    """Random for each append, so that a run recognizes its own record."""
+    """Random id of the append, so that a run recognizes its own record."""
     time: UtcTime
     source: str
     source_id: str
     from_version_exclusive: Count | None
-    """None for a snapshot. Equal to `to_version_inclusive` if the record only repeats the one before, without rows."""
+    """None for a snapshot. Equal to `to_version_inclusive` if the record only repeats the previous one, without
+    rows."""
     to_version_inclusive: Count
     commits: tuple[Annotated[Commit, PlainValidator(_commit)], ...]
-    """The commits of its versions; for a snapshot, the commit of that version."""
+    """Commits of the record's versions. For a snapshot, the commit of its version."""
     columns: tuple[HistoryColumn, ...]
-    """The columns, which are the same in all of its versions."""
+    """Columns, the same for all versions of the record."""
     partitions: Annotated[tuple[str, ...], AfterValidator(is_distinct)]
     rows: Count
     total: Count
-    """Rows of the history after this append, records included."""
+    """Number of rows in the history after this append, including records."""
     base: Count
-    """The version of the history that was read before the append."""
+    """Version of the history that was read before the append."""
     build: str
 
     @property
     def schema(self) -> dict[str, Any]:
-        """Spark's JSON form."""
+        """Schema in Spark's JSON form."""
         return {
             "fields": [
                 {"name": each.name, "type": json.loads(each.type), "nullable": each.nullable, "metadata": {}}
@@ -110,7 +112,7 @@ _RECORD: Final = TypeAdapter(HistoryRecord)
 
 
 def parse_record(text: str, history: str) -> HistoryRecord:
-    """Parse a record of a history. Raise `DamagedFile`."""
+    """Parse a record of a history. Raises `DamagedFile`."""
     try:
         value = parse_json(text)
         if (found := format_of(value)) != FORMAT:
@@ -125,7 +127,7 @@ Segment = Sequence[HistoryRecord]
 
 
 def split_segments(records: Sequence[HistoryRecord]) -> list[Segment]:
-    """Split all records of a history, in their order, before each snapshot."""
+    """Split all records of a history, in order, before each snapshot."""
     starts = [at for at, record in enumerate(records) if record.from_version_exclusive is None]
     return [records[start:end] for start, end in zip(starts, [*starts[1:], len(records)], strict=True)]
 
@@ -135,7 +137,7 @@ def first_and_last_commit(segment: Segment) -> tuple[Commit, Commit]:
 
 
 def find_segment(records: Sequence[HistoryRecord], version: int) -> Segment | None:
-    """The newest segment with this version."""
+    """Return the newest segment that contains this version."""
     for segment in reversed(split_segments(records)):
         if segment[0].to_version_inclusive <= version <= segment[-1].to_version_inclusive:
             return segment
@@ -143,7 +145,7 @@ def find_segment(records: Sequence[HistoryRecord], version: int) -> Segment | No
 
 
 def find_version(records: Sequence[HistoryRecord], time: datetime) -> int | None:
-    """The version that the table had at a time; None if the time is not within a segment."""
+    """Return the version that the table had at a time, or None if the time is not within a segment."""
     for segment in reversed(split_segments(records)):
         first, last = first_and_last_commit(segment)
         if first.timestamp <= time <= last.timestamp:
@@ -153,12 +155,12 @@ def find_version(records: Sequence[HistoryRecord], time: datetime) -> int | None
 
 
 def find_record(segment: Segment, version: int) -> HistoryRecord:
-    """The record that added a version of the segment."""
+    """Return the record that added a version of the segment."""
     return next(record for record in segment if version <= record.to_version_inclusive)
 
 
 def find_disorder(records: Sequence[HistoryRecord]) -> str | None:
-    """Why these are not all records of a history; None if they are."""
+    """Return why these are not all records of a history, or None if they are."""
     if [record.number for record in records] != list(range(1, len(records) + 1)):
         return f"its records have the numbers {', '.join(str(record.number) for record in records)}"
     if records and records[0].from_version_exclusive is not None:
@@ -176,19 +178,19 @@ def find_disorder(records: Sequence[HistoryRecord]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class HistoryCommit:
-    """A commit of the history's own Delta table."""
+    """A commit to the history's Delta table."""
 
     version: int
     operation: str
     metadata: str | None = None
-    """`userMetadata`. mirrorfeed writes the batch into it."""
+    """Value of `userMetadata`, into which mirrorfeed writes the batch."""
     parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 def find_foreign_write(commits: Sequence[HistoryCommit], batch: str) -> HistoryCommit | None:
-    """The first of these commits, ascending, that changed rows and is not the append of this batch.
+    """Return the first commit, in ascending order, that changed rows and is not the append of this batch.
 
-    Commits that a RESTORE reverted do not count. After log cleanup, fewer commits are known: rows are counted as well.
+    Commits that a RESTORE reverted do not count. After log cleanup fewer commits are known, so callers also count rows.
     """
     foreign: list[HistoryCommit] = []
     for commit in commits:
@@ -203,7 +205,7 @@ def find_foreign_write(commits: Sequence[HistoryCommit], batch: str) -> HistoryC
 
 
 def snapshot_columns(schema: Mapping[str, Any], version: int, existing: Mapping[str, str]) -> tuple[HistoryColumn, ...]:
-    """The columns of a snapshot. `existing` are the history's columns with their types in JSON form."""
+    """Return the columns of a snapshot. `existing` has the history's columns with their types in JSON form."""
     return tuple(_new_column(field, version, existing) for field in _fields(schema))
 
 
@@ -217,7 +219,7 @@ def next_columns(
     renamed: Mapping[str, str] | None = None,
     dropped: Collection[str] = (),
 ) -> tuple[HistoryColumn, ...]:
-    """The columns at a version, given those before it. `renamed` maps old names to new ones.
+    """Return the columns at a version, given the columns before it. `renamed` maps old names to new ones.
 
     Raises `ColumnsIncompatible`.
     """
@@ -243,7 +245,7 @@ def next_columns(
 
 
 def unreadable_columns(columns: Sequence[HistoryColumn], schema: Mapping[str, Any]) -> list[str]:
-    """In words, which of the columns a read with this schema cannot return."""
+    """Return, in words, the columns that a read with this schema cannot return."""
     found = {field["name"]: _type_json(field["type"]) for field in schema["fields"]}
     gone = [f"{each.name!r} is gone" for each in columns if each.name not in found]
     other = [each for each in columns if not can_hold(found.get(each.name, each.type), each.type)]
@@ -251,7 +253,7 @@ def unreadable_columns(columns: Sequence[HistoryColumn], schema: Mapping[str, An
 
 
 def can_hold(wide: str, narrow: str) -> bool:
-    """Whether a type, in JSON form, is another one or Delta can widen the other one to it."""
+    """Return whether the types, in JSON form, are equal or Delta can widen `narrow` to `wide`."""
     if wide == narrow:
         return True
     wide, narrow = json.loads(wide), json.loads(narrow)
@@ -267,13 +269,13 @@ def can_hold(wide: str, narrow: str) -> bool:
 
 
 def may_widen(type_: str) -> bool:
-    """Whether Delta can widen a type, in JSON form, or to it."""
+    """Return whether Delta can widen a type, in JSON form, or widen another type to it."""
     found = json.loads(type_)
     return isinstance(found, str) and (found in _NUMBERS or _DECIMAL.fullmatch(found) is not None)
 
 
 def renamed_columns(operation: str, parameters: Mapping[str, str]) -> Mapping[str, str]:
-    """The old and new name of the whole column that a commit renamed, if any."""
+    """Return the old and the new name of the top-level column that a commit renamed, if any."""
     if operation != RENAME:
         return {}
     old, new = (split_name(parameters[name]) for name in ("oldColumnPath", "newColumnPath"))
@@ -281,17 +283,17 @@ def renamed_columns(operation: str, parameters: Mapping[str, str]) -> Mapping[st
 
 
 def dropped_columns(operation: str, parameters: Mapping[str, str]) -> tuple[str, ...]:
-    """The whole columns that a commit dropped."""
+    """Return the top-level columns that a commit dropped."""
     paths = json.loads(parameters["columns"]) if operation == DROP else []
     return tuple(path[0] for path in map(split_name, paths) if len(path) == 1)
 
 
 Spans = Sequence[tuple[int, str | None]]
-"""The last version of each span of versions, and the history's column; None if the source had no values then."""
+"""Last version of each span of versions, and the history's column. None if the source did not have the column."""
 
 
 def stored_columns(segment: Segment, version: int) -> list[tuple[HistoryColumn, Spans]]:
-    """The table's columns at a version of the segment, and where their values in the rows up to it are stored."""
+    """Return the table's columns at a version of the segment, and the history's columns with their values up to it."""
     last = find_record(segment, version)
     found = []
     for column in last.columns:
@@ -305,13 +307,13 @@ def stored_columns(segment: Segment, version: int) -> list[tuple[HistoryColumn, 
 
 
 def have_same_columns(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two schemas have the same columns in the same order."""
+    """Return whether two schemas have the same columns in the same order."""
     columns = [[(f["name"], _type_json(f["type"]), f["nullable"]) for f in _fields(each)] for each in (one, other)]
     return columns[0] == columns[1]
 
 
 def _fields(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Fields without those of type `void`, which contain only NULL."""
+    """Return the fields except those of type `void`, which contain only NULL."""
     return [field for field in schema["fields"] if field["type"] != "void"]
 
 
@@ -323,7 +325,7 @@ def _new_column(field: Mapping[str, Any], version: int, existing: Mapping[str, s
 
 
 def _stored_as(name: str, type_: str, version: int, existing: Mapping[str, str]) -> str:
-    """The column's own name, unless the history has a column of that name with another type, as after a widening."""
+    """Return the column's name or, if the history has a column of that name with another type, a new name."""
     by_name = {fold(other): (other, other_type) for other, other_type in existing.items()}
     found, found_type = by_name.get(fold(name), (name, type_))
     return found if found_type == type_ else f"{name}__v{version}"
@@ -334,7 +336,7 @@ def _type_json(type_: Any) -> str:
 
 
 def _plain_type(type_: Any) -> Any:
-    """A type without metadata, and nullable throughout, as the columns of a history are."""
+    """Return a type without metadata and with all parts nullable, like the columns of a history."""
     if isinstance(type_, str):
         return "string" if _TEXT.fullmatch(type_) else type_
     match type_["type"]:

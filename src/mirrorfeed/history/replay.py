@@ -1,4 +1,4 @@
-"""Rebuild a version of a table from its history, in a table of its own."""
+"""Rebuild a version of a table from its history, as a new table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mirrorfeed.source.identifier import Source, quote
 
 _REPLAY_OF = "mirrorfeed.history.replayOf"
 _NEEDS_MAPPING = frozenset(" ,;{}()\n\t=")
-"""Characters that a column name can have only with column mapping."""
+"""Characters that require column mapping in a column name."""
 _ADDS = ("insert", "update_postimage")
 _COUNT, _ROW = "__count__", "__row__"
 _NEVER_ADDED = "it has a delete of a row that was never inserted"
@@ -34,9 +34,9 @@ class Replay(Row):
     history: str = shown("from the history")
     version: int = shown("version", str, right=True)
     committed: datetime = shown("committed")
-    """Time of the commit of the version, in UTC."""
+    """Commit time of the version, in UTC."""
     created: bool = shown("created now")
-    """False if an earlier run had created the table."""
+    """False if an earlier run created the table."""
 
 
 def replay(spark: SparkSession, history: Source, into: Source, asked: str | int) -> Replay:
@@ -74,7 +74,7 @@ def replay(spark: SparkSession, history: Source, into: Source, asked: str | int)
 
 
 def resolve(history: str, records: Sequence[HistoryRecord], asked: int | datetime) -> int:
-    """The requested version. Raise `NotInHistory`."""
+    """Return the requested version. Raises `NotInHistory`."""
     if isinstance(asked, datetime):
         version = segments.find_version(records, asked)
     else:
@@ -89,10 +89,10 @@ def resolve(history: str, records: Sequence[HistoryRecord], asked: int | datetim
 
 
 def apply_changes(changes: DataFrame, record: HistoryRecord) -> DataFrame:
-    """The rows that remain after all changes since a snapshot.
+    """Return the rows that remain after all changes since a snapshot.
 
-    Rows without a key may occur more than once, and the feed identifies each only by its values. So equal rows are
-    counted, and as many remain as were inserted more often than deleted.
+    Rows without a key may occur several times, and the feed identifies rows only by their values. So equal rows are
+    counted: the number of inserts minus the number of deletes remains.
     """
     names = [column.name for column in record.columns]
     step = F.when(F.col("_change_type").isin(*_ADDS), 1).otherwise(-1)
@@ -116,7 +116,7 @@ def apply_changes(changes: DataFrame, record: HistoryRecord) -> DataFrame:
 
 
 def _groupable(value: Column, type_: object) -> Column:
-    """A value that is equal for equal values. Spark groups 0.0 and -0.0 together, and cannot group by a variant."""
+    """Convert a value so that grouping is exact. Spark groups 0.0 and -0.0 together, and cannot group by a variant."""
     if type_ in ("float", "double"):
         return value.cast("string")
     return F.to_json(F.struct(value)) if '"variant"' in json.dumps(type_) else value

@@ -1,1 +1,1 @@
-"""The format of the landing zone. Pure: no Spark, storage or network."""
+"""The landing-zone format: names, columns, selections, records. Pure: no Spark, storage or network."""

@@ -1,4 +1,4 @@
-"""Names of table folders, data files, and files of the log; limits of one mirrored database. Pure."""
+"""Names of table folders, data files and log files; limits of one mirrored database. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def split_name(text: str) -> tuple[str, ...]:
     position = 0
     while True:
         match = _PART.match(text, position)
-        assert match  # the second alternative also matches the empty text
+        assert match  # the second alternative also matches the empty string
         quoted, bare = match.groups()
         parts.append(bare if quoted is None else quoted.replace("``", "`"))
         position = match.end()
@@ -53,7 +53,7 @@ def join_name(parts: Iterable[str]) -> str:
 
 
 def part_fault(part: str) -> str | None:
-    """Return why no system accepts this part of a name, or None."""
+    """Return why no system accepts this part of a name, or None if it is valid."""
     if not part:
         return "has an empty part"
     if part != part.strip():
@@ -91,11 +91,11 @@ class Target:
 
     @property
     def folder(self) -> str:
-        """The path below the landing zone."""
+        """Path below the landing zone."""
         return self.table if self.schema is None else f"{self.schema}.schema/{self.table}"
 
     def fold(self) -> tuple[str, str]:
-        """A key that is equal for targets that differ in case only."""
+        """Key that is equal for targets that differ only in case."""
         return fold(self.schema or ""), fold(self.table)
 
     def __str__(self) -> str:
@@ -134,7 +134,7 @@ def data_name(number: int, suffix: str = "parquet") -> str:
 
 
 def data_number(name: str, extension: str | None = "parquet") -> int | None:
-    """Return the number in the name of a data file, or None. `extension` None accepts any."""
+    """Return the number in the name of a data file, or None. With `extension` None, any extension matches."""
     return _number(_NUMBERED, name, extension)
 
 
@@ -144,17 +144,17 @@ def published_name(number: int, staged: str) -> str:
 
 
 def is_ignored(name: str) -> bool:
-    """Whether Fabric ignores a file or folder with this name."""
+    """Return whether Fabric ignores a file or folder with this name."""
     return name.startswith("_")
 
 
 def is_log_id(text: str) -> bool:
-    """Whether this is a valid id of a log, which is also the name of its folder."""
+    """Return whether this is a valid log id, which is also the name of the log's folder."""
     return _WORD.fullmatch(text) is not None
 
 
 def log_folder(log_id: str) -> str:
-    """Return the folder of the records and staged files of a log, below the folder of the table."""
+    """Return the folder of a log's records and staged files, below the folder of the table."""
     return f"{LOG}/{_checked(_WORD, log_id)}"
 
 
@@ -168,7 +168,7 @@ def record_number(name: str) -> int | None:
 
 
 def staged_name(record: int, batch: str, part: str, suffix: str = "parquet") -> str:
-    """Return the name of a file that a record will publish, in the folder of its log."""
+    """Return the staged name of a file that a record will publish, in the folder of its log."""
     name = f"{_digits(record)}-{_checked(_HEX, batch)}-{_checked(_WORD, part)}"
     return f"{name}.{_checked(_SUFFIX, suffix)}"
 
@@ -183,12 +183,13 @@ def is_begun(name: str) -> bool:
 
 
 def staged_record_number(name: str, extension: str | None = None) -> int | None:
-    """Return the record that a staged file belongs to, or None. `extension` None accepts any."""
+    """Return the number of the record that a staged file belongs to, or None. With `extension` None, any extension
+    matches."""
     return _number(_STAGED, name, extension)
 
 
 def is_log_file(name: str) -> bool:
-    """Whether publishers create files with this name in the folder of a log."""
+    """Return whether publishers create files with this name in the folder of a log."""
     return bool(record_number(name) or staged_record_number(name) or is_begun(name))
 
 
@@ -220,13 +221,13 @@ WARN_TABLES = 450
 TABLE_LIMITS = "Microsoft's pages name 500 and 1,000 tables as the limit of a mirrored database."
 
 MAX_DAILY_BYTES, WARN_DAILY_BYTES = 10**12, 9 * 10**11
-"""Bytes of changes per day. Microsoft does not say whether files or values count, and whether first loads do."""
+"""Bytes of changes per day. Microsoft does not document whether files or values count, and whether first loads do."""
 
 SPREAD = "Distribute them over several databases: each table of the configuration can have its own `landing_zone`."
 
 
 def table_limit_warning(count: int) -> str:
-    """A warning if a database has too many tables, or an empty string."""
+    """Return a warning if a database has too many tables, or an empty string."""
     if count < WARN_TABLES:
         return ""
     return f"{count} tables. {TABLE_LIMITS} {SPREAD}"

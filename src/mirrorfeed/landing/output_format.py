@@ -1,4 +1,4 @@
-"""The file format of a table, and the files `_metadata.json` (keys and format) and `_partnerEvents.json`."""
+"""The output format of a table, and the files `_metadata.json` (keys and format) and `_partnerEvents.json`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _DECLARED = {
     "timestamp": "DateTime",
     "timestamp_ntz": "DateTime",
 }
-"""The DataType of each type. Decimals have none."""
+"""DataType of each column type. Decimals have none."""
 
 
 def _one_of(*allowed: str) -> Callable[[object], str]:
@@ -75,9 +75,9 @@ def _encoding(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Delimited:
-    """Options of delimited text. An empty `quote` or `escape` is none.
+    """Options of delimited text. An empty `quote` or `escape` means none.
 
-    A dataclass, because it is sent to executors.
+    A dataclass, because the options are sent to executors.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -90,9 +90,9 @@ class Delimited:
     null: Annotated[str, Strict()] = ""
     encoding: Annotated[str, PlainValidator(_encoding)] = "UTF-8"
     schema_definition: Annotated[bool, Strict()] = True
-    """Whether columns and their types are declared. Then no column can be added."""
+    """True if columns and their types are declared. Then no column can be added."""
     undeclared_types: Literal["refuse", "string"] = "refuse"
-    """`string` declares types without a DataType as String."""
+    """With `string`, types without a DataType are declared as String."""
 
     def options(self) -> dict[str, Any]:
         return {
@@ -106,12 +106,12 @@ class Delimited:
         }
 
     def holds(self, name: str) -> bool:
-        """Whether the name of a column can be written with these options."""
+        """Return whether a column name can be written with these options."""
         marks = [self.quote] if self.quote else [self.column_separator, "\r", "\n"]
         return bool(self.escape) or not any(mark in name for mark in marks)
 
     def fault(self) -> tuple[str, str] | None:
-        """Return the field that makes files unreadable, with the reason, or None."""
+        """Return the option that makes files unreadable, with the reason, or None."""
         if any(mark and mark in self.null for mark in (*"\r\n", self.column_separator, self.quote, self.escape)):
             return "null", f"{self.null!r} contains a separator, a quote, an escape character or a line break"
         if not self.quote and not self.null:
@@ -122,18 +122,18 @@ class Delimited:
 @dataclass(frozen=True, slots=True)
 class Output:
     delimited: Delimited | None = None
-    """None is Parquet."""
+    """Options of delimited text. None means Parquet."""
     by_time: bool = False
-    """Whether Fabric orders files by modification time, not by number."""
+    """True if Fabric orders files by modification time, not by number."""
     upserts_by_default: bool = False
-    """Whether rows without a marker are upserts, not inserts."""
+    """True if rows without a marker are upserts. Otherwise they are inserts."""
     compression: str = COMPRESSION
     target_file_size: int = 128 * 2**20
-    """In bytes."""
+    """Target size in bytes."""
 
     @property
     def fixes_columns(self) -> bool:
-        """Whether no column can be added to a published table."""
+        """True if no column can be added to a published table."""
         return self.delimited is not None and self.delimited.schema_definition
 
     @property
@@ -142,11 +142,11 @@ class Output:
 
     @property
     def suffix(self) -> str:
-        """The part of the names of data files after the first dot."""
+        """Part of the data files' names after the first dot."""
         return self.extension + (SUFFIX_OF_COMPRESSED_TEXT.get(self.compression, "") if self.delimited else "")
 
     def settings(self, columns: Sequence[Column]) -> dict[str, Any]:
-        """Return the content of `_metadata.json` besides the keys, for checked columns."""
+        """Return the content of `_metadata.json` except the keys, for checked columns."""
         spelled: dict[str, Any] = {}
         if self.by_time:
             spelled["fileDetectionStrategy"] = BY_TIME
@@ -190,11 +190,11 @@ def check_output(table: str, output: Output, columns: Sequence[Column], keys: Se
 
 
 _NO_CHARACTER_SETS = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape", "mbcs", "oem"))
-"""Codecs of Python that are not character sets, or differ between machines."""
+"""Codecs of Python that are not character sets, or that differ between machines."""
 
 
 def is_text_encoding(name: str) -> bool:
-    """Whether Python can read and write text in this encoding. Excludes codecs such as `hex`."""
+    """Return whether Python can read and write text in this encoding. Excludes codecs such as `hex`."""
     try:
         "".encode(name)
         codecs.getincrementaldecoder(name)
@@ -213,11 +213,11 @@ _DEFAULTS: Mapping[str, Any] = {
     "FileFormatTypeProperties": None,
     "SchemaDefinition": None,
 }
-"""The settings besides the keys, which never change once they are published."""
+"""All settings except the keys, with their defaults. They never change after they are published."""
 
 
 class _Metadata(BaseModel):
-    """The types of the settings that a publisher reads."""
+    """Types of the settings that a publisher reads."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -242,7 +242,7 @@ def metadata_content(keys: Sequence[str], settings: Mapping[str, Any]) -> dict[s
 
 
 def parse_metadata(data: bytes, address: str) -> dict[str, Any]:
-    """The content of `_metadata.json`, with the keys as `keyColumns`. Raises `DamagedFile`."""
+    """Parse `_metadata.json`, and return the keys as `keyColumns`. Raises `DamagedFile`."""
     try:
         value = parse_json(data)
         if isinstance(value, dict) and "KeyColumns" in value:
@@ -254,7 +254,7 @@ def parse_metadata(data: bytes, address: str) -> dict[str, Any]:
 
 
 def is_up_to_date(found: Mapping[str, Any], wanted: Mapping[str, Any], address: str) -> bool:
-    """Whether nothing must be added to the published content. Only keys can be added.
+    """Return whether nothing must be added to the published content. Only keys can be added.
 
     Raises `KeysChanged` or `SettingChanged` for any other difference.
     """
@@ -268,14 +268,14 @@ def is_up_to_date(found: Mapping[str, Any], wanted: Mapping[str, Any], address: 
 
 
 def partner_events(name: str, source_type: str, source_version: str, information: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of `_partnerEvents.json`."""
+    """Return the content of `_partnerEvents.json`."""
     more = {"additionalInformation": dict(information)} if information else {}
     source = {"sourceType": source_type, "sourceVersion": source_version, **more}
     return {"partnerName": name, "sourceInfo": source}
 
 
 def has_content(data: bytes, wanted: Mapping[str, Any]) -> bool:
-    """Whether a JSON file has this content, in any layout."""
+    """Return whether a JSON file has this content, in any layout."""
     try:
         return bool(parse_json(data) == wanted)
     except ValueError:

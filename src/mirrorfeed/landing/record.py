@@ -1,7 +1,7 @@
 """Records of the log. A record is one publication, and the newest record is the complete state of a table.
 
-Also which published files Fabric has consumed: it consumes them in order, and moves them to a subfolder for seven days,
-except the last one.
+Also finds which published files Fabric has consumed. Fabric consumes files in order, and moves all except the last one
+to a subfolder for seven days.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ _Names = Annotated[tuple[str, ...], AfterValidator(is_distinct)]
 @dataclass(frozen=True, slots=True)
 class File:
     staged: str
-    """The name in the folder of the log, before it is renamed."""
+    """Name in the folder of the log, before the file is renamed."""
     number: _Number
-    """The number of the final name."""
+    """Number in the final name."""
     rows: Mapping[str, Count]
-    """Rows by insert, update, delete and upsert."""
+    """Number of rows by insert, update, delete and upsert."""
     bytes: Count
     sha256: str
 
 
 @dataclass(frozen=True, slots=True)
 class Follows:
-    """The previous record. Distinguishes a log whose first records are missing from one whose old records expired."""
+    """Reference to the previous record. Shows whether the first records of a log are missing or have expired."""
 
     number: _Number
     batch: str
     etag: str
-    """ETag of its file at that time. If it differs now, the batch decides."""
+    """ETag of the previous record's file when this record was written. If the ETag differs now, the batch decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Record:
     __pydantic_config__: ClassVar = CONFIG
     number: _Number
     batch: _Batch
-    """Random for each attempt, so that a publisher recognizes its own record."""
+    """Random id of the attempt, so that a publisher recognizes its own record."""
     time: TimeText
     source: str
     source_id: str
@@ -109,7 +109,7 @@ _RECORD: Final = TypeAdapter(Record)
 
 
 def parse(data: bytes, address: str) -> Record:
-    """Parse a record. Raises `DamagedFile` or `RecordTooNew` with `address`."""
+    """Parse a record. Raises `DamagedFile` or `RecordTooNew`, with `address`."""
     try:
         value = parse_json(data)
         if (found := format_of(value)) > FORMAT:
@@ -142,9 +142,9 @@ def _check(record: Record) -> None:
 def possible_positions(
     newest_first: Iterable[Record], in_place: Collection[int], *, by_time: bool
 ) -> tuple[Record, ...]:
-    """The publications at which the mirror may be, newest first. Empty if it is at an earlier one.
+    """Return the records that the mirror may show, newest first. Empty if the mirror shows an earlier one.
 
-    Of the files in place, the oldest may be consumed or not, and later files are not. By time, any file of a
+    The oldest file in place may be consumed or not; later files are not. If Fabric orders files by time, any file of a
     publication may be its last.
     """
     oldest_file = min(in_place, default=None)
@@ -162,11 +162,11 @@ def possible_positions(
 
 @dataclass(frozen=True, slots=True)
 class MissingFiles:
-    """Published files that are not in the table's folder and not known to be consumed."""
+    """Published files that are missing in the table's folder and not known to be consumed."""
 
     numbers: tuple[int, ...] = ()
     lost: bool = False
-    """Whether Fabric certainly did not consume them. Otherwise this is unknown."""
+    """True if Fabric certainly did not consume the files. Otherwise this is unknown."""
 
 
 def missing_files(
@@ -179,13 +179,14 @@ def missing_files(
 ) -> MissingFiles:
     """Find published files that are missing, and decide whether they are lost.
 
-    `published` is the highest published number, `set_aside` are the numbers that Fabric moved to its subfolder. The
-    oldest file in place is the last consumed one, or not consumed yet. So Fabric did not consume missing files with
-    higher numbers, unless it moved the same file or a later one. If no file is in place, somebody else deleted at least
-    the last one. By time, files of one publication have no order, so only files of later publications count as later.
+    `published` is the highest published number. `set_aside` has the numbers of files that Fabric moved to its
+    subfolder. The oldest file in place is the last consumed one, or not consumed yet. So Fabric did not consume missing
+    files with higher numbers, unless it moved the same file or a later one. If no file is in place, somebody else
+    deleted at least the last file. By time, files of one publication have no order, so only files of later publications
+    count as later.
     """
     last_aside = max(set_aside, default=0)
-    # A file is moved when the next one has been consumed.
+    # A file is moved after the next file is consumed.
     consumed = last_aside + 1 if last_aside and last_aside not in in_place else last_aside
     reached = max(min(in_place, default=0), consumed)
     present = set(in_place)
@@ -197,6 +198,6 @@ def missing_files(
 
 
 def last_renamed(newest: Record, staged: Collection[str]) -> int:
-    """The highest number whose file has its final name, from the newest record and the names still staged."""
+    """Return the highest file number that has its final name, from the newest record and the names still staged."""
     waiting = (file.number for file in newest.files if file.staged in staged)
     return min(waiting, default=newest.next_file_number) - 1

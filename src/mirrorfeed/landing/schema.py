@@ -1,4 +1,4 @@
-"""Columns of data files: types, reserved names, keys, and compatible changes from one file to the next. Pure."""
+"""Columns of data files: types, reserved names, keys, and compatible changes between files. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOT_FOR_KEYS = frozenset({"float", "double", "json"})
 
 
 class Marker(IntEnum):
-    """What Fabric does with a row."""
+    """Row marker: what Fabric does with a row."""
 
     INSERT = 0
     UPDATE = 1
@@ -36,7 +36,7 @@ class Marker(IntEnum):
 
 
 class Problem(IntEnum):
-    """Why a row cannot be published. The value of a column during translation."""
+    """Reasons why a row cannot be published. Stored in a column during translation."""
 
     NULL_KEY = 1
     DUPLICATE_KEY = 2
@@ -47,11 +47,11 @@ class Problem(IntEnum):
     YEAR = 7
     INVALID_TEXT = 8
     REPLACED_TEXT = 9
-    """A text has the character that replaces invalid bytes. Only the source shows whether it replaced any."""
+    """A text has the replacement character for invalid bytes. Only the source shows whether bytes were replaced."""
 
     @property
     def of_text(self) -> bool:
-        """Whether another file format can store the value."""
+        """True if another file format can store the value."""
         return Problem.NOT_IN_ENCODING <= self <= Problem.YEAR
 
 
@@ -62,13 +62,14 @@ class Column:
     name: str
     type: str
     nested: str = ""
-    """The type of a nested column in Spark's JSON."""
+    """Type of a nested column in Spark's JSON."""
     dropped: bool = False
-    """Whether the source no longer has it. Files keep it as NULL, because a column that is not nullable is required."""
+    """True if the source no longer has the column. Files continue to contain the column with NULL, because Fabric
+    requires columns that are not nullable."""
 
     @property
     def form(self) -> str:
-        """The type of its values in files, by its name in Spark."""
+        """Type of the column's values in files, by its name in Spark."""
         if is_place(self.type):
             return "binary"
         return "string" if self.type == "json" or _INTERVAL.fullmatch(self.type) else self.type
@@ -79,22 +80,22 @@ def columns_of(table: str, schema: dict[str, Any]) -> tuple[Column, ...]:
     fields = schema["fields"]
     if reserved := reserved_names([field["name"] for field in fields]):
         raise ReservedColumn(table=table, columns=reserved)
-    # A column of type void has only NULLs. It is published when it has another type.
+    # A column of type void has only NULLs. It is published once it has another type.
     return tuple(_column(table, field) for field in fields if field["type"] != "void")
 
 
 def is_place(type_: Any) -> bool:
-    """Whether a type in Spark's JSON is a geometry or geography."""
+    """Return whether a type in Spark's JSON is a geometry or geography."""
     return isinstance(type_, str) and _PLACE.fullmatch(type_) is not None
 
 
 def is_text(type_: str) -> bool:
-    """Whether a type in Spark's JSON is any kind of string."""
+    """Return whether a type in Spark's JSON is any kind of string."""
     return type_ == "string" or _CHARS.fullmatch(type_) is not None
 
 
 def reserved_names(names: Sequence[str]) -> list[str]:
-    """Return the names that no published table may have. Delta ignores case."""
+    """Return the names that no published column may have. Delta ignores case."""
     return [name for name in names if name.lower() in RESERVED]
 
 
@@ -137,10 +138,10 @@ def evolve(
     may_drop: Sequence[str] = (),
     fixed: bool = False,
 ) -> tuple[Column, ...]:
-    """Return the columns to write after `published`: first the published ones, then the added ones.
+    """Return the columns to write after `published`: the published columns first, then the added ones.
 
-    Only columns in `may_drop` may be missing: any other missing column may have been renamed, with its values. With
-    `fixed`, no column can be added. Raises `IncompatibleSchema`.
+    Only columns in `may_drop` may be missing: any other missing column may have been renamed, together with its values.
+    With `fixed`, no column can be added. Raises `IncompatibleSchema`.
     """
     found = {column.name: column for column in now}
     again = {column.name.lower(): column.name for column in now}
@@ -167,7 +168,7 @@ def evolve(
 
 
 def lost_columns(columns: Sequence[Column], now: Sequence[Column]) -> list[str]:
-    """Return why a read with the columns `now` cannot return these columns, one text for each."""
+    """Return why a read with the columns `now` cannot return these columns, one text for each column."""
     found = {column.name: column for column in now}
     differences = (
         _difference(column, found[column.name]) if column.name in found else _gone(column)
@@ -190,7 +191,8 @@ def _difference(column: Column, now: Column) -> str:
 
 
 def _extends(before: Any, now: Any) -> bool:
-    """Whether JSON of the first type has the same meaning for the second one: it may only have more fields."""
+    """Return whether JSON of the first type has the same meaning for the second type, which may only have more
+    fields."""
     if not isinstance(before, dict) or not isinstance(now, dict):
         return bool(before == now)
     if before["type"] != now["type"]:

@@ -1,7 +1,4 @@
-"""Selection of columns and rows of a source: names, types and compatibility with published columns. Pure.
-
-`source` and `mirror/verify` apply a selection to rows independently.
-"""
+"""Selection of source columns and rows: names, types, and compatibility with published columns. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ if TYPE_CHECKING:
 _TEXT = re.compile(r"string|(?:var)?char\(\d+\)|string collate \S+")
 _CUT = re.compile(r"string\((\d{1,9})\)")
 _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
-"""Whole numbers, narrowest first, with their maximum number of digits."""
+"""Integer types, narrowest first, with their maximum number of digits."""
 _AS_TEXT = frozenset({*_DIGITS, "boolean", "date", "timestamp_ntz"})
 _NUMBERS = frozenset({*_DIGITS, "float", "double"})
 _ALSO = {"smallint": "short", "int": "integer", "bigint": "long"}
@@ -31,13 +28,13 @@ CASTS = "string, string(20), smallint, int, bigint, double, decimal(18,2)"
 @dataclass(frozen=True, slots=True)
 class Cast:
     type: str
-    """Spark's name in JSON."""
+    """Name of the type in Spark's JSON."""
     length: int | None = None
-    """Maximum characters of a text. The rest is cut."""
+    """Maximum number of characters of a text. Longer texts are cut."""
 
     @classmethod
     def parse(cls, text: str) -> Cast:
-        """Parse a type. Raises `ValueError` with a text that continues the name of the field."""
+        """Parse a type. Raises `ValueError` with a message that callers append to the field name."""
         spelled = text.strip().lower()
         if (match := _CUT.fullmatch(spelled)) and int(match[1]):
             return cls("string", int(match[1]))
@@ -48,7 +45,7 @@ class Cast:
         raise ValueError(f"{text!r} is not a type to cast to; use one such as {CASTS}")
 
     def fits(self, type_: str) -> bool:
-        """Whether the cast keeps every value of a type, and does not depend on the session."""
+        """Return whether the cast keeps every value of a type, and does not depend on the session."""
         found, wanted = DECIMAL.fullmatch(type_), DECIMAL.fullmatch(self.type)
         if self.length is not None:
             return type_ == "string"
@@ -66,10 +63,11 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Names are those of the source, except the new names in `rename`."""
+    """Selected columns and rows, with new names and types. All names are source names, except the new names in
+    `rename`."""
 
     columns: tuple[str, ...] | None = None
-    """None is all columns."""
+    """Names of selected columns. None means all columns."""
     exclude_columns: tuple[str, ...] = ()
     where: str | None = None
     """Condition on rows of the source. Rows for which it is false or NULL are not published."""
@@ -89,13 +87,13 @@ class Selection:
     def condition(self) -> Condition | None:
         if self.where is None:
             return None
-        from mirrorfeed.landing.where_condition import Condition  # few tables have one
+        from mirrorfeed.landing.where_condition import Condition  # imported late: few tables have a condition
 
         return Condition.parse(self.where)
 
     @property
     def in_short(self) -> str:
-        """A summary for display."""
+        """Return a short summary for display."""
         parts = [
             a_few(self.columns) if self.columns is not None else "",
             f"all except {a_few(self.exclude_columns)}" if self.exclude_columns else "",
@@ -107,7 +105,7 @@ class Selection:
 
     @property
     def named(self) -> Iterator[tuple[str, str]]:
-        """Each named column, with its field."""
+        """Yield each column name in the options, with the option that contains it."""
         lists = {"columns": self.columns or (), "exclude_columns": self.exclude_columns}
         for place, names in (lists | {"rename": self.rename, "cast": self.cast}).items():
             yield from ((place, name) for name in names)
@@ -151,7 +149,7 @@ def check(table: str, selection: Selection, types: Mapping[str, str]) -> None:
 
 
 def selected_schema(table: str, selection: Selection | None, schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the selected part of a schema. Ignores missing columns, because they may be added or were dropped.
+    """Return the selected part of a schema. Ignores missing columns, because they may be added later or were dropped.
 
     Raises `BadSelection`.
     """
@@ -208,7 +206,7 @@ def unselected_columns(
 ) -> list[str]:
     """Return the published columns that are no longer selected.
 
-    `types` are the columns of the source at that time, or None if all of them were published. Raises
+    `types` are the columns of the source when `before` was published, or None if all of them were published. Raises
     `SelectionChanged` if a changed selection affects rows that are already published.
     """
     old, new = before or EVERYTHING, now or EVERYTHING
@@ -254,7 +252,7 @@ def check_source_columns(
 ) -> None:
     """Raise `IncompatibleSchema` if a change of source columns changes the meaning of the selection.
 
-    `evolve` compares published columns only: an excluded column could come in under another name.
+    `evolve` compares only published columns: an excluded column could be published under another name.
     """
     used = {*condition_columns(selection, before).values(), *selection.cast}
     changes = [
@@ -270,7 +268,7 @@ def check_source_columns(
 
 
 def name_fault(name: str) -> str | None:
-    """Return why this is not a valid new name of a column, or None."""
+    """Return why this is not a valid new column name, or None if it is valid."""
     if not name.strip():
         return "is not the name of a column"
     return "is reserved for the change data feed or the landing zone" if reserved_names([name]) else None

@@ -1,6 +1,6 @@
 """Parse JSON strictly: records, settings, plans.
 
-Models are frozen dataclasses or pydantic types with `CONFIG`. Whatever the bytes are, reading returns a valid value or
+Models are frozen dataclasses or pydantic types with `CONFIG`. For any input bytes, parsing returns a valid value or
 raises `ValueError` with a short reason.
 """
 
@@ -15,18 +15,18 @@ from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, TypeAdapt
 from pydantic_core import from_json
 
 CONFIG: Final = ConfigDict(strict=True, extra="forbid")
-"""Of models: no conversions between types, and no unknown fields. Nested dataclasses inherit it."""
+"""Configuration of all models: no conversions between types, and no unknown fields. Nested dataclasses inherit it."""
 _LONGEST_REASON = 200
 
 T = TypeVar("T")
 
 
 def parse_json(data: bytes | str) -> Any:
-    """Parse JSON without duplicate names, numbers beyond 64 bits, NaN or infinity. Raise `ValueError` otherwise."""
+    """Parse JSON. Raises `ValueError` for duplicate names, numbers beyond 64 bits, NaN and infinity."""
     try:
         raw = data.encode() if isinstance(data, str) else data
         text = raw.decode()
-        # Python's parser calls itself for each level. This one stops at 200 levels, and refuses half surrogate pairs.
+        # Python's parser is recursive. This parser stops at 200 levels, and refuses half surrogate pairs.
         from_json(raw, allow_inf_nan=False)
         return json.loads(text, object_pairs_hook=_distinct, parse_int=_int64, parse_float=_finite)
     except UnicodeError as error:
@@ -36,9 +36,9 @@ def parse_json(data: bytes | str) -> Any:
 
 
 def validate(model: TypeAdapter[T], value: Any) -> T:
-    """Validate a parsed value. Raise `ValueError` with the first field that is wrong."""
+    """Validate a parsed value. Raises `ValueError` with the first invalid field."""
     try:
-        # As JSON, because only from JSON a strict model takes a list as a tuple, and text as a time.
+        # Validate as JSON, because a strict model accepts a list as a tuple, and text as a time, only in JSON.
         return model.validate_json(json.dumps(value, ensure_ascii=False))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
@@ -47,7 +47,7 @@ def validate(model: TypeAdapter[T], value: Any) -> T:
 
 
 def format_of(value: Any) -> int:
-    """Return the format number of a parsed document. Raise `ValueError` if it has none."""
+    """Return the format number of a parsed document. Raises `ValueError` if it has none."""
     found = value.get("format") if isinstance(value, dict) else None
     if not isinstance(found, int) or isinstance(found, bool) or found < 1:
         raise ValueError("it has no format number")
@@ -77,9 +77,9 @@ def _zoned(text: str) -> str:
 
 Count = Annotated[int, Field(ge=0)]
 UtcTime = Annotated[AwareDatetime, AfterValidator(_to_utc)]
-"""A time with any zone, as UTC."""
+"""Time with any time zone, converted to UTC."""
 TimeText = Annotated[str, AfterValidator(_zoned)]
-"""A time with its zone in ISO format, as text."""
+"""Time with its time zone in ISO format, as text."""
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _int64(digits: str) -> int:
-    # The length first: Python refuses thousands of digits, and takes long for hundreds of thousands.
+    # Check the length first: Python refuses thousands of digits, and is slow for hundreds of thousands.
     if len(digits) > 20 or not -(2**63) <= (number := int(digits)) < 2**63:
         raise ValueError("a number has more than 64 bits")
     return number

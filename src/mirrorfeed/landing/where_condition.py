@@ -1,7 +1,4 @@
-"""Parse the condition of the option `where`: its columns, and whether it depends only on the values of a row.
-
-The engine checks everything else.
-"""
+"""Parse the option `where`: find its columns, and check that it depends only on the values of a row."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ _KEYWORDS = frozenset(
     )
 )
 _PREFIXES = ("DATE", "TIMESTAMP_NTZ", "X")
-"""Words before a text that set its type."""
+"""Words before a text literal that set its type."""
 _TYPES = frozenset(
     (
         *("STRING", "BOOLEAN", "BYTE", "TINYINT", "SHORT", "SMALLINT", "INT", "INTEGER", "LONG", "BIGINT", "FLOAT"),
@@ -66,7 +63,8 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str) -> Condition:
-        """Parse a condition. Raises `ValueError` with a text that continues the name of the field."""
+        """Parse a condition. Raises `ValueError` with a message that callers append to the field name, such as "has an
+        unbalanced parenthesis"."""
         tokens = list(_tokens(text))
         neighbors = zip((None, *tokens), tokens, (*tokens[1:], None), strict=False)
         found = cls(tuple(_Token(_kind(*each), each[1].text) for each in neighbors))
@@ -83,11 +81,11 @@ class Condition:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The distinct names of columns, as written."""
+        """Return the distinct column names, as written."""
         return tuple(dict.fromkeys(token.name for token in self.tokens if token.kind == "column"))
 
     def sql(self, column: Callable[[str], str] | None = None) -> str:
-        """The condition in one line. `column` returns the SQL for the name of a column."""
+        """Return the condition in one line. `column` returns the SQL for a column name."""
         return " ".join(column(each.name) if column and each.kind == "column" else each.text for each in self.tokens)
 
 
@@ -105,7 +103,7 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _kind(before: _Token | None, token: _Token, after: _Token | None) -> str:
-    """Return `column` for the name of a column, and the kind of any other token. Raises `ValueError`."""
+    """Return `column` for a column name, and the kind of any other token. Raises `ValueError`."""
     if token.kind == "text" and before is not None and before.kind == "text":
         raise ValueError(
             "has two adjacent strings, which Spark releases read differently: write \\' for a quote in a string"

@@ -1,6 +1,6 @@
-"""Where files are: the protocol of a store, and connections that are kept per process.
+"""File storage: the protocol `Store`, and connections that are cached per process.
 
-The text of each method is the contract that every store is tested against.
+The docstring of each method is the contract that every store is tested against.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from types import ModuleType
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 READ_LIMIT = 32 * 2**20
-"""The largest file, in bytes, that `Store.read` returns. The record of a publication of 100,000 files is smaller."""
+"""Maximum size in bytes of a file that `Store.read` returns. The record of a publication of 100,000 files is
+smaller."""
 TOO_LARGE = f"it is larger than {READ_LIMIT // 2**20} MiB"
 VOLUMES = "/Volumes/"
 _INVALID_CHARACTERS = re.compile(r"[\\\x00]")
@@ -26,85 +27,90 @@ class Entry:
     """A file or folder in a listing."""
 
     name: str
-    """The last part of its path."""
+    """Last part of the path."""
     is_folder: bool
     size: int
     modified: datetime
-    """With a time zone. Not reliable for folders."""
+    """Modification time with a time zone. Not reliable for folders."""
     etag: str
-    """Differs if the file or folder was deleted and created again under the same name."""
+    """Changes if the file or folder is deleted and created again under the same name."""
 
 
 class Store(Protocol):
-    """Files below one root, addressed by relative paths with `/`. The root itself is the empty path.
+    """Files below one root, addressed by relative paths with `/`. The empty path is the root.
 
-    Stores are values that can be pickled: executors receive them and open their own connections. A folder exists as
+    Stores are values that can be pickled: executors receive stores and open their own connections. A folder exists as
     soon as it contains a file. Every method raises `StoreUnavailable` if the outcome is unknown.
     """
 
     def list(self, folder: str) -> list[Entry]:
-        """The direct children, sorted by name. A missing folder has none.
+        """Return the direct children, sorted by name. A missing folder has none.
 
-        A listing is not a snapshot: each file that is created, deleted or renamed meanwhile may be included or not.
-        Files that exist during the whole listing are included.
+        A listing is not a snapshot: a file that is created, deleted or renamed during the listing may be included or
+        not. Files that exist during the whole listing are included.
         """
         ...
 
     def read(self, path: str) -> bytes:
-        """The whole content. Raises `NotThere`, or `UnreadableFile` if it is larger than `READ_LIMIT`."""
+        """Return the whole content of a file. Raises `NotThere`, or `UnreadableFile` if the file is larger than
+        `READ_LIMIT`."""
         ...
 
     def open_read(self, path: str) -> BinaryIO:
-        """A seekable reader of a regular file. Raises `NotThere` or `UnreadableFile`. Never waits for a writer."""
+        """Return a seekable reader of a regular file. Raises `NotThere` or `UnreadableFile`. Never waits for a
+        writer."""
         ...
 
     def create(self, path: str, data: bytes) -> str | None:
-        """Create a file with this content, completely or not at all. Raises `AlreadyThere` and changes nothing then.
+        """Create a file with this content, completely or not at all. Returns its ETag as in listings, or None if
+        unknown.
 
-        Returns its ETag as in listings, if the response contains it.
+        Raises `AlreadyThere` and changes nothing if the file exists.
         """
         ...
 
     def create_once(self, path: str, data: bytes) -> None:
-        """Like `create`, but with exactly one request. After `StoreUnavailable` this request may still take effect at
-        any time, but only once."""
+        """Create a file like `create`, but with exactly one request.
+
+        After `StoreUnavailable`, this request may still take effect at any time, but only once.
+        """
         ...
 
     def replace(self, path: str, data: bytes, etag: str | None = None) -> None:
-        """Create the file or replace its content in one step. Readers never see it missing or incomplete.
+        """Create the file or replace its content in one step. Readers never find the file missing or incomplete.
 
-        With an ETag from a listing, replace only the file that has it. Otherwise raise `AlreadyThere`, or `NotThere` or
-        `StoreUnavailable` if the file does not exist. `FolderStore` and `VolumeStore` check just before they
-        replace, so two concurrent writers can both succeed.
+        With an ETag from a listing, replace the file only if the ETag still matches. Raises `AlreadyThere` if it does
+        not, and `NotThere` or `StoreUnavailable` if the file does not exist. `FolderStore` and `VolumeStore` check the
+        ETag just before they replace the file, so two concurrent writers can both succeed.
         """
         ...
 
     def open_write(self, path: str) -> BinaryIO:
-        """A writer with bounded memory for a name that was never used. The file is complete after `close`.
+        """Return a writer with bounded memory for a name that was never used. The file is complete after `close`.
 
-        Sends exactly one request that can create the name. A request that was rejected because of the login cannot
-        create it and is sent again. Any other failure raises `AlreadyThere` or `StoreUnavailable`. The request may
-        still take effect later, so never use the name again: see `open_new`.
+        Sends exactly one request that can create the name. A request that is rejected because of the login creates
+        nothing and is sent again. Any other failure raises `AlreadyThere` or `StoreUnavailable`. The request may still
+        take effect later, so never use the name again: see `open_new`.
         """
         ...
 
     def rename(self, path: str, new_path: str) -> None:
         """Rename a file. Raises `NotThere`, or `AlreadyThere` if the new name exists.
 
-        In one step, except on volumes: there a file may have both names until the next listing of its folder.
+        Atomic except on volumes, where a file may have both names until the next listing of its folder.
         """
         ...
 
     def remove(self, path: str) -> None:
-        """Delete a file, if it exists."""
+        """Delete a file if it exists."""
         ...
 
     def remove_folder(self, folder: str) -> None:
-        """Delete a folder with all its content, if it exists. In one step, except on volumes."""
+        """Delete a folder with all its content if it exists. Atomic except on volumes."""
         ...
 
     def address(self, path: str) -> str:
-        """The full address, for messages."""
+        """Return the full address, for messages."""
         ...
 
 
@@ -120,7 +126,7 @@ def open_folder(path: str) -> Store:
 
 
 def is_inside(path: str) -> bool:
-    """Whether a relative path stays below its root. The empty path is the root."""
+    """Return whether a relative path stays below its root. The empty path is the root."""
     if not path:
         return True
     return not _INVALID_CHARACTERS.search(path) and all(part not in ("", ".", "..") for part in path.split("/"))
@@ -130,13 +136,13 @@ T = TypeVar("T")
 
 
 def per_process(key: Hashable, create: Callable[[], T]) -> T:
-    """Return the value of this process for a key, created at the first call. A forked process creates its own."""
-    # Not a global of this module: where the code travels with each task, globals are pickled and new in every task.
+    """Return the value of this process for a key, created at the first call. A forked process creates its own value."""
+    # Not a global of this module: if the code is sent with each task, globals are pickled and new in every task.
     name = "_mirrorfeed_process"
     values: dict[Any, Any] = sys.modules.setdefault(name, ModuleType(name)).__dict__
     own_key = (os.getpid(), key)
     if own_key not in values:
         created = create()
-        values.setdefault(own_key, created)  # if two threads created one, both use the first
+        values.setdefault(own_key, created)  # if two threads create a value at the same time, both use the first one
     found: T = values[own_key]
     return found

@@ -1,6 +1,6 @@
-"""Access tiers of files in Azure storage, and in S3, where a restore creates a copy for days.
+"""Access tiers of files in Azure storage and S3. In S3, a restore creates a temporary copy.
 
-boto3 is imported only for tables in S3. Databricks includes it.
+boto3 is imported only for tables in S3. Databricks includes boto3.
 """
 
 from __future__ import annotations
@@ -27,27 +27,28 @@ from mirrorfeed.storage.retry import RetryLimits
 from mirrorfeed.storage.tiers import DEFAULT_COPY_DAYS, Facts, Priority, Tier, TierStore, common_prefix
 
 BATCH_SIZE = 256
-"""The largest number of blobs in one request."""
+"""Maximum number of blobs in one request."""
 _ACCOUNT_SUFFIXES = r"core\.windows\.net|core\.usgovcloudapi\.net|core\.chinacloudapi\.cn|storage\.azure\.net"
-"""Other hosts get no token, because the address of a table comes from its catalog or its log."""
+"""Hosts that receive a token. Other hosts receive none, because the address of a table comes from its catalog or
+log."""
 
 
 @dataclass(frozen=True)
 class AzureTiers(TierStore):
-    """The files of one container. Holds no secret and no connection."""
+    """Tiers of the files of one Azure container. Contains no secret and no connection."""
 
     account: str
-    """The blob endpoint, such as https://account.blob.core.windows.net."""
+    """Blob endpoint, such as https://account.blob.core.windows.net."""
     container: str
     root: str
-    """What URIs in it start with, up to the blob's name."""
+    """Start of all URIs in the container, up to the blob's name."""
     credential: Credential = field(default_factory=Default)
     ca_bundle: str | None = None
     retry_limits: RetryLimits = field(default_factory=RetryLimits)
 
     @classmethod
     def at(cls, location: str, credential: Credential | None = None) -> AzureTiers | None:
-        """The store for a table at this address. None if it is not in Azure storage."""
+        """Return the tier store for a table's address, or None if the address is not in Azure storage."""
         found = re.match(rf"(?:abfss?|wasbs?)://([^@/]+)@([\w.-]+?)\.(?:dfs|blob)\.({_ACCOUNT_SUFFIXES})/", location)
         if found is None:
             return None
@@ -116,8 +117,8 @@ class AzureTiers(TierStore):
 
 
 def tier_of(blob: BlobProperties | Any) -> Tier:
-    """The tier of a blob. A blob without a tier of its own has the default of the account, which is never Archive."""
-    if str(blob.archive_status or "").startswith("rehydrate-pending"):  # its tier is still Archive
+    """Return the tier of a blob. A blob without a tier has the account's default tier, which is never Archive."""
+    if str(blob.archive_status or "").startswith("rehydrate-pending"):  # the tier of a pending blob is still Archive
         return Tier.PENDING
     return {"Archive": Tier.ARCHIVE, "Cool": Tier.COOL, "Cold": Tier.COLD}.get(str(blob.blob_tier or ""), Tier.HOT)
 
@@ -131,29 +132,29 @@ _OTHER_CLASSES = {"STANDARD_IA": Tier.COOL, "ONEZONE_IA": Tier.COOL, "GLACIER_IR
 _SPEEDS = {Priority.STANDARD: "Standard", Priority.HIGH: "Expedited"}
 
 _NOT_NEEDED = ("RestoreAlreadyInProgress", "InvalidObjectState")
-"""Codes of objects that are pending or not in the archive."""
+"""Error codes for objects whose restore is pending, or that are not archived."""
 
 _MAX_PARALLEL_REQUESTS = 16
 
 _SERVICE_CREDENTIAL = "DATABRICKS_DEFAULT_SERVICE_CREDENTIAL_NAME"
-"""Environment variable of Databricks with the name of a service credential of Unity Catalog."""
+"""Environment variable in which Databricks puts the name of a Unity Catalog service credential."""
 
 
 @dataclass(frozen=True)
 class S3Tiers(TierStore):
-    """The objects of one bucket, with a service credential of Databricks or the credentials that boto3 finds.
+    """Tiers of the objects of one S3 bucket. Contains no secret and no connection.
 
-    Holds no secret and no connection.
+    Uses a service credential of Databricks, or the credentials that boto3 finds.
     """
 
     bucket: str
     endpoint: str | None = None
-    """None: the endpoint of AWS."""
+    """Endpoint URL. None means the endpoint of AWS."""
     retry_limits: RetryLimits = field(default_factory=RetryLimits)
 
     @classmethod
     def at(cls, location: str) -> S3Tiers | None:
-        """The store for a table at this address. None if it is not in S3."""
+        """Return the tier store for a table's address, or None if the address is not in S3."""
         found = _ADDRESS.match(location)
         return cls(found[1]) if found else None
 
@@ -180,10 +181,10 @@ class S3Tiers(TierStore):
     def restore(
         self, uris: Sequence[str], priority: Priority, to: Tier = Tier.HOT, days: int | None = None
     ) -> dict[str, str]:
-        """Copies are in the standard class. An existing copy gets the new number of days."""
+        """Request copies in the standard class. A copy that exists already gets the new number of days."""
         client = self._client
         request = {"Days": days or DEFAULT_COPY_DAYS, "GlacierJobParameters": {"Tier": _SPEEDS[priority]}}
-        from botocore.exceptions import ClientError  # after the check that boto3 is installed
+        from botocore.exceptions import ClientError  # only after the check that boto3 is installed
 
         def refusal(uri: str) -> str:
             try:
@@ -234,7 +235,7 @@ class S3Tiers(TierStore):
 
 
 def facts_of(entry: Mapping[str, Any]) -> Facts:
-    """The facts of an object in a listing. A restored object keeps its class, and has the expiry date of the copy."""
+    """Return the facts of an object in a listing. A restored object keeps its class and has the copy's expiry date."""
     storage_class, size = entry.get("StorageClass", "STANDARD"), entry.get("Size")
     if storage_class not in _ARCHIVES:
         return Facts(_OTHER_CLASSES.get(storage_class, Tier.HOT), size)

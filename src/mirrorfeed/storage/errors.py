@@ -1,4 +1,4 @@
-"""Errors of storage, and the error for each response of OneLake."""
+"""Storage errors, and the conversion of OneLake's error responses."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class StoreUnavailable(Transient):
         " the next run checks."
     )
     retry_after: float = 0.0
-    """Seconds for which the service asks to wait."""
+    """Seconds that the service asks clients to wait."""
 
 
 class PlaceUnusable(Terminal):
@@ -198,8 +198,8 @@ class NoBoto(Terminal):
     fix = "Install it with `pip install 'mirrorfeed[s3]'`. Databricks includes it."
 
 
-# The codes of the service are not documented in one place. So a known code only makes a response more exact. Without
-# one the status decides, and in doubt it is unknown whether the request took effect.
+# The service's codes are not documented in one place, so a known code only makes an error more exact. For an unknown
+# code the status decides. In doubt, it is unknown whether the request took effect.
 _NAME_EXISTS = {"PathAlreadyExists", "BlobAlreadyExists", "ResourceAlreadyExists", "ResourceTypeMismatch"}
 _CONDITION_FAILED = {"ConditionNotMet", "TargetConditionNotMet", ""}
 _NO_WORKSPACE = {"WorkspaceNotFound", "FilesystemNotFound", "ContainerNotFound"}
@@ -207,7 +207,7 @@ _NO_ITEM = {"ArtifactNotFound", "ItemNotFound", "FriendlyNameSupportDisabled"}
 _IN_USE = {"LeaseIdMissing", "LeaseLost", "SharingViolation", "SourcePathIsBeingDeleted"}
 _IN_USE_TEXT = re.compile(r"\b(in use|being (read|used|processed)|locked|lease)\b", re.IGNORECASE)
 _CONTENT_DIFFERS = {"InvalidFlushPosition"}
-"""The file does not contain what was sent, so writing it again can help."""
+"""Codes that mean that the file does not contain the sent data, so writing the data again can help."""
 _REFUSED_STATUS = {400, 405, 406, 411, 413, 414, 415, 416, 417, 422, 431}
 """Status codes that depend on the request only."""
 _PAUSED = re.compile(r"capacity\s*(is\s+)?(currently\s+)?(paused|suspended|not\s*active|inactive)", re.IGNORECASE)
@@ -219,14 +219,14 @@ class Response:
 
     status: int
     code: str
-    """The service's name of the error, or an empty string."""
+    """Error name of the service, or an empty string."""
     message: str
     retry_after: str = ""
-    """The header as it was sent."""
+    """Header `Retry-After` as received."""
     retry_seconds: float = 0.0
     """Seconds from the response to the end of `retry_after`."""
     refused: str = ""
-    """The header or query parameter that was refused, with its value, if the service names one."""
+    """Refused header or query parameter with its value, if the service names one."""
 
     def __str__(self) -> str:
         text = ": ".join(part for part in (self.code, self.message) if part)
@@ -235,7 +235,7 @@ class Response:
 
 
 def response_of(error: Any) -> Response:
-    """The response in an error of the library."""
+    """Return the error response in an exception of the library."""
     headers = getattr(error.response, "headers", {})
     code = getattr(error, "error_code", None) or headers.get("x-ms-error-code") or ""
     code = getattr(code, "value", str(code))
@@ -251,7 +251,7 @@ def response_of(error: Any) -> Response:
 
 
 def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | None:
-    """The seconds in the header `Retry-After`. None if it is missing or invalid."""
+    """Return the seconds in the header `Retry-After`, or None if the header is missing or invalid."""
     text = headers.get("Retry-After") or ""
     try:
         return max(0.0, float(text))
@@ -264,12 +264,12 @@ def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | No
 
 
 def is_paused(code: str, message: str) -> bool:
-    """Whether the capacity is paused, so that retries cannot help. A busy capacity is not paused."""
+    """Return whether the capacity is paused, so that retries cannot help. A busy capacity is not paused."""
     return bool(_PAUSED.search(code) or _PAUSED.search(message))
 
 
 def error_of(action: str, address: str, response: Response, new_address: str | None = None) -> MirrorfeedError:
-    """The error for a response. `new_address` is the name that the request would have created."""
+    """Return the error for a response. `new_address` is the address that the request would have created."""
     status, code, text = response.status, response.code, str(response)
     if is_paused(code, response.message):
         return CapacityPaused(address=address, response=text)

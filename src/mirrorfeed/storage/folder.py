@@ -1,7 +1,7 @@
-"""A store in a folder of a file system: for development, tests and the demo.
+"""A store in a folder of a file system, for development, tests and the demo.
 
-mirrorfeed deletes files in folders of other users only here. No call follows a symbolic link below the root, and only
-regular files are read.
+Only this store deletes files in folders that other users may own. No call follows a symbolic link below the root, and
+only regular files are read.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ from mirrorfeed.storage.errors import (
 
 _log = logging.getLogger(__name__)
 _UNFINISHED = ".unfinished-"
-"""Prefix of files that do not have their name yet, and of folders that are being deleted. Not in listings."""
+"""Prefix of files that do not have their final name yet, and of folders that are being deleted. Listings exclude
+both."""
 _LEFTOVER = re.compile(rf"{re.escape(_UNFINISHED)}[0-9a-f]{{32}}")
 _LEFTOVER_SECONDS = 7 * 24 * 3600
-"""Unfinished files of this age belong to a process that was killed, because no run is as long."""
+"""Age at which unfinished files are deleted. No run takes this long, so their process was killed."""
 _UNUSABLE = (
     errno.EACCES,
     errno.EPERM,
@@ -58,7 +59,7 @@ _NOT_SUPPORTED = (errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 def resolve(action: str, root: str, path: str) -> Path:
     """Return the full path. Raises `SymbolicLink` if a part below the root is a link.
 
-    The root may be a link, because the configuration names it.
+    The root may be a link, because the configuration names the root.
     """
     if not is_inside(path):
         raise PathOutside(path=path, address=root)
@@ -72,7 +73,7 @@ def resolve(action: str, root: str, path: str) -> Path:
 
 
 def open_regular(place: Path) -> BinaryIO:
-    """Open a regular file to read. Raises `UnreadableFile` for any other, without waiting for a writer."""
+    """Open a regular file to read. Raises `UnreadableFile` for any other file, without waiting for a writer."""
     flags = os.O_NONBLOCK | os.O_NOFOLLOW
     file = open(place, "rb", opener=lambda path, mode: os.open(path, mode | flags))  # noqa: SIM115 - the caller closes it
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -83,7 +84,7 @@ def open_regular(place: Path) -> BinaryIO:
 
 @dataclass(frozen=True)
 class FolderStore:
-    """A file that was created or renamed survives a power failure, if the file system supports that."""
+    """Store in a folder. Created or renamed files survive a power failure, if the file system supports that."""
 
     root: str
 
@@ -122,7 +123,7 @@ class FolderStore:
         self._finish("replace", path, data, give_name)
 
     def _finish(self, action: str, path: str, data: bytes, give_name: Callable[[Path, Path], None]) -> str:
-        """Write the content under another name first, so that the file is never incomplete under its own name."""
+        """Write the content under a temporary name first, so that the file is never incomplete under its final name."""
         target = self._at(action, path)
         unfinished = target.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
         with self._errors(action, path):
@@ -155,11 +156,11 @@ class FolderStore:
     def rename(self, path: str, new_path: str) -> None:
         source, target = self._at("rename", path), self._resolve("rename", new_path)
         with self._errors("rename", path):
-            # A link and an unlink would never overwrite a file, but for a moment the file would have two names, and a
-            # reader that consumes the new one in that moment would read it twice.
+            # Linking and unlinking would never overwrite a file, but the file would briefly have two names, and a
+            # reader that consumes the new name at that moment would read the file twice.
             if os.path.lexists(target):
                 raise AlreadyThere(address=self.address(new_path))
-            source.lstat()  # before a folder is created for a missing file
+            source.lstat()  # raise before a folder is created for a missing file
             _make_folders(target.parent)
             os.rename(source, target)
             for folder in {source.parent, target.parent}:
@@ -178,7 +179,7 @@ class FolderStore:
         with self._errors("remove", folder), suppress(FileNotFoundError):
             if not stat.S_ISDIR(place.lstat().st_mode):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-            os.rename(place, gone)  # a killed deletion must not leave an incomplete folder
+            os.rename(place, gone)  # an interrupted deletion must not leave an incomplete folder
             _sync(place.parent)
             shutil.rmtree(gone)
         _remove_leftovers(place.parent)
@@ -217,14 +218,14 @@ class FolderStore:
             is_folder = item.is_dir(follow_symlinks=False)
             # The modification time of a folder changes with each file in it.
             time_ns = _birth(item.path) if is_folder else found.st_mtime_ns
-        except FileNotFoundError:  # deleted since the listing began
+        except FileNotFoundError:  # deleted after the listing started
             return None
         modified = datetime.fromtimestamp(found.st_mtime, UTC)
         return Entry(item.name, is_folder, 0 if is_folder else found.st_size, modified, _etag(found.st_ino, time_ns))
 
 
 class _Writer(io.RawIOBase):
-    """Translates errors such as a full disk. After an error the file stays unfinished."""
+    """Writer that converts errors such as a full disk. After an error the file remains unfinished."""
 
     def __init__(self, store: FolderStore, path: str, file: BinaryIO) -> None:
         self._store, self._path, self._file, self._failed = store, path, file, False
@@ -269,7 +270,7 @@ def _make_folders(folder: Path) -> None:
 
 def _sync(folder: Path) -> None:
     """Make the names in a folder survive a power failure, if the file system supports that."""
-    with suppress(FileNotFoundError):  # deleted meanwhile
+    with suppress(FileNotFoundError):  # deleted in the meantime
         handle = os.open(folder, os.O_RDONLY)
         try:
             flush_to_disk(handle)
@@ -287,14 +288,14 @@ def flush_to_disk(handle: int) -> None:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Delete unfinished files of killed processes. Errors are ignored."""
+    """Delete unfinished files of killed processes. Ignores errors."""
     with suppress(OSError):
         for item in list(os.scandir(folder)):
             if not _LEFTOVER.fullmatch(item.name):
                 continue
             found = item.stat(follow_symlinks=False)
             if max(found.st_ctime, found.st_mtime) > time.time() - _LEFTOVER_SECONDS:
-                continue  # ctime, because a renamed folder keeps its mtime
+                continue  # use ctime, because a renamed folder keeps its mtime
             if stat.S_ISDIR(found.st_mode):
                 shutil.rmtree(item.path)
             elif stat.S_ISREG(found.st_mode):
@@ -302,13 +303,13 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _take_name(unfinished: Path, target: Path) -> None:
-    """Rename a finished file if the name is free, in one step if the file system supports that."""
+    """Rename a finished file if the name is free, atomically if the file system supports that."""
     try:
         os.link(unfinished, target)
     except OSError as error:
         if error.errno not in _NOT_SUPPORTED:
             raise
-        if os.path.lexists(target):  # without hard links, as on some mounts: safe for one publisher
+        if os.path.lexists(target):  # some mounts have no hard links: safe only for one publisher
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from error
         os.rename(unfinished, target)
 
@@ -317,7 +318,7 @@ _AT_FDCWD, _STATX_BTIME, _BTIME_OFFSET = -100, 0x800, 80
 
 
 def _birth(path: str) -> int:
-    """When a folder was created, in nanoseconds. 0 if unknown. Inode numbers alone are reused."""
+    """Return the creation time of a folder in nanoseconds, or 0 if unknown. Inode numbers alone are reused."""
     if sys.platform != "linux":
         return int(getattr(os.stat(path), "st_birthtime", 0) * 1e9)
     libc = ctypes.CDLL(None)

@@ -1,4 +1,4 @@
-"""HTTP: one policy of azure-core retries the requests to storage, to Fabric and to webhooks."""
+"""HTTP client and retry policy for requests to storage, Fabric and webhooks."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 API_VERSION = "2023-11-03"
-"""All supported libraries know it. With versions before 2023-08-03 they delete only a part of a large folder."""
+"""API version that all supported libraries know. Before 2023-08-03, the API deletes only a part of a large folder."""
 _CONNECTION = re.compile(r"^\(?(?:<[^>]*>|\w+\(host=[^)]*\))(?:, '|: )(.*?)(?:'\))?$", re.DOTALL)
-"""The object that the library shows before the cause."""
+"""Error text of the library. Before the cause, it shows a Python object, which is removed."""
 
 
 class RetryPolicy(HTTPPolicy[Any, Any]):
-    """Retries every request, because every caller checks the state after a write, unless its `retry_total` is 0.
+    """Retries every request unless its `retry_total` is 0. Safe because every caller checks the state after a write.
 
     The policies of the libraries ignore `Retry-After` or status 429, limit attempts instead of time, and do not retry a
     POST that may have been processed.
@@ -51,7 +51,7 @@ class RetryPolicy(HTTPPolicy[Any, Any]):
         self._limits, self._clock, self._sleep, self._chance = limits, clock, sleep, chance
 
     def send(self, request: Any) -> Any:
-        options = request.context.options  # without those that the transport does not accept
+        options = request.context.options  # without arguments that the transport does not accept
         is_single = options.pop("retry_total", None) == 0
         is_retryable = options.pop("is_retryable", _is_retryable)
         location_mode, *_ = [options.pop(name, None) for name in ("location_mode", "hosts", "retry_to_secondary")]
@@ -75,7 +75,7 @@ class RetryPolicy(HTTPPolicy[Any, Any]):
             self._sleep(pause)
         if response is None:
             raise error or AzureError("no answer")
-        response.http_response.location_mode = location_mode  # the storage libraries read it
+        response.http_response.location_mode = location_mode  # the storage libraries read this attribute
         return response
 
 
@@ -87,9 +87,9 @@ def _is_retryable(response: Any) -> bool:
 
 
 class FramedTransport(RequestsTransport):  # type: ignore[misc]  # the library loads it lazily
-    """Raises an error for a response that ends among its headers.
+    """Raises an error for a response that ends within its headers.
 
-    Python's HTTP library takes it for a response without a body, so a folder would seem empty.
+    Python's HTTP library treats such a response as complete and without a body, so a folder would appear empty.
     """
 
     def send(self, request: Any, **options: Any) -> Any:
@@ -107,7 +107,7 @@ class FramedTransport(RequestsTransport):  # type: ignore[misc]  # the library l
 def transport_options(ca_bundle: str | None, limits: RetryLimits) -> dict[str, Any]:
     for name in ("transport", "policies.http_logging_policy"):
         log = logging.getLogger(f"azure.core.pipeline.{name}")
-        if log.level == logging.NOTSET:  # they log all headers, and each download that is then retried
+        if log.level == logging.NOTSET:  # the loggers write all headers, and each download that is then retried
             log.setLevel(logging.ERROR)
     return {
         "connection_verify": ca_bundle or True,
@@ -117,18 +117,18 @@ def transport_options(ca_bundle: str | None, limits: RetryLimits) -> dict[str, A
 
 
 def client_options(credential: Credential, ca_bundle: str | None, limits: RetryLimits) -> dict[str, Any]:
-    """Options of every Azure storage client."""
+    """Return the options of every Azure storage client."""
     return {
         "credential": token_credential(credential, ca_bundle),
         "retry_policy": RetryPolicy(limits),
         "transport": FramedTransport(**transport_options(ca_bundle, limits)),
         "api_version": API_VERSION,
-        "headers": {"x-ms-version": API_VERSION},  # the library forgets it for renames
+        "headers": {"x-ms-version": API_VERSION},  # the library does not pass the policy to renames
     }
 
 
 class HttpClient:
-    """Sends JSON requests, with a token for `audience` if there is one."""
+    """Sends JSON requests, with a token for `audience` unless it is None."""
 
     def __init__(
         self,
@@ -152,18 +152,21 @@ class HttpClient:
         unavailable: Callable[[str], Exception],
         is_retryable: Callable[[HttpResponse], bool] = _is_retryable,
     ) -> HttpResponse:
-        """The response with any status; or the error that `unavailable` makes of the reason why there is none."""
+        """Send a request and return the response with any status.
+
+        Without a response, raises the error that `unavailable` creates from the reason.
+        """
         request = HttpRequest(method, address)
         if body is not None:
             request.set_json_body(body)
         try:
             response: HttpResponse = self._pipeline.run(request, is_retryable=is_retryable).http_response
             return response
-        except AzureError as error:  # not chained, because the request in it contains the token
+        except AzureError as error:  # not chained, because the request in the error contains the token
             failure = unavailable(reason_of(error))
         raise failure
 
 
 def reason_of(error: AzureError) -> str:
-    """The first line of an error of the library."""
+    """Return the first line of an error of the library."""
     return first_line(_CONNECTION.sub(r"\1", str(error.message)))

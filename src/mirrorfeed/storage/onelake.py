@@ -36,30 +36,30 @@ from mirrorfeed.storage.retry import RetryLimits
 ENDPOINT = "https://onelake.dfs.fabric.microsoft.com"
 _READ_AHEAD = 2**20
 _ONCE: dict[str, Any] = {"retry_total": 0, "permit_redirects": False}
-"""Options of a call that is sent exactly once."""
+"""Options of a call that must be sent exactly once."""
 _NO_PARENT = "RenameDestinationParentPathNotFound"
 
 
 def blob_endpoint(endpoint: str) -> str:
-    """The blob endpoint for a `dfs` endpoint."""
+    """Return the blob endpoint for a `dfs` endpoint."""
     parts = urlsplit(endpoint)
     return parts._replace(netloc=parts.netloc.replace(".dfs.", ".blob.", 1)).geturl()
 
 
 @dataclass(frozen=True)
 class OneLakeStore:
-    """Addressed by ids. Holds no secret and no connection: every process opens its own."""
+    """Store in OneLake, addressed by ids. Contains no secret and no connection: every process opens its own."""
 
     workspace: str
     item: str
     credential: Credential = field(default_factory=Default)
     endpoint: str = ENDPOINT
-    """The `dfs` endpoint."""
+    """DFS endpoint."""
     ca_bundle: str | None = None
     """File with the certificates to trust, for endpoints with their own certificate authority."""
     retry_limits: RetryLimits = field(default_factory=RetryLimits)
     part_bytes: int = 8 * 2**20
-    """Bytes of a file that are buffered before they are sent."""
+    """Number of bytes to buffer before a part of a file is sent."""
     root_folder: str = "Files/LandingZone"
     """Folder of the item that is the root of the store."""
 
@@ -87,8 +87,8 @@ class OneLakeStore:
         return io.BufferedReader(_Reader(self, path, file, properties.size, properties.etag), _READ_AHEAD)
 
     def create(self, path: str, data: bytes) -> str | None:
-        # Put Blob is one request. The dfs endpoint needs three (create, append, flush), and a crash between them leaves
-        # an empty file, so that the record with this name can never be written. Staging and renaming depends on the
+        # Put Blob is one request. The dfs endpoint needs three (create, append, flush). A crash between them leaves an
+        # empty file, and then the record with this name can never be written. Staging and renaming depends on the
         # condition of the rename, which a server may ignore. Delta commits also depend on the condition of Put Blob.
         return self._create("create", path, data)
 
@@ -112,7 +112,7 @@ class OneLakeStore:
     def open_write(self, path: str) -> BinaryIO:
         file = self._clients.files.get_file_client(self._changeable(path))
         self._expect_landing_zone()
-        # After status 401, which created nothing, the library sends the request again with a new token.
+        # After status 401, which creates nothing, the library sends the request again with a new token.
         with self._errors("write", path, path):
             file.create_file(match_condition=MatchConditions.IfMissing, **_ONCE)
         return cast(BinaryIO, _Writer(self, path, file))
@@ -121,7 +121,7 @@ class OneLakeStore:
         source, target = self._changeable(path), self._changeable(new_path)
         file = self._clients.files.get_file_client(quote(source))  # the library decodes the name of a source
         # A server may ignore the condition and overwrite, so check first. The condition closes the gap after the check.
-        # The library's own check takes every conflict for an existing file.
+        # The library's own check treats every conflict as an existing file.
         if self._exists(new_path):
             raise AlreadyThere(address=self.address(new_path))
         with self._errors("rename", path, new_path):
@@ -156,7 +156,7 @@ class OneLakeStore:
         return f"{self.item}/{self.root_folder}/{path}".rstrip("/")
 
     def _changeable(self, path: str) -> str:
-        """The path of a file or folder that may change. The root itself belongs to the service."""
+        """Return the path of a file or folder that may be changed. The root itself belongs to the service."""
         if not path:
             raise PathOutside(path=path, address=self.address(""))
         return self._at(path)
@@ -168,7 +168,8 @@ class OneLakeStore:
         return False
 
     def _make_folder(self, path: str) -> None:
-        """Create a folder if it is absent. If it were created again, its new ETag would make Fabric drop the table."""
+        """Create a folder if it does not exist. Creating it again would change its ETag, and Fabric would drop the
+        table."""
         try:
             self._clients.files.get_directory_client(path).create_directory(match_condition=MatchConditions.IfMissing)
         except HttpResponseError as error:
@@ -178,12 +179,13 @@ class OneLakeStore:
     def _expect_landing_zone(self) -> None:
         """Raise an error if the address is wrong. Checks once per process.
 
-        Without this check, wrong ids would look like a table that was never published.
+        Without this check, a landing zone with wrong ids would look like a table that was never published.
         """
         clients = self._clients
         if clients.seen:
             return
-        # By listings, which OneLake supports at every level. For a workspace it needs HEAD, but the library sends GET.
+        # Check with listings, which OneLake supports at every level. For a workspace OneLake needs HEAD, but the
+        # library sends GET.
         levels = ((self._at(""), None), (self.item, NotAnOpenMirror), ("", DatabaseMissing))
         for path, missing in levels:
             with suppress(NotThere), self._errors("check", ""):
@@ -196,7 +198,7 @@ class OneLakeStore:
 
     @contextmanager
     def _errors(self, action: str, path: str, new_path: str | None = None) -> Iterator[None]:
-        """Translate errors of the library. `new_path` is the name that the call creates."""
+        """Convert errors of the library. `new_path` is the path that the call creates."""
         try:
             yield
         except HttpResponseError as error:
@@ -219,25 +221,25 @@ class OneLakeStore:
 
 @dataclass
 class _Clients:
-    """The connections of one process to one store."""
+    """Connections of one process to one store."""
 
     files: FileSystemClient
     blobs: ContainerClient
     seen: bool = field(default=False)
-    """Whether the landing zone is known to exist."""
+    """True if the landing zone is known to exist."""
 
     @classmethod
     def open(cls, store: OneLakeStore) -> _Clients:
         options = client_options(store.credential, store.ca_bundle, store.retry_limits)
         return cls(
             FileSystemClient(store.endpoint, store.workspace, **options),
-            # `create` must send all data in one request: several requests could leave a part of it.
+            # `create` must send all data in one request, because several requests could leave a part of the data.
             ContainerClient(blob_endpoint(store.endpoint), store.workspace, max_single_put_size=2**31, **options),
         )
 
 
 class _Writer:
-    """Sends each full part, and the rest on close. After a failure the file stays unfinished."""
+    """Writer that sends each full part, and the rest on close. After a failure the file remains unfinished."""
 
     closed = False
 
@@ -258,7 +260,7 @@ class _Writer:
         return len(view)
 
     def flush(self) -> None:
-        """Does nothing, because nobody reads the file before it is closed."""
+        """Do nothing, because nobody reads the file before it is closed."""
 
     def close(self) -> None:
         if self.closed:
@@ -299,7 +301,7 @@ class _Writer:
 
 
 class _Reader(io.RawIOBase):
-    """Reads ranges of one state of a file, and fails if the file was replaced meanwhile."""
+    """Reader of one state of a file. Fails if the file is replaced while it is read."""
 
     def __init__(self, store: OneLakeStore, path: str, file: DataLakeFileClient, size: int, etag: str) -> None:
         self._store, self._path, self._file, self._size, self._etag = store, path, file, size, etag
@@ -341,7 +343,7 @@ class _Reader(io.RawIOBase):
 def _entry(found: PathProperties) -> Entry:
     modified = found.last_modified or datetime.fromtimestamp(0)
     return Entry(
-        # Only the last part, because the service may use the id or the name of the item in the others.
+        # Compare only the last part, because the service may use the id or the name of the item in the others.
         name=found.name.rpartition("/")[2],
         is_folder=found.is_directory,
         size=0 if found.is_directory else found.content_length or 0,

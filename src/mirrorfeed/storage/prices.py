@@ -1,4 +1,4 @@
-"""Prices of storage and of restores, and the cost of a month."""
+"""Prices of storage and restores, and the monthly storage cost."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class RestorePrices(BaseModel):
     model_config = _FORM
 
     per_gib: _Price
-    """To restore a GiB from the archive."""
+    """Price of restoring a GiB from the archive."""
     per_10k_files: _Price
-    """To restore 10,000 files."""
+    """Price of restoring 10,000 files."""
 
 
 class StoragePrices(BaseModel):
-    """Prices of a GiB per month."""
+    """Monthly prices per GiB."""
 
     model_config = _FORM
 
@@ -40,11 +40,12 @@ class StoragePrices(BaseModel):
 class MonthlyCost:
     cost: float
     saving: float
-    """Compared with all files in the hot tier."""
+    """Savings compared with storing all files in the hot tier."""
 
 
 class Prices(BaseModel):
-    """What the user pays, in one currency. Costs without a price are not included in sums, and reported as missing."""
+    """The user's prices in one currency. Costs without a price are not included in sums, and are reported as
+    missing."""
 
     model_config = _FORM
 
@@ -53,7 +54,7 @@ class Prices(BaseModel):
     high: RestorePrices
     stored: StoragePrices | None = None
     archiving: _Price | None = None
-    """To archive 10,000 files."""
+    """Price of archiving 10,000 files."""
 
     @classmethod
     def load(cls, path: str) -> Prices:
@@ -64,7 +65,7 @@ class Prices(BaseModel):
             raise InvalidPrices(path=path, reason=getattr(error, "strerror", None) or str(error)) from error
 
     def per_month(self, tier: str) -> float | None:
-        """The price of a GiB in this tier."""
+        """Return the monthly price per GiB in this tier, or None if it is unknown."""
         found: float | None = getattr(self.stored, tier.lower(), None)
         return found
 
@@ -72,7 +73,7 @@ class Prices(BaseModel):
         return self.high if priority.upper() == "HIGH" else self.standard
 
     def monthly_cost(self, hot_bytes: int, archived_bytes: int, copied_bytes: int = 0) -> MonthlyCost | None:
-        """The cost of a month, where `copied_bytes` are stored twice. None without storage prices."""
+        """Return the monthly storage cost, or None without storage prices. `copied_bytes` are stored twice."""
         if self.stored is None:
             return None
         hot, archived = hot_bytes / 2**30, archived_bytes / 2**30
@@ -82,5 +83,5 @@ class Prices(BaseModel):
 
 
 def rates_of(prices: str | Prices | None, default: Prices | None) -> Prices | None:
-    """The prices, which may be in a file, or the default."""
+    """Return prices that are given as a value or a file, or else the default."""
     return Prices.load(prices) if isinstance(prices, str) else prices or default

@@ -1,4 +1,4 @@
-"""Retries of calls over the network: limits, pauses and a counter; and new files, whose creation is never repeated.
+"""Retries of network calls: limits, pauses, a counter, and new files whose creation is never repeated.
 
 A failed creation may still take effect at any time, so its name is never used again: the next attempt has a new name.
 """
@@ -21,25 +21,25 @@ RETRYABLE_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class RetryLimits:
-    """Limits of retries. A value that travels with a store."""
+    """Limits of retries. Part of a store, so that executors use the same limits."""
 
     seconds: float = 120.0
-    """No attempt starts later than this after the first one."""
+    """Time after the first attempt until which another attempt may start."""
     connections: int = 4
-    """Attempts to reach a server that never responded, so that a wrong address fails quickly."""
+    """Maximum number of attempts to reach a server that never responded, so that a wrong address fails quickly."""
     first_pause: float = 0.5
     longest_pause: float = 30.0
     response_seconds: float = 60.0
-    """How long to wait for a response."""
+    """Maximum time to wait for a response."""
     connect_seconds: float = 10.0
-    """How long to wait for a connection. Where a firewall drops packets, each attempt takes this long."""
+    """Maximum time to wait for a connection. If a firewall drops packets, each attempt takes this long."""
 
 
 NO_RETRIES = RetryLimits(seconds=0.0)
 
 
 class RetryBudget:
-    """The remaining attempts of one call. The time starts when it is created."""
+    """Remaining attempts of one call. The time starts when the object is created."""
 
     def __init__(
         self,
@@ -52,10 +52,10 @@ class RetryBudget:
         self._attempts, self._unreached = 0, 0
 
     def next_pause(self, retry_after: float | None = None, *, reached: bool = True) -> float | None:
-        """Seconds to wait after a failed attempt, or None if it was the last one.
+        """Return the seconds to wait after a failed attempt, or None if it was the last attempt.
 
-        `retry_after` is the time for which the server asks, `reached` is False if no server responded. Pauses double,
-        and vary from half to all of their length, so that many clients do not return at the same time.
+        `retry_after` is the wait that the server requests. `reached` is False if no server responded. Pauses double,
+        and vary from half to all of their length, so that many clients do not retry at the same time.
         """
         self._attempts += 1
         self._unreached += not reached
@@ -67,7 +67,7 @@ class RetryBudget:
 
 
 class Counter:
-    """A number that all threads of a process increase."""
+    """Number that all threads of a process can increase."""
 
     def __init__(self) -> None:
         self._lock, self.value, self._local = threading.Lock(), 0, threading.local()
@@ -79,12 +79,12 @@ class Counter:
 
     @property
     def of_thread(self) -> int:
-        """What the current thread has added."""
+        """Amount that the current thread has added."""
         return getattr(self._local, "value", 0)
 
 
 def retry_counter() -> Counter:
-    """Counts the retries of requests to storage, Fabric and webhooks."""
+    """Return this process's counter of retried requests to storage, Fabric and webhooks."""
     return per_process("retries", Counter)
 
 
@@ -92,7 +92,7 @@ T = TypeVar("T")
 
 
 class Sink(Protocol):
-    """The part of `Store` that is needed to write new files."""
+    """The methods of `Store` that writers of new files need."""
 
     def open_write(self, path: str) -> BinaryIO: ...
 
@@ -105,16 +105,16 @@ def open_new(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[str, BinaryIO]:
-    """Return the first path that was created, and its writer. `new_path` must return another path at every call.
+    """Return the first path that could be created, and its writer. `new_path` must return another path at every call.
 
-    Raises `StoreUnavailable` when the retries of the store are used up.
+    Raises `StoreUnavailable` if the retries of the store are used up.
     """
 
     def attempt() -> tuple[str, BinaryIO]:
         path = new_path()
         try:
             return path, store.open_write(path)
-        except AlreadyThere as error:  # created by this same request, if the network delivered it twice
+        except AlreadyThere as error:  # created by this same request, if the network delivered the request twice
             reason = "the name was already taken"
             raise StoreUnavailable(action="write", address=error.address, reason=reason) from error
 
@@ -129,7 +129,7 @@ def retry_new(
 ) -> T:
     """Call `attempt` until the store is available, within the retry limits of the store.
 
-    For requests that must never be repeated: each attempt sends a different one.
+    For requests that must never be repeated: each attempt sends a different request.
     """
     budget = RetryBudget(getattr(store, "retry_limits", NO_RETRIES), clock)
     while True:
@@ -144,10 +144,10 @@ def retry_new(
 
 
 class NewFile:
-    """A file under the first name that was created.
+    """Writer of a file with the first name that could be created.
 
     Small files are also created empty and then filled, although one request could create them complete: if the network
-    delivers that request again after the file was renamed, the complete file exists again and counts as staged.
+    delivered that request again after the file was renamed, the complete file would exist again and count as staged.
     """
 
     closed = False
@@ -163,14 +163,14 @@ class NewFile:
 
     @property
     def name(self) -> str:
-        """The last part of its path."""
+        """Last part of the path."""
         return self.path.rpartition("/")[2]
 
     def write(self, data: Any) -> int:
         return self._sink.write(data)
 
     def flush(self) -> None:
-        """Does nothing, because nobody reads the file before it is closed."""
+        """Do nothing, because nobody reads the file before it is closed."""
 
     def close(self) -> None:
         if self.closed:

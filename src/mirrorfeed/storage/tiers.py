@@ -11,11 +11,11 @@ from typing import Protocol
 from mirrorfeed.storage.errors import OtherPlace
 
 DEFAULT_COPY_DAYS = 7
-"""How long a storage that restores copies keeps them by default."""
+"""Number of days for which restored copies are stored by default."""
 
 
 class Tier(Enum):
-    """The access tier of a file, and whether it can be read."""
+    """Access tier of a file."""
 
     HOT = "hot"
     COOL = "cool"
@@ -36,47 +36,47 @@ class Priority(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a storage reports about a file."""
+    """Tier and times that a storage service reports for a file."""
 
     tier: Tier
     bytes: int | None = None
     since: datetime | None = None
-    """When it was moved to its tier. None if unknown."""
+    """Time when the file was moved to its tier, or None if unknown."""
     until: datetime | None = None
-    """When a restored copy expires."""
+    """Expiry time of a restored copy."""
 
 
 class TierStore(Protocol):
-    """Files by the URIs that Spark uses. Methods raise `TiersUnavailable` if the storage does not respond."""
+    """Access tiers of files, by the URIs that Spark uses. Methods raise `TiersUnavailable` without a response."""
 
     @property
     def restores_copies(self) -> bool:
-        """Whether a restore creates a copy for some days. Otherwise it moves the file out of the archive tier."""
+        """True if a restore creates a temporary copy. Otherwise a restore moves the file out of the archive tier."""
         ...
 
     def facts(self, uris: Sequence[str]) -> dict[str, Facts]:
-        """The facts of each file."""
+        """Return the facts of each file."""
         ...
 
     def read_tiers(self, uris: Sequence[str]) -> dict[str, Tier]:
-        """The tier of each file."""
+        """Return the tier of each file."""
         return {uri: facts.tier for uri, facts in self.facts(uris).items()}
 
     def restore(
         self, uris: Sequence[str], priority: Priority, to: Tier = Tier.HOT, days: int | None = None
     ) -> dict[str, str]:
-        """Request the restore of archived files, which takes hours. Return the refused files with the reason.
+        """Request the restore of archived files, which takes hours. Returns the refused files with the reasons.
 
-        Files that are pending or restored can be requested again. `to` is ignored where a restore creates copies,
-        `days` where it does not.
+        Files that are pending or restored can be requested again. `to` is ignored if restores create copies, and `days`
+        if they do not.
         """
         ...
 
 
 def tiers_at(location: str) -> TierStore | None:
-    """The tier store for the files of a table, by its address. None for a location without tiers."""
+    """Return the tier store for a table's address, or None if the storage has no tiers."""
     from mirrorfeed.storage.cloud_tiers import (
-        AzureTiers,  # cloud clients, which most runs do not need
+        AzureTiers,  # imported late: cloud clients, which few runs need
         S3Tiers,
     )
 
@@ -85,7 +85,7 @@ def tiers_at(location: str) -> TierStore | None:
 
 @dataclass(frozen=True)
 class TiersOfTables(TierStore):
-    """The tiers of files in the folders of several tables."""
+    """Tiers of files in the folders of several tables."""
 
     uris: tuple[str, ...]
     at: Callable[[str], TierStore | None] = tiers_at

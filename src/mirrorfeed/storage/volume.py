@@ -1,8 +1,8 @@
 """A store in a Unity Catalog volume, through the Files API of the workspace.
 
-The API creates a file completely or not at all, on Databricks and outside. The mount below `/Volumes` is not used,
-because it has no create-if-absent and no atomic rename. The API has no rename either: `rename` copies the file and then
-deletes the original. So a volume is for one publisher at a time.
+The API creates a file completely or not at all, inside and outside Databricks. The mount below `/Volumes` is not used,
+because it has no create-if-absent and no atomic rename. The API cannot rename either: `rename` copies the file and then
+deletes the original. So only one publisher at a time can use a volume.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from mirrorfeed.storage.errors import (
 _CHUNK = 2**20
 _log = logging.getLogger(__name__)
 _RENAMING = ".renaming-"
-"""Prefix of the marker of a rename. Its content is the new path."""
+"""Prefix of a rename marker. The marker's content is the new path."""
 
 
 @dataclass(frozen=True)
 class VolumeStore:
-    """Files below `/Volumes/catalog/schema/volume`. Holds no secret and no connection."""
+    """Store in `/Volumes/catalog/schema/volume`. Contains no secret and no connection."""
 
     root: str
     workspace: Callable[[], Any] = default_workspace
-    """Creates the workspace client of a process."""
+    """Create the workspace client of a process."""
 
     def list(self, folder: str) -> list[Entry]:
         found = self._entries(folder)
@@ -87,7 +87,7 @@ class VolumeStore:
         return cast(BinaryIO, _Writer(self, path))
 
     def rename(self, path: str, new_path: str) -> None:
-        """Copy the file and delete the original. A marker beside it tells listings that a copy was begun."""
+        """Copy the file and delete the original. A marker next to the file shows listings that the copy was started."""
         marker = _marker(path)
         with self.open_read(path) as file:
             if self._exists(new_path):
@@ -102,7 +102,7 @@ class VolumeStore:
             self._files.delete(self._at(path))
 
     def remove_folder(self, folder: str) -> None:
-        """Delete its files one by one, because the API deletes only empty folders."""
+        """Delete the files one by one, because the API deletes only empty folders."""
         if not folder:  # the root belongs to the user
             raise PathOutside(path=folder, address=self.root)
         for entry in self._entries(folder):
@@ -129,7 +129,7 @@ class VolumeStore:
     def _upload(self, action: str, path: str, file: BinaryIO, *, overwrite: bool = False) -> None:
         try:
             self._put(action, path, file, overwrite)
-        except NotThere:  # its folder; a request that was refused cannot take effect later
+        except NotThere:  # the folder does not exist; a refused request cannot take effect later
             self._create_folder(action, self._at(path).rpartition("/")[0])
             self._put(action, path, file, overwrite)
 
@@ -168,7 +168,7 @@ class VolumeStore:
         return True
 
     def _is_renamed(self, path: str) -> bool:
-        """Whether a process was killed between the copy and the deletion of this file. If so, delete it."""
+        """Return whether a process was killed between copying and deleting this file. If so, delete the file."""
         if not self._exists(self.read(_marker(path)).decode()):
             return False
         with suppress(MirrorfeedError):  # a reader may lack the privilege
@@ -178,7 +178,7 @@ class VolumeStore:
 
     @contextmanager
     def _errors(self, action: str, path: str) -> Iterator[None]:
-        from databricks.sdk import errors  # takes seconds to import, and folders never need it
+        from databricks.sdk import errors  # imported late: takes seconds, and folders never need it
 
         address = self.address(path)
         _log.debug("%s %s", action, address)
@@ -195,7 +195,7 @@ class VolumeStore:
 
 
 class _OneRequest:
-    """A body that cannot be read again, so that the workspace client sends one request and never repeats it."""
+    """Request body that cannot be read again, so that the workspace client never repeats the request."""
 
     def __init__(self, file: BinaryIO, length: int) -> None:
         self._file, self.len = file, length
@@ -208,7 +208,7 @@ class _OneRequest:
 
 
 class _Writer(io.RawIOBase):
-    """Collects the content on the local disk, and uploads it when it is closed without an error."""
+    """Writer that buffers the content on the local disk and uploads it on close, unless an error occurred."""
 
     def __init__(self, store: VolumeStore, path: str) -> None:
         self._store, self._path = store, path
