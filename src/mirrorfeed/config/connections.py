@@ -16,11 +16,11 @@ from mirrorfeed.runtime.credentials import Credential, Default, Secret, ServiceC
 PRINCIPAL = ("tenant_id", "client_id", "secret", "authority")
 PLACES = {
     "env": re.compile(r"[A-Za-z_][A-Za-z0-9_]*"),
-    # Names that Databricks allows, and the slash in scopes of older workspaces.
+    # Names that Databricks allows, plus the slash in scopes of older workspaces.
     "scope": re.compile(r"[\w.@/-]{1,128}"),
     "key": re.compile(r"[\w.@/-]{1,128}"),
 }
-"""Fields of the location of a secret, with their valid values."""
+"""Fields for the location of a secret, with their valid values."""
 
 
 SECRET_EXPECTED = (
@@ -30,7 +30,7 @@ SECRET_EXPECTED = (
 
 
 def parse_credential(value: object) -> Credential:
-    """Parse `credential`. Messages do not repeat the value, because it may contain a secret."""
+    """Parse `credential`. Error messages do not repeat the value, because it may contain a secret."""
     match value:
         case Default() | ServicePrincipal() | ServiceCredential():
             return value
@@ -103,7 +103,7 @@ OUTPUT, MAIL = OWN_NAMES = "output", "mail"
 
 
 def _secret(value: object) -> Secret:
-    """Messages do not repeat the value, because it may be the secret itself."""
+    """Parse the location of a secret. Error messages do not repeat the value, because it may be the secret itself."""
     if isinstance(value, Secret):
         return value
     if found := parse_secret(value):
@@ -179,7 +179,7 @@ class Alerts(values.Form):
     @model_validator(mode="before")
     @classmethod
     def _lists(cls, data: Any) -> Any:
-        """Convert the list of the file to a tuple."""
+        """Convert a list in the file to a tuple."""
         if isinstance(data, dict) and isinstance(data.get("webhooks"), list):
             return {**data, "webhooks": tuple(data["webhooks"])}
         return data

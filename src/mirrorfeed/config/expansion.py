@@ -25,25 +25,25 @@ _BY_ITSELF = "has its own entry"
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A configured or found table, and the reason why it is selected or not."""
+    """Configured or found table, with the reason why it is selected or not."""
 
     source: Source
     table: Table | None
-    """None if it is not selected."""
+    """None if the table is not selected."""
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
     config: Config
-    """The configuration with all selected tables."""
+    """Configuration with all selected tables."""
     listed: tuple[Listed, ...]
 
 
 def expanded(
     config: Config, spark: Callable[[], SparkSession], workspace: Callable[[], Any] = default_workspace
 ) -> Expansion:
-    """Expand the patterns. Without patterns, no catalog is read and no Spark session starts."""
+    """Expand the patterns. Without patterns, no catalog is read and no Spark session is started."""
     if not config.patterns:
         return expand(config, ())
     from mirrorfeed.source.catalog import list_tables
@@ -82,7 +82,7 @@ def expand(config: Config, found: Sequence[Sequence[FoundTable]]) -> Expansion:
         meeting = tuple((str(a.target), str(b.target), str(b.history.table)) for a, b in shared if b.history)
         raise HistoriesMeet(meeting=meeting, path=config.path)
     for at, row in enumerate(listed):
-        if row.table and row.table.landing_zone:  # of another landing zone than the one in use
+        if row.table and row.table.landing_zone:  # in another landing zone than the one in use
             listed[at] = Listed(row.source, None, f"goes into {row.table.landing_zone}")
     here = tuple(row.table for row in listed if row.table)
     return Expansion(config.model_copy(update={"entries": (*here, *config.patterns)}), tuple(listed))
@@ -97,7 +97,7 @@ def _history(table: Table) -> Hashable:
 
 
 def _repeated(tables: Sequence[Table], key: Callable[[Table], Hashable]) -> Iterator[tuple[Table, Table]]:
-    """Yield each table whose key an earlier table has, after that table. None is no key."""
+    """Yield pairs of tables with the same key: the later table first. A key of None is ignored."""
     first: dict[Hashable, Table] = {}
     for table in tables:
         other = first.setdefault(key(table), table)
@@ -106,7 +106,7 @@ def _repeated(tables: Sequence[Table], key: Callable[[Table], Hashable]) -> Iter
 
 
 def _why_not(config: Config, entry: Sources, found: FoundTable) -> str:
-    """Return why a found table is not selected, or an empty text."""
+    """Return why a found table is not selected, or an empty string."""
     if any(matches_end(found.source, ending) for ending in entry.exclude):
         return "is listed in `exclude`"
     if found.unsupported and entry.changes != "compare":
@@ -115,7 +115,7 @@ def _why_not(config: Config, entry: Sources, found: FoundTable) -> str:
 
 
 def _own_purpose(config: Config, source: Source) -> str:
-    """Return the purpose of a table that mirrorfeed itself created, or an empty text."""
+    """Return the purpose of a table that mirrorfeed itself created, or an empty string."""
     if config.ledger and source.fold() == config.ledger.fold():
         return "is the ledger"
     if config.ledger and may_be_hashes(config.ledger, source):
@@ -154,7 +154,7 @@ _ALIKE = (Table.model_fields.keys() & Sources.model_fields.keys()) - {"target", 
 
 
 def _keys(entry: Sources, found: FoundTable) -> tuple[str, ...] | None:
-    """Return the keys of the entry if the table has these columns. None is the primary key in Unity Catalog."""
+    """Return the keys of the entry if the table has these columns. None means the primary key in Unity Catalog."""
     if entry.keys is None:
         return None
     there = {fold(name): name for name in found.columns}

@@ -66,7 +66,7 @@ def load(
 
 
 def _entries(document: Document, file: str, faults: dict[Place, str]) -> dict[int, Table | Sources]:
-    """The valid entries by their position."""
+    """Return the valid entries by position."""
     found: dict[int, Table | Sources] = {}
     for i in range(len(document.tables)):
         model: type[Table | Sources] = Sources if _is_pattern(document.tables[i]) else Table
@@ -80,7 +80,7 @@ def _top(*loc: str | int) -> Place:
 
 
 def _in_one_zone(document: Document, config: Config, given: bool) -> Config:
-    """Choose the landing zone. Only entries of another one keep their `landing_zone`."""
+    """Choose the landing zone. Only entries with another landing zone keep their `landing_zone`."""
     if not any(entry.landing_zone for entry in config.entries):
         return config
     home = config.landing_zone
@@ -88,7 +88,7 @@ def _in_one_zone(document: Document, config: Config, given: bool) -> Config:
         faults: dict[Place, str] = {}
         data = {"landing_zone": document.data["landing_zone"], "tables": ()}
         written = validated(Config, data, config.path, _top, faults)
-        if written is None:  # tables without a landing zone of their own need it
+        if written is None:  # needed for tables without `landing_zone`
             raise ConfigInvalid(path=config.path, mistakes=tuple(document.mistake(*fault) for fault in faults.items()))
         home = written.landing_zone
     places = [entry.landing_zone or home for entry in config.entries]
@@ -111,7 +111,7 @@ def _is_pattern(entry: object) -> bool:
 
 
 Conflict = tuple[Place, str]
-"""A place in the file, and why its value conflicts with other values."""
+"""Place in the file, and the reason why its value conflicts with other values."""
 
 
 def _conflicts(
@@ -136,7 +136,7 @@ def _conflicts(
 def _unused_options(
     document: Document, config: Config, entries: Mapping[int, Table | Sources], zone_given: bool
 ) -> Iterator[Conflict]:
-    """Options that have no effect with the others."""
+    """Yield options that have no effect because of other options."""
     if config.onelake is None and not zone_given:
         for name in _ONELAKE_FIELDS:
             if name in config.model_fields_set:
@@ -160,7 +160,7 @@ def _unused_options(
 
 
 def _untrusted_hosts(config: Config) -> Iterator[Conflict]:
-    """Addresses that would receive tokens, but are neither of Microsoft nor trusted."""
+    """Yield addresses that would receive tokens, but are not Microsoft's and not trusted."""
     authority = config.credential.authority if isinstance(config.credential, ServicePrincipal) else None
     addresses = {
         "endpoint": ("", config.endpoint),
@@ -177,7 +177,7 @@ _ELSEWHERE = "is in the landing zone: name a folder elsewhere"
 
 
 def _overlapping_folders(config: Config, entries: Mapping[int, Table | Sources]) -> Iterator[Conflict]:
-    """Folders that mirrorfeed writes to in a table, and tables in the landing zone."""
+    """Yield folders that mirrorfeed writes to and that are in a table, and tables in the landing zone."""
     if config.staging_path and _is_in_zone(config.staging_path, config):
         yield ("staging_path",), _ELSEWHERE
     for i, table in entries.items():
@@ -207,7 +207,7 @@ def _is_in_zone(path: str, config: Config) -> bool:
 def _misplaced_histories(
     document: Document, config: Config, entries: Mapping[int, Table | Sources]
 ) -> Iterator[Conflict]:
-    """Histories that would overwrite another table, or be in the landing zone."""
+    """Yield histories that would overwrite another table, or that are in the landing zone."""
     tables = [entry for entry in entries.values() if isinstance(entry, Table)]
     taken = {table.source.fold(): "is the source of a table" for table in tables}
     if config.ledger is not None:
@@ -229,7 +229,7 @@ def _shared_targets(document: Document) -> Iterator[Mistake]:
     for i, table in enumerate(document.tables):
         place: Place = ("tables", i, "target")
         if _is_pattern(table):
-            continue  # its targets are known after the expansion
+            continue  # the targets are known only after the expansion
         try:
             target = Target.parse(table["target"])
         except (BadTarget, TypeError, KeyError):

@@ -51,7 +51,7 @@ class Table(Entry):
 
     @property
     def target_keys(self) -> tuple[str, ...]:
-        """Names of the keys in the target. None are known before keys are read from Unity Catalog."""
+        """Names of the keys in the target. Empty until keys are read from Unity Catalog."""
         chosen = self.selection
         return tuple(chosen.name_of(key) if chosen else key for key in self.keys or ())
 
@@ -60,7 +60,7 @@ class Table(Entry):
 
 
 class Sources(Entry):
-    """A pattern, which `expand` replaces with the matching tables."""
+    """A pattern. `expand` replaces it with the matching tables."""
 
     sources: Annotated[Pattern, PlainValidator(values.sources)]
     exclude: Annotated[tuple[tuple[str, ...], ...], PlainValidator(values.endings)] = ()
@@ -80,7 +80,7 @@ class ArchiveOptions(values.Form):
 
 
 class Config(Options):
-    """The configuration. Its options are the defaults of its tables."""
+    """Configuration of a landing zone. Its options are the defaults of its tables."""
 
     landing_zone: Annotated[str, AfterValidator(values.landing_zone)]
     endpoint: Annotated[str | None, PlainValidator(values.endpoint)] = None
@@ -119,7 +119,7 @@ class Config(Options):
     @field_validator("entries", mode="after")
     @classmethod
     def _share_history(cls, entries: tuple[Table | Sources, ...], info: ValidationInfo) -> tuple[Table | Sources, ...]:
-        """Place the histories of entries without a `history` of their own below the common one."""
+        """Set the histories of entries without `history` to locations below the common one."""
         common = info.data.get("history")
 
         def placed(entry: Table | Sources) -> Table | Sources:
@@ -136,7 +136,7 @@ class Config(Options):
 
     @property
     def path(self) -> str:
-        """The file of the configuration."""
+        """Path of the configuration file."""
         return self._path
 
     @property
@@ -149,7 +149,7 @@ class Config(Options):
 
     @property
     def onelake(self) -> tuple[str, str | None] | None:
-        """Ids of the workspace and the mirrored database, which is None if it does not exist yet. None for a folder."""
+        """Ids of workspace and mirrored database (None if it does not exist yet). None for a folder."""
         if not self.landing_zone.startswith(ONELAKE):
             return None
         workspace, _, database = self.landing_zone.removeprefix(ONELAKE).partition("/")
@@ -157,12 +157,12 @@ class Config(Options):
 
     @property
     def files_endpoint(self) -> str | None:
-        """Endpoint of OneLake in use. None is the public one."""
+        """OneLake endpoint in use. None means the public one."""
         return self.endpoint or self._own_endpoint("dfs")
 
     @property
     def api_endpoint(self) -> str | None:
-        """Endpoint of Fabric's REST API in use. None is the public one."""
+        """Fabric REST API endpoint in use. None means the public one."""
         return self.fabric_endpoint or self._own_endpoint("w.api")
 
     def _own_endpoint(self, service: str) -> str | None:
@@ -206,13 +206,14 @@ _SHARD = re.compile(r"shard:([1-9][0-9]{0,4})/([1-9][0-9]{0,4})")
 
 
 def parse_shard(name: str) -> tuple[int, int] | None:
-    """Number and count of a shard such as `shard:2/8`. None if it is not one, as `shard:9/8`."""
+    """Return number and count of a shard such as `shard:2/8`. None if the name is not a valid shard, such as
+    `shard:9/8`."""
     found = _SHARD.fullmatch(name)
     return (int(found[1]), int(found[2])) if found and int(found[1]) <= int(found[2]) else None
 
 
 def shard_of(target: Target, count: int) -> int:
-    """Shard of a table, from 1 to `count`."""
+    """Return the shard of a table, from 1 to `count`."""
     return zlib.crc32(".".join(target.fold()).encode()) % count + 1
 
 
@@ -220,14 +221,14 @@ _PREFIX = "hashes_"
 
 
 def hashes_of(ledger: Source, target: Target) -> Source:
-    """Table of row hashes next to the ledger. It is different for each target."""
+    """Return the table of row hashes next to the ledger. Each target has a different one."""
     known = hashlib.sha256("\0".join(target.fold()).encode()).hexdigest()[:8]
     words = re.sub(r"[^a-z0-9]+", "_", str(target).lower()).strip("_")
     return _beside(ledger, f"{_PREFIX}{words}_{known}")
 
 
 def may_be_hashes(ledger: Source, source: Source) -> bool:
-    """Whether a source has the name and the place of a table of row hashes."""
+    """Return whether a source has the name and location of a table of row hashes."""
     name = source.parts[-1] if source.path is None else source.path.rstrip("/").rpartition("/")[2]
     return name.startswith(_PREFIX) and source.fold() == _beside(ledger, name).fold()
 

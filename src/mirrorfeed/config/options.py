@@ -22,7 +22,7 @@ from mirrorfeed.source.table_info import parse_days
 class FollowLimits(values.Form):
     """Limits of one publication of a followed table. The first limit that is reached triggers it. None is no limit."""
 
-    # Fabric merges every 15 seconds at the fastest.
+    # Fabric merges at most every 15 seconds.
     max_delay_seconds: values.Seconds = 15.0
     """Seconds since the previous publication."""
     max_rows: Annotated[int, Field(ge=1)] | None = None
@@ -36,7 +36,7 @@ class FollowLimits(values.Form):
 
     @property
     def measures(self) -> bool:
-        """Whether a limit depends on the size of commits."""
+        """True if a limit depends on the size of commits."""
         return self.max_rows is not None or self.max_bytes is not None
 
     @property
@@ -119,7 +119,7 @@ class Options(values.Form):
 
 
 Pairs = tuple[tuple[str, str], ...]
-"""Columns with a value for each."""
+"""Columns, each with a value."""
 
 
 def _names(value: object) -> tuple[str, ...] | None:
@@ -131,7 +131,7 @@ def _names(value: object) -> tuple[str, ...] | None:
 
 def _condition(value: object) -> str:
     text = values.not_empty(values.text(value), ": write a condition, or omit the field").strip()
-    from mirrorfeed.landing.where_condition import Condition  # few tables have one
+    from mirrorfeed.landing.where_condition import Condition  # imported late: few tables have a condition
 
     Condition.parse(text)
     return text
@@ -177,7 +177,7 @@ class Entry(Options):
 
     @property
     def selection(self) -> Selection | None:
-        """None if the whole source is published unchanged."""
+        """Selected columns and rows. None if the whole source is published unchanged."""
         named = self.rename or (), self.cast or ()
         found = Selection(self.columns, self.exclude_columns or (), self.where, *map(dict, named))
         return None if found == EVERYTHING else found
@@ -189,7 +189,7 @@ class Entry(Options):
 
 
 Conflict = tuple[tuple[str, ...], str]
-"""A field that contradicts others, with the reason."""
+"""Field that contradicts others, with the reason."""
 
 
 def _format_conflicts(entry: Entry) -> Iterator[Conflict]:
@@ -240,7 +240,7 @@ class HistoryLocation:
 
 
 def _history_of(expected: str, *, is_table: bool = False, is_optional: bool = True) -> PlainValidator:
-    """Return the validator of a history. `false` is None, if the history is optional."""
+    """Return the validator of a history. If the history is optional, `false` becomes None."""
 
     def check(value: object, info: ValidationInfo) -> HistoryLocation | None:
         if is_optional and value is False:

@@ -1,6 +1,6 @@
-"""Parse single values. A mistake is a ValueError whose text continues the name of the field.
+"""Parse single values. Each mistake is a `ValueError` with a message that callers append to the field name.
 
-Relative paths start at the folder of the configuration file, if the context of the validation names one as `file`.
+Relative paths start at the folder of the configuration file, if the validation context contains `file`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SMALLEST, _LARGEST = 2**10, 4 * 2**30
 _PLACES = "mirrorfeed publishes to OneLake (onelake://…), to folders and to volumes (/Volumes/…)"
 ONELAKE = "onelake://"
 _FABRIC_ADDRESS = re.compile(r"https://onelake\.dfs\.fabric\.microsoft\.com/([^/]+/[^/]+)/Files/LandingZone/?")
-"""The address of a landing zone as Fabric shows it."""
+"""Address of a landing zone, as Fabric shows it."""
 
 
 class Form(BaseModel):
@@ -75,7 +75,7 @@ def sources(value: object, info: ValidationInfo) -> Pattern:
 
 
 def endings(value: object) -> tuple[tuple[str, ...], ...]:
-    """Parse names of excluded tables, which are compared from the end."""
+    """Parse names of excluded tables. They are compared from the end."""
     if not isinstance(value, list | tuple):
         raise ValueError(f"must be a list of names, such as [tmp_*, staging.*], not {short(value)}")
     return tuple(map(_ending, value))
@@ -143,7 +143,7 @@ def landing_zone(value: str, info: ValidationInfo) -> str:
 
 
 def _folder_of(use: str, hint: str) -> AfterValidator:
-    """Return the validator of a folder that this process uses, and that is not the address of a storage."""
+    """Return the validator of a folder that this process uses. Addresses of cloud storage are refused."""
 
     def check(value: str, info: ValidationInfo) -> str:
         not_empty(value, f": name {hint}, or omit the field")
@@ -155,7 +155,7 @@ def _folder_of(use: str, hint: str) -> AfterValidator:
 
 
 def is_onelake(address: str) -> bool:
-    """Whether the address is in OneLake: as the configuration has it, or as Fabric shows it."""
+    """Return whether the address is in OneLake, in the form of the configuration or as Fabric shows it."""
     return address.startswith(ONELAKE) or _FABRIC_ADDRESS.fullmatch(address) is not None
 
 
@@ -175,7 +175,7 @@ def _onelake(value: str) -> str:
 
 
 def onelake_address(text: str) -> str:
-    """Parse an address in OneLake from outside the configuration. Raises `BadAddress`."""
+    """Parse a OneLake address from outside the configuration. Raises `BadAddress`."""
     try:
         return _onelake(text)
     except ValueError as error:
@@ -183,7 +183,7 @@ def onelake_address(text: str) -> str:
 
 
 def endpoint(value: object) -> str:
-    if "@" in text(value):  # the message does not repeat it, because it may be a password
+    if "@" in text(value):  # the message does not repeat the value, because it may be a password
         raise ValueError("has user info before @: remove it")
     try:
         return str(HttpsAddress.parse(text(value)))
@@ -200,7 +200,7 @@ def trusted_hosts(value: object) -> tuple[str, ...]:
 
 
 def _number_of(unit: str, lowest: int, highest: int) -> PlainValidator:
-    """Return the validator of a number in a unit. `never` is None."""
+    """Return the validator of a number with a unit. `never` becomes None."""
 
     def check(value: object) -> float | None:
         if value is None or value == "never":
@@ -234,7 +234,7 @@ def folder(path: str, info: ValidationInfo) -> str:
 
 
 def refused(faults: Iterable[tuple[tuple[str, ...], str]]) -> None:
-    """Raise an error with the place and the reason of each fault, if there is any."""
+    """Raise an error with place and reason of each fault, if there are any."""
     details = [
         InitErrorDetails(type=PydanticCustomError("value_error", "{error}", {"error": reason}), loc=place, input=None)
         for place, reason in faults
@@ -261,7 +261,7 @@ def absolute(path: str, file: str) -> str:
 
 
 Size = Annotated[int, PlainValidator(_size)]
-"""Bytes."""
+"""Size in bytes."""
 Seconds = Annotated[float | None, _number_of("seconds", 0, 86_400)]
 Minutes = Annotated[float | None, _number_of("minutes", 1, 525_600)]
 StagingPath = Annotated[str, _folder_of("Spark and this process share", "a volume (/Volumes/catalog/schema/volume)")]

@@ -1,4 +1,4 @@
-"""Read YAML with line numbers, and turn validation errors into messages."""
+"""Read YAML with line numbers, and convert validation errors to messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mirrorfeed.config.options import Options
 from mirrorfeed.config.values import short
 
 Place = tuple[str | int, ...]
-"""A place in the file: names of fields and positions in lists."""
+"""Place in the file: names of fields and positions in lists."""
 
 
 INHERITED = {*Options.model_fields, "history"}
@@ -50,7 +50,7 @@ class Mistake:
 
 
 class _Loader(yaml.SafeLoader):
-    """Raises an error with a line where the library would exceed Python's limit on recursion."""
+    """YAML loader that raises an error with a line number before Python's recursion limit is reached."""
 
     _levels = 0
 
@@ -90,7 +90,7 @@ class Document:
         return tables if isinstance(tables, list) else []
 
     def place(self, number: int, *loc: str | int) -> Place:
-        """Return where a field of an entry is written: in the entry, or at the top level."""
+        """Return the place where an entry's field is written: in the entry, or at the top level."""
         entry: Place = ("tables", number)
         inherited = loc and loc[0] in INHERITED and (*entry, loc[0]) not in self.lines and loc[:1] in self.lines
         return loc if inherited else (*entry, *loc)
@@ -116,7 +116,7 @@ class Document:
         self.unusable.add(place)
 
     def take(self, node: Node, place: Place) -> Any:
-        """Return the plain value of a node. After a mistake it is None."""
+        """Return the plain value of a node, or None after a mistake."""
         self.lines.setdefault(place, node.start_mark.line + 1)
         self._values += 1
         if self._values > _MOST_VALUES or len(place) > _MAX_LEVELS:  # without aliases, the loader refuses such depth
@@ -179,7 +179,7 @@ def read(path: str) -> Document:
     except yaml.reader.ReaderError as error:
         reason = f"the character {chr(error.character)!r} is not allowed in YAML"
         raise ConfigUnreadable(path=path, line=text[: error.position].count("\n") + 1, reason=reason) from error
-    except (ValueError, OverflowError) as error:  # of `chr`
+    except (ValueError, OverflowError) as error:  # ValueError of `chr`
         raise ConfigUnreadable(
             path=path, line=loader.line + 1, reason="it has an escape that is not a character"
         ) from error
@@ -217,7 +217,7 @@ _M = TypeVar("_M", bound=BaseModel)
 def validated(
     model: type[_M], data: Any, file: str, place: Callable[..., Place], faults: dict[Place, str]
 ) -> _M | None:
-    """Validate the data. Return None and add to `faults` if it is invalid."""
+    """Validate the data. For invalid data, add to `faults` and return None."""
     try:
         return model.model_validate(data, context={"file": file})
     except ValidationError as error:

@@ -1,1 +1,1 @@
-"""How values are shown."""
+"""Display values: rows, tables, HTML and charts, terminal output, redaction of secrets."""

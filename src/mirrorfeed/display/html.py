@@ -1,6 +1,6 @@
-"""HTML tables, and line and bar charts as SVG: as a fragment for a notebook, or as a page in one file.
+"""HTML tables, and line and bar charts as SVG: fragments for notebooks, or pages in a single file.
 
-The styles apply to nothing else on the page of a notebook. Charts use the colors `c0` to `c7` and `rest`.
+The styles do not affect other content in a notebook. Charts use the colors `c0` to `c7` and `rest`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ body{margin:0 auto;padding:24px;max-width:1400px}
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A drawing, which a notebook shows."""
+    """Chart as HTML for notebooks."""
 
     title: str
     html: str
@@ -74,7 +74,7 @@ def framed(body: str) -> str:
 
 
 def page_of(title: str, body: str) -> str:
-    """Return a page in one file, in light or dark colors as the reader prefers."""
+    """Return a page as a single file, with light or dark colors depending on the reader's settings."""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape_html(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -83,7 +83,7 @@ def page_of(title: str, body: str) -> str:
 
 
 def titled(title: str, chart: str) -> str:
-    """Return a chart below its title."""
+    """Return a chart with its title above."""
     return f"<h2>{escape_html(title)}</h2>{chart}"
 
 
@@ -93,12 +93,12 @@ def card(title: str, content: str) -> str:
 
 
 def folded(title: str, content: str) -> str:
-    """Return content that a click shows."""
+    """Return content that is folded until a click on its title."""
     return f"<details><summary>{escape_html(title)}</summary>{content}</details>"
 
 
 def table(header: Sequence[str], lines: Iterable[Sequence[str]], right: Collection[int], bad: Collection[int]) -> str:
-    """Return a table; `right` are the columns to align right, `bad` the lines to mark as errors."""
+    """Return a table. `right` contains the columns to align right, `bad` the lines to mark as errors."""
     body = "".join(_row("td", line, right, "bad" if at in bad else "") for at, line in enumerate(lines))
     return f"<table><thead>{_row('th', header, right)}</thead><tbody>{body}</tbody></table>" if header else ""
 
@@ -118,16 +118,16 @@ def _element(tag: str, content: str, style: str) -> str:
 
 
 COLORS = 8
-"""Series with a color of their own. All others share one."""
+"""Number of series with a separate color. All others share one color."""
 
 _WIDTH, _HEIGHT = 640, 266
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 12, 44
 _LABELS = 8
-"""Labels that fit below the bars. If there are more bars, only every second or third has a label."""
+"""Maximum number of labels below the bars. With more bars, only every second or third has a label."""
 _LEAST = timedelta(minutes=1)
-"""The shortest time axis."""
+"""Minimum length of the time axis."""
 _DENSE = 60
-"""A line with more points shows them only under the pointer, as does a line without a color."""
+"""With more points, a line shows points only under the pointer. The same applies to lines without a separate color."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Point:
 
 
 def lines(series: Mapping[str, Sequence[Point]], unit: str) -> str:
-    """Return a line for each series over a time axis. The points of a series are in order of time."""
+    """Return a line chart over time, with a line for each series. The points of a series must be sorted by time."""
     points = [point for each in series.values() for point in each]
     if not points:
         return _no_data()
@@ -154,7 +154,7 @@ def lines(series: Mapping[str, Sequence[Point]], unit: str) -> str:
     drawn = [*_value_axis(top, unit), *(_tick_below(x(time), label) for time, label in time_ticks(start, end))]
     drawn.append(_axis_below(_times(start, end)))
     ordered = list(enumerate(_by_size(series)))
-    for color, (name, own) in [*ordered[COLORS:], *ordered[:COLORS]]:  # colored lines over the others
+    for color, (name, own) in [*ordered[COLORS:], *ordered[:COLORS]]:  # draw colored lines on top of the others
         path = " ".join(f"{x(point.time):.1f},{_y(point.value, top):.1f}" for point in own)
         shade = _shade(color)
         dot = f"dot {shade} dense" if len(own) > _DENSE or color >= COLORS else f"dot {shade}"
@@ -169,7 +169,7 @@ def lines(series: Mapping[str, Sequence[Point]], unit: str) -> str:
 
 
 def bars(columns: Sequence[tuple[str, Mapping[str, float]]], kinds: Sequence[str], unit: str, across: str = "") -> str:
-    """Return a bar for each column, with a part for each kind from the bottom up. `across` describes the columns."""
+    """Return a bar for each column, with a part for each kind from the bottom up. `across` is the label of the axis."""
     if not columns:
         return _no_data()
     top = ticks(max(sum(parts.get(kind, 0) for kind in kinds) for _, parts in columns))
@@ -224,7 +224,7 @@ def time_ticks(start: datetime, end: datetime) -> list[tuple[datetime, str]]:
 
 
 def number(value: float) -> str:
-    """Return a short text for an axis."""
+    """Return a number as a short text for an axis."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if letter == 'k' else size):.3g}{letter}"
@@ -232,12 +232,12 @@ def number(value: float) -> str:
 
 
 def noun(name: str, value: float) -> str:
-    """Return the noun for a number of it, in the singular for 1. It starts with a plural."""
+    """Return the plural noun `name`, or its singular if the value is 1."""
     return re.sub(r"^(\w+)s\b", r"\1", name) if value == 1 else name
 
 
 def _by_size(series: Mapping[str, Sequence[Point]]) -> list[tuple[str, Sequence[Point]]]:
-    """Return the series with the largest values first, so that they get the colors."""
+    """Return the series with the largest values first, so that these get the colors."""
     return sorted(series.items(), key=lambda item: (-max(point.value for point in item[1]), item[0]))
 
 
@@ -266,12 +266,12 @@ def _tick_below(x: float, label: str) -> str:
 
 
 def _axis_below(text: str) -> str:
-    """Return the description of the time or label axis."""
+    """Return the label of the horizontal axis."""
     return f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 6}" text-anchor="end">{escape_html(text)}</text>' if text else ""
 
 
 def _times(start: datetime, end: datetime) -> str:
-    """Return the description of a time axis, with the day if it is only one."""
+    """Return the label of a time axis, with the date if all times are on one day."""
     days = [f"{moment.astimezone(UTC):%Y-%m-%d}" for moment in (start, end)]
     return f"time on {days[0]}, UTC" if days[0] == days[1] else "time, UTC"
 

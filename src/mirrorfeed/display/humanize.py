@@ -1,4 +1,4 @@
-"""Counts, sizes and durations in words."""
+"""Format counts, sizes and durations for people."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ def counted(number: int, noun: str) -> str:
 
 
 def by_marker(rows: Mapping[str, int]) -> str:
-    """Return the number of rows of each marker."""
+    """Return the number of rows for each marker, in words."""
     return ", ".join(counted(rows[marker], marker) for marker in MARKERS if rows.get(marker))
 
 
 def a_few(names: Sequence[str], most: int = 3) -> str:
-    """Return the first names and the number of the others."""
+    """Return the first names, and the number of the others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 

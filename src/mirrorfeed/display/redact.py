@@ -1,7 +1,7 @@
 """Remove secrets from third-party text, and control characters from all text, before it is shown or stored.
 
-The process remembers the secrets and tokens that it sends. Answers, exceptions of libraries and lines of their logs may
-repeat them. Tokens of others are found by their form.
+The process remembers the secrets and tokens that it sends, because responses, exceptions of libraries and their log
+lines may repeat them. Other tokens are recognized by their form.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
 
 HIDDEN = "(not shown)"
 _MOST = 100
-"""Secrets that are remembered, the last used. Tokens change every hour."""
+"""Maximum number of remembered secrets. The last used ones are remembered. Tokens change every hour."""
 _SHORTEST = 8
-"""Characters of a secret. Shorter ones are parts of ordinary words."""
+"""Minimum length of a remembered secret. Shorter texts are parts of ordinary words."""
 _BEGINNING = 16
-"""Characters by which a secret is found that the answer cuts."""
+"""Number of characters that identify a secret that a response cuts off."""
 _PART = 12
-"""Characters of a part of an address that is a secret by itself, if it has letters and digits."""
+"""Minimum length of a part of an address that counts as a secret, if it contains letters and digits."""
 _PEER_PART = 6
-"""The same for the answer of the service that was sent the secret."""
+"""Minimum length of a part of a secret in responses of the service that received the secret."""
 _REST = r"""[^\s"'<>]*"""
 _KNOWN_FORMS = (
     (re.compile(r"\beyJ[\w-]{8,}(?:\.[\w-]+){0,4}|\bZXlK[\w+/-]{16,}=*"), HIDDEN),
@@ -50,7 +50,7 @@ _RUN = re.compile(rf"[0-9A-Za-z]{{{_PEER_PART},}}")
 
 
 class _Memory(ModuleType):
-    """The secrets of this process, each with the pattern that finds it, the last used at the end."""
+    """Secrets of this process, each with the pattern that finds it. The last used secret is at the end."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -60,7 +60,7 @@ class _Memory(ModuleType):
 
 
 def remember(*secrets: str) -> None:
-    """Remove these from all text from now on, also from the logs of mirrorfeed and of its HTTP clients."""
+    """Remove these secrets from all text from now on, including the logs of mirrorfeed and its HTTP clients."""
     filter_logs()
     memory = _memory()
     with memory.lock:
@@ -81,7 +81,8 @@ def forget_all() -> None:
 
 
 def redact(text: str) -> str:
-    """Return the text without remembered secrets in any usual form, and without anything that looks like a token."""
+    """Return the text without remembered secrets in any usual encoding, and without anything that looks like a
+    token."""
     memory = _memory()
     with memory.lock:
         patterns = tuple(memory.patterns.values())
@@ -93,7 +94,7 @@ def redact(text: str) -> str:
 
 
 def redact_answer(text: str, *secrets: str) -> str:
-    """Return the answer of the service that was sent these secrets, or HIDDEN if any part of one is in it."""
+    """Return the response of a service that received these secrets, or `HIDDEN` if it contains any part of them."""
     parts = {part for secret in secrets for part in _BETWEEN.split(secret) if len(part) >= _PEER_PART}
     hidden = {form for part in parts.union(secrets) for form in _decoded(part)}
     hidden |= {run for form in hidden for run in _RUN.findall(form)}
@@ -106,8 +107,8 @@ def _decoded(text: str) -> set[str]:
 
 
 def _memory() -> _Memory:
-    # Not a global of this module: a task that carries the code of the package carries its globals, so secrets would be
-    # in the plan and in Spark's event log.
+    # Not a global of this module: a task that contains the code of the package also contains its globals, so secrets
+    # would be in the plan and in Spark's event log.
     name = "_mirrorfeed_redact"
     found = sys.modules.get(name) or sys.modules.setdefault(name, _Memory(name))
     return cast(_Memory, found)
@@ -122,7 +123,7 @@ def _pattern(secret: str) -> re.Pattern[str]:
 
 
 def _texts(secret: str) -> Iterator[str]:
-    """The secret, or the secret parts of an address. Its host is none of them."""
+    """Yield the secret or, for an address, its secret parts. The host is not secret."""
     if "://" not in secret:
         yield secret
         return
@@ -145,7 +146,7 @@ def _forms(text: str) -> Iterator[str]:
         yield plain
         yield plain[::-1]
     yield encoded.hex()
-    for offset in range(3):  # its place among the bytes that are encoded together
+    for offset in range(3):  # position among the bytes that are encoded together
         letters = base64.b64encode(bytes(offset) + encoded).decode().rstrip("=")
         first = (offset * 8 + 5) // 6
         last = len(letters) if (offset + len(encoded)) % 3 == 0 else -1
@@ -154,7 +155,7 @@ def _forms(text: str) -> Iterator[str]:
 
 
 def filter_logs() -> None:
-    """Remove secrets from the logs of mirrorfeed and of its HTTP clients, and keep values in them to their line."""
+    """Remove secrets from the logs of mirrorfeed and its HTTP clients, and escape line breaks in values."""
     memory = _memory()
     with memory.lock:
         if memory.filters_logs:
@@ -168,7 +169,7 @@ def filter_logs() -> None:
             return made
         try:
             message = made.getMessage()
-        except (TypeError, ValueError):  # the handler reports it
+        except (TypeError, ValueError):  # the handler reports the error
             return made
         if (shown := printable(redact(message))) != message:
             made.msg, made.args = shown, None
@@ -176,13 +177,13 @@ def filter_logs() -> None:
             made.exc_text = printable_block(redact(formatter.formatException(made.exc_info)))
         return made
 
-    # A filter of a logger does not see the records of the loggers below it, and handlers are the application's.
+    # A filter of a logger does not process the records of child loggers, and handlers belong to the application.
     logging.setLogRecordFactory(record)
 
 
 _ESCAPED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode categories: control and format characters, which include those for the direction of text, surrogates, and
-the separators of lines and paragraphs."""
+"""Unicode categories that are escaped: control and format characters (including text direction), surrogates, and line
+and paragraph separators."""
 
 
 def printable(text: str, longest: int | None = None) -> str:
@@ -192,17 +193,17 @@ def printable(text: str, longest: int | None = None) -> str:
 
 
 def printable_block(text: str) -> str:
-    """Return lines of others, such as a traceback, indented: none of them looks like a line of ours."""
+    """Return third-party lines, such as a traceback, indented, so that none looks like a line of mirrorfeed."""
     return "\n".join(f"  {printable(line)}" for line in text.splitlines())
 
 
 def escape_html(text: str) -> str:
-    """Return the text for a page, without markup."""
+    """Return the text without markup, for an HTML page."""
     return html.escape(printable(text))
 
 
 def is_escaped(character: str) -> bool:
-    """Whether `printable` shows an escape instead of this character."""
+    """Return whether `printable` shows an escape instead of this character."""
     return unicodedata.category(character) in _ESCAPED
 
 
@@ -211,7 +212,7 @@ def shell_argument(text: str) -> str:
     if printable(text) != text:
         escaped = printable(text.replace("\\", "\\\\").replace("'", "\\'"))
         return f"$'{escaped}'"
-    # A condition holds texts in single quotes, so it is easier to read between double quotes.
+    # A condition contains texts in single quotes, so double quotes around it are easier to read.
     if "'" in text and not set('"$`\\!').intersection(text):
         return f'"{text}"'
     return shlex.quote(text)

@@ -32,7 +32,7 @@ Kind = TypeVar("Kind", bound=type[Any])
 class Column(NamedTuple):
     heading: str
     form: Callable[[Any], object] | None
-    """Returns the value to show. None is shown as it is: as unknown."""
+    """Convert the value to the value to show. None is shown as unknown without conversion."""
     right: bool
 
 
@@ -66,24 +66,25 @@ class Row:
     __slots__ = ()
 
     QUIET = ""
-    """How many quiet rows are described together, as "{tables}: nothing new."; empty: all rows are listed."""
+    """Text that describes several quiet rows, such as "{tables}: nothing new.". Empty means that all rows are
+    listed."""
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong: there is no `error`."""
+        """True if nothing is wrong: there is no `error`."""
         return getattr(self, "error", None) is None
 
     @property
     def quiet(self) -> bool:
-        """Whether nobody needs to see the row among many."""
+        """True if the row need not be listed among many rows."""
         return False
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields by name, as JSON values; an error has `code`, `what`, `next` and `facts`."""
+        """Return the fields by name, as JSON values. An error has `code`, `what`, `next` and `facts`."""
         return {each.name: as_json(getattr(self, each.name)) for each in fields(self) if each.repr}  # type: ignore[arg-type]
 
     def cells(self) -> Mapping[str, Cell]:
-        """The columns by heading; empty if the remarks describe the row without a table."""
+        """Return the columns by heading. Empty if the remarks describe the row without a table."""
         found = {}
         for each in fields(self):  # type: ignore[arg-type]
             if column := each.metadata.get(_COLUMN):
@@ -93,7 +94,7 @@ class Row:
         return found
 
     def remarks(self) -> Sequence[str]:
-        """Lines below the table."""
+        """Return the lines to show below the table."""
         error = getattr(self, "error", None)
         if error is None:
             return ()
@@ -110,12 +111,12 @@ class Row:
 
 
 _LONGEST_VALUE = 60
-"""Characters of a value in a table."""
+"""Maximum number of characters of a value in a table."""
 
 
 @row
 class DataRow(Row):
-    """A row of a table or query, as JSON values by column."""
+    """A row of a table or query, with JSON values by column."""
 
     values: Mapping[str, Any]
 
@@ -138,7 +139,10 @@ def nonzero(count: int) -> int | None:
 
 
 def as_json(value: Any, text: Callable[[str], str] = str) -> Any:
-    """Convert to JSON values: rows, errors and dataclasses by their fields, times in ISO format, and others as text."""
+    """Convert a value to JSON values.
+
+    Rows, errors and dataclasses become their fields, times become ISO format, and other values become text.
+    """
     match value:
         case Enum():
             return value.value
@@ -161,11 +165,11 @@ def as_json(value: Any, text: Callable[[str], str] = str) -> Any:
 
 _WIDEST = 160
 LISTED = 20
-"""More quiet rows than these are counted, not listed."""
+"""With more quiet rows, the rows are counted instead of listed."""
 
 
 class Shown(Protocol):
-    """A result, as far as it is drawn."""
+    """The parts of a result that are shown."""
 
     @property
     def rows(self) -> Sequence[Row]: ...
@@ -179,12 +183,12 @@ class Shown(Protocol):
 
 
 class Grid(NamedTuple):
-    """The cells of a table as texts, without columns in which nothing is known."""
+    """Cells of a table as texts, without columns that have no known value."""
 
     header: Sequence[str]
     lines: Sequence[Sequence[str]]
     right: frozenset[int]
-    """The columns to align right."""
+    """Columns to align right."""
 
 
 def render(result: Shown, to: Literal["terminal", "html", "json"]) -> str:
@@ -195,7 +199,7 @@ def render(result: Shown, to: Literal["terminal", "html", "json"]) -> str:
 
 
 def text_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
-    """The text for `print`, `repr` and logs, as wide as the terminal."""
+    """Return the text for `print`, `repr` and logs, as wide as the terminal."""
     return text_from(lambda out: draw(out, rows, notes, summary, every=every))
 
 
@@ -211,9 +215,9 @@ def text_from(draws: Callable[[Console], None]) -> str:
 def draw(
     out: Console, rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False
 ) -> None:
-    """Prints the summary, the table, the remarks of its rows and the notes, if `every` with many quiet rows too.
+    """Print the summary, the table, the remarks of its rows and the notes. With `every`, list many quiet rows too.
 
-    Only tables are folded: paths and commands in the lines can be copied.
+    Only tables are folded: paths and commands in other lines can be copied.
     """
     from mirrorfeed.display.terminal import Listing, text
 
@@ -237,7 +241,7 @@ def html_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *
 
 
 def section_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
-    """The HTML without styles, if `every` with many quiet rows too. Rows that are not ok are marked."""
+    """Return the HTML without styles, and mark rows that are not ok. With `every`, list many quiet rows too."""
     from mirrorfeed.display.html import paragraph, table
 
     rows, _, left_out = split(rows, every)
@@ -265,7 +269,7 @@ def grid_of(rows: Sequence[Row]) -> Grid:
 
 
 def split(rows: Sequence[Row], every: bool = False) -> tuple[Sequence[Row], Sequence[Row], str]:
-    """The rows to list, the others, and the number of the others in words."""
+    """Return the rows to list, the other rows, and the number of the others in words."""
     quiet = [row for row in rows if row.QUIET and row.quiet]
     if every or len(quiet) <= LISTED:
         return rows, (), ""

@@ -1,4 +1,4 @@
-"""Consoles, tables that fit a terminal without cutting names, and the progress of a command."""
+"""Terminal output: consoles, tables that fit the width without cutting names, and progress of a command."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ _UNFOLDED = 1 << 16
 _TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?"
 _INDENT = 2
 _BETWEEN = 3
-"""A table's border and padding for each column; one more at its end."""
+"""Width of a table's border and padding for each column. The right border adds one more."""
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console for standard output, or beside JSON for standard error. In logs and files nothing is folded."""
+    """Return a console for standard output, or for standard error if JSON is printed. In logs and files nothing is
+    folded."""
     from rich.console import Console
 
     found = Console(highlight=False, force_jupyter=False, stderr=stderr)
@@ -57,7 +58,7 @@ def copy_of_standard_error() -> Iterator[TextIO]:
     """Yield a copy of standard error, because standard error itself is redirected while Spark starts."""
     try:
         own = os.dup(sys.stderr.fileno())
-    except (OSError, ValueError):  # it is not a file
+    except (OSError, ValueError):  # standard error is not a file
         yield sys.stderr
         return
     with os.fdopen(own, "w", encoding="utf-8", errors="replace") as file:
@@ -66,15 +67,15 @@ def copy_of_standard_error() -> Iterator[TextIO]:
 
 @dataclass(frozen=True)
 class Listing:
-    """A table of texts whose first column has names.
+    """A table of texts whose first column contains names.
 
-    Cells are folded between words, but not names. If the table still does not fit, a list takes its place.
+    Cells are folded between words, but names are not. If the table still does not fit, a list is shown instead.
     """
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     right: Collection[int]
-    """The columns to align right."""
+    """Columns to align right."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         header, *rows = [tuple(map(printable, cells)) for cells in (self.header, *self.rows)]
@@ -117,7 +118,7 @@ def fitting(columns: Sequence[tuple[int, int]], width: int) -> list[int] | None:
 
 
 def _words(cell: str) -> Sequence[str]:
-    """Return the parts of a cell that stay on one line."""
+    """Return the parts of a cell that must stay on one line."""
     return [cell] if re.fullmatch(_TIME, cell) else cell.split() or [""]
 
 
@@ -135,7 +136,7 @@ def folded(name: str, width: int) -> str:
 
 
 def packed(pieces: Iterable[str], width: int) -> list[str]:
-    """Join pieces to lines of at most `width`. A longer piece has its own line."""
+    """Join pieces to lines of at most `width`. A longer piece gets a separate line."""
     from rich.cells import cell_len
 
     lines = [""]
@@ -148,11 +149,11 @@ def packed(pieces: Iterable[str], width: int) -> list[str]:
 
 progress = logging.getLogger("mirrorfeed.progress")
 _MOMENT = 0.1
-"""Seconds. A step that takes less is not shown."""
+"""Seconds. Shorter steps are not shown."""
 
 
 class ProgressHandler(logging.Handler):
-    """Shows the newest message until the next one: beside a spinner on a terminal, as a line otherwise."""
+    """Shows the newest progress message, with a spinner on a terminal or as a line elsewhere."""
 
     def __init__(self, file: TextIO) -> None:
         super().__init__(logging.INFO)
@@ -160,7 +161,7 @@ class ProgressHandler(logging.Handler):
         self._timer: Timer | None = None
         self._spinner: Status | None = None
         self.muted = False
-        """Whether something else is shown, such as bars."""
+        """True while something else is shown, such as progress bars."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stop()
@@ -170,7 +171,7 @@ class ProgressHandler(logging.Handler):
             self._timer.start()
 
     def stop(self) -> None:
-        """Removes the message that is shown."""
+        """Remove the message that is shown."""
         with self.lock or nullcontext():
             if self._timer:
                 self._timer.cancel()
@@ -195,7 +196,7 @@ class ProgressHandler(logging.Handler):
 
 @contextmanager
 def waiting(message: str) -> Iterator[None]:
-    """Reports progress, and removes the message before anything else is printed."""
+    """Report progress, and remove the message before anything else is printed."""
     progress.info(message)
     try:
         yield
@@ -207,7 +208,7 @@ def waiting(message: str) -> Iterator[None]:
 
 @contextmanager
 def progress_shown() -> Iterator[ProgressHandler]:
-    """Shows progress on standard error meanwhile, unless it is logged there."""
+    """Show progress on standard error in this context, unless progress is logged there."""
     level, logged = progress.level, progress.isEnabledFor(logging.INFO)
     with copy_of_standard_error() as file:
         handler = ProgressHandler(file)

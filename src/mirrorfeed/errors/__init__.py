@@ -31,9 +31,9 @@ from mirrorfeed.display.rows import as_json
 
 _log = logging.getLogger(__name__)
 _LONGEST_LINE = 2000
-"""Characters of third-party text that are searched for secrets."""
+"""Maximum number of characters of third-party text to search for secrets."""
 _OF_THE_BRIDGE = "An error occurred while calling "
-"""Begins the first line of an error in Java. The next line has the reason."""
+"""Start of the first line of an error in Java. The next line has the reason."""
 
 
 Template = str | Mapping[Any, str]
@@ -66,7 +66,7 @@ _FORMATTER = _Formatter()
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:
-    """Fill in a template of one sentence or more."""
+    """Fill in a template of one or more sentences."""
     return _FORMATTER.vformat(template, (), values)
 
 
@@ -75,14 +75,14 @@ def choices(template: Template) -> list[str]:
 
 
 def field_names(template: str) -> Iterator[str]:
-    """The attributes that a template reads."""
+    """Yield the attributes that a template reads."""
     for _, field, _, _ in _FORMATTER.parse(template):
         if field:
             yield re.split(r"[.[]", field)[0]
 
 
 class MirrorfeedError(Exception):
-    """Base class of all errors. Each has a `code`, a `problem`, a `solution` and its facts as attributes."""
+    """Base class of all errors. Each error has a `code`, a `problem`, a `solution` and its facts as attributes."""
 
     code: ClassVar[str]
     what: ClassVar[Template]
@@ -92,7 +92,7 @@ class MirrorfeedError(Exception):
 
     required: ClassVar[frozenset[str]]
     optional: ClassVar[dict[str, Any]]
-    """Keywords of the constructor with their defaults."""
+    """Optional keywords of the constructor, with their defaults."""
 
     def __init_subclass__(cls) -> None:
         classes = [each for each in cls.__mro__ if each is not MirrorfeedError and issubclass(each, MirrorfeedError)]
@@ -110,26 +110,26 @@ class MirrorfeedError(Exception):
 
     @property
     def problem(self) -> str:
-        """The sentence about what failed."""
+        """Sentence that describes what failed."""
         return self._format(self.what)
 
     @property
     def solution(self) -> str:
-        """The sentence about what to do, or an empty string."""
+        """Sentence that describes what to do, or an empty string."""
         return self._format(self.fix)
 
     @property
     def case(self) -> Any:
-        """Key of the template to use, where `what` or `fix` is a mapping."""
+        """Key of the template to use if `what` or `fix` is a mapping."""
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as JSON values, without secrets."""
+        """Return the error as JSON values, without secrets."""
         what, next_ = redact(self.problem), redact(self.solution)
         return {"code": self.code, "what": what, "next": next_, "facts": as_json(vars(self), redact)}
 
     def message_lines(self) -> Sequence[str]:
-        """The message in the lines in which it is shown. A value in it never starts another line."""
+        """Return the message as display lines. Line breaks inside values do not start a new line."""
         return [f"{self.problem} {self.solution}".strip()]
 
     def __str__(self) -> str:
@@ -144,11 +144,11 @@ class MirrorfeedError(Exception):
 
 
 class Terminal(MirrorfeedError):
-    """Repeating the call cannot help: a person must act."""
+    """Error that requires a person to act. Repeating the call cannot help."""
 
 
 class Transient(MirrorfeedError):
-    """The same call may succeed later."""
+    """Error for which the same call may succeed later."""
 
 
 class Unexpected(MirrorfeedError):
@@ -172,14 +172,15 @@ class SessionLost(Transient):
 
 
 def coded(error: MirrorfeedError) -> str:
-    """The error with its code, as a part of a longer text."""
+    """Return the error with its code, as part of a longer text."""
     return f"{error.code}: {error}"
 
 
 def named(doing: str, error: Exception, helps: str = "") -> MirrorfeedError:
-    """Return the error if it has a code, `SessionLost` if Spark ended, or else `Unexpected`, and log its traceback.
+    """Convert any error to a `MirrorfeedError`, and log its traceback.
 
-    `helps` is an instruction for the case that trying again does not help.
+    Returns an error that has a code unchanged, `SessionLost` if Spark ended, and otherwise `Unexpected`. `helps` is an
+    instruction to show if trying again does not help.
     """
     if isinstance(error, MirrorfeedError):
         return error
@@ -192,7 +193,7 @@ def named(doing: str, error: Exception, helps: str = "") -> MirrorfeedError:
 
 
 def is_spark_gone(error: Exception) -> bool:
-    """Whether a call of Spark on this machine failed because its process ended."""
+    """Return whether a call to Spark on this machine failed because Spark's process ended."""
     if not isinstance(error, ConnectionError) and type(error).__name__ != "Py4JNetworkError":
         return False
     callers = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
@@ -200,13 +201,13 @@ def is_spark_gone(error: Exception) -> bool:
 
 
 def innermost_cause(error: Exception) -> str:
-    """The last cause in a Java stack trace. The outer ones report tasks and stages."""
+    """Return the last cause in a Java stack trace. The outer causes report tasks and stages."""
     causes = [line for line in str(error).splitlines() if line.startswith("Caused by: ")]
     return first_line(causes[-1].removeprefix("Caused by: ") if causes else str(error))
 
 
 def first_line(text: str) -> str:
-    """The first line of third-party text, without secrets and without its full stop, as a part of a sentence."""
+    """Return the first line of third-party text, without secrets and without its full stop, as part of a sentence."""
     lines = (line.strip(" \t:").rstrip(".;") for line in text.splitlines() if not line.startswith(_OF_THE_BRIDGE))
     line = next(filter(None, lines), "no reason was given")
     return redact(line[:_LONGEST_LINE])[:300]

@@ -1,1 +1,1 @@
-"""Where the process runs, and the servers that it calls."""
+"""The process's environment: Spark session, Databricks, logins, server addresses, version."""

@@ -1,4 +1,4 @@
-"""Addresses of servers: their form, and the hosts that may get tokens."""
+"""Addresses of servers: validation, and the hosts that may receive tokens."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ MICROSOFT_HOSTS = (
     "login.partner.microsoftonline.cn",
     "login.chinacloudapi.cn",
 )
-"""OneLake, Fabric's REST API and Entra ID in the public cloud, in that of the US government and in China.
+"""Hosts of OneLake, Fabric's REST API and Entra ID in the public cloud, the US government cloud and China.
 
-No shorter suffix: under `fabric.microsoft.com` there are also hosts that run code of customers.
+No shorter suffixes: some hosts under `fabric.microsoft.com` run code of customers.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class HttpsAddress:
-    """`https://host` or `https://host:port`, in lower case. It has no user info, path or query."""
+    """An address `https://host` or `https://host:port`, in lower case, without user info, path or query."""
 
     host: str
     port: int | None = None
 
     @classmethod
     def parse(cls, text: str) -> HttpsAddress:
-        """Return the address, or raise ValueError."""
+        """Parse an address. Raises `ValueError`."""
         found = _ADDRESS.fullmatch(text)
         if not found or not is_host(found[1]) or not _is_port(found[2]):
             raise ValueError("is not an https address without a path")
@@ -54,15 +54,15 @@ class HttpsAddress:
         return f"https://{self.host}" if self.port is None else f"https://{self.host}:{self.port}"
 
     def is_trusted(self, trusted_hosts: Collection[str] = ()) -> bool:
-        """Whether it is of Microsoft, or listed: by its name, or by `*.` and a suffix of it.
+        """Return whether the host belongs to Microsoft or is listed, by its name or by `*.` and a suffix.
 
-        An address of this machine is not trusted by itself: any of its users can listen there.
+        Addresses of this machine are not trusted automatically, because any user of the machine can listen there.
         """
         return any(_matches(self.host, pattern) for pattern in (*MICROSOFT_HOSTS, *trusted_hosts))
 
 
 def is_host(text: str) -> bool:
-    """Whether `text` is the name of a host or an IP address."""
+    """Return whether `text` is a host name or an IP address."""
     if ":" in text or text.startswith("["):
         return _is_ip6(text[1:-1] if text.startswith("[") and text.endswith("]") else text)
     labels = text.lower().removesuffix(".").split(".")
@@ -70,13 +70,13 @@ def is_host(text: str) -> bool:
 
 
 def is_host_pattern(text: str) -> bool:
-    """Whether `text` is a host, or `*.` and a suffix of at least two labels."""
+    """Return whether `text` is a host, or `*.` and a suffix of at least two labels."""
     suffix = text.removeprefix("*.")
     return is_host(suffix) and (suffix == text or "." in suffix.strip("."))
 
 
 def check_proxy() -> None:
-    """Raise `BadProxy` if the environment names a proxy that is no address."""
+    """Raise `BadProxy` if the environment contains a proxy setting that is not an address."""
     proxies = getproxies()
     for name in ("https", "all"):
         if (proxy := proxies.get(name)) and not _is_proxy(proxy):

@@ -1,4 +1,7 @@
-"""Azure credentials as values of the configuration: where a secret is, never the secret. `login` uses them."""
+"""Azure credentials as configuration values. They contain the location of a secret, never the secret.
+
+`login` uses these values to log in.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """azure-identity's chain: environment, workload and managed identity, developer tools."""
+    """Credential chain of azure-identity: environment, workload and managed identity, developer tools."""
 
     def __str__(self) -> str:
         return "the default Azure credential chain"
@@ -21,7 +24,7 @@ class Default:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """Where a secret is. An environment variable has precedence over a secret scope."""
+    """Location of a secret. An environment variable has precedence over a secret scope."""
 
     env: str | None = None
     scope: str | None = None
@@ -29,7 +32,7 @@ class Secret:
 
     def __str__(self) -> str:
         scope = f"the secret {self.scope}/{self.key} of the Databricks workspace" if self.scope else None
-        # Names of variables are in capitals. Anything else may be the secret itself, written instead of its name.
+        # Variable names must be upper case. Anything else may be the secret itself, written instead of its name.
         name = self.env if self.env and self.env.isupper() else "that `env` names"
         variable = f"the environment variable {name}" if self.env else None
         return " or ".join(filter(None, (variable, scope)))
@@ -41,7 +44,7 @@ class ServicePrincipal:
     client_id: str
     secret: Secret
     authority: str | None = None
-    """The https address of the login service of a separate cloud. None for the default of azure-identity."""
+    """HTTPS address of the login service of a separate cloud. None means the default of azure-identity."""
 
     def __str__(self) -> str:
         return f"the service principal {self.client_id} of tenant {self.tenant_id}"
@@ -61,8 +64,8 @@ Credential = Default | ServicePrincipal | ServiceCredential
 
 
 def default_workspace() -> WorkspaceClient:
-    """The workspace of the environment. Raises `ValueError` if none is configured."""
-    from databricks.sdk import WorkspaceClient  # takes seconds to import, and few runs need it
+    """Return the client of the configured workspace. Raises `ValueError` if no workspace is configured."""
+    from databricks.sdk import WorkspaceClient  # imported late: takes seconds, and few runs need it
 
     client = WorkspaceClient()
     remember(client.config.token or "")

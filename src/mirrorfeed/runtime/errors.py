@@ -1,4 +1,4 @@
-"""Errors of Java and Spark on this machine, and of credentials."""
+"""Errors of Java and Spark on this machine, of logins, and of server addresses."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class LoginUnavailable(Transient):
     fix = "Check that this machine can reach the login service, then run the same command again."
     reason: str
     reached: bool = True
-    """False if there was no connection at all."""
+    """False if no connection was possible."""
 
 
 class CertificatesUnreadable(Terminal):

@@ -1,4 +1,4 @@
-"""Public names that are imported when they are first used."""
+"""Import public names when they are first used."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def lazy_names(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return `__getattr__` of a module whose names are defined in other modules of the package.
+    """Return a module's `__getattr__` for names that other modules of the package define.
 
     A home is a module, followed by a colon and the name there if it differs.
     """

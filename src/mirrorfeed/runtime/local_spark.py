@@ -1,4 +1,4 @@
-"""Starts Spark with Delta on this machine: checks Java, and keeps the JARs for later starts."""
+"""Start Spark with Delta on this machine: check Java, and cache the JARs for later starts."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _BROUGHT_BY_SPARK = (
     *("ch.qos.*", "com.fasterxml.*", "com.github.luben", "com.google.*", "commons-*", "io.airlift", "javax.*"),
     *("org.antlr", "org.apache.*", "org.locationtech.*", "org.roaringbitmap", "org.slf4j", "org.xerial.*"),
 )
-"""Groups of JARs that Delta requires in older releases than Spark has: 70 MB that nothing uses."""
+"""Groups of JARs that Delta requires in older releases than Spark includes. 70 MB that nothing uses."""
 
 
 def local_options(memory: str | None, environment: Mapping[str, str]) -> dict[str, str]:
-    """Settings of Spark on one machine: little output, few partitions, and Delta."""
+    """Return Spark settings for a single machine: little output, few partitions, and Delta."""
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
     return {
         "spark.app.name": "mirrorfeed",
@@ -47,12 +47,12 @@ def local_options(memory: str | None, environment: Mapping[str, str]) -> dict[st
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "2",
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",  # or VACUUM starts 10,000 tasks
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",  # otherwise VACUUM starts 10,000 tasks
     }
 
 
 def java_command(environment: Mapping[str, str]) -> str:
-    """The path of the `java` that Spark starts. Raises `JavaMissing`."""
+    """Return the path of the `java` that Spark starts. Raises `JavaMissing`."""
     home = environment.get("JAVA_HOME")
     found = shutil.which(f"{home}/bin/java") if home else shutil.which("java", path=environment.get("PATH", ""))
     if found is None:
@@ -61,7 +61,7 @@ def java_command(environment: Mapping[str, str]) -> str:
 
 
 def check_java(command: str) -> None:
-    """Raise `JavaUnfit` for a release that Spark does not support."""
+    """Raise `JavaUnfit` for a Java release that Spark does not support."""
     answer = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
     version = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     if version is None or int(version[1]) not in JAVA_VERSIONS:
@@ -69,7 +69,7 @@ def check_java(command: str) -> None:
 
 
 def kept_jars(folder: Path) -> list[Path]:
-    """Delta's JARs that an earlier start downloaded into this folder; none if it failed or one is missing."""
+    """Return Delta's JARs from an earlier start. Empty if that start failed or a file is missing."""
     try:
         names = (folder / "resolved.txt").read_text(encoding="utf-8").split()
     except FileNotFoundError:
@@ -79,14 +79,14 @@ def kept_jars(folder: Path) -> list[Path]:
 
 
 def keep_jars(folder: Path) -> None:
-    """Record the JARs in this folder after Spark has started with them."""
+    """Record the JARs in this folder, after Spark has started with them."""
     unfinished = folder / "resolved.unfinished"
     unfinished.write_text("\n".join(sorted(jar.name for jar in folder.glob("jars/*.jar"))), encoding="utf-8")
     unfinished.replace(folder / "resolved.txt")
 
 
 def cache_folder(environment: Mapping[str, str], versions: Sequence[str]) -> Path:
-    """The folder for the JARs of these versions, next to the log of Spark's start. Raises `CacheUnusable`."""
+    """Return the folder for the JARs of these versions and for the log of Spark's start. Raises `CacheUnusable`."""
     cache = Path(environment.get("MIRRORFEED_CACHE") or "~/.cache/mirrorfeed").expanduser()
     folder = cache / f"ivy-{'-'.join(versions)}"
     try:
@@ -139,8 +139,11 @@ def _start(builder: Any, log: Path, resolving: bool) -> SparkSession:
 
 @contextmanager
 def _output_to(log: Path) -> Iterator[None]:
-    """Redirect the output of the JVM to a file. No setting silences what it and Delta print, which would break the JSON
-    that a command prints. The JVM uses the standard output and error with which it was started."""
+    """Redirect the output of the JVM to a file.
+
+    No setting silences the JVM and Delta, and their output would break the JSON that a command prints. The JVM uses the
+    standard output and error with which it was started.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     log.unlink(missing_ok=True)  # another process may still write to it

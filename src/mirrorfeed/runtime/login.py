@@ -1,15 +1,17 @@
 """Log in with a credential, in the driver and in executors that upload files.
 
-By default only the driver logs in, and nothing of this module reaches an executor. With `upload_from: executors` a
-task carries where a secret is, never the secret: each process that needs a token creates it from the value below. So no
-secret is in a task, a plan, an event log, a record or an error, and tokens are renewed as long as a task runs.
+By default only the driver logs in, and executors receive nothing from this module. With `upload_from: executors`, a
+task contains the location of a secret, never the secret: each process that needs a token creates the token from the
+credential below. So no secret is in a task, a plan, an event log, a record or an error, and tokens are renewed as long
+as a task runs.
 
-Executors need:
+Requirements on executors:
 
-- `Default`: what azure-identity finds there, such as a managed identity. The login of the Azure CLI is not there.
+- `Default`: a credential that azure-identity finds there, such as a managed identity. The login of the Azure CLI is not
+  available.
 - `ServicePrincipal`: the secret in an environment variable of the cluster (`spark_env_vars`), because executors cannot
   read secret scopes.
-- `ServiceCredential`: Databricks Runtime 16.2 or newer and a dedicated cluster. There is no secret at all.
+- `ServiceCredential`: Databricks Runtime 16.2 or newer and a dedicated cluster. There is no secret.
 """
 
 from __future__ import annotations
@@ -51,10 +53,10 @@ _OF_DEFAULT = ("AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PASSWORD", "AZUR
 
 
 def token_credential(credential: Credential, ca_bundle: str | None = None) -> TokenCredential:
-    """A credential of the Azure libraries for this process. Its failures are errors of this package."""
+    """Return a credential of the Azure libraries for this process. Its failures are errors of this package."""
     for name in ("azure.identity", "msal"):
         log = logging.getLogger(name)
-        if log.level == logging.NOTSET:  # it logs each failure again, with the text of the response
+        if log.level == logging.NOTSET:  # the logger writes each failure again, with the text of the response
             log.setLevel(logging.CRITICAL)
     check_proxy()
     inner, *secrets = _made(credential, ca_bundle)
@@ -63,7 +65,7 @@ def token_credential(credential: Credential, ca_bundle: str | None = None) -> To
 
 
 def _made(credential: Credential, ca_bundle: str | None) -> tuple[Any, ...]:
-    """It, and the secrets that it sends."""
+    """Return the credential, and the secrets that it sends."""
     match credential:
         case ServicePrincipal():
             secret = read_secret(credential.secret)
@@ -97,18 +99,20 @@ def _logging_in(principal: ServicePrincipal, secret: str, ca_bundle: str | None)
         principal.tenant_id,
         principal.client_id,
         secret,
-        # The library looks up hosts in the public cloud, which does not know those of separate clouds.
+        # The library looks up hosts in the public cloud, which does not know the hosts of separate clouds.
         disable_instance_discovery=own is not None and own.rstrip("/") not in known,
         connection_verify=ca_bundle or True,
         raw_response_hook=_refuse_odd_answer,
-        retry_total=1,  # the caller retries, and counts its retries
+        retry_total=1,  # the caller retries and counts its retries
         **options,
     )
 
 
 def _refuse_odd_answer(response: Any) -> None:
-    """Name the status of a response without a token. The library does not do it for redirections, and its older
-    releases take 429 and 5xx for a refusal."""
+    """Raise an error with the status of a response that has no token.
+
+    The library does not do this for redirects, and its older releases treat 429 and 5xx as a refusal.
+    """
     from azure.core.exceptions import ClientAuthenticationError, ServiceResponseError
 
     status = response.http_response.status_code
@@ -119,7 +123,7 @@ def _refuse_odd_answer(response: Any) -> None:
 
 
 def read_secret(secret: Secret, workspace: Callable[[], Any] = default_workspace) -> str:
-    """The value of a secret. The caller must not keep a copy."""
+    """Return the value of a secret. The caller must not store a copy."""
     if secret.env and (value := os.environ.get(secret.env)):
         return value
     if not secret.scope:
@@ -128,19 +132,19 @@ def read_secret(secret: Secret, workspace: Callable[[], Any] = default_workspace
         # The API returns every secret in base64.
         return base64.b64decode(workspace().secrets.get_secret(secret.scope, secret.key).value).decode()
     except Exception as error:
-        # Only the type, because the message may contain anything.
+        # Report only the type, because the message may contain anything.
         raise SecretUnreachable(
             secret=secret, reason=f"the request to the workspace failed with {type(error).__name__}"
         ) from None
 
 
 def service_credential(name: str) -> TokenCredential:
-    """The Azure credential behind a service credential of Databricks, in a driver or in a task."""
+    """Return the Azure credential of a Databricks service credential, in a driver or in a task."""
     return cast("TokenCredential", _provided(name, "get_token", "Azure"))
 
 
 def aws_service_credential(name: str) -> Any:
-    """The session of botocore behind a service credential of Databricks, in a driver or in a task."""
+    """Return the botocore session of a Databricks service credential, in a driver or in a task."""
     return _provided(name, "get_credentials", "AWS")
 
 
@@ -160,7 +164,7 @@ def _provider() -> Callable[[str], Any]:
         raise LookupError("this process does not run in a Databricks runtime")
     from pyspark import TaskContext
 
-    # Tasks and drivers have separate modules. Neither exists outside a runtime.
+    # Tasks and drivers have separate modules. Neither exists outside a Databricks runtime.
     if TaskContext.get() is not None:
         place: Any = importlib.import_module("databricks.service_credentials")
     else:
@@ -170,7 +174,7 @@ def _provider() -> Callable[[str], Any]:
 
 
 class _Named:
-    """Translates failures of a credential to `LoginUnavailable` and `CredentialRefused`, which name it."""
+    """Wraps a credential and converts its failures to `LoginUnavailable` and `CredentialRefused`."""
 
     def __init__(self, credential: Credential, inner: TokenCredential, secrets: Sequence[str]) -> None:
         self._credential, self._inner, self._secrets = credential, inner, secrets
@@ -188,13 +192,13 @@ class _Named:
         try:
             token = self._inner.get_token(*scopes, **options)
         except AzureError as error:
-            # Do not chain the original error: it has the request, and the request has the secret.
+            # Do not chain the original error: it contains the request, and the request contains the secret.
             whole, failure, cause = str(error.message), error, error.__cause__
         else:
             remember(*self._secrets, token.token)
             return token
         whole = redact_answer(whole, *self._secrets)
-        # No response, 429 and 5xx are no refusal.
+        # A missing response, 429 and 5xx are not refusals.
         if isinstance(failure, ClientAuthenticationError) and not isinstance(
             cause, ServiceRequestError | ServiceResponseError | MsalServiceError
         ):
@@ -207,7 +211,7 @@ _CODE = re.compile(r"AADSTS\d+")
 
 
 def _refusal(credential: Credential, response: str) -> CredentialRefused:
-    """The error for a response of the login service, or of a chain of credentials, without secrets."""
+    """Return the error for a response of the login service or credential chain, without secrets."""
     links = [f"{name}: {why[:_OF_A_LINK]}" for name, why in _LINK.findall(response)]
     code = None if links else _CODE.search(response)
     reason = "; ".join(links) or first_line(response)
@@ -215,5 +219,5 @@ def _refusal(credential: Credential, response: str) -> CredentialRefused:
 
 
 _LINK = re.compile(r"^\t(\w+): (?:\1 )?(?:authentication unavailable\. )?(.*?)(?:\. .*|\.?)$", re.MULTILINE)
-"""In the message of a credential chain: the name of each credential, and the first sentence of its reason."""
+"""Matches, in the message of a credential chain, the name of each credential and the first sentence of its reason."""
 _OF_A_LINK = 120

@@ -1,4 +1,4 @@
-"""Error conditions of Spark and Delta: which of them an error has, and its parameters."""
+"""Error conditions of Spark and Delta: find the conditions and parameters of an error."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 NOT_THERE = "DELTA_VERSION_NOT_FOUND"
-"""Time travel to a version that the table no longer has, or not yet."""
+"""Time travel to a version that the table no longer has, or does not have yet."""
 _VECTOR_GONE = "DELETION_VECTOR_NOT_FOUND"
-"""Our name for a deletion vector that VACUUM deleted."""
+"""Name, defined here, for a deletion vector that VACUUM deleted."""
 FILES_GONE = (
     "FAILED_READ_FILE.FILE_NOT_EXIST",
     "FAILED_READ_FILE.DBR_FILE_NOT_EXIST",
@@ -38,32 +38,33 @@ NOT_IN_CATALOG = (
     "DELTA_TABLE_NOT_FOUND",
 )
 EXPIRED = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
-"""Delta looks back no further, whether files are gone or not; the newest version it always gives."""
+"""Error of Delta for any version beyond the retention, whether files are gone or not. The newest version is always
+readable."""
 FEED_OFF = "DELTA_MISSING_CHANGE_DATA"
 SCHEMA_DIFFERS = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE"
 LARGE_VECTOR = "LARGE_DELETION_VECTOR"
-"""Our name. Delta's feed reader serializes a deletion vector as a string, which Java limits to 64 KiB
-(delta-io/delta issue 5662)."""
+"""Name, defined here, for a limit of Delta's feed reader: it serializes a deletion vector as a string, which Java
+limits to 64 KiB (delta-io/delta issue 5662)."""
 UNREADABLE = "FAILED_READ_FILE"
-"""A file is there and cannot be read. The names of files that are gone begin with it as well."""
+"""A file exists and cannot be read. The names of conditions for missing files start with the same text."""
 SOURCE_FAULTS = (*FILES_GONE, *LOG_GONE, EXPIRED, FEED_OFF, SCHEMA_DIFFERS, LARGE_VECTOR, UNREADABLE)
-"""Failures that are in the source, wherever its rows are read."""
+"""Failures that are in the source, from any reader of its rows."""
 
 _STREAM = "STREAM_FAILED"
-"""The condition of any failure of a stream; the reason is in its text."""
+"""Condition of any failure of a stream. The reason is in its text."""
 
 _UNNAMED = re.compile(
     r"Cannot time travel Delta table to version (?P<userVersion>\d+)\. "
     r"Available versions: \[(?P<earliest>\d+), (?P<latest>\d+)\]"
 )
-"""The text of NOT_THERE in Delta 4.0, where it has no name and no parameters."""
+"""Text of `NOT_THERE` in Delta 4.0, where it has no condition and no parameters."""
 
 _BY_TEXT = (
     (_UNNAMED, NOT_THERE),
     (re.compile(r"java\.io\.UTFDataFormatException"), LARGE_VECTOR),
     (re.compile(r"java\.io\.FileNotFoundException\W.*deletion_vector_[0-9a-f-]+\.bin"), _VECTOR_GONE),
 )
-"""Failures without a condition of their own, by their text."""
+"""Failures without a condition, by their text."""
 
 _FILE_READ = re.compile(r"Encountered error while reading file (\S+)\.(?:\s|$)")
 
@@ -71,10 +72,10 @@ _NAMED = re.compile(r"\[([A-Z][A-Z0-9]*_[A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 
 
 def conditions(error: Exception) -> tuple[str, ...]:
-    """The conditions that an error names, outermost first.
+    """Return the conditions that an error names, outermost first.
 
-    A failure in a task, and one of Delta's that Spark has no class for, arrive without a condition of their own: as
-    the text of a stack of Java exceptions (and not even as a PySparkException), with the names in brackets.
+    A failure in a task, and a failure of Delta for which Spark has no class, have no condition. They arrive as the text
+    of a Java stack trace (not even as a PySparkException), with the names in brackets.
     """
     own: str | None = getattr(error, "getCondition", lambda: None)()
     if own and own != _STREAM:
@@ -85,18 +86,18 @@ def conditions(error: Exception) -> tuple[str, ...]:
 
 
 def first_of(error: Exception, known: tuple[str, ...]) -> str | None:
-    """The first of the error's conditions that starts with one of these."""
+    """Return the first condition of `error` that starts with a name in `known`, or None."""
     return next((name for name in conditions(error) if name.startswith(known)), None)
 
 
 def unreadable_file(error: Exception) -> str:
-    """The address of the file that could not be read."""
+    """Return the address of the file that could not be read."""
     found = parameter(error, "path") or next(iter(_FILE_READ.findall(str(error))), None)
     return found or "Spark does not name it"
 
 
 def parameter(error: Exception, name: str) -> str | None:
-    """The value of a parameter of the error message; None if it has none."""
+    """Return the value of a parameter of the error message, or None."""
     found: dict[str, str] | None = getattr(error, "getMessageParameters", lambda: None)()
     if not found and (unnamed := _UNNAMED.search(str(error))):
         found = unnamed.groupdict()
@@ -104,9 +105,9 @@ def parameter(error: Exception, name: str) -> str | None:
 
 
 def analyze(frame: DataFrame) -> DataFrame:
-    """Have the engine analyze a frame, which raises its errors now, and return the frame.
+    """Make the engine analyze a DataFrame, so that its errors are raised now, and return the DataFrame.
 
-    Over Connect a schema can come from a cache, so reading it does not analyze the frame.
+    With Connect, a schema can come from a cache, so reading the schema does not analyze the DataFrame.
     """
     _ = frame.isStreaming
     return frame

@@ -1,4 +1,4 @@
-"""Finds or starts a Spark session, and sets the settings under which it reads and writes every row unchanged."""
+"""Find or start a Spark session, and apply the settings under which it reads and writes every row unchanged."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Kind(Enum):
 def get_session(memory: str | None = None, options: Mapping[str, str] | None = None) -> SparkSession:
     """Return the active session, or start one.
 
-    The arguments apply only to Spark on this machine: `memory` is the driver's, by default MIRRORFEED_DRIVER_MEMORY or
-    `2g`; `options` are Spark settings.
+    The arguments apply only to Spark on this machine. `memory` is the driver's memory, by default
+    MIRRORFEED_DRIVER_MEMORY or `2g`. `options` are Spark settings.
     """
     if importlib.util.find_spec("pyspark") is None:
         raise SparkMissing()
@@ -61,7 +61,7 @@ def get_session(memory: str | None = None, options: Mapping[str, str] | None = N
 
     try:
         return SparkSession.active()
-    except PySparkRuntimeError:  # there is none
+    except PySparkRuntimeError:  # no active session
         pass
     match kind():
         case Kind.LOCAL:
@@ -78,16 +78,16 @@ def get_session(memory: str | None = None, options: Mapping[str, str] | None = N
 
 
 def kind() -> Kind:
-    """The kind of Spark that this process uses. Raises `ConnectNotConfigured`."""
+    """Return the kind of Spark that this process uses. Raises `ConnectNotConfigured`."""
     connect_installed = _is_connect_installed()
     return choose(os.environ, connect_installed, connect_installed and _is_connect_configured())
 
 
 def renewed(spark: SparkSession) -> SparkSession:
-    """Return the session, or a new one if it has expired, as sessions of Connect do. Raises `SessionLost`."""
+    """Return the session, or a new session if it has expired, as sessions of Connect do. Raises `SessionLost`."""
     if _answers(spark):
         return spark
-    if "connect" in type(spark).__module__:  # a runtime's own, or that of this machine, ends with the process
+    if "connect" in type(spark).__module__:  # a session of a runtime or of this machine ends with the process
         with suppress(Exception):
             spark.stop()
         with suppress(Exception):
@@ -100,12 +100,13 @@ def renewed(spark: SparkSession) -> SparkSession:
 def _answers(spark: SparkSession) -> bool:
     try:
         return bool(spark.sql("SELECT 1").collect())
-    except Exception:  # of the connection or of the server, by whatever class
+    except Exception:  # errors of the connection or of the server, of any class
         return False
 
 
 def choose(environment: Mapping[str, str], connect_installed: bool, connect_configured: bool) -> Kind:
-    """Choose the kind. Databricks Connect replaces Spark on this machine, so it must be configured where installed."""
+    """Choose the kind of Spark. Databricks Connect replaces Spark on this machine, so an installed one must be
+    configured."""
     if environment.get("DATABRICKS_RUNTIME_VERSION"):
         return Kind.RUNTIME
     if connect_installed and connect_configured:
@@ -118,12 +119,12 @@ def choose(environment: Mapping[str, str], connect_installed: bool, connect_conf
 
 
 def is_on_databricks(environment: Mapping[str, str]) -> bool:
-    """Whether this process runs on compute of Databricks, or uses it through Connect."""
+    """Return whether this process runs on Databricks compute, or uses it through Connect."""
     return bool(environment.get("DATABRICKS_RUNTIME_VERSION")) or _is_connect_installed()
 
 
 def is_on_this_machine(spark: SparkSession, environment: Mapping[str, str]) -> bool:
-    """Whether executors are processes of this machine with the access of this one."""
+    """Return whether executors are processes of this machine with the same file access as this process."""
     if is_on_databricks(environment) or "connect" in type(spark).__module__:
         return False
     return (spark.conf.get("spark.master") or "").startswith("local")
@@ -132,7 +133,7 @@ def is_on_this_machine(spark: SparkSession, environment: Mapping[str, str]) -> b
 def _is_connect_installed() -> bool:
     try:
         return importlib.util.find_spec("databricks.connect") is not None
-    except ModuleNotFoundError:  # not even the folder above it
+    except ModuleNotFoundError:  # not even the parent folder exists
         return False
 
 
@@ -147,20 +148,21 @@ def _is_connect_configured() -> bool:
 
 
 ALL_DAYS = "spark.sql.datetime.java8API.enabled"
-"""Keeps the days from 1582-10-05 to 1582-10-14, which the older calendar does not have. Delta converts rows of a feed
-with Java's classes for dates, and the older ones change these days to 1582-10-15, also in times and nested values."""
+"""Setting that preserves the days from 1582-10-05 to 1582-10-14, which the older calendar does not have. Delta
+converts rows of a feed with Java's date classes. The older classes change these days to 1582-10-15, also in times
+and nested values."""
 
 PASS_OVER = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
-"""Settings that read missing or damaged files as empty, so that changes in vacuumed files would be lost."""
+"""Settings that make Spark read missing or damaged files as empty, so that changes in vacuumed files would be lost."""
 
 _REQUIRED = {
     **dict.fromkeys(PASS_OVER, "false"),
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",  # otherwise JSON has dates of the Julian calendar
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",  # the same for files
-    # Files without Spark's name in them may be of any writer. Delta's dates are Gregorian.
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",  # the same for data files
+    # Files without Spark's name in their metadata may be from any writer. Delta's dates are Gregorian.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
-    # Spark may store CHAR without its blanks, and adds them when it reads.
+    # Spark may store CHAR without trailing spaces, and adds them when it reads.
     "spark.sql.readSideCharPadding": "true",
     "spark.sql.legacy.charVarcharAsString": "false",
     "spark.sql.preserveCharVarcharTypeInfo": "false",  # Arrow has no CHAR
@@ -173,19 +175,19 @@ _WANTED = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.adaptive.coalescePartitions.enabled": "true",
 }
-"""Settings that some compute does not let anyone change. `doctor --setup` checks `ALL_DAYS`."""
+"""Settings that cannot be changed on some compute. `doctor --setup` checks `ALL_DAYS`."""
 
 _lock = Lock()
 
 _inside = 0
 
 _before: list[tuple[SparkSession, str, str]] = []
-"""The sessions' own values, which are restored when the last table that uses a session is finished."""
+"""Original values of the sessions' settings. They are restored when the last table that uses a session is finished."""
 
 
 @contextmanager
 def faithful(spark: SparkSession) -> Iterator[None]:
-    """Settings under which all rows are read and written unchanged. Raises `SettingFixed`."""
+    """Apply the settings under which all rows are read and written unchanged. Raises `SettingFixed`."""
     global _inside
     with _lock:
         _inside += 1
@@ -199,7 +201,7 @@ def faithful(spark: SparkSession) -> Iterator[None]:
             _inside -= 1
             while _before and not _inside:
                 session, name, before = _before.pop()
-                with suppress(Exception):  # it may have expired
+                with suppress(Exception):  # the session may have expired
                     session.conf.set(name, before)
 
 
@@ -238,7 +240,7 @@ def refused_settings(spark: SparkSession) -> dict[str, str]:
 
 
 def all_days_are_read(spark: SparkSession) -> bool:
-    """Whether a session reads all days of a feed unchanged."""
+    """Return whether a session reads all days of a feed unchanged."""
     with faithful(spark):
         try:
             return spark.conf.get(ALL_DAYS) == "true"
@@ -262,5 +264,5 @@ def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
 
 @lru_cache(maxsize=8)
 def is_databricks(spark: SparkSession) -> bool:
-    """Whether the engine is the one of Databricks, in a runtime, over Connect or on serverless compute."""
+    """Return whether the engine is Databricks, in a runtime, over Connect or on serverless compute."""
     return bool(spark.sql("SHOW SYSTEM FUNCTIONS LIKE 'current_version'").collect())  # a function that only it has

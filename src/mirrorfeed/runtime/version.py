@@ -1,7 +1,6 @@
-"""The version of this build, derived from the commit, or from the content of sources that are not committed. The same
-sources have the same version.
+"""The version of this build, from the commit, or from the content of sources that are not committed.
 
-The build backend loads this file alone, so it imports nothing of ours.
+Equal sources have equal versions. The build backend loads this file alone, so it imports nothing of this package.
 """
 
 from __future__ import annotations
@@ -15,27 +14,30 @@ from pathlib import Path
 RELEASE = "0.1.0"
 
 _BUILT = ("src/mirrorfeed", "pyproject.toml")
-"""The files on which the behavior of a build depends."""
+"""Files that determine the behavior of a build."""
 _DIGITS = 12
 
 
 @cache
 def this_build() -> str:
-    """The version of the installed wheel, or of the sources if they are run without one."""
+    """Return the version of the installed wheel, or of the sources if they are run without a wheel."""
     sources = project()
     return of_sources(sources) if (sources / "pyproject.toml").exists() else importlib.metadata.version("mirrorfeed")
 
 
 def project() -> Path:
-    """The folder of the project, if this file is in one."""
+    """Return the folder of the project. Raises an error if this file is not in a project."""
     return Path(__file__).resolve().parents[3]
 
 
 def of_sources(project: Path) -> str:
-    """The release, alone if the commit has its tag. Otherwise with `g` and the commit, if there is one, and with `d`
-    and a hash of the content, if it differs from the commit."""
+    """Return the release, alone if the commit has its tag.
+
+    Otherwise the version also has `g` and the commit, if there is one, and `d` and a hash of the content, if it differs
+    from the commit.
+    """
     commit = _git(project, "rev-parse", f"--short={_DIGITS}", "HEAD")
-    # A project may also lie in another one's repository, which does not know its files.
+    # A project may also be in a folder of another repository, which does not track its files.
     known = commit is not None and _git(project, "cat-file", "-e", "HEAD:./pyproject.toml") is not None
     clean = known and _git(project, "status", "--porcelain", "--", *_BUILT) == ""
     if clean and f"v{RELEASE}" in (_git(project, "tag", "--points-at", "HEAD") or "").split():
@@ -46,7 +48,7 @@ def of_sources(project: Path) -> str:
 
 
 def _git(project: Path, *arguments: str) -> str | None:
-    """The output of git. None if it is missing or fails."""
+    """Return the output of git, or None if git is missing or fails."""
     command = ["git", "--no-optional-locks", "-C", str(project), *arguments]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
