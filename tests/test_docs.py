@@ -221,6 +221,8 @@ class Python:
                 return self.attribute(self.value(node.value), node.attr)
             case ast.Call():
                 return self.call(node)
+            case ast.ExceptHandler(name=str(name)):
+                self.known[name] = None  # an error has more attributes than the class that is caught
         for each in ast.iter_child_nodes(node):
             self.value(each)
         return None
