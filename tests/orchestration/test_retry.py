@@ -10,7 +10,7 @@ from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError, SessionLost, Terminal, Transient
 from mirrorfeed.landing.errors import ColumnsDropped
 from mirrorfeed.orchestration.errors import TableTimeout
-from mirrorfeed.orchestration.retry import TERMINAL_PAUSE, RetryPolicy, RetryState, after, needs_reload
+from mirrorfeed.orchestration.retry import TERMINAL_PAUSE, RetryState, after, needs_reload
 from mirrorfeed.source.errors import FeedOff, Gap, PartitionsChanged
 
 GAP, OTHER_GAP = (
@@ -31,41 +31,43 @@ class Broken(Terminal):
 BUSY, BROKEN, LOST = Busy(), Broken(), SessionLost()
 
 
-def rules(*, again: bool = False, most_tries: int = 4) -> RetryPolicy:
-    return RetryPolicy(lambda error: again and isinstance(error, Gap), most_tries)
+def rules(*, reloads: bool = False, attempts: float = 4) -> tuple[bool, float]:
+    return reloads, attempts
 
 
 @pytest.mark.parametrize(
-    ("errors", "policy", "expected"),
+    ("errors", "given", "expected"),
     [
         ([None], rules(), RetryState(0, 1)),
         ([BUSY], rules(), RetryState(3, 1, 2.0, error=BUSY)),
         ([BUSY, BUSY], rules(), RetryState(2, 2, 4.0, error=BUSY)),
         ([BUSY, BUSY, None], rules(), RetryState(0, 3)),
         ([BUSY] * 4, rules(), RetryState(0, 4, error=BUSY)),
-        ([BUSY], rules(most_tries=1), RetryState(0, 1, error=BUSY)),
-        ([BUSY] * 7, rules(most_tries=9), RetryState(2, 7, 60.0, error=BUSY)),
-        ([BROKEN], rules(again=True), RetryState(0, 1, error=BROKEN)),
+        ([BUSY], rules(attempts=1), RetryState(0, 1, error=BUSY)),
+        ([BUSY] * 7, rules(attempts=9), RetryState(2, 7, 60.0, error=BUSY)),
+        ([BROKEN], rules(reloads=True), RetryState(0, 1, error=BROKEN)),
         ([BUSY, BROKEN], rules(), RetryState(0, 2, error=BROKEN)),
         ([GAP], rules(), RetryState(0, 1, error=GAP)),
-        ([GAP], rules(again=True), RetryState(4, 1, reload=GAP)),
-        ([BUSY, BUSY, BUSY, GAP], rules(again=True), RetryState(4, 4, reload=GAP)),
+        ([GAP], rules(reloads=True), RetryState(4, 1, reload=GAP)),
+        ([BUSY, BUSY, BUSY, GAP], rules(reloads=True), RetryState(4, 4, reload=GAP)),
         ([LOST], rules(), RetryState(0, 1, error=LOST)),
-        ([GAP, OTHER_GAP], rules(again=True), RetryState(0, 2, reload=GAP, error=OTHER_GAP)),
-        ([GAP, BROKEN], rules(again=True), RetryState(0, 2, reload=GAP, error=BROKEN)),
+        ([GAP, OTHER_GAP], rules(reloads=True), RetryState(0, 2, reload=GAP, error=OTHER_GAP)),
+        ([GAP, BROKEN], rules(reloads=True), RetryState(0, 2, reload=GAP, error=BROKEN)),
     ],
 )
 def test_next_retry_state_depends_on_errors_of_attempts(
-    errors: list[MirrorfeedError | None], policy: RetryPolicy, expected: RetryState
+    errors: list[MirrorfeedError | None], given: tuple[bool, float], expected: RetryState
 ) -> None:
-    state = RetryState(policy.attempts)
+    reloads, attempts = given
+    state = RetryState(attempts)
     for error in errors:
         assert state.left, "no try is made after the last one"
-        state = after(state, error, policy)
+        state = after(state, error, reloads=reloads and isinstance(error, Gap), attempts=attempts)
     assert state == expected
 
 
-FOLLOWED = RetryPolicy(lambda error: isinstance(error, Gap), math.inf)
+def after_followed(state: RetryState, error: MirrorfeedError | None) -> RetryState:
+    return after(state, error, reloads=isinstance(error, Gap), attempts=math.inf)
 
 
 @pytest.mark.parametrize(
@@ -80,17 +82,17 @@ FOLLOWED = RetryPolicy(lambda error: isinstance(error, Gap), math.inf)
     ],
 )
 def test_followed_table_is_retried_until_it_succeeds(failures: int, error: MirrorfeedError, pause: float) -> None:
-    state = after(RetryState(math.inf, failures, 7.0), error, FOLLOWED)
+    state = after_followed(RetryState(math.inf, failures, 7.0), error)
     assert state == RetryState(math.inf, failures + 1, pause, error=error)
 
 
 def test_followed_table_can_be_reloaded_more_than_once() -> None:
     first, ways = RetryState(math.inf), []
     for error in (OTHER_GAP, BROKEN, OTHER_GAP):
-        first = after(first, error, FOLLOWED)
+        first = after_followed(first, error)
         ways.append((first.reload, first.error))
     assert ways == [(OTHER_GAP, None), (None, BROKEN), (OTHER_GAP, None)]
-    assert after(first, None, FOLLOWED).left == 0
+    assert after_followed(first, None).left == 0
 
 
 def test_table_is_reloaded_after_its_folder_is_deleted() -> None:

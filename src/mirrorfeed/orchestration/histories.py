@@ -16,12 +16,10 @@ from mirrorfeed.history.append import AppendProgress, append_versions
 from mirrorfeed.history.errors import NoHistory
 from mirrorfeed.history.history_table import HistoryTable
 from mirrorfeed.history.record import first_and_last_commit, split_segments
-from mirrorfeed.orchestration.retry import ATTEMPTS, RetryPolicy, RetryState, after
+from mirrorfeed.orchestration.retry import ATTEMPTS, RetryState, after
 from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler, default_max_tables, each_of, run_queue
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.source.versions import newest_version
-
-_RETRY = RetryPolicy(reloads=lambda _: False)
 
 
 @row
@@ -95,7 +93,7 @@ def append_histories(
         return None
 
     def ended(name: str, error: MirrorfeedError | None) -> QueuedTable | None:
-        states[name] = state = after(states[name], error, _RETRY)
+        states[name] = state = after(states[name], error)
         return QueuedTable(name, tables[name].priority, again=time.monotonic() + state.pause) if state.left else None
 
     queue = [QueuedTable(name, table.priority) for name, table in tables.items()]

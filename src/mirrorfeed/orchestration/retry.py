@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from mirrorfeed.config.model import Table
@@ -44,30 +43,25 @@ class RetryState:
         return self.reload if self.cleared else None
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    reloads: Callable[[MirrorfeedError], bool]
-    """Return whether a table with this error is reloaded from a snapshot."""
-    attempts: float = ATTEMPTS
-    """Maximum number of attempts, counted again after the start of a reload. Infinite for a followed table."""
-
-
-def after(state: RetryState, error: MirrorfeedError | None, policy: RetryPolicy) -> RetryState:
+def after(
+    state: RetryState, error: MirrorfeedError | None, *, reloads: bool = False, attempts: float = ATTEMPTS
+) -> RetryState:
     """Return the state after an attempt.
 
-    Transient errors are retried with increasing pauses. A table is reloaded at most once.
+    Transient errors are retried with increasing pauses. `reloads` says whether this error leads to a reload from a
+    snapshot. A table is reloaded at most once, with as many attempts as before. A followed table has infinite attempts.
     """
-    endless = policy.attempts == math.inf
+    endless = attempts == math.inf
     tried = replace(state, tries=state.tries + 1, left=state.left - 1, pause=0.0, error=error)
     if error is None or (isinstance(error, SessionLost | TableTimeout) and not endless):  # there is no other session
         return replace(tried, left=0)
     if isinstance(error, Transient):
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(state.tries, 10))
         return replace(tried, pause=pause) if tried.left else tried
-    if state.reload is None and policy.reloads(error):
-        return replace(tried, left=policy.attempts, reload=error, error=None)
+    if reloads and state.reload is None:
+        return replace(tried, left=attempts, reload=error, error=None)
     if endless:
-        return RetryState(policy.attempts, tried.tries, TERMINAL_PAUSE, error=error)
+        return RetryState(attempts, tried.tries, TERMINAL_PAUSE, error=error)
     return replace(tried, left=0)
 
 

@@ -21,7 +21,7 @@ from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.orchestration.errors import OrphanedTables, TableTimeout
-from mirrorfeed.orchestration.retry import ATTEMPTS, RetryPolicy, RetryState, after, needs_reload
+from mirrorfeed.orchestration.retry import ATTEMPTS, RetryState, after, needs_reload
 from mirrorfeed.orchestration.scheduler import QueuedTable, is_due
 from mirrorfeed.publish.files.staging_area import clear_staging
 from mirrorfeed.publish.log.table_log import TableLog
@@ -172,11 +172,8 @@ class TableTask:
 
     def __post_init__(self) -> None:
         context = self.context
-        self._policy = RetryPolicy(
-            reloads=lambda error: context.reloads and needs_reload(self.table, error),
-            attempts=math.inf if context.follows else ATTEMPTS,
-        )
-        self.state = RetryState(left=self._policy.attempts)
+        self._attempts = math.inf if context.follows else ATTEMPTS
+        self.state = RetryState(left=self._attempts)
         self.result = self._new_result()
 
     @property
@@ -262,7 +259,8 @@ class TableTask:
         except Exception as caught:
             error = named(f"Publishing {table.target}", caught)
         attempted = self.state
-        self.state = after(attempted, error, self._policy)
+        reloads = error is not None and context.reloads and needs_reload(table, error)
+        self.state = after(attempted, error, reloads=reloads, attempts=self._attempts)
         if error:
             _log.info("%s: attempt %d failed: %s", table.target, self.state.tries, coded(error))
         result.seconds += context.clock() - begun
@@ -274,7 +272,7 @@ class TableTask:
                 latest=result.latest,
                 cause=self.state.error,
             )
-            self.state = after(attempted, timeout, self._policy)
+            self.state = after(attempted, timeout, attempts=self._attempts)
         if self.state.left and not (context.follows and self.state.error):
             return None
         finished = self.finished()
@@ -285,7 +283,7 @@ class TableTask:
                 published_version=result.published_version, sent=result.sent, measured=measured
             )
             if self.state.error is None:
-                self.state = RetryState(self._policy.attempts, pause=table.follow.poll)
+                self.state = RetryState(self._attempts, pause=table.follow.poll)
         return finished
 
     def _on_step(self, result: TableResult) -> None:
