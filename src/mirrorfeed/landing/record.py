@@ -7,6 +7,7 @@ to a subfolder for seven days.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -99,6 +100,16 @@ class Record:
     @property
     def repairs(self) -> bool:
         return self.from_version_exclusive == self.to_version_inclusive
+
+    @property
+    def rows(self) -> Counter[str]:
+        """Rows by insert, update, delete and upsert."""
+        return sum((Counter(file.rows) for file in self.files), Counter[str]())
+
+    @property
+    def size(self) -> int:
+        """Bytes of its files."""
+        return sum(file.bytes for file in self.files)
 
     @property
     def at(self) -> datetime:

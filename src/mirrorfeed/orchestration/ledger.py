@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import SparkSession, Window
 from pyspark.sql.functions import col, expr, row_number
 
+from mirrorfeed.display.humanize import MARKERS
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.landing.record import Record
@@ -203,22 +204,16 @@ def recovered_row(result: TableResult, now: datetime) -> Row:
 def _published(result: TableResult, record: Record) -> Row:
     found = result.measured.get(record.batch, {})
     measured = {name: value for name, value in found.items() if name in Row.__dataclass_fields__}
-
-    def count(marker: str) -> int:
-        return sum(file.rows.get(marker, 0) for file in record.files)
-
+    counts: dict[str, Any] = {f"{marker}s": record.rows[marker] for marker in MARKERS}
     return Row(
         time=record.at,
         table=result.table,
         outcome=PUBLISHED,
         from_version=record.from_version_exclusive,
         to_version=record.to_version_inclusive,
-        inserts=count("insert"),
-        updates=count("update"),
-        upserts=count("upsert"),
-        deletes=count("delete"),
+        **counts,
         files=len(record.files),
-        bytes=sum(file.bytes for file in record.files),
+        bytes=record.size,
         tries=result.tries,
         freshness_target_minutes=result.freshness_target_minutes,
         **measured,

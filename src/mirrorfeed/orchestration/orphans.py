@@ -101,7 +101,7 @@ def plan_drop(store: Store, config: Config, target: Target) -> DroppedTable:
     if view is None or not _is_ours(store, target, view):
         raise NotPublishedHere(table=str(target), place=store.address(target.folder))
     records = list(log.records(view))
-    rows = sum(count for record in records for file in record.files for count in file.rows.values())
+    rows = sum(record.rows.total() for record in records)
     was_compared = view.newest and view.newest.read
     hashes = hashes_of(config.ledger, target) if was_compared and config.ledger else None
     return DroppedTable(

@@ -176,10 +176,9 @@ def add_record(result: TableResult, record: Record) -> None:
     result.made.append(record)
     result.published_version = result.to_version_inclusive = record.to_version_inclusive
     result.files += len(record.files)
-    for file in record.files:
-        result.bytes += file.bytes
-        for marker, count in file.rows.items():
-            setattr(result, f"{marker}s", getattr(result, f"{marker}s") + count)
+    result.bytes += record.size
+    for marker, count in record.rows.items():
+        setattr(result, f"{marker}s", getattr(result, f"{marker}s") + count)
 
 
 @contextmanager

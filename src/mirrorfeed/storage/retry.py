@@ -5,6 +5,7 @@ A failed creation may still take effect at any time, so its name is never used a
 
 from __future__ import annotations
 
+import hashlib
 import random
 import threading
 import time
@@ -144,7 +145,7 @@ def retry_new(
 
 
 class NewFile:
-    """Writer of a file with the first name that could be created.
+    """Writer of a file with the first name that could be created. It counts and hashes the bytes.
 
     Small files are also created empty and then filled, although one request could create them complete: if the network
     delivered that request again after the file was renamed, the complete file would exist again and count as staged.
@@ -160,14 +161,30 @@ class NewFile:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.path, self._sink = open_new(store, new_path, clock, sleep)
+        self.bytes, self._hash = 0, hashlib.sha256()
 
     @property
     def name(self) -> str:
         """Last part of the path."""
         return self.path.rpartition("/")[2]
 
+    @property
+    def sha256(self) -> str:
+        return self._hash.hexdigest()
+
     def write(self, data: Any) -> int:
-        return self._sink.write(data)
+        view = memoryview(data)
+        if not self.closed:  # Arrow flushes its compressor when it is destroyed, and would print an error
+            self._sink.write(view)
+            self._hash.update(view)
+            self.bytes += view.nbytes
+        return view.nbytes
+
+    def tell(self) -> int:
+        return self.bytes
+
+    def writable(self) -> bool:
+        return True
 
     def flush(self) -> None:
         """Do nothing, because nobody reads the file before it is closed."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import reprlib
 from collections.abc import Iterable
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -90,7 +89,6 @@ class _Files:
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
         self._file: NewFile | None = None
-        self._sink: HashingSink | None = None
         self._form: Form | None = None
         self._marked = job.with_marker
         self._taken, self._shrinks = 0, 1.0
@@ -113,14 +111,13 @@ class _Files:
     def open(self) -> None:
         output = self._job.output
         self._file = self._job.open()
-        self._sink = HashingSink(self._file)
         schema = arrow_schema(self._job.columns, with_marker=self._marked)
         if output.delimited is None:
-            self._form = ParquetForm(self._sink, schema, output.compression)
+            self._form = ParquetForm(self._file, schema, output.compression)
         else:
             from mirrorfeed.publish.files.delimited_text import TextForm  # imported late: few tables are text
 
-            self._form = TextForm(self._sink, schema, output.compression, output.delimited)
+            self._form = TextForm(self._file, schema, output.compression, output.delimited)
         self._taken, self._rows = 0, {}
 
     def close(self) -> None:
@@ -128,13 +125,13 @@ class _Files:
         self._close_file()
 
     def close_early(self) -> None:
-        """Close the open file after a failure and discard the file."""
-        if self._sink is not None:
-            self._sink.close()
+        """Close the open file after a failure, without recording it."""
+        if self._file is not None:
+            self._file.close()
 
     def _room(self) -> int:
         """Return how many bytes in memory the next group may have for the file to come near its target size."""
-        left = self._job.output.target_file_size - (self._sink.bytes if self._sink else 0)
+        left = self._job.output.target_file_size - (self._file.bytes if self._file else 0)
         return max(1, min(ROW_GROUP_BYTES, int(left * self._shrinks)) - self._gathered_bytes)
 
     def _write_group(self) -> None:
@@ -148,7 +145,7 @@ class _Files:
             self._marked = marked
             self.open()
         assert self._form is not None
-        assert self._sink is not None
+        assert self._file is not None
         if self._job.with_marker and not self._marked:
             group = group.drop_columns([MARKER])
         try:
@@ -158,9 +155,9 @@ class _Files:
         for name, count in self._job.by_marker(count_markers(group)).items():
             self._rows[name] = self._rows.get(name, 0) + count
         self._taken += self._gathered_bytes
-        self._shrinks = self._taken / max(1, self._sink.bytes)
+        self._shrinks = self._taken / max(1, self._file.bytes)
         self._gathered, self._gathered_bytes = [], 0
-        if self._sink.bytes >= self._job.output.target_file_size * _NEARLY_FULL:
+        if self._file.bytes >= self._job.output.target_file_size * _NEARLY_FULL:
             self._close_file()
 
     def _needs_marker(self, group: pa.Table) -> bool:
@@ -178,42 +175,9 @@ class _Files:
         return BadRow(error.reason, f"{where}: {reprlib.repr(error.shown)}")
 
     def _close_file(self) -> None:
-        if self._form is None or self._sink is None or self._file is None:
+        if self._form is None or self._file is None:
             return
         self._form.close()
-        self._sink.close()
-        digest = self._sink.hash.hexdigest()
-        self.written.append(File(self._file.name, 0, self._rows, self._sink.bytes, digest))
-        self._form = self._sink = self._file = None
-
-
-class HashingSink:
-    """Sink that counts and hashes the written bytes."""
-
-    closed = False
-
-    def __init__(self, sink: BinaryIO | NewFile) -> None:
-        self._sink, self.bytes, self.hash = sink, 0, hashlib.sha256()
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data)
-        if self.closed:  # Arrow flushes its compressor when it is destroyed, and would print an error
-            return view.nbytes
-        self._sink.write(view)
-        self.hash.update(view)
-        self.bytes += view.nbytes
-        return view.nbytes
-
-    def tell(self) -> int:
-        return self.bytes
-
-    def flush(self) -> None:
-        self._sink.flush()
-
-    def writable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            self._sink.close()
+        self._file.close()
+        self.written.append(File(self._file.name, 0, self._rows, self._file.bytes, self._file.sha256))
+        self._form = self._file = None

@@ -26,7 +26,7 @@ from mirrorfeed.errors import first_line, innermost_cause
 from mirrorfeed.landing.record import File
 from mirrorfeed.landing.schema import MARKER, Marker, Problem
 from mirrorfeed.publish.errors import StagingFilesLost
-from mirrorfeed.publish.files.rolling_writer import ROW_GROUP_BYTES, HashingSink, write_files
+from mirrorfeed.publish.files.rolling_writer import ROW_GROUP_BYTES, write_files
 from mirrorfeed.publish.files.staging_area import IN_ZONE, StagingArea
 from mirrorfeed.publish.files.staging_job import (
     PROBLEMS_SHOWN,
@@ -263,10 +263,9 @@ def _copy(job: StagingJob, found: FileCheck, file: BinaryIO) -> File:
         file.seek(0)
         try:
             with job.open() as new:
-                sink = HashingSink(new)
                 while chunk := file.read(_CHUNK):
-                    sink.write(chunk)
-            return File(new.name, 0, job.by_marker(found.rows), sink.bytes, sink.hash.hexdigest())
+                    new.write(chunk)
+            return File(new.name, 0, job.by_marker(found.rows), new.bytes, new.sha256)
         except StoreUnavailable:
             if not left:
                 raise
