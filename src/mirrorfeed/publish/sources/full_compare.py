@@ -67,20 +67,13 @@ _MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES")
 
 
 @dataclass(frozen=True, slots=True)
-class HashTableVersion:
-    id: str
-    version: int
+class CompareFacts(Facts):
+    before: int | None = None
+    """Newest version of the table of row hashes, or None if the table does not exist."""
+    published_at: int = 0
+    """Version of the table of row hashes that contains the published state."""
     folder: str = ""
     """Name of the table's folder, to recognize errors about its files."""
-
-
-@dataclass(frozen=True, slots=True)
-class HashWrite:
-    """A commit to the table of row hashes, with the counts of the engine."""
-
-    rows: int
-    bytes: int
-    all_hashes: bool
 
 
 @dataclass(frozen=True)
@@ -90,25 +83,27 @@ class RowHashTable:
     table: str
     """Name of the source, for messages."""
 
-    def newest(self) -> HashTableVersion | None:
-        """Return the newest version, or None if the table does not exist."""
-        if (found := self._detail()) is None:
+    def newest(self) -> tuple[TableInfo, int] | None:
+        """Return the table and its newest version, or None if the table does not exist."""
+        found = self.info()
+        return (found, newest_version(self.spark, self.place)) if found else None
+
+    def info(self) -> TableInfo | None:
+        try:
+            found = read_table_info(self.spark, self.place)
+        except (SourceMissing, NoTableAtPath):
             return None
-        folder = found.location.rstrip("/").rpartition("/")[2]
-        return HashTableVersion(self._id(found), newest_version(self.spark, self.place), folder)
+        if _ID not in found.properties:
+            raise NotRowHashes(states=str(self.place), table=self.table)
+        return found
 
-    def id(self) -> str:
-        """Return the table id, or an empty text if the table does not exist."""
-        found = self._detail()
-        return self._id(found) if found else ""
-
-    def version_holding(self, version: int, seen: HashTableVersion) -> int:
+    def version_holding(self, version: int, newest: int) -> int:
         """Return the newest version if it still contains the state of `version`, otherwise `version`."""
-        if seen.version == version:
+        if newest == version:
             return version
         later = commits(self.spark, self.place, version)
         maintenance = {each.version for each in later if each.operation in _MAINTENANCE}
-        return seen.version if maintenance.issuperset(range(version + 1, seen.version + 1)) else version
+        return newest if maintenance.issuperset(range(version + 1, newest + 1)) else version
 
     def hashes_at(self, version: int, key: Sequence[str]) -> DataFrame:
         """Return the keys and row hashes of a state."""
@@ -117,18 +112,12 @@ class RowHashTable:
         return rows.where(f"__nth__ = 1 AND {HASH} IS NOT NULL").select(*key, HASH)
 
     def write(
-        self,
-        found: DataFrame,
-        seen: HashTableVersion | None,
-        new: HashTableVersion,
-        key: Sequence[str],
-        *,
-        all_hashes: bool,
-    ) -> HashWrite | None:
+        self, found: DataFrame, facts: CompareFacts, key: Sequence[str], *, all_hashes: bool
+    ) -> tuple[int, int] | None:
         """Write the new version in one commit: rows that differ and, with `all_hashes`, all other hashes.
 
-        Returns None, without a commit, if there is nothing to write. Raises `RowHashesChanged` if another commit came
-        first.
+        Returns the rows and bytes of the commit, or None, without a commit, if there is nothing to write. Raises
+        `RowHashesChanged` if another commit came first.
         """
         batch, known = uuid.uuid4().hex, (*key, HASH, CHANGED, GAIN, ROW_PROBLEM)
         payload = [name for name in found.columns if name not in known]
@@ -136,7 +125,7 @@ class RowHashTable:
             *key,
             *(f"IF({DIFFERS}, {name}, NULL) AS {name}" for name in payload),
             HASH,
-            f"IF({DIFFERS}, {new.version}L, NULL) AS {_STATE}",
+            f"IF({DIFFERS}, {facts.latest}L, NULL) AS {_STATE}",
             f"IF({HASH} IS NULL, 0, 1) AS {GAIN}" if all_hashes else GAIN,
             ROW_PROBLEM,
         )
@@ -144,8 +133,8 @@ class RowHashTable:
             rows = rows.unionByName(self.spark.range(1).selectExpr(f"CAST(NULL AS bigint) AS {_STATE}"), True)
         writer = rows.writeTo(self.place.sql).option("userMetadata", batch)
         try:
-            if seen is None:
-                writer.using("delta").tableProperty(_ID, new.id).tableProperty(*_NTZ).create()
+            if facts.before is None:
+                writer.using("delta").tableProperty(_ID, facts.table_id).tableProperty(*_NTZ).create()
             elif all_hashes:
                 writer.option("mergeSchema", "true").overwrite(F.lit(True))
             else:
@@ -155,13 +144,15 @@ class RowHashTable:
                 raise RowHashesChanged(states=str(self.place), table=self.table) from error
             raise
         newest = read_history(self.spark, self.place, 16)
-        ours = [row for row in newest if (row["version"] == 0 if seen is None else row["userMetadata"] == batch)]
-        if seen and not ours and newest[-1]["version"] == seen.version:
+        ours = [
+            row for row in newest if (row["version"] == 0 if facts.before is None else row["userMetadata"] == batch)
+        ]
+        if not ours and newest[-1]["version"] == facts.before:
             return None
-        if [row["version"] for row in ours] != [new.version]:
+        if [row["version"] for row in ours] != [facts.latest]:
             raise RowHashesChanged(states=str(self.place), table=self.table)
         metrics = ours[0]["operationMetrics"]
-        return HashWrite(int(metrics["numOutputRows"]) - all_hashes, int(metrics["numOutputBytes"]), all_hashes)
+        return int(metrics["numOutputRows"]) - all_hashes, int(metrics["numOutputBytes"])
 
     def count_rows(self, version: int) -> int:
         """Return the number of rows of the source."""
@@ -195,27 +186,16 @@ class RowHashTable:
             _ = self._read(at).schema
 
     @contextmanager
-    def missing_as_lost(self, version: int, folder: str = "") -> Iterator[None]:
+    def missing_as_lost(self, version: int | None, folder: str = "") -> Iterator[None]:
         """Raise `RowHashesLost` for errors that show that a state of this table is gone."""
         try:
             yield
         except Exception as error:
-            if first_of(error, _GONE) and folder in str(error):
+            if version is not None and first_of(error, _GONE) and folder in str(error):
                 raise RowHashesLost(
                     table=self.table, states=str(self.place), published=version, where=version
                 ) from error
             raise
-
-    def _detail(self) -> TableInfo | None:
-        try:
-            return read_table_info(self.spark, self.place)
-        except (SourceMissing, NoTableAtPath):
-            return None
-
-    def _id(self, found: TableInfo) -> str:
-        if _ID not in found.properties:
-            raise NotRowHashes(states=str(self.place), table=self.table)
-        return found.properties[_ID]
 
     def _read(self, version: int) -> DataFrame:
         return self.spark.read.option("versionAsOf", version).table(self.place.sql)
@@ -234,14 +214,6 @@ COMPARED = "none: all of it is compared each time"
 """Shown as the state of the source's change data feed."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompareFacts(Facts):
-    before: HashTableVersion | None = None
-    """Newest version of the table of row hashes, or None if the table does not exist."""
-    published_at: int = 0
-    """Version of the table of row hashes that contains the published state."""
-
-
 @dataclass(frozen=True)
 class FullCompare:
     """Source whose versions are those of the table of row hashes. Each comparison creates the next version."""
@@ -253,17 +225,20 @@ class FullCompare:
     upload_from: Literal["driver", "executors"] = "driver"
 
     def facts(self, after: int | None, limit: int) -> CompareFacts:
-        seen = self.hashes.newest()
-        if after is not None and (seen is None or seen.version < after):
+        info, before = self.hashes.newest() or (None, None)
+        if after is not None and (before is None or before < after):
             raise RowHashesLost(table=str(self.source), states=str(self.hashes.place), published=after, where=after)
-        new = HashTableVersion(seen.id, seen.version + 1) if seen else HashTableVersion(uuid.uuid4().hex, 0)
-        at = self.hashes.version_holding(after, seen) if seen and after is not None else new.version
-        first, now = new.version if after is None else after + 1, datetime.now(UTC)
-        commits = tuple(Commit(version, now, COMPARISON) for version in range(first, new.version + 1))
-        return CompareFacts(new.id, new.version, commits, before=seen, published_at=at)
+        table_id, latest, folder = uuid.uuid4().hex, 0, ""
+        if info is not None and before is not None:
+            table_id, latest, folder = info.properties[_ID], before + 1, info.location.rstrip("/").rpartition("/")[2]
+        at = latest if before is None or after is None else self.hashes.version_holding(after, before)
+        first, now = latest if after is None else after + 1, datetime.now(UTC)
+        commits = tuple(Commit(version, now, COMPARISON) for version in range(first, latest + 1))
+        return CompareFacts(table_id, latest, commits, before=before, published_at=at, folder=folder)
 
     def is_as(self, facts: Facts) -> bool:
-        return self.hashes.id() == facts.table_id
+        info = self.hashes.info()
+        return info is not None and info.properties[_ID] == facts.table_id
 
     def columns(self, version: int, facts: Facts) -> tuple[Column, ...]:
         return self._columns(read_full(self.spark, self.source))
@@ -280,24 +255,27 @@ class FullCompare:
         if isinstance(what, Repair):
             raise FeedRequired(table=str(self.source), asked="Repairing a mirror")
         assert isinstance(facts, CompareFacts)
-        before, new = facts.before, facts.latest
+        published = what.from_version_exclusive if isinstance(what, Range) else None
+        is_newest = published is not None and facts.published_at == facts.before
         with faithful(self.spark):
-            written = self._compare(what.from_version_exclusive if isinstance(what, Range) else None, facts, job)
+            with self.hashes.missing_as_lost(published, facts.folder):
+                compacts = is_newest and self.hashes.needs_compaction(facts.published_at)
+                written = self._compare(published, facts, job, all_hashes=compacts or not is_newest)
             if written is None:
                 return None
-            rows_read = self.hashes.count_rows(new)
-            if written.rows == 0:
+            (rows, size), target = written, job.output.target_file_size
+            rows_read = self.hashes.count_rows(facts.latest)
+            if rows == 0:
                 return Staged([] if job.with_marker else [write_empty(job)], rows_read=rows_read)
-            size, target = written.bytes, job.output.target_file_size
             staged = staging.stage(
-                self.hashes.changed_rows(new, job.columns, with_marker=job.with_marker),
+                self.hashes.changed_rows(facts.latest, job.columns, with_marker=job.with_marker),
                 job,
                 staging_area_for(self.spark, self.staging_path, job.store),
                 self.upload_from,
-                expect_few=written.rows <= staging.SMALL_BATCH_ROWS,
-                rows_per_file=lambda: max(1, written.rows * target // size) if size > target else None,
+                expect_few=rows <= staging.SMALL_BATCH_ROWS,
+                rows_per_file=lambda: max(1, rows * target // size) if size > target else None,
             )
-        if written.all_hashes and before and before.version == facts.published_at:
+        if compacts:
             self.hashes.vacuum()
         return staged._replace(rows_read=rows_read)
 
@@ -305,30 +283,27 @@ class FullCompare:
         with faithful(self.spark):
             return staging.bad_keys(read_full(self.spark, self.source), table.target_keys)
 
-    def _compare(self, published: int | None, facts: CompareFacts, job: StagingJob) -> HashWrite | None:
-        """Read the source once, and write its row hashes in one commit.
+    def _compare(
+        self, published: int | None, facts: CompareFacts, job: StagingJob, *, all_hashes: bool
+    ) -> tuple[int, int] | None:
+        """Read the source once, and write its row hashes in one commit. Returns the rows and bytes of the commit.
 
         Returns None, without a commit, if nothing differs from the published state and the published state is the
         newest. If an unpublished state is newer, a commit records the current state.
         """
-        before, at = facts.before, facts.published_at
-        new = HashTableVersion(facts.table_id, facts.latest)
         now = read_full(self.spark, self.source)
-        if lost_columns(job.columns, self._columns(now)):  # the row hashes were read a moment ago
+        if lost_columns(job.columns, self._columns(now)):  # the columns were read a moment ago
             raise ColumnsChanged(table=str(self.source))
         key = key_positions(job.columns, job.keys)
         rows = with_hashes(now, job.columns, job.keys)
         if published is None:
             no_hashes = self.spark.createDataFrame([], rows.select(*key, HASH).schema)
-            return self.hashes.write(differences(rows, no_hashes, key), before, new, key, all_hashes=True)
-        assert before is not None
-        with self.hashes.missing_as_lost(published, before.folder):
-            found = differences(rows, self.hashes.hashes_at(at, key), key)
-            is_newest = at == before.version
-            compacts = is_newest and self.hashes.needs_compaction(at)
-            if compacts and found.where(DIFFERS).isEmpty():  # otherwise all hashes would be rewritten unnecessarily
-                return None
-            return self.hashes.write(found, before, new, key, all_hashes=compacts or not is_newest)
+            return self.hashes.write(differences(rows, no_hashes, key), facts, key, all_hashes=True)
+        found = differences(rows, self.hashes.hashes_at(facts.published_at, key), key)
+        compacts = all_hashes and facts.published_at == facts.before
+        if compacts and found.where(DIFFERS).isEmpty():  # otherwise all hashes would be rewritten unnecessarily
+            return None
+        return self.hashes.write(found, facts, key, all_hashes=all_hashes)
 
     def _columns(self, rows: DataFrame) -> tuple[Column, ...]:
         return columns_of(str(self.source), json.loads(rows.schema.json()))
