@@ -63,10 +63,11 @@ def _fix(store: Store, table: Table) -> str:
 
 def finish_and_clean_up(store: Store, table: Table) -> None:
     """Rename the files of the newest record and remove files that no record can publish, as every run does first."""
+    from mirrorfeed.publish.log.clean_up import clean_up
     from mirrorfeed.publish.log.table_log import TableLog
 
     log = TableLog(store, table.target.folder)
     view = log.finish_publication()
-    error: MirrorfeedError | None = log.clean_up(view, table.log_retention_records, others=True) if view else None
+    error: MirrorfeedError | None = clean_up(log, view, table.log_retention_records, others=True) if view else None
     if error:
         raise error

@@ -22,6 +22,7 @@ from mirrorfeed.landing.record import Record, WholeRead
 from mirrorfeed.publish.errors import ConcurrentChanges, RowsRefused
 from mirrorfeed.publish.files.staging_job import BadRows, StagingJob
 from mirrorfeed.publish.log import metadata_files
+from mirrorfeed.publish.log.clean_up import clean_up, discard
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
 from mirrorfeed.publish.next_publication import (
@@ -177,7 +178,7 @@ class _Run:
         # after the records 1, 2, 4, 8 and so on: frequently at first, rarely later.
         others = len(self.result.made) > made and view.number & (view.number - 1) == 0
         self.result.untidy = (
-            self.log.clean_up(view, self.table.log_retention_records, others=others) or self.result.untidy
+            clean_up(self.log, view, self.table.log_retention_records, others=others) or self.result.untidy
         )
         self.result.published_version = view.newest.to_version_inclusive if view.newest else None
         return view
@@ -256,10 +257,10 @@ class _Run:
                 metadata_files.ensure(self.log.store, folder, wanted, first=view.newest is None)
             same = source.is_as(facts)
         except Exception:
-            self.log.discard(view, job.batch)
+            discard(self.log, view, job.batch)
             raise
         if not same:
-            self.log.discard(view, job.batch)
+            discard(self.log, view, job.batch)
             return None
         repeated = retry_counter().of_thread - repeated
         first, seconds = view.next_file_number, self.clock() - begun
@@ -284,7 +285,7 @@ class _Run:
             files=files,
             extension=table.output.extension,
             partitions=facts.partitions,
-            follows=self.log.follows(view),
+            follows=view.reference,
             build=this_build(),
             **optional,
         )

@@ -11,10 +11,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol, TypeVar
+from typing import Any, BinaryIO, ParamSpec, Protocol, TypeVar
 
 from mirrorfeed.storage import per_process
-from mirrorfeed.storage.errors import AlreadyThere, StoreUnavailable
+from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable
 
 RETRYABLE_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 """Status codes that do not depend on the request itself."""
@@ -90,6 +90,18 @@ def retry_counter() -> Counter:
 
 
 T = TypeVar("T")
+Arguments = ParamSpec("Arguments")
+WRITE_ERRORS = (AlreadyThere, NotThere, StoreUnavailable)
+"""Errors of a write that decide nothing, because the state is read again."""
+
+
+def try_write(call: Callable[Arguments, object], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Exception | None:
+    """Make a call and return its error. The response decides nothing, because the caller reads the state again."""
+    try:
+        call(*args, **kwargs)
+    except WRITE_ERRORS as error:
+        return error
+    return None
 
 
 class Sink(Protocol):

@@ -35,6 +35,7 @@ from mirrorfeed.publish.errors import (
     TooManyFiles,
 )
 from mirrorfeed.publish.log import metadata_files, table_log
+from mirrorfeed.publish.log.clean_up import clean_up
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
 from mirrorfeed.publish.result import TableResult
@@ -373,7 +374,7 @@ def test_records_are_returned_newest_first_until_a_pruned_one() -> None:
 def test_cleanup_retains_the_newest_records(keep: int, remaining: list[int]) -> None:
     store = zone(*(a_record(number) for number in (1, 2, 3)))
 
-    TableLog(store, T).clean_up(look(store, T), keep, others=True)
+    clean_up(TableLog(store, T), look(store, T), keep, others=True)
 
     assert names(store, LOG) == [f"{name(number)}.json" for number in remaining]
 
@@ -382,7 +383,7 @@ def test_cleanup_removes_only_unpublishable_staged_files() -> None:
     store = zone(a_record(2, files=1))
     put(store, f"{LOG}/{staged(1)}", f"{LOG}/{staged(2, 5)}", f"{LOG}/{staged(3)}", f"{LOG}/{staged(4)}", f"{LOG}/note")
 
-    TableLog(store, T).clean_up(settle(store, T), 10, others=True)
+    clean_up(TableLog(store, T), settle(store, T), 10, others=True)
 
     assert names(store, LOG) == [f"{name(2)}.json", staged(3), staged(4), "note"]
 
@@ -391,7 +392,7 @@ def test_staged_files_are_not_removed_without_a_record() -> None:
     store = zone()
     put(store, f"{LOG}/{staged(1)}")
 
-    TableLog(store, T).clean_up(look(store, T), 10, others=True)
+    clean_up(TableLog(store, T), look(store, T), 10, others=True)
 
     assert names(store, LOG) == [staged(1)]
 
@@ -400,7 +401,7 @@ def test_folders_of_other_logs_are_removed_and_foreign_names_are_not() -> None:
     store = zone()
     put(store, f"{T}/_mirrorfeed/0ld/{name(1)}.json", f"{T}/_mirrorfeed/Notes.of/me", f"{LOG}/{staged(1)}")
 
-    TableLog(store, T).clean_up(look(store, T), 10, others=True)
+    clean_up(TableLog(store, T), look(store, T), 10, others=True)
 
     assert names(store, f"{T}/_mirrorfeed") == ["Notes.of", "abc", "log.json"]
 
@@ -410,7 +411,7 @@ def test_folder_of_another_log_with_foreign_files_is_not_removed() -> None:
         store = zone(a_record(1))
         put(store, f"{T}/_mirrorfeed/0ld/{name(2)}.json", f"{T}/_mirrorfeed/0ld/{foreign}")
 
-        TableLog(store, T).clean_up(look(store, T), 10, others=True)
+        clean_up(TableLog(store, T), look(store, T), 10, others=True)
 
         assert names(store, f"{T}/_mirrorfeed") == ["0ld", "abc", "log.json"]
 
@@ -436,7 +437,7 @@ def test_log_created_after_the_read_is_not_removed() -> None:
     store.create(f"{T}/_mirrorfeed/log.json", b'{"log_id": "def"}')
     put(store, f"{T}/_mirrorfeed/def/{name(1)}.json")
 
-    TableLog(store, T).clean_up(view, 10, others=True)
+    clean_up(TableLog(store, T), view, 10, others=True)
 
     assert names(store, f"{T}/_mirrorfeed/def") == [f"{name(1)}.json"]
 
@@ -803,7 +804,7 @@ def test_empty_staged_file_with_used_number_is_removed(in_place: int) -> None:
     put(store, f"{T}/{name(in_place)}.parquet")
 
     view = settle(store, T)
-    TableLog(store, T).clean_up(view, 10, others=True)
+    clean_up(TableLog(store, T), view, 10, others=True)
 
     assert (view.unfinished, view.last_renamed) == ((), 2)
     assert names(store, LOG) == [f"{name(1)}.json", begun_name("0001")]

@@ -11,11 +11,11 @@ from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing import output_format
 from mirrorfeed.landing.errors import ForeignPartnerEvents
 from mirrorfeed.landing.names import METADATA
-from mirrorfeed.landing.output_format import PARTNER_EVENTS, has_content, partner_events
+from mirrorfeed.landing.output_format import BY_TIME, PARTNER_EVENTS, has_content, partner_events
 from mirrorfeed.publish.errors import ConcurrentChanges
-from mirrorfeed.publish.log.table_log import try_write
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable
+from mirrorfeed.storage.retry import try_write
 
 _ATTEMPTS = 20
 
@@ -47,6 +47,11 @@ def check(store: Store, folder: str, wanted: Mapping[str, Any]) -> bool:
     """Return whether `_metadata.json` has all wanted settings. Raises an error if one of them differs."""
     found = _read(store, folder)
     return found is not None and output_format.is_up_to_date(found, wanted, store.address(f"{folder}/{METADATA}"))
+
+
+def is_read_by_time(store: Store, folder: str) -> bool:
+    """Whether Fabric orders the published files by their modification time."""
+    return (_read(store, folder) or {}).get("fileDetectionStrategy") == BY_TIME
 
 
 def _read(store: Store, folder: str) -> dict[str, Any] | None:

@@ -8,35 +8,28 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import ParamSpec
 
-from mirrorfeed.errors import MirrorfeedError, Terminal
-from mirrorfeed.landing import output_format
-from mirrorfeed.landing import record as log
+from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.errors import DamagedFile
 from mirrorfeed.landing.names import (
     LOG,
     LOG_ID,
-    METADATA,
     PROCESSED,
     begun_name,
     data_number,
     is_begun,
     is_ignored,
-    is_log_file,
     is_log_id,
     log_folder,
     published_name,
     record_name,
     record_number,
-    staged_batch,
     staged_record_number,
 )
-from mirrorfeed.landing.output_format import BY_TIME
-from mirrorfeed.landing.record import Follows, Record, missing_files
+from mirrorfeed.landing.record import Record, missing_files, parse
 from mirrorfeed.landing.strict_json import parse_json
 from mirrorfeed.publish.errors import (
     ConcurrentChanges,
@@ -46,14 +39,13 @@ from mirrorfeed.publish.errors import (
     LogIdMissing,
     TooManyFiles,
 )
+from mirrorfeed.publish.log import metadata_files
+from mirrorfeed.publish.log.clean_up import discard
 from mirrorfeed.publish.log.view import View, check, data_in
 from mirrorfeed.storage import READ_LIMIT, Entry, Store
-from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable
-from mirrorfeed.storage.retry import open_new, retry_new
+from mirrorfeed.storage.errors import NotThere, StoreUnavailable
+from mirrorfeed.storage.retry import WRITE_ERRORS, open_new, retry_new, try_write
 
-Arguments = ParamSpec("Arguments")
-_WRITE_ERRORS = (AlreadyThere, NotThere, StoreUnavailable)
-"""Errors of a write that are ignored, because the state is read again."""
 _ATTEMPTS = 20
 """Maximum number of reads while other publishers change the table. After that, the run fails, and a later run
 continues."""
@@ -74,7 +66,7 @@ class TableLog:
         This is sufficient to find that there is nothing to do. Call `confirm` before you change or refuse anything.
         """
         for _ in range(_ATTEMPTS):
-            log_id = self._log_id()
+            log_id = self.current_id()
             view = self._view(log_id) if log_id else None
             if view or log_id is None:
                 return view
@@ -89,8 +81,8 @@ class TableLog:
         entries = self.store.list(self.folder) if data else []
         seen = replace(view, data=data_in(entries), processed=() if view.newest else self._processed(entries))
         # The second listing of staged files is the one to use: at its time, the log was certainly valid.
-        names = self._log_entries(view.log_id)
-        if _etags(names) != view.records or self._log_id() != view.log_id:
+        names = self.entries(view.log_id)
+        if _etags(names) != view.records or self.current_id() != view.log_id:
             return None
         seen = replace(seen if data else view, staged=_staged(names), confirmed=True)
         return None if seen.empty and not data else seen
@@ -118,8 +110,8 @@ class TableLog:
         """Create `log.json`. Returns None if another publisher's log existed first and is gone again."""
         self.check_unclaimed()
         log_id = uuid.uuid4().hex
-        new = json.dumps({"log_id": log_id}).encode()
-        failure = try_write(self.store.create_once, f"{self.folder}/{LOG_ID}", new)
+        content = json.dumps({"log_id": log_id}).encode()
+        failure = try_write(self.store.create_once, f"{self.folder}/{LOG_ID}", content)
         if failure is None:
             return View(log_id)  # if the response is wrong, `confirm` fails
         view = self.read_latest()
@@ -131,7 +123,7 @@ class TableLog:
         """Raise an error if a folder without a log has data files, of another publisher or of a lost log."""
         found = self._files()
         # If another publisher started meanwhile, its log is older than all of its files.
-        if not found or self._log_id() is not None or self._files() != found:
+        if not found or self.current_id() is not None or self._files() != found:
             return
         if lost := self._lost_log():
             log_id, newest = lost
@@ -157,11 +149,10 @@ class TableLog:
                 raise failure or ConcurrentChanges(address=self._address())
             before, failure, mine = left, None, f"{self.folder}/{log_folder(view.log_id)}"
             for file in view.unfinished:
+                final = f"{self.folder}/{published_name(file.number, file.staged)}"
                 try:
-                    self.store.rename(
-                        f"{mine}/{file.staged}", f"{self.folder}/{published_name(file.number, file.staged)}"
-                    )
-                except _WRITE_ERRORS as error:
+                    self.store.rename(f"{mine}/{file.staged}", final)
+                except WRITE_ERRORS as error:
                     failure = error
                     break  # a later file must never overtake an earlier one
             view = self.confirm(view, data=failure is not None)
@@ -193,7 +184,7 @@ class TableLog:
             again.numbers,
             [number for entry in entries if (number := data_number(entry.name, None))],
             newest_first=self.records(again),
-            by_time=self._is_read_by_time(),
+            by_time=metadata_files.is_read_by_time(self.store, self.folder),
         )
         if not found.numbers:
             return None
@@ -206,7 +197,7 @@ class TableLog:
         and staging again would repeat this forever.
         """
         if len(new.to_json()) > READ_LIMIT:
-            self.discard(view, new.batch)
+            discard(self, view, new.batch)
             raise TooManyFiles(address=self._address(), files=len(new.files), mib=READ_LIMIT // 2**20)
         path = f"{self.folder}/{log_folder(view.log_id)}/{record_name(new.number)}"
         failure = try_write(self._create_record, view.log_id, path, new)
@@ -230,11 +221,6 @@ class TableLog:
         file.close()
         return path.rpartition("/")[2].partition(".")[0]
 
-    def follows(self, view: View) -> Follows | None:
-        """Return the reference to the newest record, which the next record contains."""
-        newest = view.newest
-        return Follows(newest.number, newest.batch, view.records[newest.number]) if newest else None
-
     def holds(self, view: View, sent: Record) -> bool:
         """Return whether the log contains this record, and not another publisher's record with the same number."""
         newest = view.newest
@@ -255,28 +241,6 @@ class TableLog:
             except NotThere:  # pruned in the meantime
                 return
 
-    def clean_up(self, view: View, log_retention_records: int, *, others: bool) -> MirrorfeedError | None:
-        """Delete old records and files that can never be published. With `others`, also delete other logs.
-
-        Returns the first error instead of raising it.
-        """
-        mine = f"{self.folder}/{log_folder(view.log_id)}"
-        names = [*view.leftovers(), *map(record_name, view.old_records(log_retention_records))]
-        failure = self._remove(mine, names)
-        try:
-            if others:
-                self._remove_other_logs(view.log_id)
-        except MirrorfeedError as error:
-            failure = failure or error
-        return failure
-
-    def discard(self, view: View, batch: str) -> None:
-        """Try to delete the staged files of a record that was never sent."""
-        with suppress(MirrorfeedError):
-            found = [entry.name for entry in self._log_entries(view.log_id)]
-            names = [name for name in found if staged_batch(name) == batch or name == begun_name(batch)]
-            self._remove(f"{self.folder}/{log_folder(view.log_id)}", names)
-
     def check_times(self, view: View, staged: Collection[str], corrections: Collection[str] = ()) -> None:
         """Raise an error unless the order of modification times is the order in which Fabric must read the files.
 
@@ -285,7 +249,7 @@ class TableLog:
         """
         entries = self.store.list(self.folder)
         there = [entry.modified for entry in entries if not entry.is_folder and not is_ignored(entry.name)]
-        new = {entry.name: entry.modified for entry in self._log_entries(view.log_id) if entry.name in staged}
+        new = {entry.name: entry.modified for entry in self.entries(view.log_id) if entry.name in staged}
         later = [new.pop(name) for name in corrections]
         for before, after in ((there, new.values()), (new.values(), later)):
             if before and after and min(after) <= max(before):
@@ -293,7 +257,7 @@ class TableLog:
 
     def _view(self, log_id: str) -> View | None:
         """Return the view of a log from one listing, or None if its newest records were deleted in the meantime."""
-        entries = self._log_entries(log_id)
+        entries = self.entries(log_id)
         etags = _etags(entries)
         if not etags:
             return View(log_id, staged=_staged(entries), begun=_begun(entries))
@@ -323,31 +287,11 @@ class TableLog:
     def _record(self, log_id: str, number: int, etag: str) -> Record:
         if (log_id, number, etag) not in self._known:
             path = f"{self.folder}/{log_folder(log_id)}/{record_name(number)}"
-            found = log.parse(self.store.read(path), self.store.address(path))
+            found = parse(self.store.read(path), self.store.address(path))
             if found.number != number:
                 raise DamagedFile(address=self.store.address(path), reason=f"it is record {found.number}")
             self._known[log_id, number, etag] = found
         return self._known[log_id, number, etag]
-
-    def _remove(self, folder: str, names: Sequence[str]) -> MirrorfeedError | None:
-        failure: MirrorfeedError | None = None
-        for name in names:
-            try:
-                self.store.remove(f"{folder}/{name}")
-            except MirrorfeedError as error:
-                failure = failure or error
-        return failure
-
-    def _remove_other_logs(self, log_id: str) -> None:
-        names = [entry.name for entry in self.store.list(f"{self.folder}/{LOG}") if entry.is_folder]
-        others = [name for name in names if is_log_id(name) and name != log_id]
-        # If the table's folder was deleted and created again since the read, one of the two is the valid log. A log
-        # that existed before `log.json` named the other one never becomes valid again.
-        if others and self._log_id() == log_id:
-            for name in others:
-                folder = f"{self.folder}/{log_folder(name)}"
-                if all(is_log_file(entry.name) and not entry.is_folder for entry in self.store.list(folder)):
-                    self.store.remove_folder(folder)
 
     def _lost_log(self) -> tuple[str, Record] | None:
         """Find the log that `log.json` does not name and that has the youngest newest record."""
@@ -370,15 +314,8 @@ class TableLog:
         paths = (f"{place}/{entry.name}" for place in places for entry in self.store.list(f"{self.folder}/{place}"))
         return tuple(path for path in paths if data_number(path.rpartition("/")[2], None))
 
-    def _is_read_by_time(self) -> bool:
-        path = f"{self.folder}/{METADATA}"
-        try:
-            found = output_format.parse_metadata(self.store.read(path), self.store.address(path))
-        except NotThere:
-            return False
-        return found.get("fileDetectionStrategy") == BY_TIME
-
-    def _log_id(self) -> str | None:
+    def current_id(self) -> str | None:
+        """The id in `log.json`; None without a log."""
         path = f"{self.folder}/{LOG_ID}"
         try:
             value = parse_json(self.store.read(path))
@@ -391,7 +328,8 @@ class TableLog:
             raise DamagedFile(address=self.store.address(path), reason="it does not contain a log id")
         return log_id
 
-    def _log_entries(self, log_id: str) -> list[Entry]:
+    def entries(self, log_id: str) -> list[Entry]:
+        """The files of a log."""
         return [entry for entry in self.store.list(f"{self.folder}/{log_folder(log_id)}") if not entry.is_folder]
 
     def _address(self) -> str:
@@ -408,12 +346,3 @@ def _staged(entries: list[Entry]) -> dict[str, int]:
 
 def _begun(entries: list[Entry]) -> tuple[str, ...]:
     return tuple(entry.name for entry in entries if is_begun(entry.name))
-
-
-def try_write(call: Callable[Arguments, object], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Exception | None:
-    """Make a call and return its error. The caller ignores the response and reads the state again."""
-    try:
-        call(*args, **kwargs)
-    except _WRITE_ERRORS as error:
-        return error
-    return None

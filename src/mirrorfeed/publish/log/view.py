@@ -13,7 +13,7 @@ from mirrorfeed.landing.names import (
     published_name,
     staged_record_number,
 )
-from mirrorfeed.landing.record import File, Record, last_renamed
+from mirrorfeed.landing.record import File, Follows, Record, last_renamed
 from mirrorfeed.publish.errors import FileNumberConflict, FinalNameTaken, ForeignFile, RecordsMissing, StagedFileDamaged
 from mirrorfeed.storage import Entry
 
@@ -73,6 +73,12 @@ class View:
     def number(self) -> int:
         """Number of the newest record, or 0 before the first."""
         return self.newest.number if self.newest else 0
+
+    @property
+    def reference(self) -> Follows | None:
+        """The reference to the newest record that the next one contains."""
+        newest = self.newest
+        return Follows(newest.number, newest.batch, self.records[newest.number]) if newest else None
 
     @property
     def next_file_number(self) -> int:

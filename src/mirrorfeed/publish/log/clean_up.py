@@ -1,0 +1,60 @@
+"""Delete what no publication needs any more: staged files, old records, and logs of deleted folders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.landing.names import LOG, begun_name, is_log_file, is_log_id, log_folder, record_name, staged_batch
+
+if TYPE_CHECKING:
+    from mirrorfeed.publish.log.table_log import TableLog
+    from mirrorfeed.publish.log.view import View
+
+
+def clean_up(log: TableLog, view: View, log_retention_records: int, *, others: bool) -> MirrorfeedError | None:
+    """Delete old records and files that can never be published. With `others`, also delete other logs.
+
+    Returns the first error instead of raising it.
+    """
+    mine = f"{log.folder}/{log_folder(view.log_id)}"
+    names = [*view.leftovers(), *map(record_name, view.old_records(log_retention_records))]
+    failure = _remove(log, mine, names)
+    try:
+        if others:
+            _remove_other_logs(log, view.log_id)
+    except MirrorfeedError as error:
+        failure = failure or error
+    return failure
+
+
+def discard(log: TableLog, view: View, batch: str) -> None:
+    """Try to delete the staged files of a record that was never sent."""
+    with suppress(MirrorfeedError):
+        found = [entry.name for entry in log.entries(view.log_id)]
+        names = [name for name in found if staged_batch(name) == batch or name == begun_name(batch)]
+        _remove(log, f"{log.folder}/{log_folder(view.log_id)}", names)
+
+
+def _remove(log: TableLog, folder: str, names: Sequence[str]) -> MirrorfeedError | None:
+    failure: MirrorfeedError | None = None
+    for name in names:
+        try:
+            log.store.remove(f"{folder}/{name}")
+        except MirrorfeedError as error:
+            failure = failure or error
+    return failure
+
+
+def _remove_other_logs(log: TableLog, log_id: str) -> None:
+    names = [entry.name for entry in log.store.list(f"{log.folder}/{LOG}") if entry.is_folder]
+    others = [name for name in names if is_log_id(name) and name != log_id]
+    # If the table's folder was deleted and created again since the read, one of them is the valid log. A log that
+    # existed before `log.json` named this one never becomes valid again.
+    if others and log.current_id() == log_id:
+        for name in others:
+            folder = f"{log.folder}/{log_folder(name)}"
+            if all(is_log_file(entry.name) and not entry.is_folder for entry in log.store.list(folder)):
+                log.store.remove_folder(folder)
