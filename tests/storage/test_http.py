@@ -18,8 +18,8 @@ from azure.core.pipeline.transport import HttpRequest
 
 import mirrorfeed
 from mirrorfeed.runtime.errors import LoginUnavailable
-from mirrorfeed.storage.errors import retry_after_seconds
 from mirrorfeed.storage.http import FramedTransport, RetryPolicy, transport_options
+from mirrorfeed.storage.onelake_errors import retry_after_seconds
 from mirrorfeed.storage.retry import RetryLimits, retry_counter
 
 

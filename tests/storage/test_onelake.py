@@ -28,22 +28,18 @@ from mirrorfeed.publish.files.rolling_writer import write_files
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.storage import READ_LIMIT, Store
-from mirrorfeed.storage.errors import (
-    AlreadyThere,
+from mirrorfeed.storage.errors import AlreadyThere, NotThere, PathOutside, StoreUnavailable, UnreadableFile
+from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.onelake_errors import (
     CapacityPaused,
     DatabaseMissing,
     NoPermission,
     NotAnOpenMirror,
-    NotThere,
-    PathOutside,
     StillRead,
-    StoreUnavailable,
     Throttled,
     TokenRefused,
-    UnreadableFile,
     WorkspaceMissing,
 )
-from mirrorfeed.storage.folder import FolderStore
 from mirrorfeed.storage.retry import RetryLimits, retry_counter
 
 OTHER = "99999999-9999-4999-8999-999999999999"

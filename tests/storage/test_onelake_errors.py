@@ -7,16 +7,14 @@ import pickle
 import pytest
 
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-from mirrorfeed.storage.errors import (
-    AlreadyThere,
+from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable
+from mirrorfeed.storage.onelake_errors import (
     CallRefused,
     CapacityPaused,
     DatabaseMissing,
     NoPermission,
-    NotThere,
     Response,
     StillRead,
-    StoreUnavailable,
     Throttled,
     TokenRefused,
     WorkspaceMissing,

@@ -12,8 +12,9 @@ from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient
 from fixtures.onelake import DATABASE, WORKSPACE, Fault, How, OneLake
 from mirrorfeed.runtime.login import token_credential
 from mirrorfeed.storage import Store
-from mirrorfeed.storage.errors import CallRefused, NotThere, StoreUnavailable
+from mirrorfeed.storage.errors import NotThere, StoreUnavailable
 from mirrorfeed.storage.http import API_VERSION, client_options
+from mirrorfeed.storage.onelake_errors import CallRefused
 
 ROOT = f"{DATABASE}/Files/LandingZone"
 

@@ -1,21 +1,10 @@
-"""Storage errors, and the conversion of OneLake's error responses."""
+"""Storage errors."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from typing import Any
+from mirrorfeed.errors import Terminal, Transient
 
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line
-
-_RUN_AGAIN = "then run the same command again."
-_COMPARE_IDS = (
-    "Compare `landing_zone: onelake://<workspace id>/<mirrored database id>` with the address that Fabric shows on the"
-    " page of the mirrored database"
-)
+RUN_AGAIN = "then run the same command again."
 
 
 class NotThere(Terminal):
@@ -35,7 +24,7 @@ class AlreadyThere(Terminal):
 class StoreUnavailable(Transient):
     code = "MF4003"
     what = "Cannot {action} {address}: {reason}."
-    fix = f"Check that the location exists, is reachable and writable, {_RUN_AGAIN}"
+    fix = f"Check that the location exists, is reachable and writable, {RUN_AGAIN}"
     meaning = (
         "The storage did not respond, or cannot serve the request now. It is not known whether the request took effect;"
         " the next run checks."
@@ -49,7 +38,7 @@ class PlaceUnusable(Terminal):
     what = "Cannot {action} {address}: {reason}."
     fix = (
         "Check that `landing_zone` in the configuration names a folder in which this process can write and rename"
-        f" files, {_RUN_AGAIN}"
+        f" files, {RUN_AGAIN}"
     )
     reason: str
 
@@ -84,75 +73,6 @@ class UnreadableFile(Terminal):
         " restore that file, or run `mirrorfeed rebuild`."
     )
     reason: str
-
-
-class TokenRefused(Terminal):
-    code = "MF4101"
-    what = "OneLake does not accept the token for {address} ({response})."
-    fix = (
-        "Check that `credential` names an identity of the tenant of the Fabric workspace, and that its tokens are for"
-        " https://storage.azure.com. OneLake does not accept tokens for the Fabric API."
-    )
-
-
-class NoPermission(Terminal):
-    code = "MF4102"
-    what = "OneLake does not allow this identity to {action} {address} ({response})."
-    fix = (
-        "Give it the role Contributor in the workspace. For a service principal, a Fabric administrator must also allow"
-        " service principals, and access to OneLake from apps outside Fabric, in the tenant settings."
-    )
-
-
-class WorkspaceMissing(Terminal):
-    code = "MF4103"
-    what = "OneLake has no workspace with the first id in {address}, or this identity has no access to it."
-    fix = f"{_COMPARE_IDS}, and check that the identity has a role in the workspace."
-
-
-class DatabaseMissing(Terminal):
-    code = "MF4104"
-    what = "The workspace has no item with the second id in {address}."
-    fix = f"{_COMPARE_IDS}: the database may have been deleted, or the ids may be swapped."
-
-
-class NotAnOpenMirror(Terminal):
-    code = "MF4105"
-    what = "The item has no landing zone: {address} does not exist."
-    fix = (
-        "Check that the second id in `landing_zone` belongs to an open mirrored database. A lakehouse, a warehouse or"
-        " another kind of mirror does not accept files."
-    )
-
-
-class CallRefused(Terminal):
-    code = "MF4106"
-    what = "OneLake refuses to {action} {address} ({response})."
-    fix = (
-        "The same request would be refused again. Check `endpoint` in the configuration, and whether a proxy changes"
-        " requests to OneLake. Otherwise install a newer release of mirrorfeed."
-    )
-
-
-class CapacityPaused(Terminal):
-    code = "MF4107"
-    what = "The Fabric capacity of {address} is paused ({response})."
-    fix = f"Resume the capacity in the Azure portal, {_RUN_AGAIN} No data is lost."
-
-
-class Throttled(StoreUnavailable):
-    code = "MF4108"
-    fix = (
-        "Run the same command again later. If this happens often, the Fabric capacity is too small or too busy: publish"
-        " fewer tables at a time, or scale it up."
-    )
-    meaning = "OneLake throttles requests of this capacity, and all retries of this run failed."
-
-
-class StillRead(StoreUnavailable):
-    code = "MF4109"
-    fix = "Fabric may still be reading it. Run the same command again in a few minutes."
-    meaning = "A file cannot be deleted while another process reads it."
 
 
 class InvalidPrices(Terminal):
@@ -196,101 +116,3 @@ class NoBoto(Terminal):
     code = "MF5604"
     what = "Files in s3://{bucket}/ require the Python package boto3, which is not installed."
     fix = "Install it with `pip install 'mirrorfeed[s3]'`. Databricks includes it."
-
-
-# The service's codes are not documented in one place, so a known code only makes an error more exact. For an unknown
-# code the status decides. In doubt, it is unknown whether the request took effect.
-_NAME_EXISTS = {"PathAlreadyExists", "BlobAlreadyExists", "ResourceAlreadyExists", "ResourceTypeMismatch"}
-_CONDITION_FAILED = {"ConditionNotMet", "TargetConditionNotMet", ""}
-_NO_WORKSPACE = {"WorkspaceNotFound", "FilesystemNotFound", "ContainerNotFound"}
-_NO_ITEM = {"ArtifactNotFound", "ItemNotFound", "FriendlyNameSupportDisabled"}
-_IN_USE = {"LeaseIdMissing", "LeaseLost", "SharingViolation", "SourcePathIsBeingDeleted"}
-_IN_USE_TEXT = re.compile(r"\b(in use|being (read|used|processed)|locked|lease)\b", re.IGNORECASE)
-_CONTENT_DIFFERS = {"InvalidFlushPosition"}
-"""Codes that mean that the file does not contain the sent data, so writing the data again can help."""
-_REFUSED_STATUS = {400, 405, 406, 411, 413, 414, 415, 416, 417, 422, 431}
-"""Status codes that depend on the request only."""
-_PAUSED = re.compile(r"capacity\s*(is\s+)?(currently\s+)?(paused|suspended|not\s*active|inactive)", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """An error response."""
-
-    status: int
-    code: str
-    """Error name of the service, or an empty string."""
-    message: str
-    retry_after: str = ""
-    """Header `Retry-After` as received."""
-    retry_seconds: float = 0.0
-    """Seconds from the response to the end of `retry_after`."""
-    refused: str = ""
-    """Refused header or query parameter with its value, if the service names one."""
-
-    def __str__(self) -> str:
-        text = ": ".join(part for part in (self.code, self.message) if part)
-        refused = f" ({self.refused})" if self.refused else ""
-        return f"{self.status or ''} {text}{refused}".strip()
-
-
-def response_of(error: Any) -> Response:
-    """Return the error response in an exception of the library."""
-    headers = getattr(error.response, "headers", {})
-    code = getattr(error, "error_code", None) or headers.get("x-ms-error-code") or ""
-    code = getattr(code, "value", str(code))
-    message = first_line(str(error.message)).removeprefix(f"({code})").strip()
-    details = {str(name).lower(): value for name, value in (getattr(error, "additional_info", None) or {}).items()}
-    refused = ", ".join(
-        f"{what} {details[f'{part}name']} = {details.get(f'{part}value') or ''}".removesuffix(" = ")
-        for part, what in (("header", "header"), ("queryparameter", "query parameter"))
-        if details.get(f"{part}name")
-    )
-    seconds = retry_after_seconds(headers, datetime.now(UTC)) or 0.0
-    return Response(error.status_code or 0, code, message, headers.get("Retry-After") or "", seconds, refused)
-
-
-def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return the seconds in the header `Retry-After`, or None if the header is missing or invalid."""
-    text = headers.get("Retry-After") or ""
-    try:
-        return max(0.0, float(text))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, (parsedate_to_datetime(text) - now).total_seconds())
-    except (ValueError, TypeError):
-        return None
-
-
-def is_paused(code: str, message: str) -> bool:
-    """Return whether the capacity is paused, so that retries cannot help. A busy capacity is not paused."""
-    return bool(_PAUSED.search(code) or _PAUSED.search(message))
-
-
-def error_of(action: str, address: str, response: Response, new_address: str | None = None) -> MirrorfeedError:
-    """Return the error for a response. `new_address` is the address that the request would have created."""
-    status, code, text = response.status, response.code, str(response)
-    if is_paused(code, response.message):
-        return CapacityPaused(address=address, response=text)
-    if status == 401:
-        return TokenRefused(address=address, response=text)
-    if status == 403:
-        return NoPermission(action=action, address=address, response=text)
-    if code in _NO_WORKSPACE:
-        return WorkspaceMissing(address=address)
-    if code in _NO_ITEM:
-        return DatabaseMissing(address=address)
-    if status == 404:
-        return NotThere(address=address)
-    if new_address and (code in _NAME_EXISTS or (status == 412 and code in _CONDITION_FAILED)):
-        return AlreadyThere(address=new_address)
-    in_use = status in (409, 412) and (code in _IN_USE or _IN_USE_TEXT.search(response.message))
-    if action == "remove" and (in_use or status == 423):
-        return StillRead(action=action, address=address, reason=text)
-    if status in (429, 503):
-        wait = f"; it asks to wait {response.retry_after} s" if response.retry_after else ""
-        return Throttled(action=action, address=address, reason=f"{text}{wait}", retry_after=response.retry_seconds)
-    if status in _REFUSED_STATUS and code not in _CONTENT_DIFFERS:
-        return CallRefused(action=action, address=address, response=text)
-    return StoreUnavailable(action=action, address=address, reason=text, retry_after=response.retry_seconds)

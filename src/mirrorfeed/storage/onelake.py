@@ -18,19 +18,9 @@ from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient, Pat
 from mirrorfeed.runtime.credentials import Credential, Default
 from mirrorfeed.runtime.errors import LoginUnavailable
 from mirrorfeed.storage import READ_LIMIT, TOO_LARGE, Entry, is_inside, per_process
-from mirrorfeed.storage.errors import (
-    AlreadyThere,
-    DatabaseMissing,
-    NotAnOpenMirror,
-    NotThere,
-    PathOutside,
-    StoreUnavailable,
-    UnreadableFile,
-    WorkspaceMissing,
-    error_of,
-    response_of,
-)
+from mirrorfeed.storage.errors import AlreadyThere, NotThere, PathOutside, StoreUnavailable, UnreadableFile
 from mirrorfeed.storage.http import client_options, reason_of
+from mirrorfeed.storage.onelake_errors import DatabaseMissing, NotAnOpenMirror, WorkspaceMissing, error_of, response_of
 from mirrorfeed.storage.retry import RetryLimits
 
 ENDPOINT = "https://onelake.dfs.fabric.microsoft.com"

@@ -30,7 +30,7 @@ from mirrorfeed.mirror.fabric.rows import TableState
 from mirrorfeed.runtime.credentials import Secret, ServicePrincipal
 from mirrorfeed.runtime.errors import CredentialRefused, LoginUnavailable
 from mirrorfeed.runtime.login import token_credential
-from mirrorfeed.storage.errors import CapacityPaused
+from mirrorfeed.storage.onelake_errors import CapacityPaused
 from mirrorfeed.storage.retry import RetryLimits
 
 Asked = Callable[[], list[str]]

@@ -18,7 +18,7 @@ from mirrorfeed.mirror.errors import (
     WorkspaceMissing,
 )
 from mirrorfeed.mirror.fabric.client import Answer, FabricItem, answer_in, error_in, error_of
-from mirrorfeed.storage.errors import CapacityPaused
+from mirrorfeed.storage.onelake_errors import CapacityPaused
 
 SPACE, BASE = FabricItem("w1"), FabricItem("w1", "d1")
 

@@ -16,7 +16,7 @@ from mirrorfeed.display.redact import redact
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.landing.strict_json import parse_json, validate
 from mirrorfeed.mirror import errors
-from mirrorfeed.storage.errors import CapacityPaused, is_paused, retry_after_seconds
+from mirrorfeed.storage.onelake_errors import CapacityPaused, is_paused, retry_after_seconds
 from mirrorfeed.storage.retry import RETRYABLE_STATUS, RetryLimits
 
 if TYPE_CHECKING:
