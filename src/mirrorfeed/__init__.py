@@ -14,7 +14,7 @@ can change with any release. Importing the package starts no Spark session and r
 
 from typing import TYPE_CHECKING
 
-from mirrorfeed.runtime.lazy_names import lazy_names
+from mirrorfeed.runtime import lazy_names
 
 if TYPE_CHECKING:
     from mirrorfeed.api.archive_table import ArchiveAwareTable as ArchiveAwareTable

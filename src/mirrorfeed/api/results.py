@@ -15,7 +15,7 @@ from mirrorfeed.display.rows import DataRow as DataRow
 from mirrorfeed.display.rows import Row as Row
 from mirrorfeed.display.rows import render, row, shown
 from mirrorfeed.errors import MirrorfeedError, Terminal, coded
-from mirrorfeed.runtime.lazy_names import lazy_names
+from mirrorfeed.runtime import lazy_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
