@@ -32,7 +32,7 @@ from mirrorfeed.publish.errors import (
     StagingUnreadable,
     StagingUnusable,
 )
-from mirrorfeed.publish.files import staging, staging_area
+from mirrorfeed.publish.files import spark_files, staging, staging_area
 from mirrorfeed.publish.files.spark_files import SparkFiles
 from mirrorfeed.publish.files.staging_area import StagingArea, clear_staging, staging_area_for
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
@@ -214,7 +214,7 @@ def test_leftovers_of_a_dead_run_are_removed_only_for_its_table(
         raise Crash
 
     with monkeypatch.context() as dying:
-        dying.setattr(staging, "upload_files", die)
+        dying.setattr(spark_files, "upload_files", die)
         with pytest.raises(Crash):
             published(orders)
     (leftover,) = {path.parent for path in staging_root.rglob("*.parquet")}
@@ -264,7 +264,7 @@ MEDDLED: dict[Meddle, str] = {
 def test_lost_or_changed_staging_files_publish_nothing_until_the_next_run(
     spark: SparkSession, orders: Zone, staging_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent = staging.upload_files
+    sent = spark_files.upload_files
     for meddle, words in MEDDLED.items():
 
         def meddled(job: StagingJob, files: SparkFiles, meddle: Meddle = meddle) -> Staged:
@@ -274,7 +274,7 @@ def test_lost_or_changed_staging_files_publish_nothing_until_the_next_run(
             return sent(job, files)
 
         with monkeypatch.context() as patch:
-            patch.setattr(staging, "upload_files", meddled)
+            patch.setattr(spark_files, "upload_files", meddled)
             with pytest.raises(StagingFilesLost, match=words) as lost:
                 published(orders)
         assert isinstance(lost.value, Transient)

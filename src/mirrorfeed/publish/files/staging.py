@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,6 @@ from mirrorfeed.landing.schema import MARKER, Marker, Problem
 from mirrorfeed.publish import landing_rows
 from mirrorfeed.publish.errors import StagingFilesLost, StagingPathRequired
 from mirrorfeed.publish.files.rolling_writer import write_files
-from mirrorfeed.publish.files.spark_files import SparkFiles, upload_files, write_with_spark
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import (
     PROBLEMS_SHOWN,
@@ -34,6 +33,9 @@ from mirrorfeed.publish.files.staging_job import (
 )
 from mirrorfeed.publish.landing_rows import PROBLEM
 from mirrorfeed.source.identifier import quote
+
+if TYPE_CHECKING:
+    from mirrorfeed.publish.files.spark_files import SparkFiles
 
 SMALL_BATCH_ROWS = 20_000
 """Maximum number of rows that the driver collects.
@@ -94,6 +96,8 @@ def stage(
                 return small_part(found, job, unique_keys, look)
             if area is None:
                 raise StagingPathRequired(table=job.table)
+            from mirrorfeed.publish.files.spark_files import write_with_spark  # most batches are small
+
             files = folders.enter_context(
                 write_with_spark(rows, area, job, rows_per_file(), part="-2" if corrects else "")
             )
@@ -200,6 +204,8 @@ def _spark_part(
         return files.written.where(f"{MARKER} = {Marker.DELETE.value}").select(*keys).distinct()
 
     if upload_from == "driver":
+        from mirrorfeed.publish.files.spark_files import upload_files
+
         return _Part(deleted, partial(upload_files, job, files))
     from mirrorfeed.publish.files.executor_upload import upload_from_executors  # imported late: few runs need it
 
