@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from mirrorfeed.config.connections import FabricOptions
 from mirrorfeed.mirror.errors import DefinitionUnreadable, NoSqlEndpoint, NotListed, OtherMirror, ResponseInvalid
 from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem
-from mirrorfeed.mirror.fabric.database import MirroredDatabase, create
-from mirrorfeed.mirror.fabric.definition import differences, read
+from mirrorfeed.mirror.fabric.database import MirroredDatabase, create, differences
 from tests.damaged_json import damaged
 
 PLACE = FabricItem("w", "d")
@@ -67,7 +66,7 @@ def ask(name: str, body: bytes) -> object:
             return create(api, "w", "other", seconds=0.0)
         case "endpoint":
             return MirroredDatabase(api, PLACE).refresh()
-    return differences(read(api, PLACE).content, FabricOptions())
+    return differences(MirroredDatabase(api, PLACE).definition().content, FabricOptions())
 
 
 def check(name: str, body: bytes) -> None:

@@ -18,8 +18,7 @@ from mirrorfeed.config import loader
 from mirrorfeed.config.connections import FabricOptions
 from mirrorfeed.config.errors import ConfigInvalid
 from mirrorfeed.mirror.errors import NotApplied
-from mirrorfeed.mirror.fabric.database import MirroredDatabase
-from mirrorfeed.mirror.fabric.definition import NOTES, apply, changed, differences, new_definition, read
+from mirrorfeed.mirror.fabric.database import NOTES, MirroredDatabase, changed, differences, new_definition
 from mirrorfeed.mirror.fabric.rows import Setting
 from tests.mirror.fabric.test_cli import TABLES, Project
 
@@ -81,35 +80,34 @@ def test_apply_changes_differences_and_reads_the_definition_again(
 ) -> None:
     onelake.fabric.databases[DATABASE].target["later"] = "kept"
     options = FabricOptions(retention_days=30)
-    assert apply(database.client, database.item, options) == [Setting("retention_days", None, 30, True)]
+    assert database.apply(options) == [Setting("retention_days", None, 30, True)]
     assert onelake.fabric.databases[DATABASE].target == {
         "defaultSchema": "dbo", "format": "Delta", "later": "kept", "retentionInDays": 30,
     }  # fmt: skip
-    assert apply(database.client, database.item, options) == []
-    assert requests() == ["getDefinition", "updateDefinition", "getDefinition", "getDefinition"]
+    assert database.apply(options) == []
+    read = ["getDefinition", "getMirroringStatus"]
+    assert requests() == [*read, "updateDefinition", "getDefinition", *read]
 
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
 def test_change_with_one_failed_response_is_made(onelake: OneLake, database: MirroredDatabase, how: How) -> None:
     onelake.server.faults.add(Fault("fabric updateDefinition", how))
-    apply(database.client, database.item, FabricOptions(retention_days=30))
-    assert (
-        read(database.client, database.item).content["properties"]["target"]["typeProperties"]["retentionInDays"] == 30
-    )
+    database.apply(FabricOptions(retention_days=30))
+    assert database.definition().content["properties"]["target"]["typeProperties"]["retentionInDays"] == 30
 
 
 def test_slow_definition_is_awaited(
     onelake: OneLake, database: MirroredDatabase, requests: Callable[[], list[str]]
 ) -> None:
     onelake.fabric.slow_definition = 2
-    assert read(database.client, database.item).content["properties"]["target"]["typeProperties"]["format"] == "Delta"
+    assert database.definition().content["properties"]["target"]["typeProperties"]["format"] == "Delta"
     assert requests() == ["getDefinition", *["operation"] * 3]
 
 
 def test_change_without_effect_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.databases[DATABASE].keeps_old = True
     with pytest.raises(NotApplied) as error:
-        apply(database.client, database.item, FabricOptions(retention_days=30))
+        database.apply(FabricOptions(retention_days=30))
     assert error.value.left == ("retention_days: not set -> 30",)
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from urllib.parse import urlencode
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter
 
 from mirrorfeed.display.redact import redact
 from mirrorfeed.errors import MirrorfeedError, Transient
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from mirrorfeed.storage.http import HttpClient
 
 T = TypeVar("T")
+R = TypeVar("R", bound="Response")
 
 ENDPOINT = "https://api.fabric.microsoft.com"
 AUDIENCE = "https://api.fabric.microsoft.com"
 """Audience of tokens, also at private endpoints."""
-POLL_SECONDS = 5.0
+_POLL_SECONDS = 5.0
 _OPERATION_SECONDS = 600.0
 _NO_WORKSPACE = "WorkspaceNotFound"
 _NOT_PUBLIC = "RequestDeniedByInboundPolicy"
@@ -58,31 +59,39 @@ class FabricClient:
             self._finish(action, item, response)
 
     def read(
-        self, action: str, item: FabricItem, path: str, model: TypeAdapter[T], method: str = "POST", body: Any = None
-    ) -> T:
+        self, action: str, item: FabricItem, path: str, model: type[R], method: str = "POST", body: Any = None
+    ) -> R:
         """The response, or the result of a long-running operation; or `ResponseInvalid`."""
         response = self._send(action, item, method, self._address(item, path), body)
         if response.status_code == 202 and (operation := self._finish(action, item, response)):
             response = self._send(action, item, "GET", f"{self.endpoint}/v1/operations/{operation}/result")
         try:
-            return validate(model, _content(response))
+            return model.of(_content(response))
         except ValueError as error:
             raise errors.ResponseInvalid(action=action, item=str(item), reason=str(error)) from error
 
     def pages(
-        self, action: str, item: FabricItem, path: str, model: TypeAdapter[Page[T]], method: str = "POST"
+        self, action: str, item: FabricItem, path: str, model: type[Page[T]], method: str = "POST"
     ) -> Iterator[T]:
         """All entries of a listing, page by page."""
         query, seen = "", set[str]()
         while True:
             page = self.read(action, item, f"{path}{query}", model, method)
-            yield from page.value or page.data or ()
+            yield from page.entries or ()
             if not (token := page.continuationToken):
                 return
             if token in seen:
                 raise errors.ResponseInvalid(action=action, item=str(item), reason="it returns the same page twice")
             seen.add(token)
             query = f"?{urlencode({'continuationToken': token})}"
+
+    def attempts(self, seconds: float) -> Iterator[bool]:
+        """Pause between attempts until the time is over. Each value is whether this is the last attempt."""
+        deadline, is_last = self.clock() + seconds, False
+        while not is_last:
+            is_last = self.clock() >= deadline
+            yield is_last
+            self.sleep(_POLL_SECONDS)
 
     def _address(self, item: FabricItem, path: str) -> str:
         return f"{self.endpoint}/v1/workspaces/{item.workspace}/{path}"
@@ -98,7 +107,7 @@ class FabricClient:
             return ""
         response, deadline = accepted, self.clock() + _OPERATION_SECONDS
         while self.clock() < deadline:
-            self.sleep(retry_after_seconds(response.headers, datetime.now(UTC)) or POLL_SECONDS)
+            self.sleep(retry_after_seconds(response.headers, datetime.now(UTC)) or _POLL_SECONDS)
             response = self._send(action, item, "GET", f"{self.endpoint}/v1/operations/{operation}")
             state = _content(response)
             if state.get("status") == "Succeeded":
@@ -150,12 +159,16 @@ class Response(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
+    @classmethod
+    def of(cls, content: Any) -> Self:
+        """Validate a part of a response. Raise `ValueError` with the first field that is wrong."""
+        return validate(TypeAdapter(cls), content)
+
 
 class Page(Response, Generic[T]):
     """One page of a listing. Most listings are in `value`, the status of tables is in `data`."""
 
-    value: tuple[T, ...] | None = None
-    data: tuple[T, ...] | None = None
+    entries: tuple[T, ...] | None = Field(None, validation_alias=AliasChoices("value", "data"))
     continuationToken: str | None = None
 
 

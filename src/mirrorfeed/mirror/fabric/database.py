@@ -1,44 +1,54 @@
-"""The open mirrored database: creates, starts and stops it, and reads the status of its tables and SQL endpoint."""
+"""The open mirrored database: its life, the status of its tables and SQL endpoint, and its definition."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import base64
+import copy
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter
+from pydantic import AliasPath, ConfigDict, Field
 
 from mirrorfeed.config.connections import DEFAULT_SCHEMA, FabricOptions
 from mirrorfeed.config.model import Config
 from mirrorfeed.config.values import ONELAKE
 from mirrorfeed.landing.names import Target, fold
-from mirrorfeed.landing.strict_json import Count
+from mirrorfeed.landing.strict_json import Count, parse_json
 from mirrorfeed.mirror.errors import (
+    DefinitionUnreadable,
     NameTaken,
     NoSqlEndpoint,
+    NotApplied,
     NotDropped,
     NotInFabric,
     NotListed,
     NotPaused,
     NotReached,
+    OtherMirror,
 )
-from mirrorfeed.mirror.fabric.client import (
-    ENDPOINT,
-    POLL_SECONDS,
-    FabricClient,
-    FabricItem,
-    Page,
-    Response,
-    error_in,
-    time_in,
-)
-from mirrorfeed.mirror.fabric.definition import apply, differences, in_words, new_definition, part, read
-from mirrorfeed.mirror.fabric.rows import CreatedDatabase, Setting, TableState, TableSync
+from mirrorfeed.mirror.fabric.client import ENDPOINT, FabricClient, FabricItem, Page, Response, error_in, time_in
+from mirrorfeed.mirror.fabric.rows import CreatedDatabase, Setting, TableState, TableSync, setting_text
 from mirrorfeed.runtime.login import token_credential
 
 _DEFAULTS = FabricOptions()
 _REFRESH_MINUTES = 5
 """Timeout of a refresh of the SQL endpoint. The default of 15 minutes is too long for a status."""
+_MIRRORING = "mirroring.json"
+_OPEN_MIRROR = "GenericMirror"
+_ITEM = ".platform"
+"""The part of a definition with the name and kind of an item, which is changed elsewhere."""
+_RETENTION = 7
+_FIELDS = {
+    "retention_days": "retentionInDays",
+    "change_data_feed": "enableDeltaChangeDataFeed",
+    "default_schema": "defaultSchema",
+}
+NOTES = {
+    "change_data_feed": "the feed uses capacity, and is read through a shortcut in a Lakehouse",
+    "default_schema": "needs `mirrorfeed fabric stop` first, and the next start loads every table again",
+}
 
 
 class _Status(Response):
@@ -63,16 +73,10 @@ class _Item(Response):
     displayName: str
 
 
-class _EndpointProperties(Response):
-    id: Annotated[str, Field(pattern=r"^[0-9A-Za-z-]+$")] | None = None
-
-
-class _Properties(Response):
-    sqlEndpointProperties: _EndpointProperties | None = None
-
-
-class _Database(Response):
-    properties: _Properties | None = None
+class _Endpoint(Response):
+    id: Annotated[str, Field(pattern=r"^[0-9A-Za-z-]+$")] | None = Field(
+        None, validation_alias=AliasPath("properties", "sqlEndpointProperties", "id")
+    )
 
 
 class _Sync(Response):
@@ -82,11 +86,24 @@ class _Sync(Response):
     error: Any = None
 
 
-_STATUS: TypeAdapter[_Status] = TypeAdapter(_Status)
-_TABLES: TypeAdapter[Page[_Table]] = TypeAdapter(Page[_Table])
-_ITEMS: TypeAdapter[Page[_Item]] = TypeAdapter(Page[_Item])
-_DATABASE: TypeAdapter[_Database] = TypeAdapter(_Database)
-_SYNCS: TypeAdapter[Page[_Sync]] = TypeAdapter(Page[_Sync])
+class _Part(Response):
+    model_config = ConfigDict(extra="allow")
+
+    path: str
+    payload: str
+
+
+class _Parts(Response):
+    parts: tuple[_Part, ...] = Field((), validation_alias=AliasPath("definition", "parts"))
+
+
+class _Target(Response):
+    typeProperties: dict[str, Any] | None = None
+
+
+class _Content(Response):
+    kind: str = Field(validation_alias=AliasPath("properties", "source", "type"))
+    target: _Target | None = Field(None, validation_alias=AliasPath("properties", "target"))
 
 
 @dataclass(frozen=True)
@@ -96,11 +113,13 @@ class MirroredDatabase:
 
     def status(self) -> str:
         """One of Initializing, Initialized, Starting, Running, Paused, Stopping, Stopped, as Fabric spells it."""
-        return self.client.read("read the status", self.item, f"{self.item.path}/getMirroringStatus", _STATUS).status
+        return self.client.read("read the status", self.item, f"{self.item.path}/getMirroringStatus", _Status).status
+
+    def is_stopped(self) -> bool:
+        return self.status() in ("Initialized", "Stopped")
 
     def tables(self) -> list[TableState]:
         path = f"{self.item.path}/getTablesMirroringStatus"
-        entries = self.client.pages("read the status of the tables", self.item, path, _TABLES)
         return [
             TableState(
                 f"{each.sourceSchemaName or DEFAULT_SCHEMA}.{each.sourceTableName}",
@@ -109,7 +128,7 @@ class MirroredDatabase:
                 error_in(each.error),
                 time_in(each.metrics.lastSyncDateTime) if each.metrics else None,
             )
-            for each in entries
+            for each in self.client.pages("read the status of the tables", self.item, path, Page[_Table])
         ]
 
     def start(self, on_status: Callable[[str], None], seconds: float) -> None:
@@ -134,54 +153,138 @@ class MirroredDatabase:
         seconds: float,
     ) -> None:
         """Send `verb` once, as soon as the status is one of `ready`, and wait for one of the goals."""
-        deadline, is_sent, before = self.client.clock() + seconds, False, ""
-        while True:
+        is_sent, before = False, ""
+        for is_last in self.client.attempts(seconds):
             status = self.status()
+            if status in ready and not is_sent:
+                on_status(status)
+                action = verb.replace("Mirroring", " mirroring")
+                self.client.call(action, self.item, f"{self.item.path}/{verb}")
+                is_sent, before, status = True, status, self.status()
             if status != before:
                 on_status(status)
             before = status
             if status in goals:
                 return
-            if status in ready and not is_sent:
-                action = verb.replace("Mirroring", " mirroring")
-                self.client.call(action, self.item, f"{self.item.path}/{verb}")
-                is_sent = True
-            elif self.client.clock() >= deadline:
+            if is_last:
                 raise NotReached(item=str(self.item), verb=verb, status=status, seconds=seconds)
-            else:
-                self.client.sleep(POLL_SECONDS)
 
     def wait_until_dropped(self, target: Target, on_wait: Callable[[str], None], seconds: float) -> None:
         """Wait until Fabric has dropped the table. Does not wait if mirroring does not run: it drops nothing then, and
         loads every table again when it starts."""
-        deadline, before = self.client.clock() + seconds, ""
-        while True:
+        before = ""
+        for is_last in self.client.attempts(seconds):
             state = next((found for found in self.tables() if found.is_of(target)), None)
-            if state is None or _is_stopped(self):
+            if state is None or self.is_stopped():
                 return
             if state.in_words != before:
                 on_wait(state.in_words)
             before = state.in_words
-            if self.client.clock() >= deadline:
+            if is_last:
                 raise NotDropped(table=str(target), item=str(self.item), state=state.in_words, seconds=seconds)
-            self.client.sleep(POLL_SECONDS)
 
     def refresh(self) -> list[TableSync]:
         """Refresh the SQL endpoint, and return its report for each table; or raise `NoSqlEndpoint`.
 
         Fabric reports the times of the endpoint only in response to a refresh, which uses capacity.
         """
-        properties = self.client.read("read its SQL endpoint", self.item, self.item.path, _DATABASE, "GET").properties
-        endpoint = properties.sqlEndpointProperties.id if properties and properties.sqlEndpointProperties else None
+        endpoint = self.client.read("read its SQL endpoint", self.item, self.item.path, _Endpoint, "GET").id
         if not endpoint:
             raise NoSqlEndpoint(item=str(self.item))
         path = f"sqlEndpoints/{endpoint}/refreshMetadata"
         body = {"timeout": {"timeUnit": "Minutes", "value": _REFRESH_MINUTES}}
-        found = self.client.read("refresh its SQL endpoint", self.item, path, _SYNCS, body=body).value or ()
+        found = self.client.read("refresh its SQL endpoint", self.item, path, Page[_Sync], body=body).entries or ()
         return [
             TableSync(each.tableName, each.status, time_in(each.lastSuccessfulSyncDateTime), error_in(each.error))
             for each in found
         ]
+
+    def definition(self, name: str | None = None) -> Definition:
+        """The definition of an open mirrored database; or `OtherMirror`, which shows `name`, or
+        `DefinitionUnreadable`."""
+        path = f"{self.item.path}/getDefinition"
+        parts = {part.path: part for part in self.client.read("read its definition", self.item, path, _Parts).parts}
+        try:
+            content = parse_json(base64.b64decode(parts[_MIRRORING].payload, validate=True))
+            kind = _Content.of(content).kind
+        except (LookupError, ValueError) as error:
+            raise DefinitionUnreadable(item=str(self.item)) from error
+        if kind != _OPEN_MIRROR:
+            raise OtherMirror(name=name or str(self.item.database), item=str(self.item), kind=kind)
+        others = tuple(part.model_dump() for path, part in parts.items() if path not in (_MIRRORING, _ITEM))
+        return Definition(content, others)
+
+    def apply(self, options: FabricOptions, confirm: Callable[..., None] | None = None) -> list[Setting]:
+        """Change the settings that differ and can be changed, after `confirm` was called with all that differ, and read
+        the definition again. Returns all that differed."""
+        there, stopped = self.definition(), self.is_stopped()
+        found = differences(there.content, options, stopped)
+        if not any(each.changes for each in found):
+            return found
+        if confirm:
+            confirm(*(each.in_words for each in found))
+        body = {"definition": {"parts": [_part(changed(there.content, found)), *there.others]}}
+        self.client.call("change its definition", self.item, f"{self.item.path}/updateDefinition", body)
+        if left := [each.in_words for each in differences(self.definition().content, options, stopped) if each.changes]:
+            raise NotApplied(item=str(self.item), left=tuple(left))
+        return found
+
+
+@dataclass(frozen=True)
+class Definition:
+    content: Mapping[str, Any]
+    """The content of `mirroring.json`."""
+    others: tuple[Mapping[str, Any], ...] = ()
+    """The other parts, without the one that every item has."""
+
+
+def new_definition(options: FabricOptions) -> dict[str, Any]:
+    """The content of `mirroring.json` for a new database."""
+    target: dict[str, Any] = {
+        "defaultSchema": options.default_schema or DEFAULT_SCHEMA,
+        "format": "Delta",
+        "retentionInDays": options.retention_days or _RETENTION,
+    }
+    if options.change_data_feed is not None:
+        target["enableDeltaChangeDataFeed"] = options.change_data_feed
+    return {
+        "properties": {
+            "source": {"type": _OPEN_MIRROR, "typeProperties": {}},
+            "target": {"type": "MountedRelationalDatabase", "typeProperties": target},
+        }
+    }
+
+
+def differences(there: Mapping[str, Any], options: FabricOptions, stopped: bool = False) -> list[Setting]:
+    """The configured settings that differ from the definition. Only a stopped database takes all changes."""
+    target, settings = _target(there), []
+    for field, name in _FIELDS.items():
+        found, wanted = target.get(name), getattr(options, field)
+        if field == "change_data_feed":
+            found = None if found is None else str(found).lower() == "true"
+        if wanted is not None and found != wanted and (wanted is not False or found is not None):
+            changes = stopped or field != "default_schema"
+            note = NOTES.get(field, "") if wanted is not False and not (field == "default_schema" and stopped) else ""
+            settings.append(Setting(field, found, wanted, changes, note))
+    return settings
+
+
+def changed(there: Mapping[str, Any], found: list[Setting]) -> dict[str, Any]:
+    """The definition with the changed settings. Everything else stays, also what is not known here."""
+    content = copy.deepcopy(dict(there))
+    target = content.setdefault("properties", {}).setdefault("target", {}).setdefault("typeProperties", {})
+    target.update({_FIELDS[each.field]: each.wanted for each in found if each.changes})
+    return content
+
+
+def _target(there: Mapping[str, Any]) -> Mapping[str, Any]:
+    target = _Content.of(there).target
+    return (target and target.typeProperties) or {}
+
+
+def _part(content: Mapping[str, Any]) -> dict[str, str]:
+    payload = base64.b64encode(json.dumps(content).encode()).decode()
+    return {"path": _MIRRORING, "payload": payload, "payloadType": "InlineBase64"}
 
 
 def sync_of(syncs: Sequence[TableSync], target: Target, all_targets: Collection[Target]) -> TableSync | None:
@@ -199,24 +302,24 @@ def create(
     """The id of the open mirrored database with this name, and whether this call created it."""
     item = FabricItem(workspace)
     if found := _find(client, item, name):
-        read(client, FabricItem(workspace, found), name)
+        MirroredDatabase(client, FabricItem(workspace, found)).definition(name)  # raises if it mirrors another source
         return found, False
     taken: NameTaken | None = None
     try:
-        body = {"displayName": name, "definition": {"parts": [part(new_definition(options))]}}
+        body = {"displayName": name, "definition": {"parts": [_part(new_definition(options))]}}
         client.call(f"create {name!r}", item, item.path, body)
     except NameTaken as error:  # a repeated request finds the database of the first
         taken = error
-    deadline = client.clock() + seconds
-    while not (found := _find(client, item, name)):
-        if client.clock() >= deadline:
-            raise taken or NotListed(name=name, item=str(item))
-        client.sleep(POLL_SECONDS)
-    return found, True
+    for is_last in client.attempts(seconds):
+        if found := _find(client, item, name):
+            return found, True
+        if is_last:
+            break
+    raise taken or NotListed(name=name, item=str(item))
 
 
 def _find(client: FabricClient, item: FabricItem, name: str) -> str | None:
-    entries = client.pages("list the mirrored databases", item, item.path, _ITEMS, "GET")
+    entries = client.pages("list the mirrored databases", item, item.path, Page[_Item], "GET")
     ids = [entry.id for entry in entries if fold(entry.displayName) == fold(name)]
     return ids[0] if ids else None
 
@@ -247,22 +350,19 @@ Settings = tuple[tuple[Setting, ...], tuple[str, ...], str]
 """Settings that differ from the configuration, notes and a summary."""
 
 
-def _is_stopped(database: MirroredDatabase) -> bool:
-    return database.status() in ("Initialized", "Stopped")
-
-
 def plan_settings(config: Config) -> Settings:
     """Compare the settings of the database with the configuration."""
     database = database_of(config)
-    there = read(database.client, database.item).content
-    rows = tuple(differences(there, config.fabric, _is_stopped(database)))
-    return rows, (f"In Fabric: {in_words(there)}.",), "" if rows else "Nothing differs from the configuration."
+    there = database.definition().content
+    rows = tuple(differences(there, config.fabric, database.is_stopped()))
+    target = _target(there)
+    settings = ", ".join(f"{field}: {setting_text(target.get(name))}" for field, name in _FIELDS.items())
+    return rows, (f"In Fabric: {settings}.",), "" if rows else "Nothing differs from the configuration."
 
 
 def apply_settings(config: Config, confirm: Callable[..., None] | None = None) -> Settings:
     """Change the settings that can be changed, after `confirm` was called with the changes."""
-    database = database_of(config)
-    found = apply(database.client, database.item, config.fabric, _is_stopped(database), confirm)
+    found = database_of(config).apply(config.fabric, confirm)
     rows = tuple(each for each in found if each.changes)
     fixed = tuple(each.in_words for each in found if not each.changes)
     return rows, fixed, "Fabric shows these changes." if rows else "There was nothing to change."
