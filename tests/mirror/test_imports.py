@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import pkgutil
 from pathlib import Path
 
 import pytest
 
 import mirrorfeed
+from mirrorfeed.lint.rules.columns import NO_KEY
+from mirrorfeed.mirror import replica
 
 ROOT = Path(mirrorfeed.__file__).parent
 READERS = {f"lint.{module}" for module in ("specification", "metadata_file", "delimited_text", "text_reader")}
@@ -16,6 +20,7 @@ FINDINGS = {"lint.rules.columns", "lint.rules.files"}
 LOG_FORMAT = {
     f"landing.{module}" for module in ("names", "record", "errors", "strict_json", "consumed_files", "limits")
 }
+PREFIX = f"{replica.__name__}."
 BELOW = {"storage", "errors", "display"}
 
 
@@ -56,6 +61,13 @@ def _imports_in(room: str) -> set[str]:
 def test_package_imports_only_modules_independent_of_the_publisher(room: str, allowed: set[str]) -> None:
     packages = {name.rpartition(".")[0] for name in allowed} | {"lint", "mirror"}
     assert not_allowed(_imports_in(room), allowed) - packages == set()
+
+
+def test_replica_uses_the_texts_of_rules_and_no_code_of_theirs() -> None:
+    modules = [importlib.import_module(each.name) for each in pkgutil.iter_modules(replica.__path__, PREFIX)]
+    used = [value for module in (replica, *modules) for value in vars(module).values()]
+    assert NO_KEY in used
+    assert not [value for value in used if getattr(value, "__module__", "").startswith("mirrorfeed.lint.rules")]
 
 
 def test_replica_readers_import_only_each_other() -> None:

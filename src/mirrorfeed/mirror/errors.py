@@ -46,12 +46,6 @@ class NotOurs(Terminal):
     fix = "Use a separate target folder for the replica."
 
 
-class NullNotAllowed(Terminal):
-    code = "MF7015"
-    what = "{address} has rows with NULL in {column}, which is not nullable."
-    fix = f"Publish values, or {_RECREATE}."
-
-
 class TypeChanged(Terminal):
     code = "MF7017"
     what = "Table {table} is stopped because {address} changes the type of {columns}."
@@ -62,12 +56,6 @@ class TypeChanged(Terminal):
     @property
     def columns(self) -> str:
         return ", ".join(f"{name} from {old} to {new}" for name, (old, new) in self.changed.items())
-
-
-class ColumnLeftOut(Terminal):
-    code = "MF7018"
-    what = "{address} has no column {columns:list}, which is not nullable in table {table}."
-    fix = f"Keep publishing the column, or {_RECREATE}."
 
 
 class YearNotHeld(Terminal):

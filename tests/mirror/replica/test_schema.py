@@ -7,8 +7,8 @@ from datetime import datetime
 import pyarrow as pa
 import pytest
 
-from mirrorfeed.lint.rules.columns import OTHER_CASE
-from mirrorfeed.mirror.errors import ColumnLeftOut, FileRefused, NullNotAllowed, TypeChanged
+from mirrorfeed.lint.rules.columns import NULL_VALUE, OTHER_CASE, REQUIRED_GONE
+from mirrorfeed.mirror.errors import FileRefused, TypeChanged
 from mirrorfeed.mirror.replica import State
 from tests.mirror.replica.conftest import MARKER, World, is_error, marked, plain
 
@@ -38,7 +38,7 @@ def test_missing_column_that_is_not_nullable_fails_the_table(world: World) -> No
     path = world.put("orders", 2, plain((2, "b")).drop_columns(["name"]))
     report = world.step()
     assert (report.state, report.files) == (State.FAILED, 1)
-    assert is_error(report, ColumnLeftOut, table="orders", address=str(path), columns=["name"])
+    assert is_error(report, FileRefused, finding=REQUIRED_GONE.finding(str(path), column="name"))
 
 
 def test_null_in_a_column_that_is_not_nullable_fails_the_table(world: World) -> None:
@@ -46,7 +46,7 @@ def test_null_in_a_column_that_is_not_nullable_fails_the_table(world: World) -> 
     path = world.put("orders", 2, marked((2, None, 4)))
     report = world.step()
     assert (report.state, report.files) == (State.FAILED, 1)
-    assert is_error(report, NullNotAllowed, address=str(path), column="name")
+    assert is_error(report, FileRefused, finding=NULL_VALUE.finding(str(path), column="name", count=1))
 
 
 def test_a_column_that_becomes_not_nullable_in_a_later_file_may_still_be_left_out(world: World) -> None:
@@ -63,7 +63,7 @@ def test_a_column_that_becomes_nullable_in_a_later_file_still_holds_no_null(worl
     path = world.put("orders", 3, plain((3, None)))
     report = world.step()
     assert (report.state, report.files) == (State.FAILED, 2)
-    assert is_error(report, NullNotAllowed, address=str(path), column="name")
+    assert is_error(report, FileRefused, finding=NULL_VALUE.finding(str(path), column="name", count=1))
 
 
 def test_delete_needs_only_its_key(world: World) -> None:

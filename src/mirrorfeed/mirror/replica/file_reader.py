@@ -26,7 +26,7 @@ from mirrorfeed.lint.rules.columns import (
 from mirrorfeed.lint.rules.files import FORM
 from mirrorfeed.lint.specification import INSERT, MARKER, MARKERS, UPSERT
 from mirrorfeed.lint.text_reader import ARROW_TYPES, TextReader
-from mirrorfeed.mirror.errors import BrokenFile, ColumnLeftOut, FileRefused, TypeChanged
+from mirrorfeed.mirror.errors import BrokenFile, FileRefused, TypeChanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +174,9 @@ def added_columns(table: pa.Schema, file: pa.Schema, name: str, address: str) ->
     }
     if changed:
         raise TypeChanged(table=name, address=address, changed=changed)
-    left_out = [field.name for field in table if field.name not in file.names and not field.nullable]
-    if left_out:
-        raise ColumnLeftOut(table=name, address=address, columns=left_out)
+    for field in table:
+        if field.name not in file.names and not field.nullable:
+            raise FileRefused(finding=REQUIRED_GONE.finding(address, column=field.name))
     known = {column.lower(): column for column in table.names}
     new = [field for field in with_types(file) if field.name not in table.names]
     for field in new:

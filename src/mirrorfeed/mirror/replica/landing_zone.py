@@ -60,24 +60,14 @@ def tables_in(entries: Iterable[Entry], schema: str | None) -> list[TableFolder]
 
 
 @dataclass(frozen=True, slots=True)
-class DataFile:
-    entry: Entry
-    number: int | None
-
-    @property
-    def name(self) -> str:
-        return self.entry.name
-
-
-@dataclass(frozen=True, slots=True)
 class Queue:
     """Data files of a table folder in order: `done` ones, `ready` ones, and those `waiting` for a missing number."""
 
-    done: tuple[DataFile, ...]
-    ready: tuple[DataFile, ...]
+    done: list[Entry]
+    ready: list[Entry]
     missing: int | None = None
     """The number that must be applied before `waiting` files."""
-    waiting: tuple[DataFile, ...] = ()
+    waiting: Sequence[Entry] = ()
 
 
 def parse_settings(content: bytes, address: str) -> Settings:
@@ -88,41 +78,40 @@ def parse_settings(content: bytes, address: str) -> Settings:
     return settings
 
 
-def data_files(entries: Iterable[Entry]) -> list[DataFile]:
+def data_files(entries: Iterable[Entry]) -> list[Entry]:
     """The files of a table folder that Fabric does not ignore."""
-    found = [entry for entry in entries if not entry.is_folder and not is_ignored(entry.name)]
-    return [DataFile(entry, number_of(entry.name)) for entry in found]
+    return [entry for entry in entries if not entry.is_folder and not is_ignored(entry.name)]
 
 
-def number_of(name: str) -> int | None:
-    """The number in a name of 20 digits and an extension; None for any other name."""
+def number_of(name: str) -> int:
+    """The number in a name of 20 digits and an extension; 0 for any other name."""
     match = _NUMBERED.fullmatch(name)
-    return int(match[1]) if match else None
+    return int(match[1]) if match else 0
 
 
-def by_number(files: Iterable[DataFile], applied: int, folder: str) -> Queue:
+def by_number(files: Iterable[Entry], applied: int, folder: str) -> Queue:
     """Files in the order of their numbers, from 1 without gaps. Files without a number are ignored."""
-    numbered = sorted((file for file in files if file.number), key=lambda file: (file.number or 0, file.name))
+    numbered = sorted((file for file in files if number_of(file.name)), key=lambda file: file.name)
     for one, other in pairwise(numbered):
-        if one.number == other.number:
+        if (number := number_of(one.name)) == number_of(other.name):
             path = f"{folder}/{other.name}"
-            raise FileRefused(finding=NUMBER_TWICE.finding(path, number=one.number, other=one.name))
-    done = tuple(file for file in numbered if file.number is not None and file.number <= applied)
+            raise FileRefused(finding=NUMBER_TWICE.finding(path, number=number, other=one.name))
+    done = [file for file in numbered if number_of(file.name) <= applied]
     later = numbered[len(done) :]
-    ready = [file for place, file in enumerate(later) if file.number == applied + 1 + place]
+    ready = [file for number, file in enumerate(later, applied + 1) if number_of(file.name) == number]
     waiting = later[len(ready) :]
-    return Queue(done, tuple(ready), applied + len(ready) + 1 if waiting else None, tuple(waiting))
+    return Queue(done, ready, applied + len(ready) + 1 if waiting else None, waiting)
 
 
-def by_time(files: Iterable[DataFile], processed: frozenset[str]) -> Queue:
+def by_time(files: Iterable[Entry], processed: frozenset[str]) -> Queue:
     """Files of any name in the order of their storage time. A processed path is never read again."""
     # The specification leaves ties undefined; the name makes them repeatable here.
-    ordered = sorted(files, key=lambda file: (file.entry.modified, file.name))
-    done = tuple(file for file in ordered if file.name in processed)
-    return Queue(done, tuple(file for file in ordered if file.name not in processed))
+    ordered = sorted(files, key=lambda file: (file.modified, file.name))
+    done = [file for file in ordered if file.name in processed]
+    return Queue(done, [file for file in ordered if file.name not in processed])
 
 
-def set_aside(store: Store, folder: str, done: Sequence[DataFile]) -> list[str]:
+def set_aside(store: Store, folder: str, done: Sequence[Entry]) -> list[str]:
     """Move processed files away, except the last. Return the names that were set aside before.
 
     Such a name was published twice. The second file stays and is never read.

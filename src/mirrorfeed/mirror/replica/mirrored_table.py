@@ -11,7 +11,7 @@ import re
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
@@ -26,9 +26,10 @@ from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, 
 from deltalake.exceptions import DeltaError
 
 from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.lint.rules.columns import NULL_VALUE
 from mirrorfeed.lint.specification import DELETE, INSERT
-from mirrorfeed.mirror.errors import MirrorUnavailable, NotOurs, NullNotAllowed, YearNotHeld
-from mirrorfeed.mirror.replica.landing_zone import DataFile, TableFolder
+from mirrorfeed.mirror.errors import FileRefused, MirrorUnavailable, NotOurs, YearNotHeld
+from mirrorfeed.mirror.replica.landing_zone import TableFolder, number_of
 from mirrorfeed.storage.folder import FolderStore, resolve
 
 
@@ -147,21 +148,21 @@ class Mirror:
     @property
     def folder(self) -> str:
         """The path of the mirrored table folder."""
-        return self._property(_FOLDER) or ""
+        return self._properties[_FOLDER]
 
     @property
     def etag(self) -> str:
-        return self._property(_ETAG) or ""
+        return self._properties[_ETAG]
 
     @property
     def keys(self) -> tuple[str, ...]:
         """The key columns, which never change after they are set. Empty if they are not set."""
-        return tuple(json.loads(self._property(_KEYS) or "[]"))
+        return tuple(json.loads(self._properties.get(_KEYS, "[]")))
 
     @property
     def stopped(self) -> str | None:
         """Why no file is applied until the folder is recreated; None if files are."""
-        return self._property(_STOPPED)
+        return self._properties.get(_STOPPED)
 
     @property
     def schema(self) -> pa.Schema:
@@ -178,15 +179,14 @@ class Mirror:
         with _delta_errors(self.place):
             return self._delta.transaction_version(self._app()) or 0
 
-    def processed(self, files: Iterable[DataFile]) -> frozenset[str]:
-        """The names of applied files among `files`, by name or by number."""
+    def processed(self, names: Iterable[str]) -> frozenset[str]:
+        """The names of applied files, by name or by number."""
         applied = self.applied()
         with _delta_errors(self.place):
             return frozenset(
-                file.name
-                for file in files
-                if (file.number is not None and file.number <= applied)
-                or self._delta.transaction_version(self._app(file.name)) is not None
+                name
+                for name in names
+                if 0 < number_of(name) <= applied or self._delta.transaction_version(self._app(name)) is not None
             )
 
     def add_columns(self, fields: Sequence[pa.Field]) -> None:
@@ -202,11 +202,11 @@ class Mirror:
             parts = [part.to_table(schema=dataset.schema, columns=list(columns)) for part in dataset.get_fragments()]
             return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
 
-    def append(self, rows: pa.Table, file: DataFile, by_time: bool) -> None:
+    def append(self, rows: pa.Table, name: str, by_time: bool) -> None:
         with _delta_errors(self.place):
-            write_deltalake(self._delta, rows, mode="append", commit_properties=self._commit_properties(file, by_time))
+            write_deltalake(self._delta, rows, mode="append", commit_properties=self._commit_properties(name, by_time))
 
-    def replace(self, kept: pa.Array, rows: pa.Table, file: DataFile, by_time: bool) -> None:
+    def replace(self, kept: pa.Array, rows: pa.Table, name: str, by_time: bool) -> None:
         """Rewrite the table with the rows that `kept` selects, in the order of `read_columns`, and with `rows`."""
         with _delta_errors(self.place):
             dataset = self._delta.to_pyarrow_dataset()
@@ -225,34 +225,32 @@ class Mirror:
                 self._delta,
                 pa.RecordBatchReader.from_batches(schema, batches()),
                 mode="overwrite",
-                commit_properties=self._commit_properties(file, by_time),
+                commit_properties=self._commit_properties(name, by_time),
             )
 
-    def _commit_properties(self, file: DataFile, by_time: bool) -> CommitProperties:
-        mark = Transaction(self._app(file.name), 1) if by_time else Transaction(self._app(), file.number or 0)
-        return CommitProperties(app_transactions=[mark], custom_metadata={f"{_PREFIX}.file": file.name})
+    def _commit_properties(self, name: str, by_time: bool) -> CommitProperties:
+        """The state of the replica after the file with this name."""
+        mark = Transaction(self._app(name), 1) if by_time else Transaction(self._app(), number_of(name))
+        return CommitProperties(app_transactions=[mark], custom_metadata={f"{_PREFIX}.file": name})
 
     def _app(self, name: str | None = None) -> str:
         return "/".join([_PREFIX, self.etag, *([name] if name else [])])
 
-    def _property(self, name: str) -> str | None:
-        return self._delta.metadata().configuration.get(name)
+    @property
+    def _properties(self) -> Mapping[str, str]:
+        return self._delta.metadata().configuration
 
     def _set(self, name: str, value: str) -> None:
         with _delta_errors(self.place):
             self._delta.alter.set_table_properties({name: value}, raise_if_not_exists=False)
 
 
-def refuse_nulls(schema: pa.Schema, rows: pa.Table, address: str) -> None:
-    """Raise `NullNotAllowed` if a column that is not nullable has NULLs. Deleted rows are not among `rows`."""
+def check_values(schema: pa.Schema, rows: pa.Table, address: str) -> None:
+    """Raise an error for NULL in a column that is not nullable, and for dates whose statistics the engine cannot read:
+    years that do not have four digits. Deleted rows are not among `rows`."""
     for field in schema:
-        if not field.nullable and rows[field.name].null_count:
-            raise NullNotAllowed(address=address, column=field.name)
-
-
-def refuse_years(rows: pa.Table, address: str) -> None:
-    """Raise `YearNotHeld` for dates whose statistics the engine cannot read: years that do not have four digits."""
-    for field in rows.schema:
+        if not field.nullable and (count := rows[field.name].null_count):
+            raise FileRefused(finding=NULL_VALUE.finding(address, column=field.name, count=count))
         if pa.types.is_date32(field.type):
             found = pc.min_max(rows[field.name].cast(pa.int32())).as_py()
             if found["min"] is not None and not _FIRST_DAY <= found["min"] <= found["max"] <= _LAST_DAY:

@@ -11,16 +11,15 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.humanize import a_few, counted
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.lint.metadata_file import Settings
-from mirrorfeed.lint.rules.columns import KEYLESS, UNSUPPORTED, missing_keys
+from mirrorfeed.lint.rules.columns import KEYLESS, NO_KEY, UNSUPPORTED
 from mirrorfeed.lint.specification import DELETE, METADATA
 from mirrorfeed.mirror.errors import FileRefused, FolderReplaced, KeysChanged, TypeChanged
 from mirrorfeed.mirror.replica.file_reader import FileRows, added_columns, in_shape_of, read_rows, with_types
 from mirrorfeed.mirror.replica.landing_zone import (
-    DataFile,
     Queue,
     TableFolder,
     by_number,
@@ -33,15 +32,14 @@ from mirrorfeed.mirror.replica.landing_zone import (
 )
 from mirrorfeed.mirror.replica.mirrored_table import (
     Mirror,
+    check_values,
     create_mirror,
     drop,
     mirror_path,
     net_change,
     open_mirror,
-    refuse_nulls,
-    refuse_years,
 )
-from mirrorfeed.storage import Store
+from mirrorfeed.storage import Entry, Store
 from mirrorfeed.storage.errors import NotThere
 from mirrorfeed.storage.folder import resolve
 
@@ -118,7 +116,7 @@ class TableCycle:
                 mirror.set_keys(settings.keys)
         files = data_files(self._zone.list(self._folder.path))
         if settings.by_time:
-            queue = by_time(files, mirror.processed(files) if mirror else frozenset())
+            queue = by_time(files, mirror.processed(file.name for file in files) if mirror else frozenset())
         else:
             queue = by_number(files, mirror.applied() if mirror else 0, self._zone.address(self._folder.path))
         done = list(queue.done)
@@ -151,15 +149,14 @@ class TableCycle:
             return Settings()  # it may be added at any time
         return parse_settings(content, self._zone.address(path))
 
-    def _apply(self, mirror: Mirror | None, place: Path, file: DataFile, settings: Settings) -> Mirror | None:
+    def _apply(self, mirror: Mirror | None, place: Path, file: Entry, settings: Settings) -> Mirror | None:
         """Apply the file and return the mirror; None if no column has a type yet, so that there is no table."""
         path = f"{self._folder.path}/{file.name}"
         address = self._zone.address(path)
         with self._zone.open_read(path) as source:
             content = read_rows(source.read(), file.name, address, settings)
         self._confirm_folder()
-        self._check_keys(content, settings.keys, address)
-        self._check_types(mirror, content, settings.keys, address)
+        _check_keys(mirror, content, settings.keys, address)
         schema = with_types(content.rows.schema)
         if mirror is None and not schema.names and not content.rows.num_rows:
             self._notes.append(f"No column of {file.name} has a type, so there is no table yet.")
@@ -171,16 +168,15 @@ class TableCycle:
         rows = in_shape_of(mirror.schema, content.rows)
         markers = content.markers
         written = rows if markers is None else rows.filter(pc.not_equal(markers, DELETE))
-        refuse_nulls(mirror.schema, written, address)
-        refuse_years(written, address)
+        check_values(mirror.schema, written, address)
         if markers is None:
-            mirror.append(rows, file, settings.by_time)
+            mirror.append(rows, file.name, settings.by_time)
         else:
             change = net_change(mirror.read_columns(settings.keys), rows, markers, settings.keys)
             if change.removes:
-                mirror.replace(change.kept, change.added, file, settings.by_time)
+                mirror.replace(change.kept, change.added, file.name, settings.by_time)
             else:
-                mirror.append(change.added, file, settings.by_time)
+                mirror.append(change.added, file.name, settings.by_time)
         self._files += 1
         self._rows.update(content.counts())
         return mirror
@@ -190,20 +186,6 @@ class TableCycle:
         listed = tables_in(self._zone.list(self._folder.parent), self._folder.schema)
         if self._folder not in listed:
             raise FolderReplaced(table=self._folder.table, address=self._zone.address(self._folder.path))
-
-    def _check_keys(self, content: FileRows, keys: Sequence[str], address: str) -> None:
-        if not keys and content.markers is not None:
-            raise FileRefused(finding=KEYLESS.finding(address, kinds="updates, deletes or upserts"))
-        if missing := next(missing_keys(address, keys, content.rows.column_names), None):
-            raise FileRefused(finding=missing)
-
-    def _check_types(self, mirror: Mirror | None, content: FileRows, keys: Sequence[str], address: str) -> None:
-        """Rows need a column with a type, and changes need keys with a type, in this or an earlier file."""
-        known = {*with_types(content.rows.schema).names, *(mirror.schema.names if mirror else ())}
-        needed = keys if content.markers is not None else content.rows.column_names[:1] if not known else ()
-        if content.rows.num_rows and (typeless := [name for name in needed if name not in known]):
-            type_ = content.rows.schema.field(typeless[0]).type
-            raise FileRefused(finding=UNSUPPORTED.finding(address, column=typeless[0], type=type_))
 
     def _fit(self, mirror: Mirror, rows: FileRows, address: str) -> None:
         try:
@@ -217,6 +199,22 @@ class TableCycle:
     def _report(self, state: State, message: str, error: MirrorfeedError | None = None) -> TableReport:
         text = " ".join(filter(None, [*self._notes, message]))
         return TableReport(self._folder.table, state, self._files, dict(sorted(self._rows.items())), text, error)
+
+
+def _check_keys(mirror: Mirror | None, content: FileRows, keys: Sequence[str], address: str) -> None:
+    """Raise an error unless the file has the keys. Rows also need a column with a type, and changes need keys with a
+    type, in this or an earlier file."""
+    names = content.rows.column_names
+    if not keys and content.markers is not None:
+        raise FileRefused(finding=KEYLESS.finding(address, kinds="updates, deletes or upserts"))
+    if missing := [key for key in keys if key not in names]:
+        hint = f"it has {a_few([repr(name) for name in names], 5)}"
+        raise FileRefused(finding=NO_KEY.finding(address, key=missing[0], hint=hint))
+    known = {*with_types(content.rows.schema).names, *(mirror.schema.names if mirror else ())}
+    needed = keys if content.markers is not None else names[:1] if not known else ()
+    if content.rows.num_rows and (typeless := [name for name in needed if name not in known]):
+        type_ = content.rows.schema.field(typeless[0]).type
+        raise FileRefused(finding=UNSUPPORTED.finding(address, column=typeless[0], type=type_))
 
 
 def _waiting(queue: Queue) -> str:
