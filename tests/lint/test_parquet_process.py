@@ -17,9 +17,10 @@ from fixtures.memory import MemoryStore
 from fixtures.zones import customers, parquet, write_clean_zone
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.lint import linter
-from mirrorfeed.lint.facts import Broken, Contents, Unreadable
+from mirrorfeed.lint.facts import Contents, Unreadable
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.lint.parquet_process import ParquetProcess, ReaderNotStarted
+from mirrorfeed.lint.specification import Broken
 from mirrorfeed.storage.errors import StoreUnavailable
 
 HARMFUL = b"harmful"

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import BinaryIO
 
 from mirrorfeed.lint.metadata_file import Dialect
-from mirrorfeed.lint.specification import Rule, error
+from mirrorfeed.lint.specification import Broken, Rule, error
 
 MAX_ROW_LENGTH = 64 << 20
 """Maximum length of a row, in characters."""
@@ -88,21 +88,19 @@ class Unsplittable(Exception):
         self.fault = fault
 
 
-class RefusedCodec(OSError):
-    """The file has a compression that Fabric does not read."""
-
-
-class CutShort(OSError):
-    """The file ends too early."""
+class UnreadableText(OSError):
+    def __init__(self, why: Broken, reason: str) -> None:
+        super().__init__(reason)
+        self.why = why
 
 
 def decompress(file: BinaryIO, name: str) -> Iterator[bytes]:
-    """Yield the plain content. Raises `RefusedCodec`, `CutShort`, or another `OSError` if the file is damaged."""
+    """Yield the plain content. Raises `UnreadableText`, or another `OSError` if the file is damaged."""
     head = file.read(len(_FRAMED))
     file.seek(0)
     for magic, codec in _REFUSED.items():
         if head.startswith(magic):
-            raise RefusedCodec(codec)
+            raise UnreadableText(Broken.CODEC, codec)
     for magic, codec in _STREAMS.items():
         if head.startswith(magic):
             return _stream(file, codec)
@@ -120,7 +118,7 @@ def _stream(file: BinaryIO, codec: str) -> Iterator[bytes]:
             yield piece
     except (pa.ArrowException, OSError) as error:
         if "runcated" in str(error):
-            raise CutShort(f"its {codec} stream does not end ({error})") from error
+            raise UnreadableText(Broken.TRUNCATED, f"its {codec} stream does not end ({error})") from error
         raise OSError(str(error)) from error
 
 
@@ -150,7 +148,7 @@ def _blocks(file: BinaryIO) -> Iterator[bytes]:
 def _exactly(file: BinaryIO, count: int) -> bytes:
     data = file.read(count)
     if len(data) < count:
-        raise CutShort("its last Snappy block does not end")
+        raise UnreadableText(Broken.TRUNCATED, "its last Snappy block does not end")
     return data
 
 

@@ -5,25 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 
 from mirrorfeed.landing.record import Record
 from mirrorfeed.lint.delimited_text import TextFault
 from mirrorfeed.lint.metadata_file import Column, Settings
-from mirrorfeed.lint.specification import Finding
+from mirrorfeed.lint.specification import Broken, Finding
 
 TYPELESS = "null"
 """Type of a Parquet column whose writer found no value to infer a type from."""
-
-
-class Broken(StrEnum):
-    """Reason why a file cannot be read."""
-
-    TRUNCATED = "truncated"
-    FOREIGN = "foreign"
-    ENCRYPTED = "encrypted"
-    CODEC = "codec"
-    UNSAFE = "unsafe"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from mirrorfeed.landing.names import (
 )
 from mirrorfeed.landing.record import Record
 from mirrorfeed.lint.duplicate_keys import KeyIndex
-from mirrorfeed.lint.facts import Broken, Contents, DataFile, Folder, Log, Table, Unreadable, Zone
+from mirrorfeed.lint.facts import Contents, DataFile, Folder, Log, Table, Unreadable, Zone
 from mirrorfeed.lint.metadata_file import (
     MISNAMED,
     MISSING,
@@ -38,6 +38,7 @@ from mirrorfeed.lint.specification import (
     PARTNER_EVENTS,
     PROCESSED,
     SCRATCH,
+    Broken,
     Finding,
     Severity,
     is_ignored,

@@ -23,7 +23,8 @@ from pydantic import TypeAdapter
 
 from mirrorfeed.errors import Transient
 from mirrorfeed.lint.duplicate_keys import KeyIndex
-from mirrorfeed.lint.facts import Broken, Contents, Unreadable
+from mirrorfeed.lint.facts import Contents, Unreadable
+from mirrorfeed.lint.specification import Broken
 
 _SECONDS = 60.0
 """For one file, without the time in which the child waits for bytes. Large files get more."""

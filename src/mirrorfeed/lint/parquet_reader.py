@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirrorfeed.errors import first_line
-from mirrorfeed.lint.facts import TYPELESS, Broken, Contents, Unreadable
+from mirrorfeed.lint.facts import TYPELESS, Contents, Unreadable
 from mirrorfeed.lint.metadata_file import Column
-from mirrorfeed.lint.specification import MARKER
+from mirrorfeed.lint.specification import MARKER, Broken
 from mirrorfeed.lint.text_reader import is_text
 from mirrorfeed.lint.value_facts import ValueFacts
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import fill
@@ -63,10 +64,20 @@ class Finding(Row):
         return self.severity is Severity.ADVICE
 
 
+class Broken(StrEnum):
+    """Reason why a file cannot be read."""
+
+    TRUNCATED = "truncated"
+    FOREIGN = "foreign"
+    ENCRYPTED = "encrypted"
+    CODEC = "codec"
+    UNSAFE = "unsafe"
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
-    code: str
     severity: Severity
+    code: str
     what: str
     """Template of the problem, in the syntax of `mirrorfeed.errors`."""
     fix: str
@@ -77,16 +88,7 @@ class Rule:
         return Finding(self.code, self.severity, file, fill(self.what, values), self.fix)
 
 
-def error(code: str, what: str, fix: str, means: str = "") -> Rule:
-    return Rule(code, Severity.ERROR, what, fix, means)
-
-
-def warning(code: str, what: str, fix: str, means: str = "") -> Rule:
-    return Rule(code, Severity.WARNING, what, fix, means)
-
-
-def advice(code: str, what: str, fix: str, means: str = "") -> Rule:
-    return Rule(code, Severity.ADVICE, what, fix, means)
+error, warning, advice = (partial(Rule, severity) for severity in Severity)
 
 
 REBUILD = (

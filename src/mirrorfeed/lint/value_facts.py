@@ -10,11 +10,11 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorfeed.lint.delimited_text import CutShort, RefusedCodec, TextFault
+from mirrorfeed.lint.delimited_text import TextFault, UnreadableText
 from mirrorfeed.lint.duplicate_keys import KeyIndex, key_rows
-from mirrorfeed.lint.facts import Broken, Contents, Unreadable
+from mirrorfeed.lint.facts import Contents, Unreadable
 from mirrorfeed.lint.metadata_file import Settings
-from mirrorfeed.lint.specification import MARKER, Rule
+from mirrorfeed.lint.specification import MARKER, Broken, Rule
 from mirrorfeed.lint.text_reader import TextReader, is_text, lacks_value
 
 _MAX_VALUES = 1000
@@ -34,10 +34,8 @@ def text_contents(
     try:
         for batch in reader.batches():
             facts.add(batch)
-    except RefusedCodec as refused:
-        return Unreadable(Broken.CODEC, str(refused))
-    except CutShort as cut:
-        return Unreadable(Broken.TRUNCATED, str(cut))
+    except UnreadableText as error:
+        return Unreadable(error.why, str(error))
     except OSError as error:
         return Unreadable(Broken.FOREIGN, str(error).rstrip("."))
     rows = max(0, reader.rows - 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from mirrorfeed.display.humanize import a_few, counted
@@ -164,20 +164,11 @@ def check_columns(table: Table) -> Iterator[Finding]:
             rows = f"{counted(again.rows, 'row')} insert{'s' if again.rows == 1 else ''}"
             yield KEY_AGAIN.finding(path, rows=rows, first=again.first)
         if not advised:
-            advice = [
-                *(
-                    WIDE_KEY.finding(path, key=key, width=width)
-                    for key, width in contents.widest_keys.items()
-                    if width > WIDE
-                ),
-                *(
-                    INEXACT_KEY.finding(path, key=one.name, type=one.type)
-                    for one in columns
-                    if one.name in settings.keys and one.type in _INEXACT
-                ),
-            ]
-            advised = bool(advice)
-            yield from advice
+            wide = {key: width for key, width in contents.widest_keys.items() if width > WIDE}
+            inexact = [column for column in columns if column.name in settings.keys and column.type in _INEXACT]
+            yield from (WIDE_KEY.finding(path, key=key, width=width) for key, width in wide.items())
+            yield from (INEXACT_KEY.finding(path, key=column.name, type=column.type) for column in inexact)
+            advised = bool(wide or inexact)
         undeclared = [column.name for column in columns if column.name.strip() and fold(column.name) not in declared]
         if settings.declared is not None and undeclared:
             yield UNDECLARED.finding(path, columns=undeclared)
@@ -214,21 +205,16 @@ def _check_types(path: str, columns: tuple[Column, ...], typeless: set[str]) -> 
 def _check_values(path: str, columns: list[Column], contents: Contents, settings: Settings) -> Iterator[Finding]:
     declared = settings.keys if settings.declared is None else {column.name for column in settings.declared}
     # Rules of the metadata file report a key that is not declared.
-    keys = [key for key in settings.keys if key in declared]
-    yield from missing_keys(path, keys, [column.name for column in columns])
+    names = [column.name for column in columns]
+    for key in settings.keys:
+        if key in declared and key not in names:
+            near = [name for name in names if fold(name) == fold(key)]
+            hint = f"it spells it {near[0]!r}" if near else f"it has {a_few([repr(name) for name in names], 5)}"
+            yield NO_KEY.finding(path, key=key, hint=hint)
     for key, count in contents.null_keys.items():
         yield NULL_KEY.finding(path, key=key, count=count, rows=contents.rows)
     for column, count in contents.missing_values.items():
         yield NULL_VALUE.finding(path, column=column, count=count)
-
-
-def missing_keys(path: str, keys: Sequence[str], names: Sequence[str]) -> Iterator[Finding]:
-    """Find keys that are not among the names of the columns in a file."""
-    for key in keys:
-        if key not in names:
-            near = [name for name in names if fold(name) == fold(key)]
-            hint = f"it spells it {near[0]!r}" if near else f"it has {a_few([repr(name) for name in names], 5)}"
-            yield NO_KEY.finding(path, key=key, hint=hint)
 
 
 def _check_changes(

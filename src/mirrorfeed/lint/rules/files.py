@@ -10,9 +10,9 @@ from typing import Any
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.landing.record import last_renamed, missing_files
-from mirrorfeed.lint.facts import Broken, Contents, DataFile, Table, Unreadable
+from mirrorfeed.lint.facts import Contents, DataFile, Table, Unreadable
 from mirrorfeed.lint.metadata_file import Settings
-from mirrorfeed.lint.specification import Finding, advice, error, warning
+from mirrorfeed.lint.specification import Broken, Finding, advice, error, warning
 
 PARQUET, TEXT = "parquet", "text"
 CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.names import LOG, TABLE_LIMITS, WARN_TABLES, Target, data_name, fold, log_folder
@@ -121,6 +123,7 @@ KEYS_CHANGED = error(
     "The keys are {now}, but mirrorfeed published the table with {before:names}.",
     f"Keys never change after they are set. Restore them, or {REBUILD}.",
 )
+_Text = Annotated[str, StringConstraints(pattern=r"\S")]
 _STAGED = re.compile(r"_.*\.(?:parquet|csv|tsv|psv|txt)(?:\.\w+)?|_temporary", re.IGNORECASE)
 
 
@@ -181,6 +184,21 @@ def _is_partner_events(name: str) -> bool:
     return name.lower().removeprefix("_") == PARTNER_EVENTS.lower().removeprefix("_")
 
 
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+
+class _SourceInfo(_Strict):
+    sourceType: _Text
+    sourceVersion: _Text
+    additionalInformation: dict[str, Any] = {}
+
+
+class _PartnerEvents(_Strict):
+    partnerName: _Text
+    sourceInfo: _SourceInfo
+
+
 def check_partner_events(data: bytes | None) -> Iterator[Finding]:
     if data is None:
         return
@@ -189,28 +207,16 @@ def check_partner_events(data: bytes | None) -> Iterator[Finding]:
     except ValueError as fault:
         yield UNREADABLE.finding(PARTNER_EVENTS, reason=fault)
         return
-    yield from _check_text(content, "partnerName")
-    source = content.get("sourceInfo")
-    if not isinstance(source, dict):
-        found = "missing" if source is None else f"{describe(source)}, not an object"
-        yield SHAPE.finding(PARTNER_EVENTS, property="sourceInfo", found=found)
-        return
-    yield from _check_text(source, "sourceType", "sourceInfo.")
-    yield from _check_text(source, "sourceVersion", "sourceInfo.")
-    more = source.get("additionalInformation", {})
-    if not isinstance(more, dict):
-        found = f"{describe(more)}, not an object"
-        yield SHAPE.finding(PARTNER_EVENTS, property="sourceInfo.additionalInformation", found=found)
-
-
-def _check_text(content: dict[str, Any], name: str, where: str = "") -> Iterator[Finding]:
-    value = content.get(name)
-    if value is None:
-        near = [other for other in content if other.lower() == name.lower() and other != name]
-        found = f"spelled {near[0]!r}" if near else "missing"
-        yield SHAPE.finding(PARTNER_EVENTS, property=f"{where}{name}", found=found)
-    elif not isinstance(value, str) or not value.strip():
-        yield SHAPE.finding(PARTNER_EVENTS, property=f"{where}{name}", found=f"{describe(value)}, not text")
+    try:
+        _PartnerEvents.model_validate(content)
+    except ValidationError as invalid:
+        for each in invalid.errors(include_url=False, include_context=False):
+            *_, name = path = [str(part) for part in each["loc"]]
+            found = describe(each["input"])
+            if each["type"] == "missing":
+                near = [other for other in each["input"] if other.lower() == name.lower()]
+                found = f"spelled {near[0]!r}" if near else "missing"
+            yield SHAPE.finding(PARTNER_EVENTS, property=".".join(path), found=found)
 
 
 def check_leftovers(table: Table) -> Iterator[Finding]:
