@@ -67,10 +67,7 @@ def test_error_can_be_serialized() -> None:
     assert json.loads(json.dumps(pickle.loads(pickle.dumps(error)).to_dict())) == {
         "code": "MF2102",
         "what": "The changes of a.b.orders after version 5 cannot be read: in versions 6 to 7 the feed was off.",
-        "next": (
-            "Publish the rows that differ with `on_gap: compare`, or a new snapshot with `mirrorfeed rebuild`."
-            " With `on_gap: reseed` the snapshot is published automatically."
-        ),
+        "next": error.solution,
         "facts": {"table": "a.b.orders", "published": 5, "where": "versions 6 to 7", "reason": "the feed was off"},
     }
 

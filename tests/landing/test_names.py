@@ -79,8 +79,8 @@ def test_refusal_names_the_target_and_the_expected_form() -> None:
         Target.parse("_orders")
     assert isinstance(caught.value, Terminal)
     assert str(caught.value) == (
-        "The target '_orders' has a part that starts with '_', which Fabric ignores: '_orders'. Write it as "
-        "schema.table or table, with names that can be folders in the landing zone."
+        "The target '_orders' has a part that starts with '_', which Fabric ignores: '_orders'. Write the target as"
+        " schema.table or table. Both names must be possible as names of folders."
     )
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 

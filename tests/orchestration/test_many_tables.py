@@ -121,8 +121,8 @@ def test_table_over_its_timeout_ends_without_delaying_others(configured: Configu
     )
     assert world.begun == ["a", "b", "c"]
     assert [str(each.error) if each.error else None for each in outcomes] == [
-        "a was not finished within 1 minute: version 3 is published, the newest is 9. The next run continues. If this"
-        " happens often, increase `table_timeout_minutes` or publish more often.",
+        "Publishing a was stopped after 1 minute: version 3 is published, the newest is 9. The next run continues. If"
+        " this happens often, increase `table_timeout_minutes` or publish more often.",
         None,
         None,
     ]

@@ -335,7 +335,7 @@ def test_file_format_of_a_published_table_cannot_change() -> None:
     store, table = MemoryStore(), two_orders()
     publish(TableFeed(table), store, plan())
     table.insert({"id": 9, "status": "new"})
-    with pytest.raises(SettingChanged, match="does not set FileFormat, but the table now needs"):
+    with pytest.raises(SettingChanged, match="does not set FileFormat, but the configuration"):
         publish(TableFeed(table), store, plan(output=Output(Delimited())))
     assert len(publish(TableFeed(table), store, plan()).made) == 1
 

@@ -261,6 +261,6 @@ def test_selection_is_read_from_history_if_the_feed_is_gone(spark: SparkSession,
     table.sql("UPDATE {} SET v = 'in' WHERE order_id = 3")
     shop.run("history", "run")
     shutil.rmtree(table.path / "_change_data")  # as VACUUM would
-    assert "The changes were read from its history" in shop.run("publish")
+    assert "mirrorfeed read these changes from the history" in shop.run("publish")
     assert shop.record["to_version_inclusive"] == 3
     assert shop.mirrored == {2: {"order": 2, "v": "b"}, 3: {"order": 3, "v": "in"}}

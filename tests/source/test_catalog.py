@@ -312,7 +312,7 @@ def test_sparks_catalog_is_listed_if_no_workspace_is_configured(spark: SparkSess
                 FoundTable(Source((*above, "wide_sales", "seen")), "a view", ("id",)),
             ]
         for pattern in ("no_such_schema.*", "no_such_catalog.sales.*"):
-            with pytest.raises(CatalogRefused, match="Check the name and your access"):
+            with pytest.raises(CatalogRefused, match="Check the name and your privileges"):
                 list_tables(Pattern.parse(pattern), False, lambda: spark, _unconfigured)
     finally:
         spark.sql("DROP SCHEMA wide_sales CASCADE")

@@ -110,7 +110,9 @@ def test_unreadable_changes_are_a_gap(what: Facts, version: int, reason: str) ->
 def test_gap_of_expired_versions_suggests_a_longer_retention() -> None:
     finding = decided(Published("id-1", 4), facts(5, 6, expired_at=5))
     assert isinstance(finding, Gap)
-    assert finding.solution.startswith("If VACUUM has not run since, set delta.deletedFileRetentionDuration")
+    assert finding.solution.startswith(
+        "If VACUUM has not deleted the files yet, increase delta.deletedFileRetentionDuration"
+    )
 
 
 def test_gap_within_a_range_names_the_range() -> None:
@@ -147,7 +149,7 @@ def test_changed_partition_columns_end_a_range(before: tuple[str, ...], goes_on:
 def test_changed_partition_columns_are_named() -> None:
     error = PartitionsChanged(table="sales.orders", published=4, before=(), now=("country", "day"))
     assert error.problem.startswith(
-        "The partition columns of sales.orders changed after version 4 from none to 'country', 'day'."
+        "The partition columns of sales.orders changed from none to 'country', 'day' after version 4."
     )
 
 

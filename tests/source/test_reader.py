@@ -202,7 +202,7 @@ def test_overwritten_columns_without_mapping_make_older_changes_unreadable(spark
     new = spark.sql("SELECT 1 AS id, 2.5D AS v").write.format("delta").mode("overwrite")
     new.option("overwriteSchema", "true").save(str(table.path))
     with (
-        pytest.raises(FeedUnreadable, match="columns of version 1 do not match those of version 2"),
+        pytest.raises(FeedUnreadable, match="columns of version 2, and the columns of version 1 do not match"),
         read_errors("sales.orders", Range(0, 1)),
     ):
         changes(spark, table.source, Range(0, 1)).collect()

@@ -2,8 +2,9 @@
 
 An error is data: its class sets `code`, `what` and `fix`, and `raise` passes the values that these name, as keywords.
 `what` and `fix` are templates in the syntax of `str.format`. A mapping holds alternative templates, of which the
-property `case` selects one. The constructor takes every field of the templates, except those that the class computes as
-a property. An annotation in the class declares one more keyword, which is optional if it has a value.
+property `case` selects one. Keys that are phrases are conditions, which the reference shows. The constructor takes
+every field of the templates, except those that the class computes as a property. An annotation in the class
+declares one more keyword, which is optional if it has a value.
 
 Format specifications: `few` lists the first three names, `list` and `quoted` all of them, `reasons` joins parts of a
 sentence, `names` quotes the first five names, `phrase` drops the final period, `short` quotes a shortened text,
@@ -89,6 +90,8 @@ class MirrorfeedError(Exception):
     fix: ClassVar[Template] = ""
     meaning: ClassVar[str] = ""
     """Text for the reference, if `what` alone does not explain the error."""
+    is_warning: ClassVar[bool] = False
+    """Whether it is only reported, by a run that continues."""
 
     required: ClassVar[frozenset[str]]
     optional: ClassVar[dict[str, Any]]

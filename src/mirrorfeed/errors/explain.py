@@ -25,7 +25,7 @@ class Explanation(Row):
     code: str
     name: str
     kind: str
-    """terminal, transient, finding (of the doctor), or lint with its severity."""
+    """terminal, transient, warning, or doctor or lint with the severity of the finding."""
     means: str
     next: str
     """Instructions, one alternative per line, with placeholders such as <table>."""

@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from mirrorfeed.errors import Terminal
 
-_OR_REBUILD = "restore them in the configuration, or publish a new snapshot with `mirrorfeed rebuild`."
+_OR_REBUILD = "in the configuration, or reload the table with `mirrorfeed rebuild`."
 
 
 class BadTarget(Terminal):
     code = "MF1110"
     what = "The target {text!r} {reason}."
-    fix = "Write it as schema.table or table, with names that can be folders in the landing zone."
+    fix = "Write the target as schema.table or table. Both names must be possible as names of folders."
     text: str
     reason: str
 
@@ -27,8 +27,8 @@ class UnsupportedType(Terminal):
 
 class ReservedColumn(Terminal):
     code = "MF3002"
-    what = "{table} has columns with names that are reserved for the change data feed or Fabric: {columns:quoted}."
-    fix = "Rename them in the source."
+    what = "{table} has columns whose names are reserved for the change data feed or for Fabric: {columns:quoted}."
+    fix = "Rename these columns in the source."
 
 
 class BadKey(Terminal):
@@ -41,12 +41,12 @@ class IncompatibleSchema(Terminal):
     code = "MF3004"
     what = "The columns of {table} at version {version} are incompatible with the published columns: {changes:reasons}."
     fix = (
-        "Undo the change in the source, or publish a new snapshot with `mirrorfeed rebuild`. With"
-        " `on_schema_change: reseed` this happens automatically."
+        "Undo the change in the source, or reload the table with `mirrorfeed rebuild`. With `on_schema_change: reseed`,"
+        " the reload happens automatically."
     )
     meaning = (
         "The columns of the source changed in a way that a table in Fabric does not support, for example to another"
-        " type. Nothing has been published since."
+        " type. Nothing was published after the change."
     )
     changes: Sequence[str]
 
@@ -55,26 +55,26 @@ class ColumnsDropped(Terminal):
     code = "MF3005"
     what = "{table} lost columns at version {version}: {columns:quoted}."
     fix = (
-        "Run `mirrorfeed publish`. It publishes a new snapshot without these columns, because of"
-        " `on_dropped_column: reseed`. With `keep` they stay and are NULL."
+        "Run `mirrorfeed publish`. With `on_dropped_column: reseed`, this reloads the table without these columns. With"
+        " `on_dropped_column: keep`, the columns stay in the mirror with NULL in new rows."
     )
 
 
 class KeysChanged(Terminal):
     code = "MF3006"
-    what = "{address} has the keys [{published:quoted}], but the table now has {keys}."
-    fix = f"Published keys cannot change: {_OR_REBUILD}"
+    what = "The table has {keys}, but was published with the keys {published:quoted} ({address})."
+    fix = f"The keys of a published table cannot change. Restore the previous keys {_OR_REBUILD}"
     wanted: Sequence[str]
 
     @property
     def keys(self) -> str:
-        return f"the keys {list(self.wanted)}" if self.wanted else "no keys"
+        return f"the keys {', '.join(map(repr, self.wanted))}" if self.wanted else "no keys"
 
 
 class SettingChanged(Terminal):
     code = "MF3007"
-    what = "{address} {found}, but the table now {needed}."
-    fix = f"Existing files were written with the old settings: {_OR_REBUILD}"
+    what = "{address} {found}, but the configuration of the table {needed}."
+    fix = f"Existing files were written with the old setting. Restore the setting {_OR_REBUILD}"
     name: str
     published: Any
     wanted: Any
@@ -85,15 +85,15 @@ class SettingChanged(Terminal):
 
     @property
     def needed(self) -> str:
-        return "does not use it" if self.wanted is None else f"needs {_json(self.wanted)}"
+        return "has no such setting" if self.wanted is None else f"needs {_json(self.wanted)}"
 
 
 class ForeignPartnerEvents(Terminal):
     code = "MF3010"
     what = "{address} differs from `partner` in the configuration and was not changed: {content}"
     fix = (
-        "Tables are published anyway. If no other publisher owns this file, replace it with `mirrorfeed partner"
-        " --force`. Otherwise copy its values to the configuration, or remove `partner`."
+        "Tables are published anyway. If no other publisher owns this file, replace the file with `mirrorfeed partner"
+        " --force`. Otherwise copy the values of the file to the configuration, or remove `partner`."
     )
 
 
@@ -101,8 +101,8 @@ class BadSelection(Terminal):
     code = "MF3011"
     what = "The selection of {table} does not match its columns or keys: {reasons:reasons}."
     fix = (
-        "Correct `columns`, `exclude_columns`, `where`, `rename` or `cast` of the table in the configuration. They use"
-        " the column names of the source. Nothing was published."
+        "Correct `columns`, `exclude_columns`, `where`, `rename` or `cast` of the table in the configuration. These"
+        " options use the column names of the source. Nothing was published."
     )
     reasons: Sequence[str]
 
@@ -110,31 +110,33 @@ class BadSelection(Terminal):
 class BadCondition(Terminal):
     code = "MF3012"
     what = "The condition {condition!r} is not valid for the rows of {table}: {reason}."
-    fix = "Correct `where` of the table in the configuration, a condition as after WHERE in SQL. Nothing was published."
+    fix = (
+        "Correct `where` of the table in the configuration: write a condition as after WHERE in SQL. Nothing was"
+        " published."
+    )
 
 
 class SelectionChanged(Terminal):
     code = "MF3013"
     what = "The rows of {table} were published with another selection: {changes:reasons}."
     fix = (
-        "Publish a new snapshot with the new selection with `mirrorfeed rebuild`, or undo the change in the"
-        " configuration."
+        "Undo the change in the configuration, or run `mirrorfeed rebuild` to reload the table with the new selection."
     )
     changes: Sequence[str]
 
 
 class UpsertsWithoutKeys(Terminal):
     code = "MF3101"
-    what = "Rows of {table} cannot be upserts by default, because the table has no keys."
-    fix = "Set `keys`, or remove `default_row_marker: upsert`."
+    what = "{table} has no keys, so `default_row_marker: upsert` is not possible."
+    fix = "Set `keys`, or remove `default_row_marker`."
 
 
 class NotDeclarable(Terminal):
     code = "MF3102"
-    what = "Column {column!r} of {table} has the type {type}, for which delimited text has no DataType."
+    what = "Column {column!r} of {table} has the type {type}. Delimited text has no DataType for this type."
     fix = (
-        "Under `delimited`, set `undeclared_types: string` to publish it as String, or `schema_definition: false` to"
-        " declare no types. Or publish the table as Parquet."
+        "Under `delimited`, set `undeclared_types: string` to publish the column as String, or `schema_definition:"
+        " false` to declare no types. Or publish the table as Parquet."
     )
 
 
@@ -146,7 +148,9 @@ class NameNotEncodable(Terminal):
 
 class EmptyLines(Terminal):
     code = "MF3104"
-    what = "{column!r} is the only column of {table}, so NULL would be an empty line of text, which readers skip."
+    what = (
+        "{column!r} is the only column of {table}. NULL would be an empty line of text, and readers skip empty lines."
+    )
     fix = "Set another `null` under `delimited`, for example N/A, or publish the table as Parquet."
 
 
@@ -158,7 +162,10 @@ class NameNotEscapable(Terminal):
 
 class RecordTooNew(Terminal):
     code = "MF3202"
-    what = "The publication record {address} has format {found}, but this version reads formats up to {known}."
+    what = (
+        "The publication record {address} has format {found}, but this release of mirrorfeed reads only formats up to"
+        " {known}."
+    )
     fix = "Install a newer release of mirrorfeed."
     found: int
 
@@ -167,11 +174,11 @@ class DamagedFile(Terminal):
     code = "MF4008"
     what = "{address} is damaged, or mirrorfeed did not write it: {reason}."
     fix = {
-        "table": "Nothing is published on a guess. Restore the file, or start the table again with"
-        " `mirrorfeed rebuild`.",
-        "history": "Install a newer release of mirrorfeed if one wrote it. If somebody changed it, restore an earlier"
-        " version of the history with RESTORE TABLE.",
-        "alerts": "The file is ignored and replaced, so current problems are reported again. If this repeats, set"
+        "table": "Nothing is published until this is corrected. Restore the file, or reload the table with `mirrorfeed"
+        " rebuild`.",
+        "history": "If a newer release of mirrorfeed wrote the history, install that release. If somebody changed the"
+        " history, restore an earlier version of it with RESTORE TABLE.",
+        "alerts": "The state of alerts is replaced, so current problems are reported again. If this repeats, set"
         " `state_path` of `alerts` to a folder that only `mirrorfeed check-alerts` writes to.",
     }
     reason: str

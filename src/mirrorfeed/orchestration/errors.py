@@ -11,6 +11,7 @@ class LeftoversNotDeleted(Transient):
     code = "MF3212"
     what = "Leftover files of {table} were not deleted: {cause.problem}"
     fix = "No action is needed. The next run tries again."
+    is_warning = True
     table: str
     cause: MirrorfeedError
 
@@ -21,11 +22,12 @@ class FilesRewritten(Transient):
         "Spark wrote files of {tables:few} that differ from existing files ({differed}). The driver wrote them again."
     )
     fix = "No action is needed, but publishing takes longer."
+    is_warning = True
 
 
 class TableTimeout(Transient):
     code = "MF3215"
-    what = "{table} was not finished within {limit}: {done}.{failure:more}"
+    what = "Publishing {table} was stopped after {limit}: {done}.{failure:more}"
     fix = "The next run continues. If this happens often, increase `table_timeout_minutes` or publish more often."
     table: str
     minutes: float
@@ -49,8 +51,8 @@ class TableTimeout(Transient):
 
 class StillConfigured(Terminal):
     code = "MF3401"
-    what = "{table} is still in {path}, so the next run would publish it again."
-    fix = "Remove it from the configuration first. To publish it from the start, run `mirrorfeed rebuild` instead."
+    what = "{table} is still in {path}, so the next run would publish the table again."
+    fix = "Remove the table from the configuration first. To reload the table instead, run `mirrorfeed rebuild`."
 
 
 class NotPublishedHere(Terminal):
@@ -68,21 +70,26 @@ class RebuildRequired(Terminal):
 class TooManyToRepair(Terminal):
     code = "MF3405"
     what = (
-        "{table} has {keys:count key} to repair, and `auto_repair_max_keys` allows {at_most:,}. Nothing was repaired."
+        "{table} has {keys:count key} to repair, but `auto_repair_max_keys` allows only {at_most:,}. Nothing was"
+        " repaired."
     )
     fix = (
-        "Find out why these rows differ. Then run `mirrorfeed repair {table:argument}`, or increase"
-        " `auto_repair_max_keys`."
+        "Find the cause first: `mirrorfeed log {table:argument}` compares the published files with the log. Then run"
+        " `mirrorfeed repair {table:argument}`, or increase `auto_repair_max_keys`."
     )
 
 
 class OrphanedTables(Terminal):
     code = "MF3408"
-    what = "{targets:few}: published, but no source matches in {path}. The source was renamed, dropped or hidden."
-    fix = (
-        "If the table is no longer needed, run `mirrorfeed drop {first:argument}`. The published files are"
-        " left unchanged."
+    what = (
+        "Tables are published, but {path} no longer selects a source for them: {targets:few}. The source was renamed,"
+        " dropped or hidden."
     )
+    fix = (
+        "If a table is no longer needed, drop it, for example with `mirrorfeed drop {first:argument}`. Until then, its"
+        " published files stay unchanged."
+    )
+    is_warning = True
     targets: Sequence[str]
 
     @property
@@ -93,10 +100,16 @@ class OrphanedTables(Terminal):
 class LedgerNotWritten(Transient):
     code = "MF8002"
     what = "The ledger {ledger} was not written: {reason}."
-    fix = "Check `ledger` and the privileges on the table. The publication itself is complete."
+    fix = (
+        "Check `ledger` in the configuration, and the privileges on the table. Publications do not depend on the"
+        " ledger."
+    )
 
 
 class LedgerUnreadable(Terminal):
     code = "MF8003"
     what = "The ledger {ledger} cannot be read: {reason}."
-    fix = "Check the name of the table and the SELECT privilege. The first publication creates it."
+    fix = (
+        "Check `ledger` in the configuration, and the SELECT privilege on the table. The first publication creates the"
+        " table."
+    )

@@ -15,41 +15,47 @@ if TYPE_CHECKING:
     from mirrorfeed.source.next_step import Range
 
 _SET_STAGING_PATH = "Set `staging_path` to a Unity Catalog volume, /Volumes/catalog/schema/volume"
-_REBUILD = "publish a new snapshot with `mirrorfeed rebuild`"
+_REBUILD = "reload the table with `mirrorfeed rebuild`"
+
+
+_BAD_KEY = "a key is NULL or not unique"
+_NO_KEYS = "a row changed in a table without keys"
+_YEAR = "a year is outside 1 to 9999"
+_INVALID_TEXT = "a text is not valid UTF-8"
+_UNFIT = "delimited text cannot store a value"
+_CASES = {Problem.CHANGE_WITHOUT_KEY: _NO_KEYS, Problem.YEAR: _YEAR, Problem.INVALID_TEXT: _INVALID_TEXT}
 
 
 class RowsRefused(Terminal):
     code = "MF3009"
     what = "Rows of {table} cannot be published: {place} {reason}{keys}."
     fix = {
-        Problem.NULL_KEY: (
+        _BAD_KEY: (
             "Correct these rows in the source, or choose keys that are unique and never NULL. If a later version"
-            " corrects them, increase `max_versions_per_publication` so that the range includes it."
+            " corrects the rows, increase `max_versions_per_publication` so that the range includes that version."
         ),
-        Problem.CHANGE_WITHOUT_KEY: "Set `keys` in the configuration, or define a primary key in Unity Catalog.",
-        Problem.YEAR: "Correct the rows in the source, or rebuild the table with `format: parquet`.",
-        Problem.INVALID_TEXT: (
+        _NO_KEYS: "Set `keys` in the configuration, or define a primary key in Unity Catalog.",
+        _YEAR: "Correct the rows in the source, or set `format: parquet` and run `mirrorfeed rebuild`.",
+        _INVALID_TEXT: (
             "Correct the rows in the source, for example with `make_valid_utf8`, or exclude the column with"
             " `exclude_columns`. If a corrected row is still rejected, run `mirrorfeed rebuild`."
         ),
-        Problem.NOT_ESCAPABLE: (
-            "Set another `encoding`, `quote`, `escape` or `null` under `delimited`, and rebuild the table if it is"
-            " already published; or correct the rows in the source."
+        _UNFIT: (
+            "Correct the rows in the source, or set another `encoding`, `quote`, `escape` or `null` under `delimited`."
+            " If the table is already published, then run `mirrorfeed rebuild`."
         ),
     }
     meaning = (
         "Rows cannot be published. A key is NULL or not unique, a row changed in a table without keys, a text is not"
-        " valid UTF-8, or the file format cannot store a value. The versions that contain them were not published."
+        " valid UTF-8, or the file format cannot store a value. The versions with these rows were not published."
     )
     range: Range | int
     rows: Sequence[BadRow]
 
     @property
-    def case(self) -> Problem:
+    def case(self) -> str:
         problem = self.rows[0].problem
-        if problem in (Problem.CHANGE_WITHOUT_KEY, Problem.YEAR, Problem.INVALID_TEXT):
-            return problem
-        return Problem.NOT_ESCAPABLE if problem.of_text else Problem.NULL_KEY
+        return _CASES.get(problem, _UNFIT if problem.of_text else _BAD_KEY)
 
     @property
     def place(self) -> str:
@@ -69,7 +75,7 @@ class RowsRefused(Terminal):
 _REASONS = {
     Problem.NULL_KEY: "a key is NULL",
     Problem.DUPLICATE_KEY: "a key is not unique",
-    Problem.CHANGE_WITHOUT_KEY: "there is an update or delete, and a table without keys accepts only inserts",
+    Problem.CHANGE_WITHOUT_KEY: "a row was updated or deleted, but a table without keys accepts only inserts",
     Problem.NOT_IN_ENCODING: "a value has a character that the encoding of the files does not contain",
     Problem.LIKE_NULL: "without quotes, a value cannot be distinguished from NULL",
     Problem.NOT_ESCAPABLE: "a value has a character that cannot be escaped in the files",
@@ -96,23 +102,25 @@ class RecordsMissing(Finding):
         "The log records before number {number} in {address} are missing: the folder of {table} was deleted during a"
         " publication, or files were removed."
     )
-    fix = f"P{_REBUILD[1:]}. With `on_gap: reseed` this happens automatically. Until then, nothing counts as published."
+    fix = f"R{_REBUILD[1:]}. With `on_gap: reseed`, the reload happens automatically. Until then, nothing is published."
     number: int
     address: str
 
 
 class FinalNameTaken(Terminal):
     code = "MF3207"
-    what = "{address} exists, and {staged} is recorded under the same name. Neither file was overwritten."
+    what = "{address} already exists, so the recorded file {staged} cannot get this name. Neither file was overwritten."
     fix = (
-        "Run `mirrorfeed log`, which compares size and checksum of both files with the record. Delete the file that"
-        " does not match, then publish again."
+        "Run `mirrorfeed log` to compare size and checksum of both files with the record. Delete the file that does not"
+        " match, then publish again."
     )
 
 
 class StagedFileDamaged(Terminal):
     code = "MF3208"
-    what = "{address} has {found:count byte} instead of the recorded {expected:,}. It was not published."
+    what = (
+        "The staged file {address} has {found:count byte} instead of the recorded {expected:,}. It was not published."
+    )
     fix = (
         "Run `mirrorfeed log`. If the complete file exists under its final name, delete the staged file and publish"
         f" again. Otherwise {_REBUILD}."
@@ -122,7 +130,7 @@ class StagedFileDamaged(Terminal):
 class ForeignFile(Terminal):
     code = "MF3209"
     what = "{address} was not written by a publisher of this table, and Fabric may read it."
-    fix = "Delete it, or rename it so that its name starts with an underscore, then publish again."
+    fix = "Delete the file, or rename it so that its name starts with an underscore, then publish again."
 
 
 class FileNumberConflict(Terminal):
@@ -150,7 +158,7 @@ class FileNumberConflict(Terminal):
 class LogIdMissing(Terminal):
     code = "MF3211"
     what = (
-        f"{{folder}}/{LOG_ID}, which contains the log id, was deleted. The log {{log_id}} exists, up to record"
+        f"The file {{folder}}/{LOG_ID} with the log id was deleted. The log {{log_id}} still exists, with records up to"
         " {number} of {time}."
     )
     fix = (
@@ -164,7 +172,8 @@ class FilesLost(Terminal):
     code = "MF3216"
     what = "Published files of {address} were removed before Fabric consumed them: {numbers:few}."
     fix = (
-        "Restore the same files under the same names if you can; OneLake keeps deleted files for seven days by default."
+        "If you can, restore the same files under the same names. OneLake keeps deleted files for seven days by"
+        " default."
         f" Otherwise {_REBUILD}."
     )
     numbers: Sequence[int]
@@ -173,10 +182,11 @@ class FilesLost(Terminal):
 class LastFileMissing(Transient):
     code = "MF3217"
     what = (
-        "{address} contains no data file. Fabric keeps the last file, so file {last} was removed by somebody else,"
-        " possibly before Fabric consumed it."
+        "{address} contains no data file. Fabric leaves the last file, so somebody else removed file {last}, possibly"
+        " before Fabric consumed it."
     )
     fix = f"Run `mirrorfeed verify`. If rows are missing, {_REBUILD}."
+    is_warning = True
     numbers: Sequence[int]
 
     @property
@@ -186,44 +196,44 @@ class LastFileMissing(Transient):
 
 class TooManyFiles(Terminal):
     code = "MF3218"
-    what = "The record of {files:,} files for {address} is larger than {mib} MiB."
+    what = "The publication to {address} has {files:,} files, so its record is larger than the limit of {mib} MiB."
     fix = "Set a larger `target_file_size` and publish again. Nothing was published."
 
 
 class StagingPathRequired(Terminal):
     code = "MF3301"
     what = (
-        "{table} has more rows to publish than fit in the result of a query, and Spark and this process share no"
-        " folder for the files."
+        "{table} has more rows to publish than fit in the result of a query, but there is no folder that both Spark and"
+        " this process can access."
     )
     fix = f"{_SET_STAGING_PATH}, and publish again. Nothing was published."
 
 
 class StagingNotInVolume(Terminal):
     code = "MF3302"
-    what = "{path} is not a volume. On Databricks, only volumes are visible to all of Spark and to this process."
+    what = "{path} is not a volume. On Databricks, only volumes are visible to Spark executors and to this process."
     fix = f"{_SET_STAGING_PATH}. Nothing was published."
 
 
 class StagingNotVisible(Terminal):
     code = "MF3303"
-    what = "Spark wrote files to {root}, and this process does not see that folder."
-    fix = f"{_SET_STAGING_PATH}, which is visible from every machine. Nothing was published."
+    what = "Spark wrote files to {root}, but this process cannot see this folder."
+    fix = f"{_SET_STAGING_PATH}: a volume is visible from every machine. Nothing was published."
 
 
 class StagingUnusable(Terminal):
     code = "MF3304"
     what = "Spark cannot write files to {root}: {reason}."
     fix = (
-        "Check `staging_path`: a volume (/Volumes/catalog/schema/volume) on which the publisher has the privileges READ"
-        " VOLUME and WRITE VOLUME. Nothing was published."
+        "Set `staging_path` to a volume (/Volumes/catalog/schema/volume), and grant the publisher READ VOLUME and WRITE"
+        " VOLUME on it. Nothing was published."
     )
 
 
 class StagingUnreadable(Terminal):
     code = "MF3305"
     what = "This process cannot read the files that Spark wrote to {root}: {reason}."
-    fix = "Grant the publisher READ VOLUME on it, in addition to WRITE VOLUME. Nothing was published."
+    fix = "Grant the publisher READ VOLUME on this volume, in addition to WRITE VOLUME. Nothing was published."
 
 
 class StagingFilesLost(Transient):
@@ -245,21 +255,22 @@ class ExecutorUploadImpossible(Terminal):
     code = "MF3308"
     what = "Executors cannot upload files to {address}: {reason}"
     fix = (
-        "Remove `upload_from: executors`, so that the driver uploads them, or use a dedicated cluster: on serverless"
-        " compute and in standard access mode, executors have no direct network access."
+        "Remove `upload_from: executors`, so that the driver uploads the files, or use a dedicated cluster. On"
+        " serverless compute and in standard access mode, executors have no direct network access."
     )
 
 
 class NothingPublished(Terminal):
     code = "MF3403"
     what = "{table} is not published yet."
-    fix = "Run `mirrorfeed publish`, which starts with a snapshot."
+    fix = "Run `mirrorfeed publish`. The first run publishes a snapshot."
 
 
 class ReadFromHistory(Transient):
     code = "MF3406"
-    what = "{gap.problem} The changes were read from its history {history}."
-    fix = "No data is lost. Publish more often, or increase the retention of the source."
+    what = "{gap.problem} mirrorfeed read these changes from the history {history} instead."
+    fix = "No data is lost. To prevent this, publish more often, or increase the retention of the source."
+    is_warning = True
     gap: Gap
 
 
@@ -268,19 +279,20 @@ class HistoryUnusable(Transient):
     what = "The changes of {gap.table} cannot be read from its history {history} either: {error.problem}"
     fix = "{error.solution}"
     meaning = (
-        "The change data feed has a gap, and the permanent history of the table cannot fill it. The message includes"
-        " the error of the history: correct it and publish again, or run `mirrorfeed rebuild`."
+        "The change data feed has a gap, and the permanent history of the table cannot fill the gap. The message"
+        " includes the error of the history: correct its cause and publish again, or run `mirrorfeed rebuild`."
     )
+    is_warning = True
     gap: Gap
     error: MirrorfeedError
 
 
 class RowHashesLost(Gap):
     code = "MF3501"
-    what = "The row hashes of {table} for version {published} are missing in {states}."
+    what = "The row hashes of {table} at version {published} are missing in {states}."
     fix = (
-        "Restore this table if it was deleted or replaced. Otherwise publish a new snapshot with `mirrorfeed rebuild`;"
-        " with `on_gap: reseed` this happens automatically."
+        "If the table with the row hashes was deleted or replaced, restore it. Otherwise reload {table} with"
+        " `mirrorfeed rebuild`; with `on_gap: reseed` this happens automatically."
     )
     meaning = (
         "The row hashes of the published version are missing, so the rows that changed since then cannot be found."
@@ -299,7 +311,7 @@ class RowHashesChanged(Transient):
 class NotRowHashes(Terminal):
     code = "MF3503"
     what = "The row hashes of {table} belong in {states}, but this table exists and was not created by mirrorfeed."
-    fix = "Move or delete it, or choose a `ledger` in another schema or folder."
+    fix = "Move or delete that table, or choose a `ledger` in another schema or folder."
 
 
 class ColumnsChanged(Transient):
@@ -311,30 +323,34 @@ class ColumnsChanged(Transient):
 class LedgerRequired(Terminal):
     code = "MF3505"
     what = (
-        "{table} is published by comparison, which stores row hashes next to the ledger, but no ledger is configured."
+        "{table} is published by comparison (`changes: compare`). This stores row hashes next to the ledger, but no"
+        " ledger is configured."
     )
     fix = "Set `ledger`, for example `ledger: main.ops.mirror_ledger`."
 
 
 class KeysRequired(Terminal):
     code = "MF3506"
-    what = "{table} is published by comparison, but has no keys."
+    what = "{table} is published by comparison (`changes: compare`), but has no keys."
     fix = "Set `keys` in the configuration to columns that are unique together and never NULL."
 
 
 class FeedRequired(Terminal):
     code = "MF3507"
     what = "{asked} requires a change data feed, but {table} is published by comparison (`changes: compare`)."
-    fix = "Run `mirrorfeed publish` to compare it now, or `mirrorfeed rebuild` to publish it from the start."
+    fix = "Run `mirrorfeed publish` to compare and publish the table, or `mirrorfeed rebuild` to reload it."
 
 
 class NotComparable(Gap):
     code = "MF3509"
-    what = "The change data feed of {table} has a gap, and the published version {published} can no longer be read."
-    fix = "Publish a new snapshot with `mirrorfeed rebuild`."
+    what = (
+        "The change data feed of {table} has a gap, and the published version {published} can no longer be read, so it"
+        " cannot be compared with the newest version."
+    )
+    fix = "Reload the table with `mirrorfeed rebuild`."
     meaning = (
-        "The change data feed has a gap. `on_gap: compare` cannot close it, because the published version can no longer"
-        " be read: VACUUM deleted its files, or its log is gone."
+        "The change data feed has a gap. `on_gap: compare` cannot close the gap, because the published version can no"
+        " longer be read: VACUUM deleted its files, or its log is gone."
     )
     reason: str = "its files or its log are gone"
 
@@ -346,14 +362,21 @@ class RangeCompared(Transient):
         " {range.to_version_inclusive} were published instead."
     )
     fix = {
-        "columns": "No data is lost.",
-        "vector": "No data is lost. `REORG TABLE … APPLY (PURGE)` rewrites files that have large deletion vectors.",
-        "gap": "No data is lost. Publish more often, or increase the retention of the source.",
+        "the columns changed": "No data is lost, and no action is needed.",
+        "a deletion vector is large": (
+            "No data is lost. To prevent this, run `REORG TABLE … APPLY (PURGE)`: it rewrites files that have large"
+            " deletion vectors."
+        ),
+        "the feed has a gap": (
+            "No data is lost. To prevent this, publish more often, or increase the retention of the source."
+        ),
     }
+    is_warning = True
     cause: Finding
 
     @property
     def case(self) -> str:
         if not isinstance(self.cause, Gap):
-            return "columns"
-        return "vector" if self.cause.reason == GapReason.LARGE_VECTOR else "gap"
+            return "the columns changed"
+        large = self.cause.reason == GapReason.LARGE_VECTOR
+        return "a deletion vector is large" if large else "the feed has a gap"

@@ -113,11 +113,11 @@ class SecretUnreachable(Terminal):
     code = "MF4304"
     what = "Cannot read the client secret from {secret}: {reason:phrase}."
     fix = {
-        "variable": (
+        "an environment variable": (
             "On Databricks use `secret: {{scope, key}}`, because serverless compute has no environment variables."
             " Elsewhere set the environment variable for this process."
         ),
-        "scope": (
+        "a secret scope": (
             "Check that the scope and the key exist and that this identity may read them. Executors cannot read secret"
             " scopes: with `upload_from: executors` add an environment variable (`secret: {{scope, key, env}}`) and set"
             ' it in `spark_env_vars` of the cluster to "{{{{secrets/{path}}}}}".'
@@ -128,7 +128,7 @@ class SecretUnreachable(Terminal):
 
     @property
     def case(self) -> str:
-        return "scope" if getattr(self.secret, "scope", None) else "variable"
+        return "a secret scope" if getattr(self.secret, "scope", None) else "an environment variable"
 
     @property
     def path(self) -> str:

@@ -15,20 +15,23 @@ if TYPE_CHECKING:
 
 class GapReason(StrEnum):
     FEED_OFF = "the change data feed is off"
-    STILL_OFF = "the change data feed was turned off, and still is"
-    """In this case, no snapshot can be published either."""
+    STILL_OFF = "the change data feed was turned off and is still off"
+    """So no snapshot can be published either."""
     FILE_MISSING = "a file is missing"
     LOG_HOLE = "the log has a hole"
     NO_COMMIT = "the log has no commit"
-    EXPIRED = "the delta.deletedFileRetentionDuration of the table has passed"
+    EXPIRED = "the retention has expired (delta.deletedFileRetentionDuration)"
     """VACUUM may or may not have deleted the files."""
     LARGE_VECTOR = "a deletion vector is too large for Delta's feed reader"
+
+
+_OTHER_REASON = "another reason"
 
 
 class BadInterval(Terminal):
     code = "MF1108"
     what = "The interval {text!r} {reason}."
-    fix = "Write at least one whole day, such as '60 days'. Lifecycle rules of the clouds support no other unit."
+    fix = "Write at least one whole day, such as '60 days'. The lifecycle rules of Azure and S3 support no other unit."
     text: str
     reason: str
 
@@ -74,19 +77,22 @@ class NoIdentity(Terminal):
 class LogDamaged(Terminal):
     code = "MF2005"
     what = "The transaction log of {table} cannot be read: commits are missing."
-    fix = "Restore the missing files in its _delta_log folder, or restore the table from a copy."
+    fix = "Restore the missing files in the _delta_log folder of the table, or restore the whole table from a copy."
 
 
 class VersionExpired(Terminal):
     code = "MF2006"
-    what = "Version {version} of {table} is older than its delta.deletedFileRetentionDuration."
-    fix = "Choose a newer version. If VACUUM has not deleted the files, you can set a longer duration instead."
+    what = "Version {version} of {table} is older than the delta.deletedFileRetentionDuration of the table."
+    fix = (
+        "Choose a newer version. If VACUUM has not deleted the files, you can increase"
+        " delta.deletedFileRetentionDuration instead."
+    )
 
 
 class NoVersions(Terminal):
     code = "MF2007"
     what = "The history of {table} is empty."
-    fix = "Check the table's _delta_log folder or write to the table, then publish again."
+    fix = "Check the _delta_log folder of the table. If the table is new, write to the table, then publish again."
 
 
 class NothingToRead(Terminal):
@@ -115,31 +121,33 @@ class Gap(Finding):
     code = "MF2102"
     what = "The changes of {table} after version {published} cannot be read: {place} {reason}."
     fix: ClassVar[Template] = {
-        False: (
-            "Publish the rows that differ with `on_gap: compare`, or a new snapshot with `mirrorfeed rebuild`."
-            " With `on_gap: reseed` the snapshot is published automatically."
+        GapReason.EXPIRED: (
+            "If VACUUM has not deleted the files yet, increase delta.deletedFileRetentionDuration and publish again."
+            " Otherwise reload the table with `mirrorfeed rebuild`; with `on_gap: reseed`, this happens automatically."
         ),
-        True: (
-            "If VACUUM has not run since, set delta.deletedFileRetentionDuration to a longer time and publish."
-            " Otherwise publish a new snapshot with `mirrorfeed rebuild`; with `on_gap: reseed` this happens"
+        GapReason.STILL_OFF: (
+            "To publish only the rows that differ, turn the feed on, set `on_gap: compare` for the table, and publish"
+            " again. If the published version can no longer be read, run `mirrorfeed enable-cdf`, then `mirrorfeed"
+            " rebuild`."
+        ),
+        _OTHER_REASON: (
+            "To publish only the rows that differ, set `on_gap: compare` for the table, and publish again. If the"
+            " published version can no longer be read, run `mirrorfeed rebuild`; with `on_gap: reseed`, this happens"
             " automatically."
-        ),
-        "off": (
-            "Run `mirrorfeed enable-cdf`. Then publish the rows that differ with `on_gap: compare`, or a new snapshot"
-            " with `mirrorfeed rebuild`."
         ),
     }
     meaning = (
         "Changes that are not published yet can no longer be read: the feed was off, or VACUUM or the log retention"
-        " deleted them. The mirror stays at the last published version."
+        " deleted them, and the table has no permanent history with these changes. The mirror stays at the last"
+        " published version."
     )
     published: int
     where: int | Range
     reason: str
 
     @property
-    def case(self) -> bool | str:
-        return "off" if self.reason == GapReason.STILL_OFF else self.reason == GapReason.EXPIRED
+    def case(self) -> str:
+        return self.reason if self.reason in Gap.fix else _OTHER_REASON
 
     @property
     def place(self) -> str:
@@ -156,8 +164,8 @@ class SourceRecreated(Finding):
     what = {
         True: "{table} was restored to an older version: version {published} is published, the newest is {latest}.",
         False: (
-            "{table} was replaced, or dropped and created again, after version {published} was published: its id"
-            " changed from {published_id} to {found_id}."
+            "{table} was replaced, or dropped and created again, after version {published} was published: the id of the"
+            " table changed from {published_id} to {found_id}."
         ),
     }
     fix = "Publish a new snapshot with `mirrorfeed rebuild`."
@@ -174,7 +182,7 @@ class SourceRecreated(Finding):
 class PartitionsChanged(Finding):
     code = "MF2104"
     what = (
-        "The partition columns of {table} changed after version {published} from {old} to {new}. Delta returns earlier"
+        "The partition columns of {table} changed from {old} to {new} after version {published}. Delta returns earlier"
         " changes with NULL in these columns."
     )
     fix = (
@@ -196,12 +204,12 @@ class FeedUnreadable(Finding):
     code = "MF2105"
     what = {
         False: (
-            "Delta cannot read the changes of {table} in {range}: the columns of version {older} do not match those of"
-            " version {newer}, which Delta uses to read them."
+            "Delta cannot read the changes of {table} in {range}: Delta reads them with the columns of version {newer},"
+            " and the columns of version {older} do not match."
         ),
         True: (
-            "Delta cannot read the changes of {table} in {range} with the newest columns: of the columns of version"
-            " {older}, {lost:reasons}."
+            "Delta cannot read the changes of {table} in {range} with the newest columns. Since version {older}:"
+            " {lost:reasons}."
         ),
     }
     fix = (
@@ -228,7 +236,10 @@ class FeedUnreadable(Finding):
 class SnapshotGone(Terminal):
     code = "MF2106"
     what = "Files of {table} at version {version} were deleted{names}."
-    fix = "Publish again. If it fails again, the table is damaged: run FSCK REPAIR TABLE or restore it."
+    fix = (
+        "Run `mirrorfeed publish` again. If it fails again, the table is damaged: run FSCK REPAIR TABLE, or restore"
+        " the table."
+    )
     uris: Sequence[str] = ()
 
     @property
@@ -240,8 +251,8 @@ class FilesArchived(Terminal):
     code = "MF2107"
     what = "{table} cannot be read: {part} needs files in the archive tier (409 BlobArchived)."
     fix = (
-        "Run `mirrorfeed archive set {table:argument} 'X days'` with the age at which the cloud archives files, so that"
-        " mirrorfeed detects them before it reads. The next run then shows how to restore the files."
+        "Run `mirrorfeed archive set {table:argument} 'X days'`, where X is the age at which the lifecycle rule"
+        " archives files. The next run then names the archived files and the command that restores them."
     )
     table: str
     range: Range | int
@@ -254,26 +265,27 @@ class FilesArchived(Terminal):
 class RetentionTooShort(Transient):
     code = "MF2108"
     what = (
-        "{table} keeps changes for {kept:duration} ({name}), and the oldest was published {waited:duration} after its"
-        " commit. After one failed run, changes may be lost."
+        "{table} keeps changes for {kept:duration} ({name}), but a change was published {waited:duration} after its"
+        " commit. One failed run may lose changes."
     )
-    fix = "Publish more often, or increase the retention; `mirrorfeed doctor` prints the statement."
+    fix = "Publish more often, or increase {name}. `mirrorfeed doctor` prints the statement."
+    is_warning = True
 
 
 class FileDamaged(Terminal):
     code = "MF2109"
     what = "A file of {table} cannot be read: {uri} ({cause})."
     fix = (
-        "Publish again. If it fails again, replace the file with an intact copy, or restore the table to a version that"
-        " does not need it."
+        "Run the same command again. If it fails again, replace the file with an intact copy, or restore the table to a"
+        " version that does not need the file."
     )
 
 
 class RowsProtected(Terminal):
     code = "MF2201"
     what = (
-        "{table} has {protection}. Time travel does not work on it, and its rows depend on the reader, so its mirror"
-        " would be incomplete."
+        "{table} has {protection}. Its rows depend on the reader, and time travel is not possible, so the mirror would"
+        " be incomplete."
     )
     fix = "Move the row filter and the column masks to a view over the table, or publish an unprotected copy."
     row_filter: str | None
@@ -289,7 +301,7 @@ class RowsProtected(Terminal):
 class CatalogRefused(Terminal):
     code = "MF2202"
     what = "{asked} cannot be read: {reason:phrase}."
-    fix = "Check the name and your access to it. Without access to a primary key, set `keys` in the configuration."
+    fix = "Check the name and your privileges. If you cannot read the primary key, set `keys` in the configuration."
 
 
 class CatalogUnavailable(Transient):
@@ -313,7 +325,9 @@ class BadBound(Terminal):
 class OutsideHistory(Terminal):
     code = "MF2302"
     what = "{bound} is {reason} of {table}. The history contains {oldest} to {newest}."
-    fix = "Choose versions or times in the history. Past its end, `--past-end empty` returns fewer changes instead."
+    fix = (
+        "Choose versions or times in the history. With `--past-end empty`, an end after the newest version is allowed."
+    )
     meaning = "The requested changes start or end outside the history of the table."
     first: Commit
     last: Commit
@@ -330,15 +344,15 @@ class OutsideHistory(Terminal):
 class BoundsCrossed(Terminal):
     code = "MF2303"
     what = "The start {start} is after the end {end}."
-    fix = "Swap them. Both ends are included."
+    fix = "Swap start and end. Both are inclusive."
 
 
 class RangeUnreadable(Terminal):
     code = "MF2304"
     what = "{cause.problem}"
     fix = (
-        "Start at a later version, or end before the version that changed the columns. `DESCRIBE HISTORY` lists the"
-        " versions and shows when the feed was enabled."
+        "Start at a later version, or end before the version that changed the columns. `DESCRIBE HISTORY` shows which"
+        " versions changed the columns or turned the feed on."
     )
     meaning = "The changes between the requested versions cannot be read, or the columns changed between them."
     cause: Finding

@@ -69,7 +69,7 @@ def test_hashes_older_than_the_published_version_are_reported_as_lost(now: int) 
             return "the table of hashes", now
 
     feed = FullCompare(None, Source(("v",)), WentBack(None, Source(("hashes",)), "v"))  # type: ignore[arg-type]
-    with pytest.raises(RowHashesLost, match="The row hashes of v for version 5 are missing in hashes"):
+    with pytest.raises(RowHashesLost, match="The row hashes of v at version 5 are missing in hashes"):
         feed.facts(5, 500)
 
 

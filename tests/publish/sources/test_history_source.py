@@ -82,7 +82,7 @@ def test_gap_is_published_from_history_and_reported(spark: SparkSession, tmp_pat
     table.sql("INSERT INTO {} VALUES (5, 'v5')")
     assert "versions 2 to 3, from its history" in run(tmp_path, "publish", "--dry-run")
     words = run(tmp_path, "publish")
-    assert "The changes were read from its history" in words
+    assert "mirrorfeed read these changes from the history" in words
     assert zone.mirrors_the_table()
     into = tmp_path / "then"
     arguments = ["history", "replay", "sales.orders", "--to-version", "2", "--into", str(into)]
