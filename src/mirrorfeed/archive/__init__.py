@@ -1,4 +1,4 @@
-"""Tables with archived files: queries that need an archived file fail before anything is read."""
+"""Guard tables with archived files: a query that needs an archived file fails before anything is read."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ PROPERTY = "delta.timeUntilArchived"
 
 
 def has_interval(properties: Mapping[str, str]) -> bool:
-    """Whether files of the table may count as archived."""
+    """Return whether files of the table may count as archived."""
     return PROPERTY in properties
 
 
 def check(spark: SparkSession, source: Source, what: Range | int, properties: Mapping[str, str]) -> None:
-    """Raises an error if a range of the change data feed, or the snapshot of a version, needs archived files."""
+    """Raise an error if a range of the change data feed, or the snapshot of a version, needs archived files."""
     if has_interval(properties):
-        from mirrorfeed.archive import guard  # few tables have archived files
+        from mirrorfeed.archive import guard  # imported late: few tables have archived files
 
         guard.check(spark, source, what, properties)

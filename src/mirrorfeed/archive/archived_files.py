@@ -1,7 +1,7 @@
-"""Files of tables, those that are archived and needed by a query, and the errors that name those.
+"""Data files, which of them are archived, and the error for a query that needs archived files.
 
-A file counts as archived by its age and the interval of the table in whose folder it is. Its tier does not matter. A
-file of unknown age counts as archived.
+A file counts as archived by its age and by the interval of the table in whose folder the file is. Its tier does not
+matter. A file of unknown age counts as archived.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 
 ELSEWHERE = r"^[A-Za-z][A-Za-z0-9+.-]*:/"
-"""Start of an absolute path in the log, as in a clone whose files are in the folder of its original."""
+"""Matches the start of an absolute path in the log, as in a clone whose files are in the folder of its original."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FROM_Z85 = str.maketrans(
     string.digits + string.ascii_lowercase + string.ascii_uppercase + ".-:+=^!/*?&<>()[]{}@%$#",
     string.digits + string.ascii_uppercase + string.ascii_lowercase + "!#$%&()*+-;<=>?@^_`{|}~",
 )
-"""Deletion vectors are named in base 85 with the alphabet of ZeroMQ, not with that of Python."""
+"""Deletion vector names use base 85 with ZeroMQ's alphabet, which differs from Python's."""
 
 
 @row
@@ -50,25 +50,25 @@ class DataFile(Row):
     """A data file of a table."""
 
     uri: str
-    """Decoded, as in the files that Spark reads."""
+    """URI, decoded, as in the files that Spark reads."""
     bytes: Count | None = None
     rows: int | None = None
     age_days: int | None = field(default=None, compare=False)
-    """None if the file is not archived, or of unknown age."""
+    """Age in days. None if the file is not archived, or of unknown age."""
     partition: Mapping[str, str | None] | None = None
     deletion_vector: str | None = None
-    """The file of its deletion vector, if it is stored outside the log."""
+    """URI of the file with the deletion vector, if it is stored outside the log."""
     why: str | None = None
-    """Why a query needs it."""
+    """Reason why a query needs the file."""
     tier: str | None = None
-    """None if it was not read from the storage."""
+    """Access tier. None if it was not read from the storage."""
     created: datetime | None = field(default=None, repr=False)
     folder: str | None = field(default=None, repr=False, compare=False)
-    """The folder of the table in which it is, if known: a clone has files in the folder of its original."""
+    """Folder of the table that contains the file, if known: a clone has files in the folder of its original."""
 
     @property
     def uris(self) -> tuple[str, ...]:
-        """The file, and the file of its deletion vector."""
+        """URIs of the file and of its deletion vector."""
         return (self.uri, self.deletion_vector) if self.deletion_vector else (self.uri,)
 
     def remarks(self) -> Sequence[str]:
@@ -78,14 +78,14 @@ class DataFile(Row):
 
 
 def total(files: Sequence[DataFile], noun: str = "file") -> str:
-    """The number of files, and their size if it is known."""
+    """Return the number of files, and their size if it is known, in words."""
     known = [file.bytes for file in files if file.bytes is not None]
     bytes_ = f" ({size(sum(known))})" if len(known) == len(files) else ""
     return f"{counted(len(files), noun)}{bytes_}"
 
 
 def file_of(location: str, row: Mapping[str, Any], names: Mapping[str, str] | None = None) -> DataFile:
-    """A file from its log entry. `names` maps the column names of the log to those of the table."""
+    """Return the file of a log entry. `names` maps the column names of the log to those of the table."""
     deleted = row["vector"]["cardinality"] if row["vector"] else 0
     return DataFile(
         uri_of(location, row["path"]),
@@ -98,28 +98,28 @@ def file_of(location: str, row: Mapping[str, Any], names: Mapping[str, str] | No
 
 
 def column_names(schema: str) -> dict[str, str]:
-    """Maps the column names of the log, which differ with column mapping, to those of the table."""
+    """Map the column names of the log, which differ with column mapping, to those of the table."""
     fields = json.loads(schema)["fields"]
     return {str(f["metadata"].get("delta.columnMapping.physicalName", f["name"])): str(f["name"]) for f in fields}
 
 
 def uri_of(location: str, path: str) -> str:
-    """A path in the log is encoded, and relative to the table unless it has a scheme."""
+    """Return the URI of a path in the log, which is encoded, and relative to the table unless it has a scheme."""
     return plain(unquote(path) if re.match(ELSEWHERE, path) else f"{location.rstrip('/')}/{unquote(path)}")
 
 
 def no_pattern(path: str) -> str:
-    """Escapes a path, because Spark reads paths as patterns and a folder may be called `{2026}` or `[old]`."""
+    """Escape a path, because Spark reads paths as patterns and a folder may be called `{2026}` or `[old]`."""
     return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
 
 
 def plain(uri: str) -> str:
-    """Normalizes local URIs, which Java writes with one slash or three."""
+    """Normalize a local URI, which Java writes with one slash or three."""
     return re.sub(r"^file:///*", "file:/", uri)
 
 
 def vector_file(location: str, vector: Mapping[str, Any] | None) -> str | None:
-    """The file of a deletion vector. Vectors of kind `i` are stored in the log itself."""
+    """Return the file of a deletion vector, or None. Vectors of kind `i` are stored in the log itself."""
     if vector is None or vector["storageType"] == "i":
         return None
     if vector["storageType"] == "p":
@@ -130,12 +130,12 @@ def vector_file(location: str, vector: Mapping[str, Any] | None) -> str | None:
 
 
 TiersAt = Callable[[str], "TierStore | None"]
-"""The tiers of the table in a folder. None: no archived file of it counts as restored."""
+"""Return the tiers of the table in a folder. None means that no archived file of the table counts as restored."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeededFiles:
-    """The archived files of one table at one version that a query or statement needs."""
+    """Archived files of one table at one version that a query or statement needs."""
 
     table: str
     table_id: str
@@ -143,15 +143,17 @@ class NeededFiles:
     version: Count
     files: tuple[DataFile, ...]
     active: int | None = None
-    """The number of other files that it needs. None on Databricks, and if the table is read several times."""
+    """Number of other files that the query needs. None on Databricks, and if the table is read several times."""
 
     def __str__(self) -> str:
         return f"{total(self.files)} of {self.table} at version {self.version}, {a_few([f.uri for f in self.files])}"
 
 
 def table_folder(spark: SparkSession, path: str, known: dict[str, str | None]) -> str | None:
-    """The nearest folder, at or above, that has a log of Delta; None where there is none. `known` are earlier results,
-    to which this one is added."""
+    """Return the nearest folder, at `path` or above, that has a Delta log, or None.
+
+    `known` has the results of earlier calls. The new result is added.
+    """
     folder = spark._jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
     name = plain(str(folder.toString()))
     if name not in known:
@@ -166,7 +168,7 @@ def table_folder(spark: SparkSession, path: str, known: dict[str, str | None]) -
 
 
 def archived_among(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> list[DataFile]:
-    """No files without a policy."""
+    """Return the files that count as archived. Returns no files without a policy."""
     return [
         replace(file, age_days=(now - file.created).days if file.created else None)
         for file in files
@@ -181,8 +183,11 @@ def is_archived(file: DataFile, policy: Policy | None, now: datetime) -> bool:
 def archived_of(
     spark: SparkSession, name: str, location: str, files: Iterable[DataFile], policy: Policy | None, now: datetime
 ) -> list[DataFile]:
-    """The files of a table that count as archived, each by the interval of the table in whose folder it is, because
-    lifecycle rules apply to folders. Raises `FileOfNoTable` if that table does not exist."""
+    """Return the files of a table that count as archived.
+
+    Each file is judged by the interval of the table in whose folder the file is, because lifecycle rules apply to
+    folders. Raises `FileOfNoTable` if that table does not exist.
+    """
     location, known, found = plain(location), dict[str, str | None](), list[DataFile]()
     policies, start = {location: policy}, f"{location.rstrip('/')}/"
     for file in files:
@@ -196,8 +201,10 @@ def archived_of(
 
 
 def blocked_among(archived: Sequence[DataFile], tiers: TierStore | None) -> list[DataFile]:
-    """The files that cannot be read now. Reads the tier of every file and deletion vector, because a sample says
-    nothing about the others. Without `tiers`, all files."""
+    """Return the files that cannot be read now. Returns all files without `tiers`.
+
+    Reads the tier of every file and deletion vector, because a sample does not show the tiers of the others.
+    """
     if tiers is None or not archived:
         return list(archived)
     found = tiers.read_tiers(sorted({uri for file in archived for uri in file.uris}))
@@ -207,7 +214,7 @@ def blocked_among(archived: Sequence[DataFile], tiers: TierStore | None) -> list
 def refuse(
     needed: Sequence[NeededFiles], tiers_at: TiersAt, refusal: Callable[[Sequence[NeededFiles]], ArchivedFilesNeeded]
 ) -> None:
-    """Raises `refusal` for the files that cannot be read now, by table and version."""
+    """Raise `refusal` for the files that cannot be read now, by table and version."""
     found = []
     for need in needed:
         folders: dict[str, list[DataFile]] = {}
@@ -294,8 +301,9 @@ class StatementNeedsArchivedFiles(ArchivedFilesNeeded):
         return self.statement is not None
 
     def plan(self, priority: Priority | None = None, rates: Prices | None = None) -> Plan:
-        """The plan that restores all of these files. Without a statement it restores files and shows no rows."""
-        from mirrorfeed.archive import restore_plan  # it imports this module
+        """Return a plan that restores all of these files. Without a statement, the plan restores files and shows no
+        rows."""
+        from mirrorfeed.archive import restore_plan  # restore_plan imports this module
 
         return restore_plan.make(
             self.tables, priority, rates=rates, sql=self.statement, files_alone=self.statement is None

@@ -1,6 +1,6 @@
-"""How much of a table is archived, now or with another interval, and how old its files are.
+"""Measure how much of a table is archived, now or with another interval, and how old its files are.
 
-A simulation sets nothing and reads no data file. Its queries are conditions, or statements of the Databricks query
+A simulation changes nothing and reads no data file. Its queries are conditions, or statements of the Databricks query
 history, and are only planned.
 """
 
@@ -42,7 +42,7 @@ _MAX_STATEMENTS = 1000
 
 @row
 class Share(Row):
-    """How much of a table is archived."""
+    """Archived share of a table."""
 
     table: str = shown("table")
     files: int = shown("files", default=0)
@@ -51,12 +51,12 @@ class Share(Row):
     archived_bytes: int | None = shown("archived", size, right=True, default=None)
     """None on Databricks, which returns only names of archived files, if the storage has no tiers."""
     restored_files: int | None = shown("restored files", default=None)
-    """Archived files that were restored; None if the storage has no tiers."""
+    """Number of archived files that were restored. None if the storage has no tiers."""
     restored_bytes: int | None = None
     bytes_by_age: Mapping[str, int] | None = None
-    """Bytes by age; None on Databricks, which does not return ages."""
+    """Bytes by age. None on Databricks, which does not return ages."""
     copies: bool = False
-    """Whether restored files are copies, so that both are charged."""
+    """True if restored files are copies, so that both are charged."""
     month_cost: float | None = shown("cost per month", lambda cost: f"{cost:,.2f}", right=True, default=None)
     month_saving: float | None = shown("saving", lambda saving: f"{saving:,.2f}", right=True, default=None)
     currency: str | None = shown("currency", default=None)
@@ -64,7 +64,7 @@ class Share(Row):
 
     @property
     def archived(self) -> float | None:
-        """Between 0 and 1: of the bytes, or of the files if the bytes are unknown. None for an empty table."""
+        """Archived share between 0 and 1, of the bytes or, if unknown, of the files. None for an empty table."""
         part, whole = self.archived_files, self.files
         if self.archived_bytes is not None and self.bytes:
             part, whole = self.archived_bytes, self.bytes
@@ -91,13 +91,13 @@ class Share(Row):
 
     @property
     def summary(self) -> str:
-        """The share in words."""
+        """Archived share in words."""
         bytes_ = "" if self.archived_bytes is None else f", {size(self.archived_bytes)} of {size(self.bytes)}"
         restored = f"; {self.restored_files:,} restored" if self.restored_files else ""
         return f"{self.archived_files:,} of {counted(self.files, 'file')} archived{bytes_}{restored}"
 
     def priced(self, rates: Prices | None) -> Share:
-        """The same with the costs of a month."""
+        """Return the same share with monthly costs."""
         active, cold = self.active_bytes, self.cold_bytes
         if rates is None or active is None or cold is None:
             return self
@@ -108,8 +108,10 @@ class Share(Row):
 
 
 def share(spark: SparkSession, source: Source, now: datetime, tiers: TierStore | None = None) -> Share:
-    """For the newest version. A file counts as archived by its age. The storage shows which archived files are
-    restored, and sizes that Databricks does not return."""
+    """Measure the archived share at the newest version. A file counts as archived by its age.
+
+    The storage shows which archived files are restored, and the sizes that Databricks does not return.
+    """
     policy = interval.read(spark, source)
     if (files := files_of(spark, source)) is not None:
         archived = archived_of(spark, str(source), read_table_info(spark, source).location, files, policy, now)
@@ -144,19 +146,19 @@ def _bytes(files: Iterable[DataFile]) -> int:
 
 
 def files_of(spark: SparkSession, source: Source) -> list[DataFile] | None:
-    """All files of the newest version. None on Databricks, which returns no ages or sizes."""
+    """Return all files of the newest version, or None on Databricks, which returns no ages or sizes."""
     if is_databricks(spark):
         return None
     return list(ClassicEngine(spark).files(source).values())
 
 
 def ages_of(files: Iterable[DataFile], now: datetime) -> dict[str, int]:
-    """Bytes by age, the youngest first, with the same age groups for all tables."""
+    """Return bytes by age, youngest first, with the same age groups for all tables."""
     return {label: int(sum(parts.values())) for label, parts in by_age(files, None, now)}
 
 
 def by_age(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> list[tuple[str, dict[str, float]]]:
-    """Active and archived bytes by age, the youngest first. The interval is a limit of an age group."""
+    """Return active and archived bytes by age, youngest first. The interval is the limit of an age group."""
     limits = sorted({*_AGES, *([policy.days] if policy else [])})
     labels = [*(f"{first}-{end} d" for first, end in pairwise(limits)), f"{limits[-1]} d on", _UNKNOWN]
     found = {label: dict.fromkeys(PARTS, 0.0) for label in labels}
@@ -168,7 +170,10 @@ def by_age(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> l
 
 
 def chart(spark: SparkSession, source: Source, now: datetime) -> Chart:
-    """Raises `NoInterval`. Empty on Databricks, which does not return ages."""
+    """Draw a chart of active and archived bytes by age. Raises `NoInterval`.
+
+    The chart is empty on Databricks, which does not return ages.
+    """
     policy, files = interval.required(spark, source), files_of(spark, source)
     ages = [] if files is None else by_age(files, policy, now)
     return Chart(f"{source}: bytes by age of files", bars(ages, PARTS, "bytes", "age of the files"))
@@ -181,7 +186,7 @@ class Query:
     text: str
     is_statement: bool = False
     times: int = 1
-    """How often it was run."""
+    """Number of times that the query was run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +205,7 @@ class FailingQuery:
 
 @row
 class Simulation(Row):
-    """The effect of an interval."""
+    """Effect of an interval."""
 
     table: str
     days: int = shown("interval", lambda days: counted(days, "day"), right=True)
@@ -210,9 +215,9 @@ class Simulation(Row):
     archived_files: int = shown("archived files")
     archived_bytes: int | None = shown("archived", size, right=True)
     queries: int | None = shown("queries")
-    """Queries that were planned, each as often as it was run; None without queries."""
+    """Number of planned queries, each counted as often as it was run. None without queries."""
     failing: int | None = shown("failing")
-    """Of these, those that would need archived files."""
+    """Number of these queries that would need archived files."""
     failing_queries: tuple[FailingQuery, ...]
     month_cost: float | None = shown("cost per month", lambda cost: f"{cost:,.2f}", right=True)
     month_saving: float | None = shown("saving", lambda saving: f"{saving:,.2f}", right=True)
@@ -230,14 +235,14 @@ def simulate(
     rates: Prices | None,
     now: datetime,
 ) -> tuple[list[Simulation], list[str]]:
-    """One row per interval at the newest version, and notes on queries that cannot be planned.
+    """Return one row per interval for the newest version, and notes on queries that cannot be planned.
 
     Raises `CannotSimulate` if Spark shows neither plans nor the log.
     """
     version = versions.newest_version(spark, source)
     try:
         known = ClassicEngine(spark).files(source, version)
-        # Planning one read shows whether this Spark shows plans at all.
+        # Planning one read shows whether this Spark shows plans.
         files_read_by(reader.at_version(spark, source, version).where("false"))
     except MirrorfeedError:
         raise
@@ -286,7 +291,7 @@ def _frame(spark: SparkSession, source: Source, version: int, query: Query) -> D
 
 
 def read_conditions(path: str) -> list[Query]:
-    """One condition per line. Empty lines and lines that begin with `--` are skipped."""
+    """Read conditions from a file, one per line. Skips empty lines and lines that start with `--`."""
     try:
         lines = [line.strip() for line in Path(path).read_text(encoding="utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
@@ -295,7 +300,8 @@ def read_conditions(path: str) -> list[Query]:
 
 
 def query_history(spark: SparkSession, source: Source, days: int) -> list[Query]:
-    """The queries of the last days that name the table, from the Databricks query history, the most frequent first."""
+    """Return the queries of the last days that name the table, from the Databricks query history, most frequent
+    first."""
     if source.path is not None:
         raise NoHistory(table=str(source), reason="it does not contain queries on paths by name")
     name = source.parts[-1].lower().replace("\\", "\\\\").replace("'", "\\'")

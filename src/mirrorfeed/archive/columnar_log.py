@@ -1,6 +1,6 @@
-"""The files in a Delta log, found through Hadoop and read with Arrow, for queries that need few of many files.
+"""Read the files in a Delta log with Hadoop and Arrow, for queries that need few of many files.
 
-Spark does not have to build the state of the table first. Whatever is not certain raises `Doubt`, and Delta decides.
+Faster than Spark, which first builds the state of the table. In uncertain cases `Doubt` is raised, and Delta decides.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NAME = re.compile(r"(\d{20})\.(json|checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The files of the log from which to read a version: a complete checkpoint, and the commits after it."""
+    """Files of the log that describe a version: a complete checkpoint, and the commits after it."""
 
     checkpoint_version: int
     checkpoint: tuple[str, ...]
@@ -55,7 +55,7 @@ class Parts:
 
 
 def parts_at(table: str, names: Iterable[str], version: int) -> Parts:
-    """The parts among the file names of the log. Raises `LogDamaged` if commits are missing."""
+    """Select the parts from the file names of the log. Raises `LogDamaged` if commits are missing."""
     commits: dict[int, str] = {}
     checkpoints: dict[int, list[tuple[str, int]]] = {}
     for name in names:
@@ -77,7 +77,7 @@ def parts_at(table: str, names: Iterable[str], version: int) -> Parts:
 
 
 def _whole(found: Sequence[tuple[str, int]]) -> tuple[str, ...]:
-    """The files of a complete checkpoint of a version."""
+    """Return the files of a complete checkpoint of a version."""
     for name, parts in sorted(found):
         if not parts:
             return (name,)
@@ -87,14 +87,14 @@ def _whole(found: Sequence[tuple[str, int]]) -> tuple[str, ...]:
 
 
 def require_own_commits(table: str, features: Collection[str]) -> None:
-    """Raises `CommitsElsewhere` if the catalog may have further commits."""
+    """Raise `CommitsElsewhere` if the catalog may have further commits."""
     if found := external_commit_features(features):
         raise CommitsElsewhere(table=table, feature=found[0])
 
 
 @dataclass(frozen=True, slots=True)
 class TableMetadata:
-    """The metadata of a table at a version of its log."""
+    """Metadata of a table at a version of its log."""
 
     table_id: str
     schema: str
@@ -104,16 +104,16 @@ class TableMetadata:
 
 @dataclass(frozen=True)
 class ColumnarLog:
-    """The log of a table at a version."""
+    """Log of a table at a version."""
 
     location: str
-    """The folder of the table, as in the URIs of its files."""
+    """Folder of the table, as in the URIs of its files."""
     parts: Parts
     here: Callable[[str], Path]
-    """Returns the local path of a file of the log."""
+    """Return the local path of a file of the log."""
 
     def metadata(self) -> TableMetadata:
-        """The newest metadata. Raises `Doubt` for a table with unknown features."""
+        """Return the newest metadata. Raises `Doubt` for a table with unknown features."""
         metadata: dict[str, Any] = {}
         protocol: dict[str, Any] = {}
         for name in (*reversed(self.parts.commits), *self.parts.checkpoint):
@@ -133,7 +133,10 @@ class ColumnarLog:
     def files(
         self, described: TableMetadata, rules: Sequence[Rule], until: int | None
     ) -> tuple[int, tuple[DataFile, ...]]:
-        """The number of files that the rules keep, and those created until a time in milliseconds (none without it)."""
+        """Return the number of files that the rules select, and those of them that were created until `until`.
+
+        `until` is in milliseconds. Without it, no files are returned.
+        """
         names = column_names(described.schema)
         spelled = {name: physical for physical, name in names.items()}
         partitions = [spelled[name] for name in described.partitions]
@@ -150,8 +153,10 @@ class ColumnarLog:
         return count, tuple(found)
 
     def _added_files(self, partitions: Sequence[str]) -> Iterator[tuple[pa.Table, list[pa.Array]]]:
-        """The files that each part of the log adds, the newest part first, with the keys of files in later parts, which
-        override them. A commit contains a file once."""
+        """Yield the files that each part of the log adds, newest part first, with the keys of files in later parts.
+
+        Files in later parts override files in earlier ones. A commit contains a file once.
+        """
         later: list[pa.Array] = []
         for name in reversed(self.parts.commits):
             own = []
@@ -186,7 +191,7 @@ class ColumnarLog:
 
 
 def _of_the_table(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The `metaData` and `protocol` actions in a file of the log."""
+    """Yield the `metaData` and `protocol` actions in a file of the log."""
     if path.suffix == ".json":
         for chunk in _chunks(path):
             if b'"metaData"' in chunk or b'"protocol"' in chunk:
@@ -208,7 +213,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def _lines(path: Path, partitions: Sequence[str]) -> Iterator[pa.Table]:
-    """The actions in a JSON file by kind."""
+    """Yield the actions in a JSON file by kind."""
     values = pa.struct([(name, pa.string()) for name in partitions])
     kinds = {"add": [*_FACTS, ("partitionValues", values)], "remove": _KEY, "sidecar": [("path", pa.string())]}
     schema = pa.schema([(kind, pa.struct(fields)) for kind, fields in kinds.items()])
@@ -219,7 +224,7 @@ def _lines(path: Path, partitions: Sequence[str]) -> Iterator[pa.Table]:
 
 
 def _rows(file: pq.ParquetFile) -> Iterator[pa.Table]:
-    """The files in a checkpoint or a part of one."""
+    """Yield the files in a checkpoint or a part of one."""
     if "add" not in file.schema_arrow.names:
         return
     there = {field.name for field in file.schema_arrow.field("add").type}
@@ -236,7 +241,7 @@ def _rows(file: pq.ParquetFile) -> Iterator[pa.Table]:
 
 
 def _facts(actions: pa.ChunkedArray) -> pa.Table:
-    """The file actions as a table with one chunk per column."""
+    """Convert file actions to a table with one chunk per column."""
     names = [field.name for field in actions.type]
     table = pa.table({name: pc.struct_field(actions, name) for name in names})
     table = table.filter(pc.is_valid(table["path"])).combine_chunks()
@@ -246,7 +251,7 @@ def _facts(actions: pa.ChunkedArray) -> pa.Table:
 
 
 def _keys(files: pa.Table) -> pa.Array:
-    """The key of each file: its path and deletion vector."""
+    """Return the key of each file: its path and deletion vector."""
     path, vector = in_one(files["path"]), in_one(files["deletionVector"])
     if vector.null_count == len(vector):
         return path
@@ -272,7 +277,7 @@ def _partition(files: pa.Table, name: str) -> pa.Array:
 
 
 def _row(file: Mapping[str, Any], partitions: Sequence[str]) -> dict[str, Any]:
-    """The row for `file_of`."""
+    """Return the log entry for `file_of`."""
     values = dict(file["partitionValues"] or {})
     return {
         "path": file["path"],
@@ -289,7 +294,7 @@ _NAMES = re.compile(r"/_delta_log/([^/;,\s}]+)[;,}\]]")
 
 @contextmanager
 def columns(spark: SparkSession, source: Source, version: int | None) -> Iterator[tuple[int, ColumnarLog]]:
-    """The log at a version, or the newest. Raises `Doubt` if it is not found or incomplete."""
+    """Open the log at a version, or the newest. Raises `Doubt` if the log is not found or incomplete."""
     try:
         folder = _folder(spark, source)
         system = folder.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
@@ -334,7 +339,7 @@ def _folder(spark: SparkSession, source: Source) -> Any:
 
 
 def copied(spark: SparkSession, log: Any, name: str, folder: Path) -> Path:
-    """A local copy of a file of the log, which is copied once."""
+    """Copy a file of the log to a local folder, unless it is already there, and return its path."""
     target = folder / name
     if not target.exists():
         target.parent.mkdir(exist_ok=True)

@@ -1,7 +1,7 @@
-"""Conditions on rows of a table, and the files that remain after comparisons with partition values and statistics.
+"""Data skipping: find the files that may match a condition, from partition values and statistics.
 
-Decides only comparisons that must all hold, of integer, date and text columns with constants. As in Delta, a file is
-kept unless its partition or statistics rule out a match, or if a statistic is missing.
+Supports only comparisons joined by AND, of integer, date and text columns with constants. As in Delta, a file is
+selected unless its partition or statistics rule out a match. A missing statistic rules out nothing.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ TYPES: Mapping[str, pa.DataType] = {
     "date": pa.date32(),
     "string": pa.string(),
 }
-"""Types by their names in the log, for which values compare as in Delta."""
+"""Types by their names in the log. Only types whose values compare as in Delta."""
 _UNDERSTOOD = {"comment", "delta.columnMapping.id", "delta.columnMapping.physicalName", "delta.generationExpression"}
 """Column metadata that does not change comparisons, unlike collations, padded text and widened types."""
 _INDEXED = 32
-"""Leading columns for which Delta collects statistics, unless a table property sets other ones."""
+"""Number of leading columns for which Delta collects statistics by default."""
 _OTHERS = ("delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns")
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     column: str
-    """The name in the query."""
+    """Name of the column in the query."""
     sign: Sign
     value: int | str | date | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A comparison with the column name and type of the log."""
+    """A comparison with the column's name and type in the log."""
 
     name: str
     type: pa.DataType
@@ -60,7 +60,7 @@ class Rule:
 
 
 class Doubt(Exception):
-    """The result might differ from Delta's, so Delta decides."""
+    """The result might differ from Delta's, so Delta must decide."""
 
 
 def check_columns(spark: SparkSession, source: Source, names: Sequence[str]) -> None:
@@ -69,7 +69,7 @@ def check_columns(spark: SparkSession, source: Source, names: Sequence[str]) -> 
 
 
 def named(what: str, there: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The columns with their exact names. Raises `NoSuchColumn`."""
+    """Return the columns with their exact names. Raises `NoSuchColumn`."""
     known = {name.lower(): name for name in there}
     if unknown := [name for name in names if name.lower() not in known]:
         raise NoSuchColumn(table=what, column=unknown[0], columns=there)
@@ -77,9 +77,9 @@ def named(what: str, there: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def filtered(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:
-    """The rows that match a condition. Reads nothing, and raises `BadPredicate`.
+    """Return the rows that match a condition. Reads nothing. Raises `BadPredicate`.
 
-    Spark judges the condition: a lambda accepts no subquery, and an aggregate no nondeterministic function.
+    Spark validates the condition: a lambda accepts no subquery, and an aggregate no nondeterministic function.
     """
     if predicate is None:
         return frame
@@ -116,7 +116,7 @@ _TURNED: Mapping[Sign, Sign] = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": 
 
 
 def frame_of_schema(spark: SparkSession, schema: str) -> DataFrame:
-    """An empty frame with the schema of a log. Raises `Doubt`."""
+    """Return an empty DataFrame with the schema of a log. Raises `Doubt`."""
     try:
         types = spark._jvm.org.apache.spark.sql.types.DataType.fromJson(schema)  # type: ignore[union-attr]
         none = spark.sparkContext._jsc.emptyRDD()
@@ -126,8 +126,10 @@ def frame_of_schema(spark: SparkSession, schema: str) -> DataFrame:
 
 
 def comparisons_in(frame: DataFrame) -> list[Comparison]:
-    """The comparisons of the condition of a frame, after Spark has resolved types and constants. Raises `Doubt` if it
-    is more than comparisons joined by AND."""
+    """Return the comparisons in the condition of a DataFrame, after Spark has resolved types and constants.
+
+    Raises `Doubt` if the condition is more than comparisons joined by AND.
+    """
     plan = optimized(session_of(frame), frame)
     if kind_of(plan) == "LogicalRDD":
         return []
@@ -164,7 +166,7 @@ def _value(literal: Any) -> int | str | date:
         raise Doubt("NULL")
     if type_ in ("byte", "short", "integer", "long"):
         return int(value)
-    if type_ == "date" and abs(int(value)) < 700_000:  # days from 1970, in years that Python has
+    if type_ == "date" and abs(int(value)) < 700_000:  # days since 1970, for years that Python supports
         return date(1970, 1, 1) + timedelta(days=int(value))
     if type_ == "string":
         return str(value.toString())
@@ -174,7 +176,7 @@ def _value(literal: Any) -> int | str | date:
 def rules(
     asked: Sequence[Comparison], schema: str, partitions: Sequence[str], properties: Mapping[str, str]
 ) -> list[Rule]:
-    """The rules for comparisons on a table. Raises `Doubt`."""
+    """Convert comparisons to rules for a table. Raises `Doubt`."""
     before, fields = 0, {}
     for field in json.loads(schema)["fields"]:
         fields[field["name"].lower()] = (field, before)
@@ -195,14 +197,15 @@ def rules(
 
 
 def _leaves(type_: Any) -> int:
-    """The number of leaf columns of a type."""
+    """Return the number of leaf columns of a type."""
     if isinstance(type_, dict) and type_["type"] == "struct":
         return sum(_leaves(field["type"]) for field in type_["fields"])
     return 1
 
 
 def kept(asked: Sequence[Rule], partition: Callable[[str], pa.Array], stats: pa.Array) -> pa.Array:
-    """Whether each file is kept. `partition` returns the values of a partition column as in the log."""
+    """Return for each file whether the rules select it. `partition` returns the values of a partition column in the
+    log."""
     found = [pa.repeat(True, len(stats))]
     for rule in asked:
         if rule.is_partition:
@@ -225,7 +228,10 @@ def _holds(rule: Rule, values: pa.Array) -> pa.Array:
 
 
 def _by_statistics(asked: Sequence[Rule], stats: pa.Array) -> pa.Array:
-    """False if the statistics rule out a match, by three-valued logic. A missing statistic keeps the file."""
+    """Return for each file False if the statistics rule out a match, by three-valued logic.
+
+    A missing statistic rules out nothing.
+    """
     table = _parsed(asked, stats)
     holds, known = [], []
     number = table["numRecords"]
@@ -251,7 +257,7 @@ def _by_statistics(asked: Sequence[Rule], stats: pa.Array) -> pa.Array:
 
 
 def _parsed(asked: Sequence[Rule], stats: pa.Array) -> Mapping[str, Any]:
-    """The statistics of the compared columns."""
+    """Return the statistics of the compared columns."""
     types = {rule.name: rule.type for rule in asked}
     ends = pa.struct([(name, pa.string() if type_ == pa.date32() else type_) for name, type_ in types.items()])
     counts = pa.struct([(name, pa.int64()) for name in types])
@@ -276,12 +282,12 @@ def _parsed(asked: Sequence[Rule], stats: pa.Array) -> Mapping[str, Any]:
 
 
 def in_one(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array, copied only if it has several chunks."""
+    """Return a column as one array, copied only if it has several chunks."""
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.nulls(0, column.type), *column.chunks])
 
 
 def _bytes_of(texts: pa.Array) -> pa.Buffer:
-    """The concatenated texts, without a copy."""
+    """Return the concatenated texts without copying them."""
     width = pa.int64() if pa.types.is_large_string(texts.type) else pa.int32()
     _, offsets, data = texts.buffers()
     ends = pa.Array.from_buffers(width, len(texts) + 1, [None, offsets], offset=texts.offset)

@@ -1,6 +1,7 @@
-"""Engines that find the archived files that a query needs: open source Delta on classic Spark, and Databricks.
+"""Find the archived files that a query needs, on two engines: open source Delta on classic Spark, and Databricks.
 
-On classic Spark the plan shows which files a query needs, and the log shows their age. Databricks guards itself.
+On classic Spark, the plan shows which files a query needs, and the log shows their age. Databricks itself checks
+queries for archived files.
 """
 
 from __future__ import annotations
@@ -43,45 +44,51 @@ from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info
 
 _NEVER = -1
-"""A creation time before that of every file."""
+"""Creation time before that of every file."""
 _ALWAYS = 2**62
-"""A creation time after that of every file."""
+"""Creation time after that of every file."""
 
 
 class Engine(Protocol):
     guards_itself: ClassVar[bool]
-    """Whether the engine refuses queries that need archived files, and skips archived files where a LIMIT allows it."""
+    """True if the engine itself refuses queries that need archived files, and skips archived files if a LIMIT allows
+    it."""
 
     def judges(self, statement: str) -> bool:
-        """Whether the statement is a query to judge. False if it reads no rows, or if the engine guards itself. Raises
-        `NoQuery` for other statements."""
+        """Return whether the statement is a query to check.
+
+        Returns False if the statement reads no rows, or if the engine itself checks queries. Raises `NoQuery` for other
+        statements.
+        """
         ...
 
     def query(self, statement: str) -> DataFrame:
-        """The query, analyzed but not run."""
+        """Return the query as a DataFrame, analyzed but not run."""
         ...
 
     def judge(self, frame: DataFrame, now: datetime) -> tuple[DataFrame, Sequence[NeededFiles]]:
-        """The same rows, and the archived files that they need. No files if the engine guards itself."""
+        """Return the same rows, and the archived files that they need. No files if the engine itself checks queries."""
         ...
 
     def needed_by_change(self, source: Source, statement: str, now: datetime) -> Sequence[NeededFiles]:
-        """The archived files in which a DELETE, UPDATE or MERGE searches for rows."""
+        """Return the archived files in which a DELETE, UPDATE or MERGE searches for rows."""
         ...
 
     def needed(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
-        """The archived files that must be read to find the matching rows: possibly too many, never too few. Reads no
-        data file. The default version is the newest."""
+        """Return the archived files that must be read to find the matching rows: possibly too many, never too few.
+
+        Reads no data file. The default version is the newest.
+        """
         ...
 
     def read(self, source: Source, version: int | None) -> tuple[int, DataFrame]:
-        """The version, by default the newest, and its rows."""
+        """Return a version, by default the newest, and its rows."""
         ...
 
     def partitions(self, source: Source, version: int | None) -> list[dict[str, str | None]]: ...
 
     def without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
-        """The rows that are not in these files. Raises `ActiveRowsUnavailable`."""
+        """Return the rows that are not in these files. Raises `ActiveRowsUnavailable`."""
         ...
 
 
@@ -161,13 +168,19 @@ class ClassicEngine:
         return self._needed_by([spark_plans.candidates(self.spark, statement, self.newest(source))], now)
 
     def _check_settings(self) -> None:
-        """A file that is archived after its tier was read must make the query fail."""
+        """Raise an error if a session setting would skip files that cannot be read.
+
+        A file that is archived after its tier was read must make the query fail.
+        """
         for name in PASS_OVER:
             if str(self.spark.conf.get(name)).lower() == "true":
                 raise CannotBePlanned(reason=f"{name} is true, so rows of unreadable files would be missing")
 
     def _needed_by(self, scans: Sequence[Scan], now: datetime) -> Sequence[NeededFiles]:
-        """By table and version. The interval of the newest version applies to all versions."""
+        """Return the archived files that the scans need, by table and version.
+
+        The interval of the newest version applies to all versions.
+        """
         grouped: dict[tuple[str, int], list[Scan]] = {}
         for each in scans:
             grouped.setdefault((each.location, each.version), []).append(each)
@@ -180,7 +193,7 @@ class ClassicEngine:
         return found
 
     def _needed_of(self, scans: Sequence[Scan], policy: Policy | None, now: datetime) -> NeededFiles:
-        """For scans of one table at one version."""
+        """Return the archived files that scans of one table at one version need."""
         first, *others = scans
         until = _NEVER if policy is None else created_until(policy, now)
         files = {file.uri: file for scan in scans for file in scan.files(until)}
@@ -204,8 +217,10 @@ class ClassicEngine:
     def compared(
         self, source: Source, policy: Policy | None, where: str | None, now: datetime, version: int | None = None
     ) -> NeededFiles:
-        """From the columns of the log, for conditions that are only comparisons. Raises `Doubt` if Delta might plan
-        other files."""
+        """Find needed archived files in the columns of the log, for conditions that contain only comparisons.
+
+        Raises `Doubt` if Delta might plan other files.
+        """
         with columnar_log.columns(self.spark, source, version) as (at, log):
             table = log.metadata()
             asked = []
@@ -224,7 +239,7 @@ class ClassicEngine:
     def planned(
         self, source: Source, policy: Policy | None, where: str | None, now: datetime, version: int | None = None
     ) -> NeededFiles:
-        """From Delta's plan."""
+        """Find needed archived files in Delta's plan."""
         whole = self.whole(source, version)
         scans: Sequence[Scan] = [whole]
         if where is not None:
@@ -234,7 +249,7 @@ class ClassicEngine:
         return replace(self._needed_of(scans, policy, now), table=str(source))
 
     def whole(self, source: Source, version: int | None = None) -> Scan:
-        """All files of a version. The default version is the newest."""
+        """Return a scan of all files of a version. The default version is the newest."""
         newest = self.newest(source)
         if version is None or version == newest.version:
             return newest
@@ -261,7 +276,7 @@ class ClassicEngine:
         return planned(reader.at_version(self.spark, source, version))[0]
 
     def files(self, source: Source, version: int | None = None) -> dict[str, DataFile]:
-        """All files of a version by URI. The default version is the newest."""
+        """Return all files of a version by URI. The default version is the newest."""
         columnar_log.require_own_commits(str(source), read_table_info(self.spark, source).features)
         try:
             with columnar_log.columns(self.spark, source, version) as (_, log):
@@ -284,12 +299,12 @@ class ClassicEngine:
 
 
 def created_until(policy: Policy, now: datetime) -> int:
-    """Files that were created later cannot count as archived. In milliseconds, the precision of the log."""
+    """Return the latest creation time at which a file can count as archived, in milliseconds like in the log."""
     return int((now - timedelta(days=policy.days)).timestamp() * 1000) + 1
 
 
 def files_of(frame: DataFrame) -> list[str]:
-    """The data files that a query reads, after Delta has skipped files by partition and statistics."""
+    """Return the data files that a query reads, after Delta has skipped files by partition and statistics."""
     _, scans = planned(frame)
     return sorted({file.uri for scan in scans for file in scan.files()})
 

@@ -1,9 +1,9 @@
-"""The guard of queries and of ranges of the change data feed: the rows, or an error before anything is read.
+"""Guard queries and ranges of the change data feed: return rows, or raise an error before anything is read.
 
-sql = guarded(spark).sql
+    sql = guarded(spark).sql
 
-A range needs other files than a snapshot: `_change_data`, and files that were removed from the table. On Databricks the
-engine guards the change data feed itself.
+A range needs other files than a snapshot: `_change_data` files, and files that were removed from the table. On
+Databricks, the engine itself guards the change data feed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ Refusal = Callable[[Sequence[NeededFiles]], ArchivedFilesNeeded]
 
 
 def guarded_rows(spark: SparkSession, frame: DataFrame, tiers: TiersAt, now: datetime, refusal: Refusal) -> DataFrame:
-    """The rows of a query, read with the plan that was judged, or `refusal` for the files that cannot be read."""
+    """Return the rows of a query, read with the plan that was checked. Raises `refusal` for files that cannot be
+    read."""
     rows, needed = engine_of(spark).judge(frame, now)
     refuse(needed, tiers, refusal)
     return rows
@@ -93,7 +94,7 @@ class Guarded:
         return guarded_rows(self.spark, frame, self.tiers, self.now(), refusal)
 
     def needed(self, statement: str) -> list[NeededFiles]:
-        """The archived files that a query needs, restored or not."""
+        """Return the archived files that a query needs, including restored files."""
         engine = engine_of(self.spark)
         return list(engine.judge(engine.query(statement), self.now())[1])
 
@@ -106,8 +107,10 @@ def check(
     tiers: TierStore | None = None,
     now: datetime | None = None,
 ) -> None:
-    """Raises `ArchivedFilesNeeded`, `Gap` or `SnapshotGone` if a range of the change data feed, or the snapshot of a
-    version, cannot be read completely. Does nothing for a table without an interval."""
+    """Raise an error if a range of the change data feed, or the snapshot of a version, cannot be read completely.
+
+    Raises `ArchivedFilesNeeded`, `Gap` or `SnapshotGone`. Does nothing for a table without an interval.
+    """
     interval = parse_policy(str(source), properties)
     if interval is None or is_databricks(spark):
         return
@@ -146,9 +149,12 @@ def needed(spark: SparkSession, source: Source, found: TableInfo, what: Range | 
 def changed_files(
     spark: SparkSession, location: str, first: int, last: int, before: dict[str, DataFile]
 ) -> list[DataFile]:
-    """The files that the change data feed of these versions reads: the `_change_data` files of each commit, or the
-    files that it added and removed, with their deletion vectors. `_change_data` files are as old as their commit. The
-    age of a removed file is unknown if it is neither among the files before nor added."""
+    """Return the files that the change data feed of these versions reads.
+
+    These are the `_change_data` files of each commit, or the files that the commit added and removed, with their
+    deletion vectors. `_change_data` files are as old as their commit. The age of a removed file is unknown if the file
+    is neither in `before` nor added.
+    """
     paths = [no_pattern(f"{location}/_delta_log/{commit_name(version)}") for version in range(first, last + 1)]
     commits = spark.read.schema(_COMMIT).json(paths)
     commits = commits.withColumn("version", F.substring("_metadata.file_name", 1, 20).cast("int"))
@@ -188,7 +194,7 @@ def _actions(commits: DataFrame, kind: str) -> DataFrame:
 
 
 def missing_among(files: Sequence[DataFile], tiers: TierStore | None) -> list[str]:
-    """The files that do not exist in the storage, or without `tiers` on this machine."""
+    """Return the files that do not exist in the storage or, without `tiers`, on this machine."""
     uris = sorted({uri for file in files for uri in file.uris})
     if tiers is not None:
         return [uri for uri, tier in tiers.read_tiers(uris).items() if tier is Tier.MISSING]

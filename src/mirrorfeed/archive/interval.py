@@ -1,9 +1,9 @@
-"""The archive interval of a table: from which age files count as archived, and how it changes safely.
+"""The archive interval of a table: the age from which files count as archived, and how to change it safely.
 
-The lifecycle rule of the cloud moves files that are older than its number of days; the table property says from which
-age files count as archived. No file that the cloud has moved may count as active. Decreasing the property is always
-safe. Increasing it is not, because the cloud moves no file back: the property must never exceed the age of the youngest
-file that was moved, and that age grows by a day each day.
+The lifecycle rule of the cloud archives files that are older than its number of days. The table property is the age
+from which files count as archived. No file that the cloud has archived may count as active. Decreasing the property is
+always safe. Increasing it is not, because the cloud does not restore files: the property must never exceed the age of
+the youngest archived file, and that age grows by a day each day.
 
 Only this module changes the table property.
 """
@@ -39,35 +39,41 @@ def counts_as_archived(created: datetime, days: int, now: datetime) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """The youngest file that the cloud may have moved: at `since` it was `days` old, and from then on the lifecycle
-    rule has `rule` days. Its age never exceeds the rule, because the rule keeps moving files."""
+    """Age of the youngest file that the cloud may have archived: `days` at the time `since`.
+
+    From then on the lifecycle rule has `rule` days. The age never exceeds the rule, because the rule continues to
+    archive files.
+    """
 
     days: int
     since: datetime
     rule: int
 
     def age(self, now: datetime) -> int:
-        """In whole days, rounded down: the maximum of the property now."""
+        """Return the age in whole days, rounded down: the maximum of the property now."""
         passed = max(timedelta(0), now - self.since) // timedelta(days=1)
         return min(self.rule, self.days + passed)
 
     def under(self, rule: int, now: datetime) -> Frontier:
-        """The frontier if the lifecycle rule changes now."""
+        """Return the frontier if the lifecycle rule changes now."""
         age = self.age(now)
         if rule <= age:
-            return Frontier(rule, now, rule)  # the cloud moves all files of that age
+            return Frontier(rule, now, rule)  # the cloud archives all files of that age
         if age < self.rule:
-            return replace(self, rule=rule)  # still growing: keep the part of a day
+            return replace(self, rule=rule)  # still growing: keep the fraction of a day
         return Frontier(age, now, rule)
 
     def done_at(self) -> datetime:
-        """When the property may equal the rule."""
+        """Return the time at which the property may equal the rule."""
         return self.since + timedelta(days=max(0, self.rule - self.days))
 
 
 def property_days(frontier: Frontier, current: int, exact: bool, now: datetime) -> int:
-    """The value that the property should have now. With `exact`, the maximum, which changes daily. Otherwise the
-    current value until the value of the rule is safe; meanwhile some active files count as archived."""
+    """Return the value that the property should have now.
+
+    With `exact`, this is the maximum, which changes daily. Otherwise it is the current value until the value of the
+    rule is safe. Until then, some active files count as archived.
+    """
     safe = frontier.age(now)
     if exact or safe == frontier.rule:
         return safe
@@ -76,8 +82,10 @@ def property_days(frontier: Frontier, current: int, exact: bool, now: datetime) 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How the interval reaches the value of the rule stays in the properties afterwards, because one statement writes
-    it together with the interval."""
+    """Interval of a table as stored in its properties.
+
+    `frontier` and `exact` remain there after an increase is complete, because one statement writes all values.
+    """
 
     days: int
     frontier: Frontier | None = None
@@ -85,30 +93,30 @@ class Policy:
 
     @property
     def rule(self) -> int:
-        """Days of the lifecycle rule."""
+        """Number of days in the lifecycle rule."""
         return self.frontier.rule if self.frontier else self.days
 
 
 @row
 class Interval(Row):
-    """The age from which files of a table count as archived."""
+    """Age from which files of a table count as archived."""
 
     table: str = shown("table")
     days: int | None = shown("archived after", lambda days: counted(days, "day"), right=True)
     """None if no file counts as archived."""
     rule: int | None = shown("lifecycle rule", lambda days: counted(days, "day"), right=True)
-    """The number of days that the lifecycle rule must have."""
+    """Number of days that the lifecycle rule must have."""
     until: datetime | None = shown("changing until", lambda time: f"{time:%Y-%m-%d}", default=None)
-    """When the interval equals the rule, if it is being increased."""
+    """Time at which the interval equals the rule, if the interval is being increased."""
     exact: bool | None = None
-    """Whether it is increased daily."""
+    """True if the interval is increased daily."""
     archived: Row | None = None
-    """How much is archived, as written to the ledger."""
+    """Archived share, as written to the ledger."""
     notes: Sequence[str] = ()
 
     @classmethod
     def of(cls, source: Source, policy: Policy, *, moved: bool = True) -> Interval:
-        """`moved` is False if the lifecycle rule may have another number of days."""
+        """Return the interval of a policy. `moved` is False if the lifecycle rule may have another number of days."""
         table, notes = str(source), []
         frontier = policy.frontier if policy.days < policy.rule else None
         if frontier:
@@ -128,18 +136,21 @@ class Interval(Row):
 
 
 def days_of(interval: str | int) -> int:
-    """The days of an interval such as "60 days"."""
+    """Parse an interval such as "60 days" and return the days."""
     return parse_days(interval) if isinstance(interval, str) else parse_days(f"{interval} days")
 
 
 def changed(policy: Policy, to: int, exact: bool, now: datetime) -> Policy:
-    """The policy after the lifecycle rule has `to` days. A shorter interval applies at once, a longer one starts."""
+    """Return the policy after the lifecycle rule has changed to `to` days.
+
+    A shorter interval applies immediately. A longer interval is reached step by step.
+    """
     frontier = policy.frontier or Frontier(policy.days, now, policy.days)
     return stepped(Policy(policy.days, frontier.under(to, now), exact), now)
 
 
 def stepped(policy: Policy, now: datetime) -> Policy:
-    """The policy as a daily job should set it. It may skip days."""
+    """Return the policy that a daily job should set. Skipped days do no harm."""
     if policy.frontier is None:
         return policy
     return replace(policy, days=property_days(policy.frontier, policy.days, policy.exact, now))
@@ -158,7 +169,7 @@ def to_properties(policy: Policy) -> dict[str, str]:
 
 
 def from_properties(properties: Mapping[str, str]) -> Policy | None:
-    """None without an archive."""
+    """Return the policy, or None without an archive."""
     if PROPERTY not in properties:
         return None
     days = parse_days(properties[PROPERTY])
@@ -172,7 +183,7 @@ def from_properties(properties: Mapping[str, str]) -> Policy | None:
 
 
 def parse_policy(table: str, properties: Mapping[str, str]) -> Policy | None:
-    """The policy in the properties of a table. Raises `InvalidInterval` for invalid values."""
+    """Return the policy in the properties of a table. Raises `InvalidInterval` for invalid values."""
     try:
         return from_properties(properties)
     except (BadInterval, KeyError, ValueError) as error:
@@ -209,9 +220,9 @@ def set_first(spark: SparkSession, source: Source, days: int, now: datetime) -> 
 def change_interval(
     spark: SparkSession, source: Source, days: int, exact: bool, now: datetime, *, rule_changed: bool = True
 ) -> Interval:
-    """Call it after the lifecycle rule has the new number of days if they are more, and before if they are fewer.
+    """Change the interval. Raises `RuleFirst` for a longer interval unless the lifecycle rule was changed.
 
-    Raises `RuleFirst` for a longer interval unless the rule was changed.
+    Change the lifecycle rule before the call if the number of days increases, and after the call if it decreases.
     """
     before = required(spark, source)
     if days > before.rule and not rule_changed:
@@ -230,7 +241,7 @@ def step(spark: SparkSession, source: Source, now: datetime) -> Policy:
 
 
 def unset(spark: SparkSession, source: Source) -> None:
-    """All files count as active afterwards: only for a table of which nothing is in the archive tier."""
+    """Remove the interval, so that all files count as active. Only for a table without files in the archive tier."""
     with suppress(InvalidInterval):
         required(spark, source)
     _unset(spark, source, ALL)
@@ -250,5 +261,5 @@ def _write(spark: SparkSession, source: Source, policy: Policy) -> None:
 
 
 def any_property(spark: SparkSession) -> AbstractContextManager[None]:
-    """Open source Delta rejects the property, because it does not know it, unless any property is allowed."""
+    """Allow table properties that open source Delta does not know, such as the interval."""
     return nullcontext() if is_databricks(spark) else setting(spark, _ANY_PROPERTY, "true")

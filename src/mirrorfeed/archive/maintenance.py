@@ -1,7 +1,7 @@
-"""OPTIMIZE, REORG, ANALYZE and VACUUM of active files, and a check that active files exist.
+"""Maintain active files (OPTIMIZE, REORG, ANALYZE, VACUUM), and check that active files exist.
 
-On Databricks these statements skip archived files. Open source Delta would read them, so each statement is limited to
-the partitions without archived files.
+On Databricks these statements skip archived files. Open source Delta would read archived files, so each statement is
+limited to partitions without archived files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Partition = tuple[tuple[str, str | None], ...]
 
 @row
 class Maintained(Row):
-    """The result of maintenance."""
+    """Result of maintenance."""
 
     table: str
     statements: tuple[str, ...]
@@ -79,7 +79,7 @@ def maintain(
         if analyze:
             notes.append("ANALYZE is not supported on open source Delta, which collects statistics when it writes.")
             analyze = False
-        if rewrites:  # VACUUM leaves nothing out
+        if rewrites:  # VACUUM skips no partition
             active, left_out = split(files, archived)
             if left_out and active:
                 types = {field.name: field.dataType.simpleString() for field in spark.table(source.sql).schema}
@@ -105,7 +105,7 @@ def maintain(
 
 
 def _files(spark: SparkSession, source: Source, now: datetime) -> tuple[list[DataFile], list[DataFile]]:
-    """All files of the newest version, and the archived ones."""
+    """Return all files of the newest version, and the archived ones."""
     found, files = read_table_info(spark, source), list(ClassicEngine(spark).files(source).values())
     return files, archived_of(
         spark, str(source), found.location, files, parse_policy(str(source), found.properties), now
@@ -115,7 +115,7 @@ def _files(spark: SparkSession, source: Source, now: datetime) -> tuple[list[Dat
 def split(
     files: Sequence[DataFile], archived: Sequence[DataFile]
 ) -> tuple[tuple[Partition, ...], tuple[Partition, ...]]:
-    """The partitions without and with archived files. A table without partitions is one partition."""
+    """Return the partitions without and with archived files. A table without partitions is one partition."""
     with_archived = {_partition(file) for file in archived}
     every = {_partition(file) for file in files}
     return tuple(sorted(every - with_archived, key=str)), tuple(sorted(with_archived, key=str))
@@ -126,7 +126,7 @@ def _partition(file: DataFile) -> Partition:
 
 
 def condition(partitions: Sequence[Partition], types: Mapping[str, str]) -> str:
-    """True for rows in these partitions, whose values are spelled as in the log."""
+    """Return a condition that is true for rows in these partitions, whose values are written as in the log."""
     return " OR ".join(
         "(" + " AND ".join(_equals(name, value, types[name]) for name, value in partition) + ")"
         for partition in partitions
@@ -141,8 +141,10 @@ def _equals(name: str, value: str | None, type_: str) -> str:
 
 
 def check_files(spark: SparkSession, source: Source, now: datetime, tiers: TierStore | None = None) -> FileCheck:
-    """The active files that do not exist. Databricks runs FSCK without changing anything; otherwise every file is
-    looked up in `tiers` or on this machine."""
+    """Find the active files that do not exist.
+
+    Databricks runs FSCK without changing anything. Otherwise every file is looked up in `tiers` or on this machine.
+    """
     if is_databricks(spark):
         rows = spark.sql(f"FSCK REPAIR TABLE {source.sql} DRY RUN").collect()
         return FileCheck(str(source), tuple(str(row[0]) for row in rows))

@@ -1,6 +1,6 @@
-"""Carries out a restore plan: its costs, the requests of archived files, the wait for them, and the copy of the rows.
+"""Execute a restore plan: estimate costs, request archived files, wait, and copy the rows.
 
-A run keeps no state except the plan, because the tiers of the files show what is left to do.
+A run stores no state except the plan, because the tiers of the files show the remaining work.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from mirrorfeed.storage.tiers import (
 
 _ROUNDS_WITHOUT_PROGRESS = 3
 _RULE_INTERVAL_DAYS = 1
-"""After about this time a lifecycle rule has archived a restored file again."""
+"""Approximate time after which a lifecycle rule archives a restored file again."""
 _ZONE = "spark.sql.session.timeZone"
 _COPY_OF = "mirrorfeed.archive.copyOf"
 _ONLY_RETRIEVAL = "The cost is that of the retrieval alone, because the tiers of the files cannot be read."
@@ -71,12 +71,12 @@ class Restoring(Row):
     archived: int | None = shown("archived")
     into: str | None = shown("copied into", default=None)
     rows: Sequence[Mapping[str, Any]] | None = None
-    """The rows of the query, if all files are restored and rows were requested."""
+    """Rows of the query, if all files are restored and rows were requested."""
     notes: Sequence[str] = ()
 
     @property
     def done(self) -> bool:
-        """Whether all files are restored."""
+        """True if all files are restored."""
         return not self.pending and not self.archived
 
     def to_dict(self) -> dict[str, Any]:
@@ -91,11 +91,11 @@ class Restoring(Row):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The tier to restore to, and for how long."""
+    """Target tier of a restore, and the days for which copies are stored."""
 
     to: Tier = Tier.HOT
     keep_days: int | None = None
-    """None: the default of the storage service."""
+    """None means the default of the storage service."""
 
 
 def tiers_of(plan: Plan) -> TierStore | None:
@@ -116,9 +116,9 @@ def plan_restore(
     sql: str | None = None,
     save_as: str | None = None,
 ) -> RestorePlan:
-    """The plan for a query on a table, a range of its change data feed, or any query in `sql`, with its costs.
+    """Return the plan for a query on a table, a range of its change data feed, or any query in `sql`, with its costs.
 
-    It is saved in the new file `save_as`, which is checked before Spark starts.
+    The plan is saved to the new file `save_as`, which is checked before Spark starts.
     """
     check_place(save_as)
     now = datetime.now(UTC)
@@ -138,9 +138,9 @@ def plan_restore(
 
 
 def estimate(plan: Plan, tiers: TierStore | None, rates: Prices | None, now: datetime) -> RestorePlan:
-    """The plan with the costs that `restore` estimates by default, and with the files that are not archived.
+    """Return the plan with the costs that `restore` estimates by default, and with the files that are not archived.
 
-    If the tiers cannot be read, all files count as archived, and only their retrieval has a cost.
+    If the tiers cannot be read, all files count as archived, and the costs include only their retrieval.
     """
     try:
         facts = tiers.facts([file.uri for file in plan.files]) if tiers else {}
@@ -167,9 +167,9 @@ def restore(
     rows: int | None = None,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> Restoring:
-    """Request the files of a plan, and with `poll_seconds` wait until all are restored.
+    """Request the files of a plan. With `poll_seconds`, wait until all are restored.
 
-    Then copies the rows of its query into the new table `into`, or returns the first `rows` rows.
+    Then copy the rows of the plan's query into the new table `into`, or return the first `rows` rows.
     """
     made = Plan.load(plan) if isinstance(plan, str) else plan._plan
     target = None if into is None else Source.parse_here(into)
@@ -201,13 +201,13 @@ def restore(
             return replace(found, notes=(f"All planned files{changes} can be read.", *found.notes))
         if target is None:
             return replace(found, rows=to_json_rows(frame.limit(rows or 0)))
-        if not is_copied(spark, made, target):  # by another run meanwhile
+        if not is_copied(spark, made, target):  # another run created the copy in the meantime
             frame.writeTo(target.sql).using("delta").tableProperty(_COPY_OF, _fingerprint(made)).create()
         return replace(found, into=str(target), notes=(f"Copied the rows into {target}.",))
 
 
 def progress(plan: Plan, tiers: TierStore) -> Restoring:
-    """Reads the tier of every file, because a sample says nothing about the others."""
+    """Return the progress. Reads the tier of every file, because a sample does not show the tiers of the others."""
     found = tiers.read_tiers([file.uri for file in plan.files])
     if gone := [uri for uri, tier in found.items() if tier is Tier.MISSING]:
         raise FilesGone(table=plan.table, uris=gone)
@@ -221,7 +221,7 @@ def request(plan: Plan, tiers: TierStore, terms: Terms = Terms(), now: datetime 
 
     Rejected files are requested again a few times. Raises `RestoreRejected`, `CannotKeep` or `OnlyHot`.
     """
-    from mirrorfeed.storage.cloud_tiers import BATCH_SIZE  # imports cloud clients
+    from mirrorfeed.storage.cloud_tiers import BATCH_SIZE  # imported late: cloud clients
 
     check_terms(plan.table, tiers, terms)
     end = (now or datetime.now(UTC)) + timedelta(days=terms.keep_days or 0)
@@ -257,7 +257,8 @@ def follow(
     report: Callable[[Restoring], None] = lambda _: None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Restoring:
-    """Request the files, and wait until all are restored. A file that is archived meanwhile is requested again."""
+    """Request the files, and wait until all are restored. A file that is archived in the meantime is requested
+    again."""
     began = datetime.now(UTC)
     while True:
         found = request(plan, tiers, terms, began)
@@ -268,7 +269,7 @@ def follow(
 
 
 def costs(plan: Plan, tiers: TierStore, terms: Terms, rates: Prices | None, now: datetime) -> str | None:
-    """The costs of the restore in words, or None without prices."""
+    """Return the costs of the restore in words, or None without prices."""
     check_terms(plan.table, tiers, terms)
     if rates is None:
         return None
@@ -284,7 +285,7 @@ def _costs(
 
 
 def next_steps(table: str, tiers: TierStore, terms: Terms) -> str:
-    """How long restored files stay readable, in words."""
+    """Describe how long restored files remain readable."""
     if tiers.restores_copies:
         days = counted(terms.keep_days or DEFAULT_COPY_DAYS, "day")
         return f"The copies expire {days} after the request. The archived files stay. Use --keep for a longer time."
@@ -300,7 +301,7 @@ def is_copied(spark: SparkSession, plan: Plan, into: Source) -> bool:
 
 
 def made_before(spark: SparkSession, into: Source, property_: str, value: str, expected: str) -> bool:
-    """Whether the table exists and has this value of a property. Raises `TargetExists` if it has another value."""
+    """Return whether the table exists and a property has this value. Raises `TargetExists` for another value."""
     try:
         found = read_table_info(spark, into)
     except (SourceMissing, NoTableAtPath):
@@ -313,13 +314,13 @@ def made_before(spark: SparkSession, into: Source, property_: str, value: str, e
 
 
 def _fingerprint(plan: Plan) -> str:
-    """Depends on everything that its rows depend on."""
+    """Return a hash of everything that determines the rows of a plan."""
     tables = [(each.table, each.table_id, each.version) for each in plan.tables]
     return hashlib.sha256(repr((tables, plan.where, plan.sql, plan.zone)).encode()).hexdigest()[:32]
 
 
 def in_zone(spark: SparkSession, zone: str | None) -> AbstractContextManager[None]:
-    """The session has the time zone in which a plan was made."""
+    """Set the session to the time zone in which a plan was created."""
     return nullcontext() if zone is None else setting(spark, _ZONE, zone)
 
 
@@ -330,7 +331,7 @@ def check_plan(spark: SparkSession, plan: Plan) -> None:
 
 
 def check_table(planned: NeededFiles, table_id: str, newest: int) -> None:
-    """Raises `PlanOfAnotherTable` if a table was replaced, or does not have the version of the plan."""
+    """Raise `PlanOfAnotherTable` if a table was replaced, or does not have the version of the plan."""
     if planned.table_id != table_id:
         raise PlanOfAnotherTable(table=planned.table, planned=planned.table_id, found=table_id)
     if planned.version > newest:
@@ -339,8 +340,10 @@ def check_table(planned: NeededFiles, table_id: str, newest: int) -> None:
 
 
 def run_query(spark: SparkSession, plan: Plan, tiers: TierStore, now: datetime) -> DataFrame | None:
-    """The rows of the planned query, guarded, because more files may count as archived now. None if the plan is for a
-    range of the change data feed, which is only checked, or for files alone."""
+    """Return the rows of the planned query, guarded, because more files may count as archived now.
+
+    Returns None if the plan is for files alone, or for a range of the change data feed, which is only checked.
+    """
     source = Source.parse(plan.table)
     if plan.sql is not None:
         return Guarded(spark, lambda _: tiers, lambda: now).sql(plan.sql)

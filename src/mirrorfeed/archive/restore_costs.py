@@ -1,4 +1,4 @@
-"""The costs to restore archived files and to store them until they are archived again."""
+"""Estimate the costs of restoring archived files, and of storing them until they are archived again."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tiers import Facts, Priority, Tier
 
 _ARCHIVE_DAYS = 180
-"""Azure charges for this many days in the archive, even if a file leaves it earlier."""
+"""Minimum number of days that Azure charges for the archive, even if a file leaves it earlier."""
 _MINIMUM_DAYS = {Tier.HOT: 0, Tier.COOL: 30, Tier.COLD: 90}
-"""The same for the tiers to which a file can be restored."""
+"""Minimum number of days that Azure charges for each tier to which a file can be restored."""
 _MONTH = 30
 
 
@@ -27,7 +27,7 @@ class Cost:
 def cost_of_restore(
     files: Iterable[Facts], rates: Prices, priority: Priority, to: Tier, days: int, copies: bool, now: datetime
 ) -> list[Cost]:
-    """The costs to restore the archived ones of these files, and to store them for a number of days."""
+    """Return the costs of restoring the archived files among `files`, and of storing them for `days`."""
     away = [file for file in files if file.tier is Tier.ARCHIVE]
     price = rates.of_restore(priority.name)
     gib = _gib(away)
@@ -59,7 +59,7 @@ def _gib(files: Iterable[Facts]) -> float:
 
 
 def describe_costs(costs: Sequence[Cost], currency: str) -> str:
-    """The known costs with their sum, in a sentence."""
+    """Describe the known costs and their sum in a sentence."""
     known = [(cost.amount, cost.what) for cost in costs if cost.amount is not None]
     lines = [f"{amount:,.2f} {currency} for {what}" for amount, what in known if round(amount, 2)]
     total = f"{sum(amount for amount, _ in known):,.2f} {currency} in total"

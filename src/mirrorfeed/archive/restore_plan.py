@@ -1,9 +1,9 @@
-"""Makes the restore plan of a query or of a range of the change data feed, as a value and as a file.
+"""Create the restore plan of a query or of a range of the change data feed, as a value and as a file.
 
-A plan names the tables, their versions and the query that it was made for, so that several runs can carry it out.
+A plan names its query, the tables and their versions, so that several runs can execute it.
 
 Azure and S3 restore differently. In Azure a file leaves the archive, which costs a fee within its first 180 days, and
-the lifecycle rule archives it again. S3 keeps the archived file and adds a temporary copy.
+the lifecycle rule archives the file again. S3 keeps the archived file and adds a temporary copy.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ FORMAT: Literal[4] = 4
 _STANDARD_HOURS = 15.0
 _HIGH_HOURS = 1.0
 _HIGH_BYTES_AN_HOUR = 10 * 2**30
-"""Restored by an account with high priority. A smaller restore takes less than an hour."""
+"""Bytes that an account restores per hour with high priority. A smaller restore takes less than an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +59,25 @@ class Plan:
     tables: Annotated[tuple[NeededFiles, ...], Field(min_length=1)]
     priority: Literal["STANDARD", "HIGH"]
     where: str | None = None
-    """The condition on the first table, with relative times such as current_date() replaced."""
+    """Condition on the first table. Relative times such as current_date() are replaced."""
     feed_from: Count | None = None
-    """First version of a range of the change data feed, which ends with the version of the first table."""
+    """First version of a range of the change data feed. The range ends with the version of the first table."""
     sql: str | None = None
-    """The query, if it is not a query on one table."""
+    """Query, unless the plan is for a query on one table."""
     files_alone: bool = False
-    """Whether the plan restores files without running a query."""
+    """True if the plan restores files without running a query."""
     zone: str | None = None
     """Session time zone of the query."""
     cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     currency: str | None = None
     readable: tuple[str, ...] = ()
-    """Files outside the archive when the plan was made, such as new deletion vectors. They are restored only if they
-    are archived later."""
+    """Files that were not archived when the plan was created, such as new deletion vectors. They are restored only if
+    they are archived later."""
     format: Literal[4] = FORMAT
 
     @property
     def table(self) -> str:
-        """The first table, for messages."""
+        """First table, for messages."""
         return self.tables[0].table
 
     @property
@@ -86,7 +86,7 @@ class Plan:
 
     @property
     def files(self) -> tuple[DataFile, ...]:
-        """The files of all tables and their deletion vectors, each once."""
+        """Files of all tables and their deletion vectors, each once."""
         sizes: dict[str, int | None] = {}
         for file in (file for each in self.tables for file in each.files):
             sizes[file.uri] = file.bytes
@@ -96,7 +96,7 @@ class Plan:
 
     @property
     def archived(self) -> tuple[DataFile, ...]:
-        """The files that were in the archive when the plan was made."""
+        """Files that were archived when the plan was created."""
         return tuple(file for file in self.files if file.uri not in self.readable)
 
     @property
@@ -105,12 +105,12 @@ class Plan:
 
     @property
     def bytes(self) -> int:
-        """The known bytes. Deletion vectors have no size in the log, and Databricks returns only names of files."""
+        """Number of known bytes. Deletion vectors have no size in the log, and Databricks returns only file names."""
         return sum(file.bytes or 0 for file in self.archived)
 
     @property
     def hours(self) -> float:
-        """The maximum duration according to the storage service."""
+        """Maximum hours, according to the storage service."""
         if not self.archived:
             return 0.0
         if self.priority == Priority.STANDARD.name:
@@ -118,7 +118,7 @@ class Plan:
         return max(_HIGH_HOURS, self.bytes / _HIGH_BYTES_AN_HOUR)
 
     def save(self, path: str) -> None:
-        """Never replaces another plan, which may be in progress."""
+        """Save the plan to a new file. Never replaces another plan, which may be in progress."""
         try:
             with Path(path).open("x", encoding="utf-8") as file:
                 file.write(_PLAN.dump_json(self, indent=1, exclude_none=True).decode())
@@ -143,29 +143,29 @@ _PLAN = TypeAdapter(Plan)
 
 @row
 class RestorePlan(Row):
-    """A plan to restore the archived files that a query needs."""
+    """Plan to restore the archived files that a query needs."""
 
     tables: tuple[str, ...] = shown("tables")
     versions: tuple[int, ...]
     query: str | None = shown("query")
-    """The condition or statement, with relative times such as current_date() replaced."""
+    """Condition or statement. Relative times such as current_date() are replaced."""
     zone: str | None
-    """The session time zone of the query."""
+    """Session time zone of the query."""
     files: int = shown("files")
     bytes: int = shown("size", size, right=True)
-    """The known bytes."""
+    """Number of known bytes."""
     hours: float = shown("max hours")
-    """The maximum duration according to the storage service."""
+    """Maximum hours, according to the storage service."""
     cost: float | None = shown("cost", lambda cost: f"{cost:,.2f}", right=True)
     currency: str | None = shown("currency")
     path: str | None
-    """The saved plan."""
+    """File of the saved plan."""
     _plan: Plan = field(repr=False)
     _costs: str | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, plan: Plan, path: str | None = None, costs: str | None = None) -> RestorePlan:
-        """`costs` are the parts of the cost in words."""
+        """Return the row of a plan. `costs` describes its costs."""
         tables, versions = (tuple(getattr(each, name) for each in plan.tables) for name in ("table", "version"))
         query = plan.sql or plan.where
         return cls(
@@ -184,7 +184,7 @@ class RestorePlan(Row):
 
 
 def check_place(path: str | None) -> None:
-    """Raises an error if a plan cannot be saved there, before it is made."""
+    """Raise an error if a plan cannot be saved to this path. Call it before the plan is created."""
     if path and Path(path).exists():
         raise PlanExists(path=path)
     if path and not Path(path).parent.is_dir():
@@ -202,7 +202,7 @@ def make(
     files_alone: bool = False,
     zone: str | None = None,
 ) -> Plan:
-    """For the archived files that a query needs of one or more tables."""
+    """Create a plan for the archived files that a query needs of one or more tables."""
     tables = tuple(
         replace(
             each,
@@ -222,13 +222,13 @@ def make(
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A time in the time zone of a session."""
+    """A point in time, in the time zone of a session."""
 
     micros: int
-    """Since the epoch."""
+    """Microseconds since the epoch."""
     date: str
     local: str
-    """Date and time without a zone."""
+    """Date and time without time zone."""
     zone: str
 
 
@@ -251,12 +251,15 @@ _TOKEN = re.compile(
 )
 _SPECIAL = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s+\S+)?\s*", re.IGNORECASE)
 _BARE = ("current_date", "current_timestamp", "localtimestamp", "current_time")
-"""Spark accepts these also without parentheses, unless a column has this name."""
+"""Functions that Spark also accepts without parentheses, unless a column has the same name."""
 
 
 def fix_relative_times(text: str, at: Moment, columns: Collection[str] = ()) -> str:
-    """A condition or statement with every relative time replaced by its value now, because a plan is carried out hours
-    later. Raises `RelativeWord` for one that cannot be replaced."""
+    """Replace every relative time in a condition or statement with its current value, because a plan is executed
+    later.
+
+    Raises `RelativeWord` for a relative time that cannot be replaced.
+    """
     literals = {
         **dict.fromkeys(("current_date", "curdate"), f"DATE '{at.date}'"),
         **dict.fromkeys(("current_timestamp", "now", "getdate"), f"timestamp_micros({at.micros})"),
@@ -281,7 +284,7 @@ def fix_relative_times(text: str, at: Moment, columns: Collection[str] = ()) -> 
 
 
 def _end_of_comment(text: str, start: int) -> int:
-    """Block comments can be nested."""
+    """Return the end of a comment. Block comments can be nested."""
     depth = 1
     for mark in re.finditer(r"/\*|\*/", text[start:]):
         depth += 1 if mark[0] == "/*" else -1
@@ -302,7 +305,8 @@ def make_plan(
     feed_to: int | None = None,
     sql: str | None = None,
 ) -> Plan:
-    """For a query on a table at its newest version, a range of its change data feed, or any query in `sql`."""
+    """Create a plan for a query on a table at its newest version, a range of its change data feed, or a query in
+    `sql`."""
     at = moment(spark, now)
     if sql is not None:
         asked = fix_relative_times(sql, at)
@@ -343,6 +347,6 @@ def _needed_by_feed(
 
 
 def check_readable(spark: SparkSession, source: Source, range_: Range) -> None:
-    """Raises `Gap` if Delta cannot read the range even after a restore, for example after the retention."""
+    """Raise `Gap` if Delta cannot read the range even after a restore, for example after the retention."""
     with reader.read_errors(str(source), range_):
         reader.changes(spark, source, range_)

@@ -1,10 +1,10 @@
-"""The files that a query or statement will read, found in its plan on classic Spark with open source Delta.
+"""Find the files that a query or statement will read, from its plan on classic Spark with open source Delta.
 
-Databricks guards archived files itself, and Spark Connect shows no plan. Three things hide files from the plan of a
-DataFrame, and are turned off here: cached data, subqueries, and partition filters that Delta derives from a generated
-column, which miss rows that were written in another time zone.
+Not used on Databricks, which guards archived files itself, or with Spark Connect, which shows no plan. Three things
+hide files from the plan of a DataFrame and are turned off here: cached data, subqueries, and partition filters that
+Delta derives from a generated column. These filters miss rows that were written in another time zone.
 
-A guarded query runs the plan that was examined, so later commits, caches and settings do not change what it reads.
+A guarded query runs the plan that was checked, so later commits, caches and settings do not change what it reads.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
 _SETTINGS = {
     "spark.databricks.delta.generatedColumn.partitionFilterOptimization.enabled": "false",
     "spark.databricks.delta.stats.skipping": "true",
-    # Runtime filters are added when a query runs. Spark does not accept a plan that already has them.
+    # Runtime filters are added when a query runs. Spark does not accept a plan that already contains runtime filters.
     "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
     "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
     "spark.sql.optimizer.runtimeFilter.semiJoinReduction.enabled": "false",
@@ -55,7 +55,7 @@ def optimized(spark: SparkSession, frame: DataFrame) -> Any:
 
 @contextmanager
 def planning(spark: SparkSession) -> Iterator[Any]:
-    """A copy of the session, with settings under which the plan shows all files."""
+    """Yield a copy of the session with settings under which the plan shows all files."""
     session = spark._jsparkSession.cloneSession()
     for name, value in _SETTINGS.items():
         session.conf().set(name, value)
@@ -65,7 +65,7 @@ def planning(spark: SparkSession) -> Iterator[Any]:
 
 @contextmanager
 def active(spark: SparkSession, session: Any) -> Iterator[None]:
-    """Makes this the active session of the thread meanwhile."""
+    """Make this the active session of the thread within the context."""
     sessions = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
     before = sessions.getActiveSession()
     sessions.setActiveSession(session)
@@ -110,14 +110,14 @@ _VECTOR = tuple(f"deletionVector.{name}" for name in ("storageType", "pathOrInli
 
 @dataclass(frozen=True)
 class Scan:
-    """The files that a plan reads of one table at one version."""
+    """Files that a plan reads of one table at one version."""
 
     name: str
-    """The name in the catalog, or the path."""
+    """Name in the catalog, or path."""
     _spark: SparkSession
     snapshot: Any
     _files: Any
-    """A Scala sequence of files. None: all files of the version."""
+    """A Scala sequence of files. None means all files of the version."""
 
     @property
     def version(self) -> int:
@@ -142,13 +142,15 @@ class Scan:
         return int(self.snapshot.numOfFiles() if self._files is None else self._files.size())
 
     def files(self, until: int | None = None) -> list[DataFile]:
-        """The files created until a time in milliseconds, and those that may be in another table's folder. All files
-        without a time. Only these are collected."""
+        """Return the files created until a time in milliseconds, and files that may be in another table's folder.
+
+        Returns all files without a time. Only the returned files are collected.
+        """
         found = self._every() if self._files is None else self._planned()
         if until is not None:
             found = found.where((F.col("modificationTime") <= until) | F.col("path").rlike(ELSEWHERE))
         if self._files is not None:  # a plan has no statistics
-            if found.isEmpty():  # mostly: the log is not read
+            if found.isEmpty():  # usually: the log is not read
                 return []
             found = found.drop("stats").join(self._every().select("path", "stats"), "path", "left")
         columns = found.select(
@@ -163,7 +165,7 @@ class Scan:
         return [file_of(self.location, row, names) for row in columns.toArrow().to_pylist()]
 
     def without(self, left_out: Collection[str]) -> DataFrame:
-        """The rows of the version that are not in these files."""
+        """Return the rows of the version that are not in these files."""
         entries, java = self._every(), self._spark._jvm
         paths = entries.select("path").toArrow()["path"].to_pylist()
         away = self._spark.createDataFrame(
@@ -177,18 +179,18 @@ class Scan:
         return DataFrame(found, self._spark)
 
     def partitions(self) -> list[dict[str, str | None]]:
-        """The values of the partition columns in the version, as in the log."""
+        """Return the values of the partition columns in the version, as in the log."""
         entries = F.array_sort(F.map_entries("partitionValues")).alias("partition")
         names = column_names(self.snapshot.metadata().schemaString())
         rows = self._every().select(entries).distinct().toArrow()["partition"].to_pylist()
         return [{names.get(each["key"], each["key"]): each["value"] for each in row} for row in rows]
 
     def _every(self) -> DataFrame:
-        """The log entries of all files of the version."""
+        """Return the log entries of all files of the version."""
         return DataFrame(self.snapshot.allFiles().toDF(), self._spark)
 
     def _planned(self) -> DataFrame:
-        """The log entries of the files in the plan."""
+        """Return the log entries of the files in the plan."""
         return DataFrame(self._spark._jsparkSession.createDataset(self._files, self._encoder).toDF(), self._spark)
 
     @property
@@ -197,8 +199,10 @@ class Scan:
 
 
 def whole(frame: DataFrame) -> Scan | None:
-    """All files of the table version that a DataFrame reads, without planning. None for a view, or if it is not a Delta
-    table."""
+    """Return a scan of all files of the table version that a DataFrame reads, without planning.
+
+    Returns None for a view, or if the DataFrame does not read a Delta table.
+    """
     spark = session_of(frame)
     node = frame._jdf.queryExecution().analyzed()
     while node.children().size() == 1 and not class_of(node).endswith(".View"):
@@ -210,26 +214,26 @@ def whole(frame: DataFrame) -> Scan | None:
 
 
 def name_of(leaf: Any) -> str:
-    """The name or path to use in a command."""
+    """Return the name or path to use in a command."""
     catalog = leaf.catalogTable()
     if catalog.isDefined():
         identifier = catalog.get().identifier()
         parts = [str(part.get()) for part in (identifier.catalog(), identifier.database()) if part.isDefined()]
-        if parts and parts[-1] != "delta":  # which is how a path is spelled
+        if parts and parts[-1] != "delta":  # the SQL form of a path
             return str(Source(parts=(*parts, str(identifier.table()))))
     return plain(str(leaf.relation().location().path().toString())).removeprefix("file:")
 
 
 _PREPARED = f"{DELTA}stats.PreparedDeltaFileIndex"
 _FIXED = f"{DELTA}files.TahoeBatchFileIndex"
-"""The files of `Scan.without`."""
+"""Class of the file index of `Scan.without`."""
 _FILE_TABLE = "org.apache.spark.sql.execution.datasources.v2.FileTable"
 _ROWS_OF_THEIR_OWN = ("ParallelCollectionRDD", "ReliableCheckpointRDD", "LocalCheckpointRDD", "EmptyRDD")
 """RDDs that read no file, at which a lineage may end."""
 
 
 def planned(frame: DataFrame) -> tuple[DataFrame, tuple[Scan, ...]]:
-    """The plan of a DataFrame, or `UnknownFiles`."""
+    """Return the planned DataFrame and its scans. Raises `UnknownFiles`."""
     spark = session_of(frame)
     if frame.isStreaming:
         raise UnknownFiles(reads="a stream")
@@ -280,7 +284,7 @@ def _scan(spark: SparkSession, leaf: Any) -> Iterator[Scan]:
 
 
 def _refuse_tables(spark: SparkSession, index: Any) -> None:
-    """Raises an error if files that are read directly belong to a Delta table, of which some may be archived."""
+    """Raise an error if directly read files belong to a Delta table, because some may be archived."""
     known: dict[str, str | None] = {}
     for path in (plain(str(root.toString())) for root in items(index.rootPaths())):
         if "_delta_log" not in path.split("/") and (table := table_folder(spark, path, known)) is not None:
@@ -288,7 +292,7 @@ def _refuse_tables(spark: SparkSession, index: Any) -> None:
 
 
 def _refuse_files(rdd: Any) -> None:
-    """Raises an error unless the RDD contains its own rows, because an RDD shows no plan."""
+    """Raise an error unless the RDD contains its own rows, because an RDD shows no plan."""
     left = [rdd]
     while left:
         found = left.pop()
@@ -312,18 +316,18 @@ _RUNS = re.compile(r"(Statement|Command)$|ExecuteImmediate|Compound")
 
 
 def command_kind(spark: SparkSession, statement: str) -> str | None:
-    """The kind of a statement, or None for a query."""
+    """Return the kind of a statement, or None for a query."""
     root = parsed(spark, statement)
     return next((kind_of(node) for node in nodes(root) if is_a(node, *_COMMANDS) or _RUNS.search(kind_of(node))), None)
 
 
 def reads_no_rows(kind: str) -> bool:
-    """Whether commands of this kind are known to read no data file."""
+    """Return whether commands of this kind are known to read no data file."""
     return _NO_ROWS.match(kind) is not None
 
 
 def merge_has_subqueries(spark: SparkSession, statement: str) -> bool:
-    """Judged by the parser."""
+    """Return whether a MERGE contains subqueries, according to Spark's parser."""
     root = parsed(spark, statement)
     kinds = (root.matchedActions(), root.notMatchedActions(), root.notMatchedBySourceActions())
     trees = [root.mergeCondition(), *(each for actions in kinds for each in items(actions))]
@@ -331,8 +335,10 @@ def merge_has_subqueries(spark: SparkSession, statement: str) -> bool:
 
 
 def candidates(spark: SparkSession, statement: str, table: Scan) -> Scan:
-    """The files of a table in which a DELETE, UPDATE or MERGE searches for rows, found as by the command itself: by its
-    own conditions, while a query also uses conditions that follow from them."""
+    """Return the files of a table in which a DELETE, UPDATE or MERGE searches for rows.
+
+    Uses only the statement's own conditions, like the statement itself. A query would also use derived conditions.
+    """
     session = spark._jsparkSession
     not_run = spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()  # type: ignore[union-attr]
     with silence_spark_logs(), active(spark, session):

@@ -1,10 +1,10 @@
 """Guarded reads and changes of one table: a correct result, or an error before anything is read.
 
-Each read is planned first, at a fixed version. An archived file may have been restored: with `tiers` the tier of each
-is read, without `tiers` all count as unreadable.
+Each read is planned first, at a fixed version. With `tiers`, the tier of each archived file is read, because the file
+may have been restored. Without `tiers`, all archived files count as unreadable.
 
-A change needs every file in which its command searches for rows: possibly too many, never too few. Statements that
-only remove files in the log need none. On Databricks the engine guards statements itself.
+A change needs every file in which its command searches for rows: possibly too many, never too few. Statements that only
+remove files in the log need none. On Databricks, the engine itself guards statements.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _WHOLE = (ByteType, ShortType, IntegerType, LongType)
 
 @dataclass(frozen=True)
 class Recent:
-    """The active rows of a table, and the archived files that they leave out."""
+    """Active rows of a table, and the archived files that are left out."""
 
     rows: DataFrame
     version: int
@@ -113,7 +113,7 @@ class GuardedTable:
     def limit(self, n: int, where: str | None = None) -> DataFrame:
         """Return any `n` rows, from active files only. The condition may name only partition columns.
 
-        Raises `MirrorfeedError` also if active files contain fewer rows, and archived files may contain more.
+        Raises `MirrorfeedError` also if active files contain fewer rows while archived files may contain more.
         """
         if n < 0:
             raise BadNumber(table=str(self.source), named="LIMIT", value=n)
@@ -136,11 +136,11 @@ class GuardedTable:
         return Recent(rows if columns is None else rows.select(*map(quote, columns)), needed.version, tuple(blocked))
 
     def stream(self, starting_version: int | None = None) -> DataFrame:
-        """Return a streaming read of the whole table and its changes, or of the changes from a version on."""
+        """Return a streaming read of the whole table and its changes, or of the changes from a version."""
         if starting_version is not None and starting_version < 0:
             raise BadNumber(table=str(self.source), named="starting version", value=starting_version)
         reader = self._spark.readStream.format("delta")
-        # Only the files that exist now are guarded, because files that are added later are new.
+        # Guard only the files that exist now, because files that are added later are new.
         if starting_version is None:
             self._refuse("A stream of the whole table", None, self._needed())
         else:
@@ -170,8 +170,10 @@ class GuardedTable:
         version: int | None = None,
         where: str | None = None,
     ) -> DataFrame:
-        """The rows of a query on the table at a version, once its plan reads no archived file of any table. If Delta
-        answers from the log, the plan has no files."""
+        """Return the rows of a query on the table at a version, after checking that its plan reads no archived file.
+
+        The check includes archived files of all tables. If Delta answers from the log, the plan has no files.
+        """
         at, rows = self._engine.read(self.source, version)
 
         def refusal(blocked: Sequence[NeededFiles]) -> ArchivedFilesNeeded:
@@ -182,17 +184,19 @@ class GuardedTable:
         return guarded_rows(self._spark, question(rows), self._tiers_at, self._now(), refusal)
 
     def _needed(self, where: str | None = None, version: int | None = None) -> NeededFiles:
-        """The archived files that a query needs, restored or not. Reads no data file."""
+        """Return the archived files that a query needs, including restored files. Reads no data file."""
         return self._engine.needed(self.source, where, self._now(), version)
 
     def delete(self, where: str) -> None:
-        """Delete the rows that match a SQL condition. Changes nothing if that needs an archived file."""
+        """Delete the rows that match a SQL condition. Changes nothing if the statement needs an archived file."""
         filtered(self._rows, str(self.source), where)
         self._change("The DELETE", f"DELETE FROM {self.source.sql} WHERE {_closed(where)}")
 
     def update(self, assignments: Mapping[str, str], where: str | None = None) -> None:
-        """Update columns of the rows that match a condition. Assignments are SQL expressions by column. Changes nothing
-        if that needs an archived file."""
+        """Update columns of the rows that match a condition. Assignments are SQL expressions by column.
+
+        Changes nothing if the statement needs an archived file.
+        """
         found = filtered(self._rows, str(self.source), where)
         for value in assignments.values():
             if "SUBQUERY" in _refusal(found, value):
@@ -202,9 +206,11 @@ class GuardedTable:
         self._change("The UPDATE", f"UPDATE {self.source.sql} SET {spelled}{condition}")
 
     def merge(self, rows: DataFrame, keys: Sequence[str], clauses: str, target_condition: str | None = None) -> None:
-        """Merge rows `s` into the table `t` where all keys are equal and `target_condition`, which names columns of `t`
-        only, is true. `clauses` are SQL, from the first WHEN on, without subqueries. The rows are read once. Changes
-        nothing if that needs an archived file."""
+        """Merge rows `s` into the table `t`. Rows match if all keys are equal and `target_condition` is true.
+
+        `target_condition` names only columns of `t`. `clauses` is SQL from the first WHEN, without subqueries. The rows
+        are read once. Changes nothing if the statement needs an archived file.
+        """
         keys = named(str(self.source), self._rows.columns, keys)
         named("The source of the MERGE", rows.columns, keys)
         view = f"mirrorfeed_merge_{id(rows)}"
@@ -214,7 +220,7 @@ class GuardedTable:
         if not self._engine.guards_itself:
             if merge_has_subqueries(self._spark, self._merge(view, [*equal, *own], clauses)):
                 raise SubqueryInStatement(kind="MERGE", table=str(self.source), text=clauses)
-            # Rows that change between two reads could need other files than were checked.
+            # Rows that change between two reads could need other files than the checked ones.
             rows = self._guarded(rows).localCheckpoint()
             # The bounds follow from equal keys, so they only reduce the files that Delta reads.
             own += self._bounds(rows, keys)
@@ -228,7 +234,7 @@ class GuardedTable:
         return f"MERGE INTO {self.source.sql} t USING {view} s ON {' AND '.join(on)} {clauses}"
 
     def overwrite(self, rows: DataFrame) -> None:
-        """Replace all rows, whatever the partition overwrite mode of the session. Reads no file of the table."""
+        """Replace all rows, independent of the session's partition overwrite mode. Reads no file of the table."""
         # Delta only marks the table's own files as removed.
         writer = self._guarded(rows).write.format("delta").mode("overwrite")
         writer = writer.option("partitionOverwriteMode", "static")
@@ -238,7 +244,7 @@ class GuardedTable:
             writer.save(self.source.path)
 
     def _bounds(self, rows: DataFrame, keys: Sequence[str]) -> list[str]:
-        """Conditions that follow from equal keys, for types with the same order on both sides of the join."""
+        """Return conditions that follow from equal keys, for types with the same order on both sides of the join."""
         ours, theirs = self._rows.schema, dict(zip(keys, named("The source", rows.columns, keys), strict=True))
         plain = [key for key in keys if _in_one_order(ours[key].dataType, rows.schema[theirs[key]].dataType)]
         if not plain:
@@ -259,12 +265,14 @@ class GuardedTable:
         return self._spark.table(self.source.sql)
 
     def _guarded(self, frame: DataFrame) -> DataFrame:
-        """The rows of any other query, guarded."""
+        """Return the rows of any other query, guarded."""
         return Guarded(self._spark, self._tiers_at, self._now).frame(frame)
 
     def _change(self, what: str, statement: str) -> None:
-        """Run a DELETE, UPDATE or MERGE of this table, once it searches no archived file for rows. Statements are
-        atomic: a concurrent change after the check can only make a statement fail."""
+        """Run a DELETE, UPDATE or MERGE of this table, after checking that it searches no archived file for rows.
+
+        Statements are atomic: a concurrent change after the check can only make a statement fail.
+        """
         needed = self._engine.needed_by_change(self.source, statement, self._now())
         refuse(needed, self._tiers_at, lambda blocked: StatementNeedsArchivedFiles.of(blocked, asked=what))
         self._spark.sql(statement)
@@ -282,7 +290,7 @@ class GuardedTable:
         )
 
     def _active(self, needed: NeededFiles) -> tuple[DataFrame, list[DataFile]]:
-        """The rows in files that can be read, and the other files."""
+        """Return the rows in files that can be read, and the other files."""
         blocked = blocked_among(needed.files, self._tiers)
         return self._engine.without(self.source, {file.uri for file in blocked}, needed.version), blocked
 
@@ -308,7 +316,8 @@ def session_of(session: Session) -> SparkSession:
 
 
 def _refusal(rows: DataFrame, value: str) -> str:
-    """The error condition of an expression: a lambda accepts no subquery."""
+    """Return the error condition of an expression, or an empty string. Checks for subqueries, which a lambda does not
+    accept."""
     try:
         with silence_spark_logs():
             analyze(rows.select(F.transform(F.array(F.lit(1)), lambda _: F.expr(value))))
@@ -324,7 +333,7 @@ def _in_one_order(ours: DataType, theirs: DataType) -> bool:
 
 
 def _literal(value: Any) -> str | None:
-    """A value as a SQL literal, or None if uncertain: Spark replaces variables `${…}` also in text."""
+    """Return a value as a SQL literal, or None if uncertain: Spark replaces variables `${…}` also in text."""
     if isinstance(value, date):
         return f"DATE '{value.isoformat()}'"
     if isinstance(value, str):
@@ -333,6 +342,9 @@ def _literal(value: Any) -> str | None:
 
 
 def _closed(condition: str) -> str:
-    """The line break ends a comment at the end. Two parentheses, because Spark parses `WHERE (flag)` after a table name
-    as an alias called WHERE with a column."""
+    """Put a condition into parentheses, so that it cannot change the statement.
+
+    The line break ends a comment at the end. Two parentheses, because Spark parses `WHERE (flag)` after a table name as
+    an alias called WHERE with a column.
+    """
     return f"(({condition}\n))"

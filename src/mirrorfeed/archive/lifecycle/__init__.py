@@ -1,4 +1,4 @@
-"""Lifecycle rules of a table, in Azure or S3, chosen by its address."""
+"""Lifecycle rules of a table in Azure or S3, selected by the table's address."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mirrorfeed.source.table_info import read_table_info
 class Wanted(Enum):
     ON = "on"
     PAUSED = "paused"
-    """The rules are disabled, so that restored files stay."""
+    """The rules are disabled, so that restored files are not archived again."""
     GONE = "gone"
 
 
@@ -38,32 +38,34 @@ class Finding:
 
 
 def starts(partition_columns: Sequence[str], random_names: bool) -> list[str]:
-    """The prefixes of all files of a table in its folder, except its log. With random names (column mapping, or a Delta
-    setting) they start with any letter or digit."""
+    """Return the prefixes of all files in a table's folder, except its log.
+
+    With random names (column mapping, or a Delta setting), names start with any letter or digit.
+    """
     if random_names:
         return [*string.ascii_letters, *string.digits, "_change_data/"]
     return [f"{partition_columns[0]}=" if partition_columns else "part-", "deletion_vector_", "_change_data/"]
 
 
 def meet(prefix: str, folder: str) -> bool:
-    """Whether files in this folder may have this prefix."""
+    """Return whether `folder` can contain paths that start with `prefix`."""
     return folder.startswith(prefix) or prefix.startswith(folder)
 
 
 @row
 class Lifecycle(Row):
-    """A lifecycle policy compared with a table, and the policy with the rules of the table."""
+    """Comparison of a lifecycle policy with a table, and the policy with the rules of the table."""
 
     table: str = shown("table")
     days: int = shown("interval", lambda days: counted(days, "day"), right=True)
     problems: tuple[str, ...]
-    """What does not fit the table."""
+    """Differences between the policy and the table."""
     policy: Any = None
-    """The policy to apply."""
+    """Policy to apply."""
     apply: str = ""
-    """How to apply it."""
+    """Instructions to apply the policy."""
     rules_of_others: tuple[str, ...] = ()
-    """Rules that others wrote and that archive only files of this table."""
+    """Foreign rules that archive only files of this table."""
 
     @property
     def ok(self) -> bool:
@@ -74,7 +76,10 @@ class Lifecycle(Row):
 
 
 def read_policy(path: str) -> Any:
-    """Raises `NoJson`. PowerShell writes UTF-16, or UTF-8 with a byte order mark."""
+    """Read an exported policy. Raises `NoJson`.
+
+    PowerShell writes UTF-16, or UTF-8 with a byte order mark.
+    """
     raw = Path(path).read_bytes()
     try:
         return parse_json(raw.decode(json.detect_encoding(raw)))
@@ -83,27 +88,28 @@ def read_policy(path: str) -> Any:
 
 
 class Rules(Protocol):
-    """The rules of one table, in the policy of its account or bucket."""
+    """Lifecycle rules of one table, in the policy of its account or bucket."""
 
     def apply(self, policy: Any, exported: Any = None) -> str:
-        """How to apply a policy. No cloud accepts one without rules."""
+        """Return instructions to apply a policy. No cloud accepts a policy without rules."""
         ...
 
     def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
-        """The exported policy with the rules of this table. Rules in `of_others` are kept or replaced."""
+        """Return the exported policy with the rules of this table. Replaces rules in `of_others` only with
+        `take_over`."""
         ...
 
     def of_others(self, exported: Any) -> list[str]:
-        """The rules that others wrote and that archive only files of this table."""
+        """Return foreign rules that archive only files of this table."""
         ...
 
     def check(self, policy: Any, days: int) -> list[Finding]:
-        """The problems of a policy for this table."""
+        """Return the problems of a policy for this table."""
         ...
 
 
 def rules_at(location: str, partition_columns: Sequence[str], random_names: bool) -> Rules | None:
-    """Return None for storage without such rules."""
+    """Return the rules for a table's address, or None for storage without lifecycle rules."""
     from mirrorfeed.archive.lifecycle import azure, s3  # both import this module
 
     begins = starts(partition_columns, random_names)
@@ -115,7 +121,7 @@ def rules_at(location: str, partition_columns: Sequence[str], random_names: bool
 
 
 def rules_of(spark: SparkSession, source: Source) -> Rules:
-    """Raises `NoLifecycle`."""
+    """Return the rules of a table. Raises `NoLifecycle`."""
     found = read_table_info(spark, source)
     names = ("delta.columnMapping.mode", "delta.randomizeFilePrefixes")
     random_names = any(found.properties.get(name, "none") not in ("none", "false") for name in names)
@@ -127,7 +133,7 @@ def rules_of(spark: SparkSession, source: Source) -> Rules:
 def with_rules(
     spark: SparkSession, source: Source, exported: str | None, wanted: Wanted, take_over: bool, days: int | None
 ) -> Lifecycle:
-    """The exported policy with the rules of a table. Without days, of its interval."""
+    """Return the exported policy with the rules of a table. By default, the days are those of its interval."""
     existing = read_policy(exported) if exported else None
     days = days or interval.required(spark, source).rule
     rules = rules_of(spark, source)
@@ -138,6 +144,6 @@ def with_rules(
 
 
 def compare_rules(spark: SparkSession, source: Source, exported: str) -> Lifecycle:
-    """An exported policy compared with the interval of a table."""
+    """Compare an exported policy with the interval of a table."""
     policy, days = read_policy(exported), interval.required(spark, source).rule
     return Lifecycle(str(source), days, tuple(map(str, rules_of(spark, source).check(policy, days))))

@@ -1,8 +1,9 @@
-"""Lifecycle rules of an Azure storage account: checks an exported policy for a table, and merges rules into it. Pure.
+"""Lifecycle rules of an Azure storage account: check an exported policy for a table, and merge rules into it. Pure.
 
-An account has one policy, which is replaced as a whole. Rules of others are kept unchanged, unless they are to be taken
-over. Our rules are recognized by name and written again each time, one set for all tables of an interval, because a
-policy holds 100 rules and a rule ten prefixes. Azure has no filter that excludes, so prefixes avoid `_delta_log`.
+An account has one policy, which is replaced as a whole. Foreign rules are not changed, except with `take_over`. Rules
+of mirrorfeed are recognized by name and rewritten each time, one set for all tables with the same interval, because a
+policy can contain 100 rules and a rule ten prefixes. Azure has no filter that excludes paths, so prefixes avoid
+`_delta_log`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ BY_CREATION = "daysAfterCreationGreaterThan"
 _BY_ACCESS = "daysAfterLastAccessTimeGreaterThan"
 _BY_CHANGE = "daysAfterModificationGreaterThan"
 _BY_TIER = "daysAfterLastTierChangeGreaterThan"
-"""Azure takes it beside modification time alone."""
+"""Azure allows this condition only together with the modification time."""
 _ADDRESS = re.compile(r"(?:abfss?|wasbs?)://([^@/]+)@[^/]+/(.*)|https://[^/]+/([^/]+)/(.*)", re.DOTALL)
 MOST_RULES = 100
 _PREFIXES_A_RULE = 10
@@ -29,7 +30,7 @@ _NAME = re.compile(r"mirrorfeed(\d+)days(paused)?\d+")
 
 
 def folder_of(location: str) -> str | None:
-    """Return the container and the folder of a table as in lifecycle rules. None outside Azure storage."""
+    """Return container and folder of a table as in lifecycle rules. None outside Azure storage."""
     found = _ADDRESS.fullmatch(location.rstrip("/"))
     return f"{found[1] or found[3]}/{(found[2] or found[4]).strip('/')}/" if found else None
 
@@ -37,9 +38,9 @@ def folder_of(location: str) -> str | None:
 @dataclass(frozen=True, slots=True)
 class AzureRules:
     folder: str
-    """The container and folder of the table, with a slash at the end."""
+    """Container and folder of the table, with a slash at the end."""
     listed: Sequence[str]
-    """The prefixes of the files, with the container."""
+    """Prefixes of the files, including the container."""
 
     def apply(self, policy: Any, exported: Any = None) -> str:
         if not policy["rules"]:
@@ -118,7 +119,7 @@ class AzureRules:
 
 
 def _misfit(archive: Mapping[str, Any], days: int) -> str | None:
-    """The problem with the conditions on which a rule archives."""
+    """Return the problem with the conditions under which a rule archives files, or None."""
     given = [name for name in (BY_CREATION, _BY_CHANGE, _BY_ACCESS, _BY_TIER) if name in archive]
     if len(given) > 1 and given != [_BY_CHANGE, _BY_TIER]:
         return f"combines {' and '.join(given)}, which Azure does not support"
@@ -138,8 +139,11 @@ def _misfit(archive: Mapping[str, Any], days: int) -> str | None:
 
 
 def rules_in(policy: Any) -> list[dict[str, Any]]:
-    """The rules of a policy as exported by the portal, templates, the command line (which writes `null` for unused
-    fields) or PowerShell (which capitalizes names). Raises `NoRules`. Fields that are `null` are left out."""
+    """Return the rules of an exported policy, without fields that are `null`. Raises `NoRules`.
+
+    Accepts the forms of the portal, templates, the command line (which writes `null` for unused fields) and PowerShell
+    (which capitalizes names).
+    """
     policy = _plain(policy)
     for key in ("properties", "policy"):
         if isinstance(policy, dict) and key in policy:
@@ -151,7 +155,7 @@ def rules_in(policy: Any) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """With integers instead of floats, because the command line writes days as 60.0."""
+    """Convert floats to integers, because the command line writes days as 60.0."""
     if isinstance(value, Mapping):
         return {name[:1].lower() + name[1:]: _plain(each) for name, each in value.items() if each is not None}
     if isinstance(value, list):
@@ -193,7 +197,7 @@ def _rules(days: int, on: bool, listed: Sequence[str], taken: set[str]) -> list[
 
 
 def _archived_by(rule: Mapping[str, Any]) -> list[str] | None:
-    """The prefixes of a rule that only archives block blobs by creation time, as ours do."""
+    """Return the prefixes of a rule that only archives block blobs by creation time, like the rules of mirrorfeed."""
     match rule.get("definition"):
         case {
             "filters": {"blobTypes": ["blockBlob"], "prefixMatch": [*listed], **more},

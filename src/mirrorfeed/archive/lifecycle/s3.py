@@ -1,7 +1,7 @@
-"""Lifecycle rules of an S3 bucket: checks an exported configuration for a table, and merges rules into it. Pure.
+"""Lifecycle rules of an S3 bucket: check an exported configuration for a table, and merge rules into it. Pure.
 
-A bucket has one configuration, which is replaced as a whole. It holds 1,000 rules, and a rule one prefix. S3 has no
-filter that excludes, so prefixes avoid `_delta_log`.
+A bucket has one configuration, which is replaced as a whole. It can contain 1,000 rules, and a rule one prefix. S3 has
+no filter that excludes paths, so prefixes avoid `_delta_log`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mirrorfeed.display.humanize import a_few, counted
 
 MOST_RULES = 1000
 CLASSES = ("GLACIER", "DEEP_ARCHIVE")
-"""Flexible Retrieval and Deep Archive: those that must be restored before they are read."""
+"""Storage classes whose objects must be restored before they are read: Flexible Retrieval and Deep Archive."""
 _NAME = re.compile(r"mirrorfeed\d+days(paused)?\d+")
 _ADDRESS = re.compile(r"s3[an]?://[^/]+/(.*)", re.DOTALL)
 
@@ -31,9 +31,9 @@ def folder_of(location: str) -> str | None:
 @dataclass(frozen=True, slots=True)
 class S3Rules:
     folder: str
-    """With a slash at the end."""
+    """Folder of the table, with a slash at the end."""
     listed: Sequence[str]
-    """The prefixes of the keys of its files."""
+    """Prefixes of the keys of the table's files."""
 
     def apply(self, policy: Any, exported: Any = None) -> str:
         if not policy["Rules"]:
@@ -48,7 +48,8 @@ class S3Rules:
         )
 
     def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
-        """They keep the storage class of existing rules for the table."""
+        """Return the configuration with the rules of this table. Existing rules of the table keep their storage
+        class."""
         there = rules_in(exported or {"Rules": []})
         alike = [rule for rule in there if _archives_only(rule, self.folder)]
         kept = [rule for rule in there if rule not in alike or not (take_over or _is_ours(rule))]
@@ -109,7 +110,7 @@ class S3Rules:
 
 
 def _with_filter(rule: dict[str, Any]) -> dict[str, Any]:
-    """With its prefix in a filter, because S3 rejects configurations that mix both forms."""
+    """Return the rule with its prefix in a filter, because S3 rejects configurations that mix both forms."""
     if "Prefix" not in rule or rule.get("Filter") is not None:
         return rule
     others = {name: value for name, value in rule.items() if name not in ("Prefix", "Filter")}
@@ -117,8 +118,10 @@ def _with_filter(rule: dict[str, Any]) -> dict[str, Any]:
 
 
 def option(exported: Any) -> str:
-    """The command option that keeps archiving small files as before. It is not part of the configuration, and without
-    it S3 stops archiving files below 128 KiB."""
+    """Return the command option with which S3 continues to archive files below 128 KiB.
+
+    The option is not part of the configuration, and its default would stop this.
+    """
     varies = "varies_by_storage_class"
     if isinstance(exported, Mapping) and exported.get("TransitionDefaultMinimumObjectSize") == varies:
         return f" --transition-default-minimum-object-size {varies}"
@@ -126,7 +129,10 @@ def option(exported: Any) -> str:
 
 
 def rules_in(exported: Any) -> list[dict[str, Any]]:
-    """Of a configuration as `aws s3api get-bucket-lifecycle-configuration` prints it; or `NoBucketRules`."""
+    """Return the rules of a configuration as `aws s3api get-bucket-lifecycle-configuration` prints it.
+
+    Raises `NoBucketRules`.
+    """
     rules = exported.get("Rules") if isinstance(exported, Mapping) else None
     if not isinstance(rules, list) or not all(isinstance(rule, dict) and _is_sound(rule) for rule in rules):
         raise NoBucketRules()
@@ -146,7 +152,7 @@ def _filters(rule: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _prefix(rule: Mapping[str, Any]) -> str:
-    """Rules of the older form have it beside the filter."""
+    """Return the prefix of a rule. Rules of the older form have the prefix outside the filter."""
     return str(_filters(rule).get("Prefix") or rule.get("Prefix") or "")
 
 
@@ -155,7 +161,7 @@ def _is_ours(rule: Mapping[str, Any]) -> bool:
 
 
 def _archives_only(rule: Mapping[str, Any], place: str) -> bool:
-    """Whether it archives files of this table by their age and does nothing else, as ours do."""
+    """Return whether a rule only archives files of this table by age, like the rules of mirrorfeed."""
     match rule:
         case {
             "Filter": {"Prefix": str(prefix), **others},
