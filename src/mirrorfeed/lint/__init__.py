@@ -1,1 +1,1 @@
-"""Checks the landing zone of any publisher."""
+"""Check the landing zone of any publisher: readers, rules, findings."""

@@ -1,7 +1,8 @@
-"""Decompress delimited text, and split it into rows of values with the separators, quotes and escapes of its format.
+"""Decompress delimited text, and split it into rows of values.
 
-In a quoted value, the escape character protects itself and the quote (a doubled quote, if both are the same). In a
-value without quotes it protects separators, line breaks, the quote and itself. Otherwise it is a plain character.
+In a quoted value, the escape character protects itself and the quote (a doubled quote, if both characters are the
+same). In a value without quotes it protects separators, line breaks, the quote and itself. Elsewhere it is an ordinary
+character.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ MAX_ROW_LENGTH = 64 << 20
 _PIECE = 1 << 20
 _STREAMS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _MAX_SNAPPY_RATIO = 64
-"""Maximum plain bytes for a compressed byte. A copy has at least two bytes and repeats at most 64."""
+"""Maximum ratio of plain to compressed bytes. A copy has at least two bytes and repeats at most 64."""
 _FRAMED = b"\xff\x06\x00\x00sNaPpY"
 _REFUSED = {b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x04\x22\x4d\x18": "lz4", b"PK\x03\x04": "zip"}
 
@@ -76,7 +77,7 @@ NULL = error(
 class TextFault:
     rule: Rule
     row: int
-    """Counted from 1, which is the header."""
+    """Number of the row. Row 1 is the header."""
     detail: str
 
 
@@ -110,7 +111,7 @@ def decompress(file: BinaryIO, name: str) -> Iterator[bytes]:
 
 
 def _stream(file: BinaryIO, codec: str) -> Iterator[bytes]:
-    import pyarrow as pa  # slow to import, and needed for compressed text only
+    import pyarrow as pa  # imported late: slow to import, and needed only for compressed text
 
     stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec)
     try:
@@ -123,7 +124,10 @@ def _stream(file: BinaryIO, codec: str) -> Iterator[bytes]:
 
 
 def _framed(file: BinaryIO) -> Iterator[bytes]:
-    """Framed Snappy: frames of type, length in 3 bytes, checksum in 4 bytes (only data) and content."""
+    """Decompress framed Snappy.
+
+    A frame has a type, a length of 3 bytes, a checksum of 4 bytes (only for data) and the content.
+    """
     file.seek(len(_FRAMED))
     while head := file.read(4):
         body = _exactly(file, int.from_bytes(head[1:4], "little"))
@@ -136,7 +140,10 @@ def _framed(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _blocks(file: BinaryIO) -> Iterator[bytes]:
-    """Snappy of Hadoop: blocks of plain length and parts, each with its length. Lengths have 4 bytes."""
+    """Decompress Hadoop's Snappy.
+
+    A block has its plain length and parts, each with its own length. Lengths have 4 bytes.
+    """
     while head := file.read(4):
         left = int.from_bytes(head, "big")
         while left > 0:
@@ -170,13 +177,13 @@ def _snappy(data: bytes) -> bytes:
 
 
 def decode(data: Iterable[bytes], encoding: str) -> Iterator[str]:
-    """Decode text and remove its byte order mark. Raises `UnicodeError`, after it yielded the text before it."""
+    """Decode text and remove its byte order mark. Raises `UnicodeError` after yielding the text before the error."""
     decoder = codecs.getincrementaldecoder(encoding)()
     begun = False
     for piece in chain(data, [b""]):
         try:
             text = decoder.decode(piece, final=not piece)
-        except UnicodeDecodeError as error:  # the caller splits the text before it, to know the row
+        except UnicodeDecodeError as error:  # the caller splits the text before the error, to find the row
             yield error.object[: error.start].decode(encoding, "ignore")
             raise
         plain = text if begun else text.removeprefix("\ufeff")
@@ -186,10 +193,10 @@ def decode(data: Iterable[bytes], encoding: str) -> Iterator[str]:
 
 
 def split(pieces: Iterable[str], dialect: Dialect, *, takes_breaks: bool = False) -> Iterator[list[str | None]]:
-    """Yield rows of values, the header first. None is NULL, which a header never has. Raises `Unsplittable`.
+    """Yield rows of values, the header first. None is NULL, which a header never contains. Raises `Unsplittable`.
 
-    Other line breaks than the row separator are invalid outside of quotes, except in rows with `takes_breaks` or
-    without quotes.
+    Line breaks other than the row separator are invalid outside quotes, except with `takes_breaks` or without a quote
+    character.
     """
     splitter = _Splitter(dialect, None, takes_breaks=False)
     text, at, number = "", 0, 1
@@ -224,7 +231,7 @@ class _Splitter:
         self._dialect, self._null = dialect, null
         row, column, quote, escape = map(re.escape, (dialect.row, dialect.column, dialect.quote, dialect.escape))
         inside = rf"[^{quote}{escape}]++|{escape}[\s\S]" if escape else rf"[^{quote}]++"
-        if escape == quote:  # it is a plain character outside of quotes
+        if escape == quote:  # the escape character is an ordinary character outside quotes
             inside, escape = rf"[^{quote}]++|{quote}{quote}", ""
         protected = rf"|{escape}(?:{row}|[\s\S])?+" if escape else ""
         breaks = rf"|(?!{row})[\r\n]" if takes_breaks else ""
@@ -239,7 +246,8 @@ class _Splitter:
         self._unescape = re.compile(rf"{escape}([{column}{quote}{escape}\r\n])") if escape else None
 
     def row(self, text: str, at: int, ended: bool) -> tuple[list[str | None], int, bool]:
-        """Return the values of a row, its end, and True. Or False, and the start of a value without an end."""
+        """Return the values of a row, its end and True. For a value without an end, return False and the start of the
+        value."""
         match_value, escape = (self._last_value if ended else self._value).match, self._dialect.escape
         values: list[str | None] = []
         while match := match_value(text, at):
@@ -256,11 +264,11 @@ class _Splitter:
         return values, at, False
 
     def fault(self, text: str, row: int, at: int, number: int, ended: bool) -> TextFault | None:
-        """Return why the value at `at` has no end. None if more text is needed to know."""
+        """Return why the value at `at` has no end. Returns None if more text is needed to decide."""
         if len(text) - row > MAX_ROW_LENGTH:
             return TextFault(UNCLOSED, number, f"it has more than {MAX_ROW_LENGTH:,} characters")
         match = self._begun_value.match(text, at)
-        assert match  # it also matches the empty text
+        assert match  # also matches the empty string
         quoted, closed = match[1], match[2]
         if quoted is not None and not closed:
             detail = f"it ends inside a quoted value, which begins with {_shown(text[at : at + 20])}"

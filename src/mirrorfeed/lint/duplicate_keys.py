@@ -1,7 +1,7 @@
-"""Find inserts of keys that a table already has, in memory that does not grow with the number of rows.
+"""Find inserts of keys that a table already has, with bounded memory.
 
-Fabric inserts such rows again without a check. Every row is a digest of its key and its marker, in one of several
-temporary files that its digest selects, so that one part of the keys is in memory at a time.
+Fabric inserts such rows again without a check. Every row is stored as a digest of its key and its marker, in one of
+several temporary files that the digest selects. So only one part of the keys is in memory at a time.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from mirrorfeed.lint.specification import DELETE, INSERT, MARKERS, UPSERT
 
 _PARTS = 64
 _IN_MEMORY = 256 << 10
-"""Bytes of one part, before they are written to the disk."""
+"""Bytes of one part to buffer before they are written to the disk."""
 _DIGEST = 16
 KEY_ROW = Struct(f"{_DIGEST}sb")
-"""A row as a reader reports it: the digest of its key, and its marker."""
+"""Format of a row from a reader: the digest of its key, and its marker."""
 _STORED = Struct(f"{_DIGEST}sbIQ")
-"""With the number of the file and the row."""
+"""Format of a stored row: like `KEY_ROW`, plus file number and row number."""
 _UNMARKED, _UNKNOWN = -1, -2
 _NO_KEY = bytes(_DIGEST)
 
 
 def key_rows(keys: Iterable[Sequence[object]], markers: Iterable[object] | None) -> bytes:
-    """Rows by the values of their keys and their markers; `markers` is None if the file has none."""
+    """Return packed rows for keys and markers. `markers` is None if the file has none."""
     rows = ((key, _UNMARKED) for key in keys) if markers is None else zip(keys, map(_marker, markers), strict=True)
     return b"".join(KEY_ROW.pack(_digest(key), marker) for key, marker in rows)
 
@@ -45,12 +45,14 @@ def _marker(value: object) -> int:
 class _File(NamedTuple):
     name: str
     period: int
-    """Keys are compared with files of the same period. A file that cannot be read may delete keys, so it ends one."""
+    """Number of the period. Keys are compared only within a period. A file that cannot be read may delete keys, so it
+    ends a period."""
 
 
 @dataclass
 class KeyIndex:
-    """The keys of the files of one table, in the order in which Fabric applies them. Use it in a `with` statement."""
+    """Index of the keys in the files of one table, in the order in which Fabric applies the files. Use it in a `with`
+    statement."""
 
     upserts: bool
 
@@ -67,7 +69,7 @@ class KeyIndex:
             part.close()
 
     def begin(self) -> None:
-        """Begin a file, or begin it again. Its rows count only after `end`."""
+        """Start a file, or start it again. Its rows count only after `end`."""
         self._at, self._row = self._at + 1, 0
 
     def add(self, rows: bytes) -> None:
@@ -84,7 +86,7 @@ class KeyIndex:
             self._period += 1
 
     def duplicates(self) -> Mapping[str, Duplicates]:
-        """The rows of each file that insert a key again."""
+        """Return, per file, the rows that insert a key that already exists."""
         found: dict[str, Duplicates] = {}
         unmarked = UPSERT if self.upserts else INSERT
         for part in self._parts:

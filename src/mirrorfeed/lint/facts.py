@@ -1,4 +1,4 @@
-"""Facts about a landing zone, which the linter reads and the rules check."""
+"""Facts about a landing zone. The linter reads the facts, and the rules check them."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from mirrorfeed.lint.metadata_file import Column, Settings
 from mirrorfeed.lint.specification import Broken, Finding
 
 TYPELESS = "null"
-"""Type of a Parquet column whose writer found no value to infer a type from."""
+"""Type of a Parquet column without values from which its writer could infer a type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
     why: Broken
     reason: str
-    """For `CODEC`, the name of the compression."""
+    """Details. For `CODEC`, the name of the compression."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
     columns: tuple[Column, ...]
-    """With the row marker, in the order of the file."""
+    """Columns including the row marker, in the order of the file."""
     rows: int = 0
     codecs: frozenset[str] = frozenset()
     """Compressions in a Parquet file."""
     markers: Mapping[str, int] = field(default_factory=dict)
-    """Rows by value of the row marker, as text or `NULL`."""
+    """Number of rows by value of the row marker, as text or `NULL`."""
     null_keys: Mapping[str, int] = field(default_factory=dict)
     """Number of rows with NULL, by key column."""
     widest_keys: Mapping[str, int] = field(default_factory=dict)
     """Length of the longest text or binary value in bytes, by key column."""
     faults: tuple[TextFault, ...] = ()
-    """The first fault of each kind. Rows after a structural fault are not read."""
+    """First fault of each kind. Rows after a structural fault are not read."""
     invalid_texts: Mapping[str, int] = field(default_factory=dict)
-    """First row whose text is not valid UTF-8, by column of a Parquet file. Rows start at 1."""
+    """First row with text that is not valid UTF-8, by column of a Parquet file. Rows start at 1."""
     missing_values: Mapping[str, int] = field(default_factory=dict)
     """Number of rows with NULL that are not deletes, by column of a Parquet file that must have values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Duplicates:
-    """Rows of a file that insert a key which the table already has."""
+    """Rows of a file that insert a key that the table already has."""
 
     rows: int
     first: int
-    """The first such row. Rows start at 1."""
+    """First such row. Rows start at 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class DataFile:
     size: int
     modified: datetime
     content: Contents | Unreadable | None = None
-    """None if the file was not opened, or was consumed meanwhile."""
+    """None if the file was not opened, or was consumed in the meantime."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,12 @@ class Log:
     """The folder `_mirrorfeed`."""
 
     id: str | None
-    """The id in `log.json`."""
+    """Id in `log.json`."""
     finding: Finding | None = None
-    """The reason why `log.json` or the newest record cannot be read."""
+    """Reason why `log.json` or the newest record cannot be read."""
     newest: Record | None = None
     staged: tuple[str, ...] = ()
-    """Names in the log's folder that are not records, from a listing made after the newest record was read."""
+    """Names in the log's folder that are not records. Listed after the newest record was read."""
     others: tuple[str, ...] = ()
     """Folders of other logs."""
 
@@ -86,20 +86,20 @@ class Table:
     metadata_findings: tuple[Finding, ...] = ()
     """Deviations of the metadata file from the specification."""
     files: tuple[DataFile, ...] = ()
-    """In the order in which Fabric applies them."""
+    """Data files in the order in which Fabric applies them."""
     folders: tuple[str, ...] = ()
     """Subfolders that Fabric does not ignore."""
     ignored: tuple[str, ...] = ()
     """Files and folders whose names start with `_`."""
     in_place: tuple[str, ...] = ()
-    """Data files in a second listing, after the log was read and before `processed`."""
+    """Data files in a second listing, made after the log was read and before `processed`."""
     processed: Mapping[str, str] = field(default_factory=dict)
-    """Folder of each consumed file."""
+    """Folder of each consumed file, by file name."""
     scratch: tuple[str, ...] = ()
     """Files in `_scratchPad`."""
     log: Log | None = None
     duplicates: Mapping[str, Duplicates] = field(default_factory=dict)
-    """By the name of the data file."""
+    """Duplicate keys by name of the data file."""
     are_keys_checked: bool = True
 
 
@@ -116,8 +116,8 @@ class Folder:
 @dataclass(frozen=True, slots=True)
 class Zone:
     files: tuple[str, ...] = ()
-    """Files at the top, also ignored ones."""
+    """Files in the root folder, including ignored files."""
     folders: tuple[Folder, ...] = ()
     partner_events: bytes | None = None
     scratch: tuple[str, ...] = ()
-    """Files in `_scratchPad` at the top."""
+    """Files in the root folder's `_scratchPad`."""

@@ -1,4 +1,4 @@
-"""Check a landing zone: read the facts of one table after another, apply the rules and report the findings."""
+"""Check a landing zone: read the facts of each table, apply the rules and report the findings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from mirrorfeed.storage.errors import NotThere, SymbolicLink, UnreadableFile
 
 _TABLE_DEPTH = 2
 MAX_BYTES_BY_DEFAULT = 64 << 20
-"""Size of the data files of a table whose keys are compared without being asked for."""
+"""Maximum size of a table's data files for which keys are always compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Report:
 
     @property
     def summary(self) -> str:
-        """The number of tables, and of findings by severity."""
+        """Number of tables, and of findings by severity."""
         counts = Counter(finding.severity for finding in self.findings)
         numbers = [
             f"{counts[each]:,} advice" if each is Severity.ADVICE else counted(counts[each], each)
@@ -70,9 +70,9 @@ class Report:
 
 
 def lint(store: Store, check_keys: bool = False) -> Report:
-    """Check the landing zone at the root of the store. One table's facts are in memory at a time.
+    """Check the landing zone at the root of the store. Only one table's facts are in memory at a time.
 
-    Keys of small tables are always compared, and those of large ones with `check_keys`.
+    Keys of small tables are always compared. Keys of large tables are compared with `check_keys`.
     """
     zone = _read_zone(store)
     findings, unchecked = check_zone(zone), list[str]()
@@ -122,7 +122,7 @@ def _read_table(store: Store, folder: str, parquet: ParquetProcess, check_keys: 
     settings, metadata_findings = _read_settings(store, folder, metadata_name)
     data = [entry for entry in plain if not is_ignored(entry.name) and entry.name != metadata_name]
     log = _read_log(store, folder) if any(entry.name == LOG for entry in entries) else None
-    # Listed after the log and before the processed files, so that a file renamed or consumed meanwhile is not missed.
+    # Listed after the log and before the processed files, so that files renamed or consumed in the meantime are found.
     in_place = _names(store, folder) if log and log.newest else ()
     are_keys_checked = check_keys or not settings.keys or sum(entry.size for entry in data) <= MAX_BYTES_BY_DEFAULT
     files, last = list[DataFile](), 0
@@ -187,7 +187,7 @@ def _read_file(
                     if form == PARQUET
                     else text_contents(file, entry.name, settings, index)
                 )
-        except NotThere:  # Fabric has consumed it since it was listed
+        except NotThere:  # Fabric has consumed the file since it was listed
             content = None
         except (UnreadableFile, SymbolicLink) as error:
             content = Unreadable(Broken.UNSAFE, error.reason)
@@ -234,7 +234,7 @@ def _names(store: Store, folder: str) -> tuple[str, ...]:
 
 
 def _entries(store: Store, folder: str) -> list[Entry]:
-    """Return the entries of a folder. Symbolic links are not followed."""
+    """Return the entries of a folder, without following symbolic links."""
     try:
         return store.list(folder)
     except SymbolicLink:
@@ -242,7 +242,10 @@ def _entries(store: Store, folder: str) -> list[Entry]:
 
 
 def _read(store: Store, path: str) -> bytes | None:
-    """Return the content, or None if the file is missing. Empty if it cannot be read, so that each rule reports it."""
+    """Return the content, or None if the file is missing.
+
+    Returns empty content if the file cannot be read, so that each rule reports it.
+    """
     try:
         return store.read(path)
     except NotThere:

@@ -1,7 +1,7 @@
 """Read `_metadata.json` of any publisher: its settings, and its deviations from the specification.
 
 After a deviation, a setting has its clear meaning or else its default, so that data files can still be checked. `lint`
-reports all deviations. The replica refuses a file whose meaning is not clear.
+reports all deviations. The replica refuses a file without a clear meaning.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mirrorfeed.lint.specification import DATA_TYPES, METADATA, REBUILD, Finding
 
 MAX_KEYS = 4
 _KEYS = ("keyColumns", "KeyColumns")
-"""The second spelling is in the specification's sample of delimited text."""
+"""Names of the key setting. The second spelling is in the specification's sample of delimited text."""
 _FORMATS = ("DelimitedText", "CSV", "Parquet")
 _PROPERTIES = (
     *(*_KEYS, "fileDetectionStrategy", "isUpsertDefaultRowMarker"),
@@ -25,7 +25,7 @@ _PROPERTIES = (
 )
 _ENCODING = "utf-8"
 _NOT_CHARACTERS = ("idna", "punycode", "utf-7", "unicode-escape", "raw-unicode-escape", "mbcs", "oem")
-"""Codecs of Python that escape characters, or differ between machines."""
+"""Codecs of Python that escape characters, or that differ between machines."""
 _FLAGS = {"true": True, "false": False}
 _ESCAPES = {r"\r\n": "\r\n", r"\n": "\n", r"\r": "\r", r"\t": "\t"}
 
@@ -36,7 +36,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "QuoteCharacter": ('"', "'", ""),
     "EscapeCharacter": ("\\", "/", '"', ""),
 }
-"""Allowed values of options. The first is the default."""
+"""Allowed values of options. The first value is the default."""
 OPTION_NAMES = ("FirstRowAsHeader", *OPTIONS, "NullValue", "Encoding")
 
 UNREADABLE = error(
@@ -151,14 +151,14 @@ MISNAMED = error(
 class Column:
     name: str
     type: str | None
-    """A `DataType` of the specification, or the name in Delta, or in Parquet if Delta has none. None in text without
-    a declaration."""
+    """A `DataType` of the specification, otherwise the type name in Delta or, if Delta has no such type, in Parquet.
+    None for undeclared text."""
     nullable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Options of delimited text. An empty `quote` or `escape` is none."""
+    """Options of delimited text. An empty `quote` or `escape` means none."""
 
     row: str = "\r\n"
     column: str = ","
@@ -173,19 +173,19 @@ class Settings:
     keys: tuple[str, ...] = ()
     by_time: bool = False
     upserts: bool = False
-    """Whether rows without a marker are upserts."""
+    """True if rows without a marker are upserts."""
     text: bool | None = None
     """True for delimited text, False for Parquet, None if FileFormat is not set."""
     extension: str = "csv"
     dialect: Dialect = field(default_factory=Dialect)
     declared: tuple[Column, ...] | None = None
-    """Columns of SchemaDefinition. Some publishers list the row marker among them."""
+    """Columns of SchemaDefinition. Some publishers include the row marker."""
 
 
 class Deviation(NamedTuple):
     finding: Finding
     is_clear: bool
-    """Whether the file still has only one possible meaning, which the settings contain."""
+    """True if the file still has only one possible meaning, which the settings contain."""
 
 
 class _DuplicateProperty(ValueError):
@@ -193,13 +193,16 @@ class _DuplicateProperty(ValueError):
 
 
 def find_metadata_name(names: Iterable[str]) -> str | None:
-    """Return the metadata file of a table, or a file with almost its name, in another case or without `_` or suffix."""
+    """Return the name of a table's metadata file, or of a file with a similar name.
+
+    Similar means another case, or a missing `_` or suffix.
+    """
     near = [name for name in names if name.lower().removeprefix("_").removesuffix(".json") == "metadata"]
     return METADATA if METADATA in near else min(near, default=None)
 
 
 def read_metadata(data: bytes, file: str = METADATA) -> tuple[Settings, list[Deviation]]:
-    """Return the settings of a table, and the deviations of its metadata, in `file`, from the specification."""
+    """Return the settings of a table, and the deviations of its metadata file from the specification."""
     try:
         found = load_object(data)
     except ValueError as fault:
@@ -209,7 +212,7 @@ def read_metadata(data: bytes, file: str = METADATA) -> tuple[Settings, list[Dev
 
 
 def load_object(data: bytes) -> dict[str, Any]:
-    """Parse a JSON object. Raise ValueError with the reason if the bytes hold anything else."""
+    """Parse a JSON object. Raises `ValueError` with the reason for any other content."""
     if not data.strip():
         raise ValueError("it is empty")
     try:
@@ -273,7 +276,8 @@ class _Reader:
         self.deviations.append(Deviation(rule.finding(self._file, **values), is_clear))
 
     def _known(self, found: Mapping[str, Any], names: Sequence[str], unknown: Rule) -> Mapping[str, Any]:
-        """Return the properties by their correct names. A name in another case counts, to report each mistake once."""
+        """Return the properties by their correct names. A name in another case counts, so that each mistake is
+        reported once."""
         known = {name: value for name, value in found.items() if name in names}
         for name in [name for name in found if name not in names]:
             if near := next((each for each in names if each.lower() == name.lower()), None):
@@ -352,7 +356,7 @@ class _Reader:
         return Dialect(row, column, quote, escape, null, python_encoding(encoding) or _ENCODING)
 
     def _option(self, options: Mapping[str, Any], name: str, values: Sequence[str]) -> str:
-        """Some publishers spell a line break or a tab as a backslash and a letter."""
+        """Return the value of an option. Some publishers write a line break or a tab as a backslash and a letter."""
         meanings = {spelled: value for spelled, value in _ESCAPES.items() if value in values}
         allowed = f"Allowed are {', '.join(map(json.dumps, values))}."
         return str(self._value(options, name, values[0], OPTION_VALUE, values.__contains__, meanings, allowed))
@@ -394,7 +398,7 @@ class _Reader:
 
 
 def python_encoding(name: object) -> str | None:
-    """Return Python's name of a text encoding, or None."""
+    """Return Python's name of a text encoding, or None if it is not supported."""
     if not isinstance(name, str):
         return None
     plain = name.lower().removesuffix(" without bom")

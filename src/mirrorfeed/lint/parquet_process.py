@@ -1,8 +1,8 @@
-"""Read Parquet files of any publisher in a child process, with limits on time and memory.
+"""Read Parquet files of any publisher in a child process with limits on time and memory.
 
-The Parquet library can abort its process on a damaged file, or loop or allocate without bound. The child gets neither a
-path nor a store: it asks for bytes of the one open file, and answers with the contents. Both sides write JSON, so no
-answer of the child can run code here.
+The Parquet library can abort its process on a damaged file, run forever, or allocate unlimited memory. The child
+receives neither a path nor a store: it requests bytes of the one open file, and sends back the contents. Both sides use
+JSON, so no response of the child can run code here.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from mirrorfeed.lint.facts import Contents, Unreadable
 from mirrorfeed.lint.specification import Broken
 
 _SECONDS = 60.0
-"""For one file, without the time in which the child waits for bytes. Large files get more."""
+"""Maximum seconds for one file, without the time in which the child waits for bytes. Large files get more time."""
 _BYTES_PER_SECOND = 10 << 20
 _KEY_BYTES_PER_SECOND = 1 << 20
-"""When the keys of rows are compared."""
+"""Expected speed if the keys of rows are compared."""
 _PART = 1 << 20
-"""A file of at most this size is sent with the request, and a larger one in parts."""
+"""Maximum size of a file that is sent with the request. A larger file is sent in parts."""
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-"""Each thread takes part of the address space that the child may use."""
+"""Environment of the child. Each thread would take part of the address space that the child may use."""
 _MAX_ANSWER_BYTES = 64 << 20
 _PROGRAM = "from mirrorfeed.lint.parquet_reader import serve; serve()"
 _ANSWER: TypeAdapter[Contents | Unreadable] = TypeAdapter(Contents | Unreadable)
 
 
 class ParquetProcess:
-    """Starts a child for the first file, and another one after a crash. Use it in a `with` statement."""
+    """Child process for the first file, and a new child after each crash. Use it in a `with` statement."""
 
     def __init__(self, seconds: float = _SECONDS, program: str = _PROGRAM) -> None:
         self._seconds, self._program = seconds, program
@@ -62,9 +62,9 @@ class ParquetProcess:
         required: frozenset[str] = frozenset(),
         index: KeyIndex | None = None,
     ) -> Contents | Unreadable:
-        """Return the contents of a file, or why it cannot be read; or raise `ReaderNotStarted`.
+        """Return the contents of a file, or the reason why it cannot be read. Raises `ReaderNotStarted`.
 
-        Counts NULL in the `required` columns, and adds the keys of the rows to `index`, if there is one.
+        Counts NULL in the `required` columns, and adds the keys of the rows to `index`.
         """
         is_fresh = self._child is None
         found = self._request(file, size, keys, required, index)
@@ -108,7 +108,7 @@ class ParquetProcess:
                 file.seek(min(max(offset, 0), size))
                 part = file.read(min(max(length, 0), _PART))
                 data = len(part).to_bytes(8, "big") + part
-        except BaseException:  # the child still waits for bytes of this file
+        except BaseException:  # the child is still waiting for bytes of this file
             self._stop()
             raise
 
@@ -119,7 +119,7 @@ class ParquetProcess:
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))} | _ONE_THREAD,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,  # the library quotes the file there
+                stderr=subprocess.DEVNULL,  # the library quotes the file's content there
             )
         except OSError as error:
             raise ReaderNotStarted(reason=error.strerror or str(error)) from error
@@ -129,14 +129,14 @@ class ParquetProcess:
         return self._child
 
     def _exchange(self, child: subprocess.Popen[bytes], data: bytes) -> bytes:
-        """Send `data` and return the next line, which is empty or cut short if the child ended."""
+        """Send `data` and return the next line. The line is empty or incomplete if the child ended."""
         assert child.stdin
         assert child.stdout
         begun = time.monotonic()
         timer = Timer(max(0.0, self._left), child.kill)
         timer.start()
         try:
-            with suppress(OSError):  # it ended before it read all
+            with suppress(OSError):  # the child ended before it read all
                 child.stdin.write(data)
                 child.stdin.flush()
             return child.stdout.readline(_MAX_ANSWER_BYTES)
@@ -145,7 +145,7 @@ class ParquetProcess:
             self._left -= time.monotonic() - begun
 
     def _stop(self) -> str:
-        """End the child if there is one, and return how it had ended already."""
+        """End the child if it is running. Returns how it had ended already."""
         child, self._child = self._child, None
         if child is None:
             return ""

@@ -1,4 +1,4 @@
-"""Read the content of a Parquet file: its footer, and in batches its keys, its marker and all texts."""
+"""Read the content of a Parquet file: its footer and, in batches, its keys, markers and texts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _LOGICAL = {
 
 
 def serve() -> None:
-    """Answer the requests of `ParquetProcess` until standard input ends."""
+    """Process the requests of `ParquetProcess` until standard input ends."""
     _limit("RLIMIT_AS", _MEMORY)
     _limit("RLIMIT_CORE", 0)  # a core file would contain rows
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
@@ -56,7 +56,7 @@ def serve() -> None:
     answers.flush()
     for line in requests:
         request = json.loads(line)
-        # The parent ends slow requests. This limit is for a child whose parent died.
+        # The parent ends slow requests. This limit is for a child whose parent was killed.
         _limit("RLIMIT_CPU", int(time.process_time()) + request["seconds"])
         size, sent = request["size"], requests.read(request["sent"])
         file = io.BytesIO(sent) if sent else io.BufferedReader(_Remote(requests, answers, size), _PART)
@@ -71,7 +71,7 @@ def serve() -> None:
 
 
 class _Remote(io.RawIOBase):
-    """A file whose bytes the parent reads."""
+    """File whose bytes the parent reads."""
 
     def __init__(self, answers: BinaryIO, requests: BinaryIO, size: int) -> None:
         self._answers, self._requests, self._size, self._at = answers, requests, size, 0
@@ -102,7 +102,7 @@ class _Remote(io.RawIOBase):
 
 
 def _limit(name: str, most: int) -> None:
-    """Set a limit of the process, if the system has it."""
+    """Set a limit of the process, if the operating system has it."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -118,7 +118,10 @@ def parquet_contents(
     required: frozenset[str],
     emit: Callable[[bytes], None] | None = None,
 ) -> Contents | Unreadable:
-    """Return the contents, or why they cannot be read, and emit `key_rows`. Can crash, so only `serve` calls it."""
+    """Return the contents, or the reason why they cannot be read. Passes `key_rows` to `emit`.
+
+    Can crash, so only `serve` calls this function.
+    """
     if outside := _check_ends(file, size):
         return outside
     try:
@@ -135,7 +138,7 @@ def parquet_contents(
         return Unreadable(Broken.UNSAFE, "reading it takes too much memory")
     except UnicodeDecodeError:
         return Unreadable(Broken.FOREIGN, "a text in its footer is not UTF-8")
-    except Exception as error:  # a damaged file can raise anything
+    except Exception as error:  # a damaged file can raise any error
         return Unreadable(Broken.FOREIGN, first_line(str(error)))
 
 
@@ -159,7 +162,7 @@ def _chunks(metadata: Any) -> Iterator[Any]:
 
 
 def _reaches_past_end(metadata: Any, size: int) -> bool:
-    """Whether a column, or all of them together, would take more than the bytes before the footer."""
+    """Return whether a column, or all columns together, would take more than the bytes before the footer."""
     end = left = size - 8 - metadata.serialized_size
     for chunk in _chunks(metadata):
         length = max(0, chunk.total_compressed_size)
@@ -210,7 +213,7 @@ def _type(column: Any) -> str:
 
 
 def _checked_columns(schema: Any, keys: tuple[str, ...], required: frozenset[str]) -> list[str]:
-    """The columns whose values are read: keys, the row marker, text, and those that must have values."""
+    """Return the columns whose values are read: keys, the row marker, text, and columns that must have values."""
     return [
         field.name
         for field in schema

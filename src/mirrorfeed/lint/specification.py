@@ -1,9 +1,9 @@
-"""The specification of the landing zone for readers: names, values, and the form of rules and findings.
+"""The specification of the landing zone for readers: names, values, rules and findings.
 
-Separate from the list of the publisher in `landing`, so that lint and the replica find mistakes in it.
+Independent of the publisher's definitions in `landing`, so that lint and the replica find mistakes there.
 
-Codes are stable. The first digit after MF is the subject: 1 folders, 2 `_metadata.json`, 3 files, 4 columns and keys,
-5 the row marker, 6 delimited text, 7 leftovers. `mirrorfeed.errors` lists the others.
+Codes are stable. The first digit after MF is the subject: 1 folders, 2 `_metadata.json`, 3 files, 4 columns and keys, 5
+the row marker, 6 delimited text, 7 leftovers. `mirrorfeed.errors` lists the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mirrorfeed.errors import fill
 METADATA = "_metadata.json"
 PARTNER_EVENTS = "_partnerEvents.json"
 SCHEMA_SUFFIX = ".schema"
-"""Suffix of the folder of a schema."""
+"""Suffix of a schema folder."""
 SCRATCH = "_scratchPad"
 """Folder for files that are not published yet."""
 PROCESSED = ("_ProcessedFiles", "_FilesReadyToDelete")
@@ -33,7 +33,7 @@ DATA_TYPES = (
 
 
 def is_ignored(name: str) -> bool:
-    """Whether Fabric ignores a file or folder with this name."""
+    """Return whether Fabric ignores a file or folder with this name."""
     return name.startswith("_")
 
 
@@ -41,7 +41,7 @@ class Severity(StrEnum):
     ERROR = "error"
     """Replication stops, or the mirror is wrong."""
     WARNING = "warning"
-    """Deviates from the specification or was left behind. The mirror is still correct."""
+    """Deviates from the specification, or is left over. The mirror is still correct."""
     ADVICE = "advice"
     """Allowed, but not recommended."""
 
@@ -54,13 +54,13 @@ class Finding(Row):
     severity: Severity = shown("severity")
     """`error`, `warning` or `advice`."""
     file: str = shown("file")
-    """The path of the file or folder below the landing zone."""
+    """Path of the file or folder below the landing zone."""
     what: str = shown("problem")
     next: str = shown("fix")
 
     @property
     def ok(self) -> bool:
-        """Whether it is only advice."""
+        """True if the finding is only advice."""
         return self.severity is Severity.ADVICE
 
 

@@ -1,4 +1,4 @@
-"""Read delimited text as Arrow columns of the types that its table declares, for lint and for the replica."""
+"""Read delimited text as Arrow columns with the types that its table declares, for lint and the replica."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ ARROW_TYPES: dict[str | None, pa.DataType] = {
     "Boolean": pa.bool_(),
     "ByteArray": pa.binary(),
 }
-"""Types of declared columns. Other columns are text, and so is the row marker."""
+"""Arrow types of declared columns. The row marker and undeclared columns are text."""
 _BATCH = 1 << 14
 
 
 class TextReader:
-    """Reads one file. Each fault is passed to `report`. Rows after a structural fault are not read."""
+    """Reader of one file. Passes each fault to `report`. Rows after a structural fault are not read."""
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class TextReader:
         self.columns: tuple[Column, ...] = ()
         """Columns of the header, with their declared types."""
         self.rows = 0
-        """Rows so far, the header among them."""
+        """Number of rows so far, including the header."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, and at least one batch if there is a header. A column with an invalid value stays text."""
+        """Yield the rows, and at least one batch if there is a header. A column with an invalid value remains text."""
         rows = self._rows()
         while True:
             batch = list(islice(rows, _BATCH))
@@ -72,7 +72,7 @@ class TextReader:
                 return
 
     def _rows(self) -> Iterator[tuple[int, list[str | None]]]:
-        """Yield the rows below the header that have a value for each column, with their numbers."""
+        """Yield the rows below the header that have a value for each column, with row numbers."""
         dialect = self._settings.dialect
         text = decode(decompress(self._file, self._name), dialect.encoding)
         try:
@@ -131,11 +131,14 @@ def _cast(texts: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _times(texts: pa.Array) -> pa.Array:
-    """Times in UTC. The specification describes ITime as a full date and time, but a time alone is valid as well."""
+    """Parse times in UTC.
+
+    The specification describes ITime as a full date and time, but a time alone is valid as well.
+    """
     texts = pc.replace_substring_regex(texts, r"^(\d\d:)", r"1970-01-01 \1")
     texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
     zoned = pc.match_substring_regex(texts, r"\d(Z|[+-]\d\d(:?\d\d)?)$")
-    zoned = pc.and_(zoned, pc.match_substring_regex(texts, r"\d:\d"))  # the end of a date looks like a zone
+    zoned = pc.and_(zoned, pc.match_substring_regex(texts, r"\d:\d"))  # the end of a date looks like a time zone
     plain = pc.cast(pc.if_else(zoned, None, texts), pa.timestamp("us"))
     in_utc = pc.cast(pc.if_else(zoned, texts, None), pa.timestamp("us", "UTC"))
     return pc.coalesce(plain, pc.cast(in_utc, pa.timestamp("us")))
@@ -151,7 +154,7 @@ def _first_invalid(texts: pa.Array, type_: pa.DataType) -> tuple[int, str]:
 
 
 def lacks_value(values: Any, batch: Any) -> Any:
-    """For each row of a batch, whether it has NULL among `values` and is not a delete."""
+    """Return, for each row of a batch, whether it has NULL among `values` and is not a delete."""
     lacking, place = pc.is_null(values), batch.schema.get_field_index(MARKER)
     if place < 0:
         return lacking

@@ -1,4 +1,4 @@
-"""Facts about the values of a file, counted batch by batch: its row markers, keys, NULLs and invalid text."""
+"""Count facts about the values of a file in batches: row markers, keys, NULLs and invalid text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_
 def text_contents(
     file: BinaryIO, name: str, settings: Settings, index: KeyIndex | None = None
 ) -> Contents | Unreadable:
-    """Return the contents, or why they cannot be read, and add the keys of the rows to `index`."""
+    """Return the contents, or the reason why they cannot be read. Adds the keys of the rows to `index`."""
     faults: dict[Rule, TextFault] = {}
     if index:
         index.begin()
@@ -43,7 +43,7 @@ def text_contents(
 
 
 class ValueFacts:
-    """Counts NULL in the `required` columns, and passes the `key_rows` of each batch to `emit`, if there is one."""
+    """Counts NULL in the `required` columns, and passes the `key_rows` of each batch to `emit`."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class ValueFacts:
 
 
 def _key_rows(batch: Any, keys: tuple[str, ...]) -> bytes:
-    """Empty if the values of the keys cannot be compared."""
+    """Return the packed rows of a batch, or no bytes if the values of the keys cannot be compared."""
     try:
         columns = [_comparable(_decoded(batch.column(name))).to_pylist() for name in keys]
         markers = batch.column(MARKER).to_pylist() if batch.schema.get_field_index(MARKER) >= 0 else None
@@ -111,7 +111,7 @@ def _key_rows(batch: Any, keys: tuple[str, ...]) -> bytes:
 
 
 def _comparable(values: Any) -> Any:
-    """Values that Python can hold: bytes of a text, and numbers of a time."""
+    """Convert values to types that Python supports: bytes for text, and numbers for times."""
     if is_text(values.type):
         return values.cast(pa.large_binary())
     if pa.types.is_temporal(values.type):
@@ -124,7 +124,7 @@ def _decoded(values: Any) -> Any:
 
 
 def _first_invalid(texts: Any) -> int | None:
-    """The index of the first text that is not valid UTF-8; None if all texts are valid."""
+    """Return the index of the first text that is not valid UTF-8, or None if all texts are valid."""
     try:
         texts.validate(full=True)
         return None

@@ -1,4 +1,4 @@
-"""Rules of lint. Pure: they check facts, without Spark, storage or clock."""
+"""Lint rules. Pure: they check facts, without Spark, storage or clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mirrorfeed.lint.specification import SCRATCH, Finding
 
 
 def check_zone(zone: Zone) -> list[Finding]:
-    """Return the findings outside of the folders of tables."""
+    """Return the findings outside the folders of tables."""
     scratch = [IN_SCRATCH.finding(f"{SCRATCH}/{name}") for name in zone.scratch]
     return [*check_partner_events(zone.partner_events), *scratch, *check_folders(zone)]
 

@@ -1,4 +1,4 @@
-"""Rules for columns: names, types, changes from one file to the next, keys, and the row marker."""
+"""Rules for columns: names, types, changes between files, keys, and the row marker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TYPES = frozenset([*_PLAIN.split(), *DATA_TYPES])
 _DECIMAL = re.compile(r"decimal\((\d+), (\d+)\)")
 _INEXACT = frozenset({"float", "double", "Single", "Double"})
 _VALUES = frozenset(map(str, MARKERS))
-_INT32 = frozenset({"int32", "Int32", TYPELESS})  # a marker without a type has no values, and its own finding
+_INT32 = frozenset({"int32", "Int32", TYPELESS})  # a marker without a type has no values, and has a separate finding
 _INTEGERS = frozenset({"int8", "int16", "int64", "uint8", "uint16", "uint32", "uint64", "Int16", "Int64"})
 
 NAME_TWICE = error(
@@ -189,7 +189,7 @@ def _check_names(path: str, columns: list[Column]) -> Iterator[Finding]:
 
 
 def _check_types(path: str, columns: tuple[Column, ...], typeless: set[str]) -> Iterator[Finding]:
-    """Report each column without a type once, also the row marker."""
+    """Report each column without a type once, including the row marker."""
     for column in columns:
         decimal = _DECIMAL.fullmatch(column.type or "")
         if column.type == TYPELESS:
@@ -220,8 +220,10 @@ def _check_values(path: str, columns: list[Column], contents: Contents, settings
 def _check_changes(
     path: str, columns: list[Column], contents: Contents, known: dict[str, Column], settings: Settings
 ) -> Iterator[Finding]:
-    """Compare with the columns of earlier files, and update `known`. A change is reported only in its file,
-    except that a column that is not nullable is missing."""
+    """Compare columns with those of earlier files, and update `known`.
+
+    A change is reported only in its own file. A missing column that is not nullable is reported in every file.
+    """
     here, creates = dict[str, Column](), not known
     for column in columns:
         if column.name.strip():
@@ -242,7 +244,7 @@ def _check_changes(
             del known[name]
     for name, column in here.items():
         if column.type != TYPELESS or name not in known:
-            # The first file creates the table. Columns that come later are nullable, because earlier rows lack them.
+            # The first file creates the table. Columns of later files are nullable, because earlier rows lack them.
             nullable = known[name].nullable if name in known else column.nullable or not creates
             known[name] = replace(column, nullable=nullable)
 

@@ -1,4 +1,4 @@
-"""Rules for data files: their names and numbers, and whether they can be read."""
+"""Rules for data files: names, numbers, and whether they can be read."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def number_of(name: str) -> int | None:
 
 
 def apply_order(settings: Settings) -> Callable[[Any], tuple[Any, ...]]:
-    """Return the key that sorts files into the order in which Fabric applies them."""
+    """Return the sort key for the order in which Fabric applies files."""
     return lambda file: (file.modified, file.name) if settings.by_time else (file.name,)
 
 
@@ -209,7 +209,7 @@ def _check_numbers(table: Table, lost: Collection[int]) -> Iterator[Finding]:
     for number in sorted(paths.keys() & processed.keys() - {last_processed}):
         yield USED_AGAIN.finding(paths[number], number=number, other=processed[number])
     numbers = sorted({*paths, *processed})
-    for before, number in pairwise(numbers):  # a lost file has its own finding
+    for before, number in pairwise(numbers):  # a lost file has a separate finding
         if number in paths and number > before + 1 and before + 1 not in lost:
             one = number == before + 2
             missing = f"number {before + 1} is" if one else f"the numbers {before + 1} to {number - 1} are"

@@ -1,4 +1,4 @@
-"""Rules for folders, the names of tables, `_partnerEvents.json`, files left behind, and mirrorfeed's own log."""
+"""Rules for folders, table names, `_partnerEvents.json`, leftover files, and mirrorfeed's own log."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ _STAGED = re.compile(r"_.*\.(?:parquet|csv|tsv|psv|txt)(?:\.\w+)?|_temporary", r
 
 
 def find_tables(zone: Zone) -> list[Folder]:
-    """The folders of tables, also those in the folder of a schema whose name is wrong."""
+    """Return the folders of tables, including those in a schema folder with a wrong name."""
     return [table for folder in zone.folders for table in (folder.folders if _is_schema(folder) else (folder,))]
 
 
@@ -165,7 +165,7 @@ def _has_suffix(name: str) -> bool:
 
 
 def _is_schema(folder: Folder) -> bool:
-    """Whether the name is that of a schema, or the folder contains tables and nothing of a table."""
+    """Return whether the name is that of a schema, or the folder contains tables and nothing of a table."""
     has_tables = not folder.files and any(METADATA in inner.files for inner in folder.folders)
     return _has_suffix(folder.path) or has_tables
 
