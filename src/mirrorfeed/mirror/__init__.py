@@ -1,1 +1,1 @@
-"""The mirrored database: a stand-in for the service that fills it."""
+"""The mirrored database: Fabric's REST API, a replica for tests, and row-by-row verification."""

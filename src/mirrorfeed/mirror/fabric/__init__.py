@@ -1,1 +1,1 @@
-"""The mirrored database in Fabric, through its REST API."""
+"""Manage the mirrored database with Fabric's REST API."""

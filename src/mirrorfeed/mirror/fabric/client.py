@@ -1,4 +1,4 @@
-"""Calls of Fabric's REST API: long-running operations, pages, and responses as values and as errors."""
+"""Client for Fabric's REST API: long-running operations, pages, responses and errors."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _NOT_PUBLIC = "RequestDeniedByInboundPolicy"
 _NO_ITEM = ("ItemNotFound", "EntityNotFound", "ArtifactNotFound")
 _NAME_TAKEN = "ItemDisplayNameAlreadyInUse"
 _SHOWN, _LONGEST_TEXT = 300, 2000
-"""Characters of a text in a response that are shown, and that are searched for secrets."""
+"""Maximum number of characters of a response text to show, and to search for secrets."""
 
 
 @dataclass
 class FabricClient:
-    """One thread's connection to the API. Calls that change something may be repeated, so callers check the result."""
+    """Connection of one thread to the API. Calls that change something may be repeated, so callers check the result."""
 
     credential: TokenCredential
     endpoint: str = ENDPOINT
@@ -53,7 +53,7 @@ class FabricClient:
     sleep: Callable[[float], None] = time.sleep
 
     def call(self, action: str, item: FabricItem, path: str, body: Any = None) -> None:
-        """Change something. A long-running operation has finished when this returns. `path` is below the workspace."""
+        """Send a request that changes something. Waits for a long-running operation. `path` is below the workspace."""
         response = self._send(action, item, "POST", self._address(item, path), body)
         if response.status_code == 202:
             self._finish(action, item, response)
@@ -61,7 +61,7 @@ class FabricClient:
     def read(
         self, action: str, item: FabricItem, path: str, model: type[R], method: str = "POST", body: Any = None
     ) -> R:
-        """The response, or the result of a long-running operation; or `ResponseInvalid`."""
+        """Return the response, or the result of a long-running operation. Raises `ResponseInvalid`."""
         response = self._send(action, item, method, self._address(item, path), body)
         if response.status_code == 202 and (operation := self._finish(action, item, response)):
             response = self._send(action, item, "GET", f"{self.endpoint}/v1/operations/{operation}/result")
@@ -73,7 +73,7 @@ class FabricClient:
     def pages(
         self, action: str, item: FabricItem, path: str, model: type[Page[T]], method: str = "POST"
     ) -> Iterator[T]:
-        """All entries of a listing, page by page."""
+        """Yield all entries of a listing, page by page."""
         query, seen = "", set[str]()
         while True:
             page = self.read(action, item, f"{path}{query}", model, method)
@@ -97,9 +97,9 @@ class FabricClient:
         return f"{self.endpoint}/v1/workspaces/{item.workspace}/{path}"
 
     def _finish(self, action: str, item: FabricItem, accepted: HttpResponse) -> str:
-        """Wait for a long-running operation and return its id; empty if the response has none.
+        """Wait for a long-running operation and return its id, or an empty string if the response has no id.
 
-        The address in the response is not used, because it may be on another host, which must not get the token.
+        The address in the response is not used, because it may be on another host, which must not receive the token.
         """
         location = accepted.headers.get("Location", "")
         operation = accepted.headers.get("x-ms-operation-id") or location.rstrip("/").rpartition("/")[2]
@@ -144,7 +144,7 @@ class FabricClient:
 
 
 def _content(response: HttpResponse) -> dict[str, Any]:
-    """The JSON object of a response, or its list as `value`; empty for anything else."""
+    """Return the JSON object of a response, or its list as `value`. Returns an empty object for anything else."""
     try:
         found = parse_json(response.body())
     except ValueError:
@@ -155,7 +155,7 @@ def _content(response: HttpResponse) -> dict[str, Any]:
 
 
 class Response(BaseModel):
-    """Part of a response. Unknown fields are ignored."""
+    """Part of a response. Ignores unknown fields."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
@@ -166,7 +166,7 @@ class Response(BaseModel):
 
 
 class Page(Response, Generic[T]):
-    """One page of a listing. Most listings are in `value`, the status of tables is in `data`."""
+    """One page of a listing. Most listings are in `value`. The status of tables is in `data`."""
 
     entries: tuple[T, ...] | None = Field(None, validation_alias=AliasChoices("value", "data"))
     continuationToken: str | None = None
@@ -181,7 +181,7 @@ class FabricItem:
 
     @property
     def path(self) -> str:
-        """Below the workspace: the database, or all of them."""
+        """Path of the database below the workspace, or of all databases."""
         return f"mirroredDatabases/{self.database}" if self.database else "mirroredDatabases"
 
     def __str__(self) -> str:
@@ -191,7 +191,7 @@ class FabricItem:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The parts of a response that say why a call failed."""
+    """Parts of a response that explain why a call failed."""
 
     status: int
     code: str = ""
@@ -205,14 +205,14 @@ class Answer:
 
 
 def answer_in(status: int, retry_after: str, body: Any) -> Answer:
-    """`body` can be any JSON value, or None if there is none."""
+    """Return the parts of a response. `body` can be any JSON value, or None if there is none."""
     fields = body if isinstance(body, dict) else {}
     code, message = _one_line(fields.get("errorCode")), _one_line(fields.get("message"))
     return Answer(status, code, message, fields.get("isRetriable") is True, retry_after)
 
 
 def error_in(error: Any) -> str | None:
-    """The text of an error in a response, or None."""
+    """Return the text of an error in a response, or None."""
     if isinstance(error, dict):
         error = ": ".join(str(error[name]) for name in ("errorCode", "message") if error.get(name))
     return _one_line(error) or None
@@ -223,7 +223,7 @@ def _one_line(text: Any) -> str:
 
 
 def time_in(text: Any) -> datetime | None:
-    """A time in a response, by default in UTC; None for any other text."""
+    """Parse a time in a response, by default in UTC. Returns None for any other text."""
     try:
         found = datetime.fromisoformat(str(text))
     except ValueError:
@@ -232,7 +232,7 @@ def time_in(text: Any) -> datetime | None:
 
 
 def error_of(action: str, item: FabricItem, answer: Answer) -> MirrorfeedError:
-    """The error for a response with a status of 300 or more."""
+    """Return the error for a response with a status of 300 or more."""
     if is_paused(answer.code, answer.message):
         return CapacityPaused(address=str(item), response=str(answer))
     wait = f"; retry after {answer.retry_after} s" if answer.retry_after else ""

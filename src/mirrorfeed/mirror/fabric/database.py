@@ -34,7 +34,7 @@ from mirrorfeed.runtime.login import token_credential
 
 _DEFAULTS = FabricOptions()
 _REFRESH_MINUTES = 5
-"""Timeout of a refresh of the SQL endpoint. The default of 15 minutes is too long for a status."""
+"""Timeout of a refresh of the SQL endpoint. Fabric's default of 15 minutes is too long for a status."""
 _MIRRORING = "mirroring.json"
 _OPEN_MIRROR = "GenericMirror"
 _ITEM = ".platform"
@@ -112,7 +112,10 @@ class MirroredDatabase:
     item: FabricItem
 
     def status(self) -> str:
-        """One of Initializing, Initialized, Starting, Running, Paused, Stopping, Stopped, as Fabric spells it."""
+        """Return the status as Fabric spells it.
+
+        Initializing, Initialized, Starting, Running, Paused, Stopping or Stopped.
+        """
         return self.client.read("read the status", self.item, f"{self.item.path}/getMirroringStatus", _Status).status
 
     def is_stopped(self) -> bool:
@@ -132,11 +135,11 @@ class MirroredDatabase:
         ]
 
     def start(self, on_status: Callable[[str], None], seconds: float) -> None:
-        """Start mirroring if it does not run, and wait until it does."""
+        """Start mirroring if it is not running, and wait until it is running."""
         self._reach({"Running"}, "startMirroring", {"Initialized", "Stopped", "Paused"}, on_status, seconds)
 
     def resume(self, on_status: Callable[[str], None], seconds: float) -> None:
-        """Start paused mirroring, and wait until it runs; or raise `NotPaused`."""
+        """Start paused mirroring, and wait until it is running. Raises `NotPaused`."""
         if (status := self.status()) not in ("Paused", "Running", "Starting"):
             raise NotPaused(item=str(self.item), status=status)
         self.start(on_status, seconds)
@@ -170,8 +173,11 @@ class MirroredDatabase:
                 raise NotReached(item=str(self.item), verb=verb, status=status, seconds=seconds)
 
     def wait_until_dropped(self, target: Target, on_wait: Callable[[str], None], seconds: float) -> None:
-        """Wait until Fabric has dropped the table. Does not wait if mirroring does not run: it drops nothing then, and
-        loads every table again when it starts."""
+        """Wait until Fabric has dropped the table.
+
+        Returns immediately if mirroring is not running: then Fabric drops nothing, and reloads every table when it
+        starts.
+        """
         before = ""
         for is_last in self.client.attempts(seconds):
             state = next((found for found in self.tables() if found.is_of(target)), None)
@@ -184,7 +190,7 @@ class MirroredDatabase:
                 raise NotDropped(table=str(target), item=str(self.item), state=state.in_words, seconds=seconds)
 
     def refresh(self) -> list[TableSync]:
-        """Refresh the SQL endpoint, and return its report for each table; or raise `NoSqlEndpoint`.
+        """Refresh the SQL endpoint, and return its report for each table. Raises `NoSqlEndpoint`.
 
         Fabric reports the times of the endpoint only in response to a refresh, which uses capacity.
         """
@@ -200,8 +206,10 @@ class MirroredDatabase:
         ]
 
     def definition(self, name: str | None = None) -> Definition:
-        """The definition of an open mirrored database; or `OtherMirror`, which shows `name`, or
-        `DefinitionUnreadable`."""
+        """Read the definition of an open mirrored database.
+
+        Raises `OtherMirror`, which shows `name`, or `DefinitionUnreadable`.
+        """
         path = f"{self.item.path}/getDefinition"
         parts = {part.path: part for part in self.client.read("read its definition", self.item, path, _Parts).parts}
         try:
@@ -215,8 +223,10 @@ class MirroredDatabase:
         return Definition(content, others)
 
     def apply(self, options: FabricOptions, confirm: Callable[..., None] | None = None) -> list[Setting]:
-        """Change the settings that differ and can be changed, after `confirm` was called with all that differ, and read
-        the definition again. Returns all that differed."""
+        """Change the settings that differ and can be changed. Returns all settings that differed.
+
+        `confirm` is called first, with all that differ. The definition is read again after the change.
+        """
         there, stopped = self.definition(), self.is_stopped()
         found = differences(there.content, options, stopped)
         if not any(each.changes for each in found):
@@ -233,13 +243,13 @@ class MirroredDatabase:
 @dataclass(frozen=True)
 class Definition:
     content: Mapping[str, Any]
-    """The content of `mirroring.json`."""
+    """Content of `mirroring.json`."""
     others: tuple[Mapping[str, Any], ...] = ()
-    """The other parts, without the one that every item has."""
+    """Other parts, except the one that every item has."""
 
 
 def new_definition(options: FabricOptions) -> dict[str, Any]:
-    """The content of `mirroring.json` for a new database."""
+    """Return the content of `mirroring.json` for a new database."""
     target: dict[str, Any] = {
         "defaultSchema": options.default_schema or DEFAULT_SCHEMA,
         "format": "Delta",
@@ -256,7 +266,7 @@ def new_definition(options: FabricOptions) -> dict[str, Any]:
 
 
 def differences(there: Mapping[str, Any], options: FabricOptions, stopped: bool = False) -> list[Setting]:
-    """The configured settings that differ from the definition. Only a stopped database takes all changes."""
+    """Return the configured settings that differ from the definition. Only a stopped database accepts all changes."""
     target, settings = _target(there), []
     for field, name in _FIELDS.items():
         found, wanted = target.get(name), getattr(options, field)
@@ -270,7 +280,7 @@ def differences(there: Mapping[str, Any], options: FabricOptions, stopped: bool 
 
 
 def changed(there: Mapping[str, Any], found: list[Setting]) -> dict[str, Any]:
-    """The definition with the changed settings. Everything else stays, also what is not known here."""
+    """Return the definition with the changed settings. Other content is preserved, even if it is unknown."""
     content = copy.deepcopy(dict(there))
     target = content.setdefault("properties", {}).setdefault("target", {}).setdefault("typeProperties", {})
     target.update({_FIELDS[each.field]: each.wanted for each in found if each.changes})
@@ -288,7 +298,7 @@ def _part(content: Mapping[str, Any]) -> dict[str, str]:
 
 
 def sync_of(syncs: Sequence[TableSync], target: Target, all_targets: Collection[Target]) -> TableSync | None:
-    """The report for a table. A name without a schema counts only if one table alone has it."""
+    """Return the report for a table, or None. A name without a schema counts only if exactly one table has it."""
     schema, table = fold(target.schema or DEFAULT_SCHEMA), fold(target.table)
     names = {f"{schema}.{table}"}
     if sum(fold(each.table) == table for each in all_targets) == 1:
@@ -299,7 +309,7 @@ def sync_of(syncs: Sequence[TableSync], target: Target, all_targets: Collection[
 def create(
     client: FabricClient, workspace: str, name: str, options: FabricOptions = _DEFAULTS, seconds: float = 120.0
 ) -> tuple[str, bool]:
-    """The id of the open mirrored database with this name, and whether this call created it."""
+    """Return the id of the open mirrored database with this name, and whether this call created it."""
     item = FabricItem(workspace)
     if found := _find(client, item, name):
         MirroredDatabase(client, FabricItem(workspace, found)).definition(name)  # raises if it mirrors another source
@@ -308,7 +318,7 @@ def create(
     try:
         body = {"displayName": name, "definition": {"parts": [_part(new_definition(options))]}}
         client.call(f"create {name!r}", item, item.path, body)
-    except NameTaken as error:  # a repeated request finds the database of the first
+    except NameTaken as error:  # a repeated request finds the database that the first request created
         taken = error
     for is_last in client.attempts(seconds):
         if found := _find(client, item, name):
@@ -330,7 +340,7 @@ def client_of(config: Config) -> FabricClient:
 
 
 def database_of(config: Config) -> MirroredDatabase:
-    """The database of the configured landing zone, or `NotInFabric`."""
+    """Return the database of the configured landing zone. Raises `NotInFabric`."""
     workspace, database = config.onelake or (None, None)
     if workspace is None or database is None:
         raise NotInFabric(landing_zone=config.landing_zone)
@@ -338,7 +348,7 @@ def database_of(config: Config) -> MirroredDatabase:
 
 
 def create_configured(config: Config, name: str) -> CreatedDatabase:
-    """Create a database in the workspace of the landing zone, if it does not exist."""
+    """Create a database in the workspace of the landing zone, unless it exists."""
     if config.onelake is None:
         raise NotInFabric(landing_zone=config.landing_zone)
     workspace, _ = config.onelake
@@ -361,7 +371,7 @@ def plan_settings(config: Config) -> Settings:
 
 
 def apply_settings(config: Config, confirm: Callable[..., None] | None = None) -> Settings:
-    """Change the settings that can be changed, after `confirm` was called with the changes."""
+    """Change the settings that can be changed, after calling `confirm` with the changes."""
     found = database_of(config).apply(config.fabric, confirm)
     rows = tuple(each for each in found if each.changes)
     fixed = tuple(each.in_words for each in found if not each.changes)

@@ -1,4 +1,4 @@
-"""The rows that the commands and methods for the mirrored database return."""
+"""Result rows of the commands and methods for the mirrored database."""
 
 from __future__ import annotations
 
@@ -14,54 +14,54 @@ from mirrorfeed.landing.names import Target, fold
 
 @row
 class TableState(Row):
-    """A table of the mirrored database, as Fabric reports it."""
+    """Table of the mirrored database, as Fabric reports it."""
 
     table: str = shown("table")
-    """The name with its schema."""
+    """Name with schema."""
     status: str = shown("status")
-    """As Fabric spells it."""
+    """Status as Fabric spells it."""
     rows: int | None = shown("rows", default=None)
     """Rows that Fabric has processed."""
     error: str | None = None
-    """Fabric's message."""
+    """Fabric's error message."""
     synced: datetime | None = shown("synced", default=None)
     """Time of the last synchronization. It can lag minutes behind the data."""
 
     @property
     def ok(self) -> bool:
-        """Whether Fabric reports no error."""
+        """True if Fabric reports no error."""
         return self.error is None and self.status != "Failed"
 
     def remarks(self) -> Sequence[str]:
         return () if self.ok else (f"{self.table}: {self.error or 'Fabric gives no reason.'}",)
 
     def is_of(self, target: Target) -> bool:
-        """Whether this is the table of a target. The default schema is `dbo`."""
+        """Return whether this is the table of a target. The default schema is `dbo`."""
         return fold(self.table) == fold(f"{target.schema or DEFAULT_SCHEMA}.{target.table}")
 
     @property
     def in_words(self) -> str:
-        """Status, rows and error."""
+        """Status, rows and error in words."""
         rows = "" if self.rows is None else f", {counted(self.rows, 'row')}"
         return f"{self.status}{rows}{f': {self.error}' if self.error else ''}"
 
 
 @row
 class TableSync(Row):
-    """A table in the SQL endpoint of the mirrored database, after a refresh."""
+    """Table in the SQL endpoint of the mirrored database, after a refresh."""
 
     table: str = shown("table")
-    """The name, which can follow the name of its schema and a dot."""
+    """Name. It may start with the schema and a dot."""
     status: str = shown("status")
-    """Success, Failure, or NotRun if nothing was new."""
+    """Success, Failure, or NotRun if there was nothing new."""
     synced: datetime | None = shown("synced", default=None)
     """Time of the last successful refresh."""
     error: str | None = None
-    """Fabric's message."""
+    """Fabric's error message."""
 
     @property
     def ok(self) -> bool:
-        """Whether the refresh did not fail."""
+        """True if the refresh did not fail."""
         return self.status in ("Success", "NotRun")
 
     def remarks(self) -> Sequence[str]:
@@ -70,10 +70,10 @@ class TableSync(Row):
 
 @row
 class DatabaseStatus(Row):
-    """The status of the mirrored database."""
+    """Status of the mirrored database."""
 
     status: str
-    """One of Initializing, Initialized, Starting, Running, Paused, Stopping, Stopped, as Fabric spells it."""
+    """Initializing, Initialized, Starting, Running, Paused, Stopping or Stopped, as Fabric spells it."""
 
     def remarks(self) -> Sequence[str]:
         return (f"The mirrored database is {self.status}.",)
@@ -81,12 +81,12 @@ class DatabaseStatus(Row):
 
 @row
 class CreatedDatabase(Row):
-    """An open mirrored database, and whether this call created it."""
+    """Open mirrored database, and whether this call created it."""
 
     name: str
     created: bool
     landing_zone: str
-    """The value for `landing_zone` in the configuration."""
+    """Value for `landing_zone` in the configuration."""
 
     def remarks(self) -> Sequence[str]:
         state = "was created" if self.created else "exists already"
@@ -102,19 +102,19 @@ def setting_text(value: Value) -> str:
 
 @row
 class Setting(Row):
-    """A setting of the mirrored database that differs from the configuration."""
+    """Setting of the mirrored database that differs from the configuration."""
 
     field: str = shown("field")
-    """Its name in the configuration."""
+    """Name in the configuration."""
     there: Value = shown("in Fabric", setting_text)
-    """None if the definition does not have it."""
+    """Current value. None if the definition does not have the setting."""
     wanted: Value = shown("configured", setting_text)
     changes: bool
-    """Whether `apply` changes it."""
+    """True if `apply` changes the setting."""
     note: str = shown("note", default="")
 
     @property
     def in_words(self) -> str:
-        """The change, in one line."""
+        """Change in one line."""
         note = f" ({self.note})" if self.note else ""
         return f"{self.field}: {setting_text(self.there)} -> {setting_text(self.wanted)}{note}"

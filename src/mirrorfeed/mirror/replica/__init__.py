@@ -1,4 +1,4 @@
-"""A stand-in for Fabric: applies a landing zone to Delta tables, written from the specification alone."""
+"""Local replica: applies a landing zone to Delta tables like Fabric. Written from the specification alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["Replica", "State", "TableReport", "passes"]
 class Replica:
     """Applies a landing zone to the Delta tables `<target>/<schema>/<table>`. The default schema is `dbo`.
 
-    All its state is in the target. One replica at a time may work on a target.
+    Stores all its state in the target. Only one replica at a time may use a target.
     """
 
     zone: Store
@@ -77,8 +77,10 @@ class Replica:
 def passes(
     replica: Replica, poll: float, stop: Callable[[], bool], wait: Callable[[float], None] = time.sleep
 ) -> Iterator[list[TableReport] | Transient]:
-    """Make passes, `poll` seconds apart, until `stop` returns True. Yields the reports of each, or a transient error of
-    listing the landing zone."""
+    """Make passes every `poll` seconds until `stop` returns True.
+
+    Yields the reports of each pass, or a transient error of listing the landing zone.
+    """
     while not stop():
         try:
             yield replica.step()

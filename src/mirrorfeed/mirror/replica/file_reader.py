@@ -1,4 +1,4 @@
-"""Reads data files of a landing zone as Arrow tables: Parquet and delimited text."""
+"""Read data files of a landing zone as Arrow tables: Parquet and delimited text."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from mirrorfeed.mirror.errors import BrokenFile, FileRefused, TypeChanged
 class FileRows:
     rows: pa.Table
     markers: pa.ChunkedArray | None
-    """One per row, int32 and never NULL; None if every row is an insert."""
+    """One marker per row, int32 and never NULL. None if every row is an insert."""
 
     def counts(self) -> Mapping[int, int]:
-        """Rows by marker."""
+        """Number of rows by marker."""
         if self.markers is None:
             return {INSERT: self.rows.num_rows} if self.rows.num_rows else {}
         return {count["values"]: count["counts"] for count in pc.value_counts(self.markers).to_pylist()}
 
 
 def read_rows(data: bytes, name: str, address: str, settings: Settings) -> FileRows:
-    """The rows of a file. The end of its name shows the format."""
+    """Read the rows of a file. The extension of its name selects the format."""
     is_text = not name.endswith(".parquet")
     try:
         rows = _parsed(data, name, address, settings)
@@ -53,7 +53,7 @@ def read_rows(data: bytes, name: str, address: str, settings: Settings) -> FileR
         rows, markers = _split(rows, address, is_text)
         if settings.declared is not None and is_text:
             rows = _as_declared(rows, settings.declared, address)
-    # Arrow reports broken content as a value that is not valid, or as an input that cannot be read.
+    # For broken content, Arrow reports an invalid value or an input that cannot be read.
     except (ValueError, OSError, pa.ArrowException) as error:
         raise BrokenFile(address=address, reason=" ".join(str(error).replace("\r", "\\r").split())) from error
     rows = as_delta(rows, address)
@@ -84,7 +84,7 @@ def _read_text(data: bytes, name: str, address: str, settings: Settings) -> pa.T
 
 
 def _as_declared(rows: pa.Table, declared: tuple[Column, ...], address: str) -> pa.Table:
-    """The rows, without their marker, with the columns of a SchemaDefinition in its order."""
+    """Return the rows without marker, with the columns of a SchemaDefinition in its order."""
     columns = [column for column in declared if column.name != MARKER]
     if unknown := sorted(set(rows.column_names) - {column.name for column in columns}):
         raise FileRefused(finding=UNDECLARED.finding(address, columns=unknown))
@@ -96,7 +96,10 @@ def _as_declared(rows: pa.Table, declared: tuple[Column, ...], address: str) -> 
 
 
 def _split(rows: pa.Table, address: str, is_text_file: bool) -> tuple[pa.Table, pa.ChunkedArray | None]:
-    """The marker is the last column; an older edition of the specification put it first."""
+    """Split rows into data columns and marker.
+
+    The marker is the last column. An older edition of the specification put the marker first.
+    """
     if MARKER not in rows.column_names:
         return rows, None
     place = rows.column_names.index(MARKER)
@@ -116,12 +119,12 @@ def _split(rows: pa.Table, address: str, is_text_file: bool) -> tuple[pa.Table, 
 
 
 def as_delta(rows: pa.Table, address: str) -> pa.Table:
-    """The same rows with types that Delta has, or `FileRefused`; nullability stays as the file declares it.
+    """Convert rows to types that Delta supports. Raises `FileRefused`. Nullability stays as the file declares it.
 
-    A column that holds only NULL may come without a type, which it keeps until its table gives it one.
+    A column that contains only NULL may have no type. It remains without a type until its table has one.
     """
     schema = pa.schema([pa.field(field.name, _delta_type(field, address), field.nullable) for field in rows.schema])
-    # Only fractions of a microsecond can be lost, which Delta cannot hold.
+    # Only fractions of a microsecond can be lost, which Delta does not support.
     return rows if rows.schema == schema else rows.cast(schema, safe=False)
 
 
@@ -143,7 +146,7 @@ def _delta_type(field: pa.Field, address: str) -> pa.DataType:
         return pa.string()
     if any(test(kind) for test in _BYTES):
         return pa.binary()
-    if kind in _UNSIGNED:  # Delta has none: the next wider type holds every value
+    if kind in _UNSIGNED:  # Delta has no unsigned types: the next wider type can store every value
         return _UNSIGNED[kind]
     if pa.types.is_float16(kind):
         return pa.float32()
@@ -157,15 +160,15 @@ def _delta_type(field: pa.Field, address: str) -> pa.DataType:
 
 
 def with_types(schema: pa.Schema) -> pa.Schema:
-    """The columns that have a type."""
+    """Return the columns that have a type."""
     return pa.schema([field for field in schema if not pa.types.is_null(field.type)])
 
 
 def added_columns(table: pa.Schema, file: pa.Schema, name: str, address: str) -> list[pa.Field]:
-    """The columns that a file brings and its table lacks, or the error that stops the table.
+    """Return the columns of a file that its table lacks. Raises the error that stops the table.
 
-    A type that differs, or a column that is not nullable and that the file leaves out, is an error; so is a new name
-    that differs from another in upper and lower case only, for Delta tables cannot hold both.
+    Errors are a type that differs, a missing column that is not nullable, and a new name that differs from another only
+    in case, because Delta tables cannot have both.
     """
     changed: Mapping[str, tuple[str, str]] = {
         field.name: (str(table.field(field.name).type), str(field.type))
@@ -183,12 +186,12 @@ def added_columns(table: pa.Schema, file: pa.Schema, name: str, address: str) ->
         other = known.setdefault(field.name.lower(), field.name)
         if other != field.name:
             raise FileRefused(finding=OTHER_CASE.finding(address, column=field.name, before=other))
-    return [field.with_nullable(True) for field in new]  # earlier rows have no value in it
+    return [field.with_nullable(True) for field in new]  # earlier rows have no value in this column
 
 
 def in_shape_of(schema: pa.Schema, rows: pa.Table) -> pa.Table:
-    """The rows with the columns of a table in its order. Missing columns are NULL."""
+    """Return the rows with the columns of a table in its order. Missing columns are NULL."""
     there = with_types(rows.schema).names
     columns = [rows[field.name] if field.name in there else pa.nulls(rows.num_rows, field.type) for field in schema]
-    # Whether a column that is not nullable has NULLs is checked before rows are written.
+    # NULLs in columns that are not nullable are checked before rows are written.
     return pa.table(columns, schema=pa.schema([pa.field(field.name, field.type) for field in schema]))

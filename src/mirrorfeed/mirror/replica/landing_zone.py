@@ -1,4 +1,4 @@
-"""Tables and data files of a landing zone: which file comes next, and which are set aside or deleted."""
+"""Tables and data files of a landing zone: find the next files, and set aside or delete processed files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mirrorfeed.storage.folder import FolderStore
 _NUMBERED = re.compile(r"(\d{20})\..+", re.ASCII)
 _KEPT_FOR = timedelta(days=7)
 _NOTES = "_replica/processed.json"
-"""In the folder of the Delta table, which ignores names that start with `_`. The notes are deleted with the table."""
+"""File in the folder of the Delta table, which ignores names that start with `_`. It is deleted with the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,13 @@ class TableFolder:
 
 
 def schemas_in(root: Iterable[Entry]) -> list[str]:
-    """The names of the schemas with a folder at the top of the landing zone."""
+    """Return the names of the schemas with a folder in the root of the landing zone."""
     names = (entry.name for entry in root if _is_folder(entry) and entry.name.endswith(SCHEMA_SUFFIX))
     return [name.removesuffix(SCHEMA_SUFFIX) for name in names if name != SCHEMA_SUFFIX]
 
 
 def tables_in(entries: Iterable[Entry], schema: str | None) -> list[TableFolder]:
-    """The table folders at the top of the landing zone, or those in the folder of a schema."""
+    """Return the table folders in the root of the landing zone, or in the folder of a schema."""
     return [
         TableFolder(schema, entry.name, entry.etag)
         for entry in entries
@@ -61,17 +61,17 @@ def tables_in(entries: Iterable[Entry], schema: str | None) -> list[TableFolder]
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Data files of a table folder in order: `done` ones, `ready` ones, and those `waiting` for a missing number."""
+    """Data files of a table folder in order: `done`, `ready`, and `waiting` for a missing number."""
 
     done: list[Entry]
     ready: list[Entry]
     missing: int | None = None
-    """The number that must be applied before `waiting` files."""
+    """Number that must be applied before the `waiting` files."""
     waiting: Sequence[Entry] = ()
 
 
 def parse_settings(content: bytes, address: str) -> Settings:
-    """Read a `_metadata.json`. Raises `FileRefused` if its meaning is not clear. Unknown properties are ignored."""
+    """Parse `_metadata.json`. Ignores unknown properties. Raises `FileRefused` if the meaning is not clear."""
     settings, deviations = read_metadata(content, address)
     if unclear := next((deviation for deviation in deviations if not deviation.is_clear), None):
         raise FileRefused(finding=unclear.finding)
@@ -79,7 +79,7 @@ def parse_settings(content: bytes, address: str) -> Settings:
 
 
 def data_files(entries: Iterable[Entry]) -> list[Entry]:
-    """The files of a table folder that Fabric does not ignore."""
+    """Return the files of a table folder that Fabric does not ignore."""
     return [entry for entry in entries if not entry.is_folder and not is_ignored(entry.name)]
 
 
@@ -90,7 +90,7 @@ def number_of(name: str) -> int:
 
 
 def by_number(files: Iterable[Entry], applied: int, folder: str) -> Queue:
-    """Files in the order of their numbers, from 1 without gaps. Files without a number are ignored."""
+    """Order files by number, from 1 without gaps. Ignores files without a number."""
     numbered = sorted((file for file in files if number_of(file.name)), key=lambda file: file.name)
     for one, other in pairwise(numbered):
         if (number := number_of(one.name)) == number_of(other.name):
@@ -104,15 +104,15 @@ def by_number(files: Iterable[Entry], applied: int, folder: str) -> Queue:
 
 
 def by_time(files: Iterable[Entry], processed: frozenset[str]) -> Queue:
-    """Files of any name in the order of their storage time. A processed path is never read again."""
-    # The specification leaves ties undefined; the name makes them repeatable here.
+    """Order files of any name by storage time. A processed path is never read again."""
+    # The specification does not define the order of files with equal times. Sorting by name makes runs repeatable.
     ordered = sorted(files, key=lambda file: (file.modified, file.name))
     done = [file for file in ordered if file.name in processed]
     return Queue(done, [file for file in ordered if file.name not in processed])
 
 
 def set_aside(store: Store, folder: str, done: Sequence[Entry]) -> list[str]:
-    """Move processed files away, except the last. Return the names that were set aside before.
+    """Move processed files to a subfolder, except the last. Returns names that were set aside before.
 
     Such a name was published twice. The second file stays and is never read.
     """
@@ -121,16 +121,16 @@ def set_aside(store: Store, folder: str, done: Sequence[Entry]) -> list[str]:
         try:
             store.rename(f"{folder}/{file.name}", f"{folder}/{PROCESSED[0]}/{file.name}")
         except NotThere:
-            continue  # its publisher removed it
+            continue  # its publisher deleted the file
         except AlreadyThere:
             repeated.append(file.name)
     return repeated
 
 
 def delete_old(store: Store, folder: str, mirror: Path, now: datetime) -> None:
-    """Delete files seven days after they were set aside. The time begins when the replica first sees them there.
+    """Delete files seven days after they were set aside. The time starts when the replica first finds them there.
 
-    Storage times do not show it, because a rename keeps the time of the last write.
+    Storage times cannot be used, because a rename keeps the time of the last write.
     """
     own = FolderStore(str(mirror))
     before = _load(own)
@@ -150,7 +150,7 @@ def delete_old(store: Store, folder: str, mirror: Path, now: datetime) -> None:
 
 
 def _load(own: FolderStore) -> dict[str, str]:
-    with suppress(NotThere, ValueError):  # without its notes a file stays a week longer
+    with suppress(NotThere, ValueError):  # without the notes, files are deleted a week later
         return dict(json.loads(own.read(_NOTES)))
     return {}
 

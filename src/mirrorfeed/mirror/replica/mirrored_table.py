@@ -1,7 +1,7 @@
 """A mirrored Delta table with the state of the replica: each data file is applied and recorded in one commit.
 
-The properties of the table name its folder in the landing zone, and each commit has an application transaction for
-its data file. So after a crash at any moment, a file is either applied and recorded, or neither.
+The properties of the table contain the path of its folder in the landing zone. Each commit has an application
+transaction for its data file. So after a crash at any time, a file is either applied and recorded, or neither.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from mirrorfeed.storage.folder import FolderStore, resolve
 @dataclass(frozen=True, slots=True)
 class Change:
     kept: pa.Array
-    """For each row of the table, in order, whether it stays."""
+    """For each row of the table, in order: True if the row remains."""
     added: pa.Table
     """New rows, with the columns of the file."""
 
@@ -46,9 +46,10 @@ class Change:
 
 
 def net_change(present: pa.Table, rows: pa.Table, markers: pa.ChunkedArray, keys: Sequence[str]) -> Change:
-    """Apply the rows one by one. `present` are the key columns of the table's rows, of the same types as in the file.
+    """Apply the rows one by one. `present` has the key columns of the table's rows, with the same types as in the
+    file.
 
-    A row whose key has a NULL matches no other row.
+    A row with a NULL in its key matches no other row.
     """
     count = rows.num_rows
     both = [_codes(column) for column in pa.concat_tables([rows.select(keys), present]).columns]
@@ -60,7 +61,8 @@ def net_change(present: pa.Table, rows: pa.Table, markers: pa.ChunkedArray, keys
     old_keys = list(zip(*(each.take(near).to_pylist() for each in of_table), strict=True))
     old, own, added = Counter(old_keys), dict[Any, list[int]](), list[int]()
     replaced = set[Any]()
-    """Keys whose rows of the table are gone. The others keep them, besides their `own` rows of the file."""
+    """Keys whose rows in the table are deleted. For other keys these rows remain, in addition to the `own` rows of the
+    file."""
     row_keys = zip(*(each.to_pylist() for each in of_file), strict=True)
     for at, (key, marker) in enumerate(zip(row_keys, markers.to_pylist(), strict=True)):
         if None in key:
@@ -78,8 +80,8 @@ def net_change(present: pa.Table, rows: pa.Table, markers: pa.ChunkedArray, keys
 
 
 def _codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Numbers for distinct values, from 0 in the order of first occurrence."""
-    if pa.types.is_floating(column.type):  # equal values with more than one representation
+    """Return numbers for distinct values, from 0 in the order of first occurrence."""
+    if pa.types.is_floating(column.type):  # equal values with several representations
         column = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), column)
         column = pc.if_else(pc.equal(column, 0), pa.scalar(0.0, column.type), column)
     encoded = pc.dictionary_encode(column)
@@ -94,17 +96,18 @@ _FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, dat
 
 
 def mirror_path(target: str, folder: TableFolder) -> Path:
-    """The path of the mirror of a table folder: `<target>/<schema>/<table>`."""
+    """Return the path of a table folder's mirror: `<target>/<schema>/<table>`."""
     return Path(target, folder.schema or _DEFAULT_SCHEMA, folder.name)
 
 
 def find_delta_tables(target: str) -> list[Path]:
-    """The paths of all Delta tables below the target."""
+    """Return the paths of all Delta tables below the target."""
     return sorted(place for place in Path(target).glob("[!_]*/[!_]*") if Path(place, "_delta_log").is_dir())
 
 
 def open_mirror(place: Path) -> Mirror | None:
-    """The mirror at a path; None if there is no table. Raise `NotOurs` if no replica created the table."""
+    """Open the mirror at a path, or return None if there is no table. Raises `NotOurs` if no replica created the
+    table."""
     with _delta_errors(place):
         if not place.is_dir() or not DeltaTable.is_deltatable(_address(place)):
             return None
@@ -128,13 +131,13 @@ def create_mirror(place: Path, folder: TableFolder, schema: pa.Schema, keys: Seq
 
 
 def drop(place: Path, target: str) -> None:
-    """Drop the table with one rename, then delete its files. `delete_dropped` continues after a crash."""
+    """Drop the table with one rename, then delete its files. After a crash, `delete_dropped` deletes the rest."""
     FolderStore(target).rename(f"{place.parent.name}/{place.name}", f"{_DROPPED}/{uuid.uuid4().hex}")
     delete_dropped(target)
 
 
 def delete_dropped(target: str) -> None:
-    """Remove dropped tables as far as possible, and nothing that has a name of another kind."""
+    """Try to delete dropped tables. Never deletes a folder with another kind of name."""
     with suppress(MirrorfeedError, OSError):
         for entry in FolderStore(target).list(_DROPPED):
             if entry.is_folder and _DROPPED_NAME.fullmatch(entry.name):
@@ -147,7 +150,7 @@ class Mirror:
 
     @property
     def folder(self) -> str:
-        """The path of the mirrored table folder."""
+        """Path of the mirrored table folder."""
         return self._properties[_FOLDER]
 
     @property
@@ -156,12 +159,12 @@ class Mirror:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The key columns, which never change after they are set. Empty if they are not set."""
+        """Key columns. They never change after they are set. Empty if they are not set."""
         return tuple(json.loads(self._properties.get(_KEYS, "[]")))
 
     @property
     def stopped(self) -> str | None:
-        """Why no file is applied until the folder is recreated; None if files are."""
+        """Reason why no file is applied until the folder is recreated, or None."""
         return self._properties.get(_STOPPED)
 
     @property
@@ -175,7 +178,7 @@ class Mirror:
         self._set(_STOPPED, reason)
 
     def applied(self) -> int:
-        """The last applied file number; 0 if there is none."""
+        """Number of the last applied file, or 0."""
         with _delta_errors(self.place):
             return self._delta.transaction_version(self._app()) or 0
 
@@ -190,12 +193,12 @@ class Mirror:
             )
 
     def add_columns(self, fields: Sequence[pa.Field]) -> None:
-        """Add columns in a separate commit: after a crash the columns exist, and the file is applied again."""
+        """Add columns in a separate commit. After a crash, the columns exist and the file is applied again."""
         with _delta_errors(self.place):
             self._delta.alter.add_columns([Field.from_arrow(field) for field in fields])
 
     def read_columns(self, columns: Sequence[str]) -> pa.Table:
-        """Some columns of all rows, in the order that `replace` needs."""
+        """Return some columns of all rows, in the order that `replace` needs."""
         with _delta_errors(self.place):
             dataset = self._delta.to_pyarrow_dataset()
             schema = pa.schema([dataset.schema.field(name).with_nullable(True) for name in columns])
@@ -207,7 +210,7 @@ class Mirror:
             write_deltalake(self._delta, rows, mode="append", commit_properties=self._commit_properties(name, by_time))
 
     def replace(self, kept: pa.Array, rows: pa.Table, name: str, by_time: bool) -> None:
-        """Rewrite the table with the rows that `kept` selects, in the order of `read_columns`, and with `rows`."""
+        """Rewrite the table with `rows` and the rows that `kept` selects, in the order of `read_columns`."""
         with _delta_errors(self.place):
             dataset = self._delta.to_pyarrow_dataset()
             schema = pa.schema([field.with_nullable(True) for field in dataset.schema])
@@ -266,6 +269,6 @@ def _delta_errors(place: Path) -> Iterator[None]:
     try:
         yield
     except (DeltaError, pa.ArrowException, OSError) as error:
-        # The lines below the first can be a stack of the engine's own calls.
+        # The other lines can be a stack trace of the engine.
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise MirrorUnavailable(place=str(place), reason=reason) from error

@@ -1,4 +1,4 @@
-"""One pass over one table folder: apply the files that are next in order, then set processed files aside."""
+"""One pass over one table folder: apply the next files in order, then set processed files aside."""
 
 from __future__ import annotations
 
@@ -60,21 +60,21 @@ def _by_marker(rows: Mapping[int, int]) -> str:
 
 @row
 class TableReport(Row):
-    """The result of one pass over a table."""
+    """Result of one pass over a table."""
 
     table: str = shown("table")
     state: State = shown("state")
     """`replicating`, `waiting for a gap`, `failed` or `dropped`."""
     files: int = shown("files", default=0)
     rows: Mapping[int, int] = shown("rows", _by_marker, default_factory=dict)
-    """Applied rows by row marker."""
+    """Number of applied rows by row marker."""
     message: str = ""
     error: MirrorfeedError | None = None
-    """The error of this pass. A table that an earlier pass stopped has only a message."""
+    """Error of this pass. A table that an earlier pass stopped has only a message."""
 
     @property
     def ok(self) -> bool:
-        """Whether the table did not fail."""
+        """True if the table did not fail."""
         return self.state is not State.FAILED
 
     def remarks(self) -> Sequence[str]:
@@ -94,7 +94,7 @@ class TableCycle:
     def run(self, now: datetime) -> TableReport:
         try:
             return self._report(*self._run(now))
-        except Exception as caught:  # an engine can raise anything, and the other tables continue
+        except Exception as caught:  # the engine can raise any error, and the other tables continue
             error = named(f"Replicating {self._folder.table}", caught)
             return self._report(State.FAILED, str(error), error)
 
@@ -128,7 +128,7 @@ class TableCycle:
                 failure = error
                 break
             done.append(file)
-        # Files applied before a failure are set aside as usual; of two failures the first is raised.
+        # Files applied before a failure are set aside as usual. If both fail, the first error is raised.
         with suppress(*([MirrorfeedError] if failure else [])):
             if mirror is not None:
                 self._confirm_folder()
@@ -146,11 +146,12 @@ class TableCycle:
         try:
             content = self._zone.read(path)
         except NotThere:
-            return Settings()  # it may be added at any time
+            return Settings()  # the file may be added at any time
         return parse_settings(content, self._zone.address(path))
 
     def _apply(self, mirror: Mirror | None, place: Path, file: Entry, settings: Settings) -> Mirror | None:
-        """Apply the file and return the mirror; None if no column has a type yet, so that there is no table."""
+        """Apply the file and return the mirror. Returns None if no column has a type yet, because then there is no
+        table."""
         path = f"{self._folder.path}/{file.name}"
         address = self._zone.address(path)
         with self._zone.open_read(path) as source:
@@ -182,7 +183,8 @@ class TableCycle:
         return mirror
 
     def _confirm_folder(self) -> None:
-        """Raise `FolderReplaced` unless the folder of this pass still exists, so that the data read is from it."""
+        """Raise `FolderReplaced` unless the folder of this pass still exists, so that the data read is from this
+        folder."""
         listed = tables_in(self._zone.list(self._folder.parent), self._folder.schema)
         if self._folder not in listed:
             raise FolderReplaced(table=self._folder.table, address=self._zone.address(self._folder.path))

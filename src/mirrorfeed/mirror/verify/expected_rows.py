@@ -1,7 +1,7 @@
-"""The rows that a mirror should have, in a form in which Spark can compare them with the rows that it has.
+"""Convert source rows and mirror rows to forms that Spark can compare.
 
-The code shares nothing with publishing, so that agreement is evidence. Nested columns are JSON text in a mirror. They
-are parsed and compared by value, as are the values of a table that is published as text.
+Shares no code with publishing, so that equal results are evidence. Nested columns are JSON text in a mirror. They are
+parsed and compared by value, like the values of a table that is published as text.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ROW = "__row__"
 
 
 def selected(rows: DataFrame, selection: Selection | None) -> DataFrame:
-    """The rows and columns of a source that the configuration selects."""
+    """Return the rows and columns of a source that the configuration selects."""
     if selection is None:
         return rows
     if selection.where is not None:
@@ -60,7 +60,7 @@ def selected(rows: DataFrame, selection: Selection | None) -> DataFrame:
 
 
 def _in_condition(field: StructField) -> Column:
-    """Conditions compare text without collations, and times in UTC."""
+    """Return a column as conditions compare it: text without collations, and times in UTC."""
     if isinstance(field.dataType, TimestampType):
         seconds = f"CAST(CAST(unix_micros({quote(field.name)}) AS decimal(20,0)) * 0.000001BD AS decimal(18,6))"
         return F.expr(f"TIMESTAMP_NTZ '1970-01-01 00:00:00' + make_dt_interval(0, 0, 0, {seconds})")
@@ -79,12 +79,12 @@ def _as_cast(value: Column, type_: DataType, wanted: str | None) -> Column:
     if name == "string" and length:
         return F.left(value, F.lit(int(length.rstrip(")"))))
     if name == "string" and isinstance(type_, DecimalType):
-        return value.try_cast("string")  # in some sessions a plain cast writes small values with an exponent
+        return value.try_cast("string")  # in some sessions, a plain cast writes small values with an exponent
     return value.cast(wanted.strip())
 
 
 def column_fault(field: StructField, mirror: StructType, *, as_text: bool) -> str | None:
-    """How a column of the mirror differs from the expected one; None if it does not."""
+    """Return how a column of the mirror differs from the expected column, or None."""
     wanted = _in_mirror(field.dataType)
     there = next((found for found in mirror if found.name == field.name), None)
     if there is None:
@@ -95,24 +95,25 @@ def column_fault(field: StructField, mirror: StructType, *, as_text: bool) -> st
 
 
 def _in_mirror(type_: DataType) -> DataType:
-    """The type that a column of the source has in its mirror."""
+    """Return the type of a source column in its mirror."""
     if isinstance(type_, (*NESTED, StringType, DayTimeIntervalType, YearMonthIntervalType)):
         return StringType()
     return BinaryType() if _is_place(type_) else type_
 
 
 def _in_text(type_: DataType) -> tuple[DataType, ...]:
-    """The types that a mirror can have instead if files are text, which has fewer types."""
+    """Return the types that a mirror can have instead if files are text, which has fewer types."""
     wider: dict[DataType, DataType] = {ByteType(): ShortType(), TimestampType(): TimestampNTZType()}
     return StringType(), wider.get(type_, type_)
 
 
 def _is_place(type_: DataType) -> bool:
-    return type_.typeName() in ("geometry", "geography")  # Spark 4.0 has no classes for them
+    return type_.typeName() in ("geometry", "geography")  # Spark 4.0 has no classes for these types
 
 
 def comparable_columns(field: StructField, there: DataType) -> tuple[Column, Column]:
-    """A column of the source and of its mirror, in a form that Spark can compare. `there` is its type in the mirror."""
+    """Return a column of the source and of its mirror in a comparable form. `there` is the column's type in the
+    mirror."""
     value, type_ = F.col(quote(field.name)), field.dataType
     if isinstance(type_, VariantType):
         return F.to_json(value), F.to_json(_parsed(value, type_))
@@ -122,15 +123,17 @@ def comparable_columns(field: StructField, there: DataType) -> tuple[Column, Col
     wanted = _in_mirror(type_)
     if there == wanted:
         return source, value
-    if there == StringType():  # text that is not a value stays as it is, so it differs
+    if there == StringType():  # text that is not a value remains unchanged, so it differs
         return _as_text(source, wanted), F.coalesce(_as_text(_from_text(value, wanted), wanted), value)
     # The mirror has shorts for bytes, or timestamps in UTC without a zone.
     return (source, _instant(value)) if isinstance(wanted, TimestampType) else (source.cast(there), value)
 
 
 def key_columns(field: StructField, there: DataType) -> tuple[Column, Column]:
-    """A column of the source that is not nested and that of its mirror, both in the type of a mirror. Text that is not
-    a value is NULL."""
+    """Return a source column that is not nested and its mirror column, both with the type in a mirror.
+
+    Text that is not a value becomes NULL.
+    """
     value, wanted = F.col(quote(field.name)), _in_mirror(field.dataType)
     source = _plain(value, field.dataType)
     if there == wanted:
@@ -141,7 +144,7 @@ def key_columns(field: StructField, there: DataType) -> tuple[Column, Column]:
 
 
 def _as_text(value: Column, type_: DataType) -> Column:
-    if isinstance(type_, TimestampType):  # text in a time zone can be ambiguous
+    if isinstance(type_, TimestampType):  # text with a time zone can be ambiguous
         value = F.unix_micros(value)
     return F.hex(value) if isinstance(type_, BinaryType) else value.cast("string")
 
@@ -161,7 +164,7 @@ def _parsed(text: Column, type_: DataType) -> Column:
 
 
 def _in_json(type_: DataType) -> Any:
-    """The type in JSON, which has only text as keys."""
+    """Return the type in JSON, which has only text as keys."""
     if isinstance(type_, StructType):
         return StructType([StructField(field.name, _in_json(field.dataType)) for field in type_])
     if isinstance(type_, ArrayType):
@@ -172,8 +175,11 @@ def _in_json(type_: DataType) -> Any:
 
 
 def _comparable(value: Column, type_: DataType, *, from_text: bool) -> Column:
-    """Spark cannot compare maps and variants. Maps become arrays of entries in the order of their keys, variants text.
-    Inside other values, JSON has the same text for a variant null and NULL."""
+    """Return a value in a form that Spark can compare.
+
+    Maps become arrays of entries sorted by key, and variants become text. Inside other values, JSON has the same text
+    for a variant null and NULL.
+    """
     if isinstance(type_, VariantType):
         return F.when(~F.is_variant_null(value), F.to_json(value))
     if isinstance(type_, StructType):
@@ -198,10 +204,10 @@ def _comparable(value: Column, type_: DataType, *, from_text: bool) -> Column:
 
 
 def _plain(value: Column, type_: DataType) -> Column:
-    """A value of the source that is not nested, in the form that the mirror should have."""
+    """Return a source value that is not nested, in the form that the mirror should have."""
     if _is_place(type_):
         return F.call_function("st_asbinary", value)
-    if isinstance(type_, StringType):  # compared by its bytes, whatever its collation
+    if isinstance(type_, StringType):  # compare bytes, independent of the collation
         return F.collate(value, "UTF8_BINARY")
     wanted = _in_mirror(type_)
     return value if wanted == type_ else value.cast(wanted)

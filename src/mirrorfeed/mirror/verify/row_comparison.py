@@ -1,4 +1,4 @@
-"""Compares the rows of a source with those of its mirror, by key if there are keys.
+"""Compare the rows of a source with those of its mirror, by key if there are keys.
 
 Rows stay in Spark. Only counts and the first differences are collected.
 """
@@ -22,16 +22,16 @@ from mirrorfeed.source.identifier import quote
 
 SHOWN = 5
 _AROUND = 8
-"""Bytes that are shown before and after the first difference of two texts that look alike."""
+"""Number of bytes to show before and after the first difference of two texts that look alike."""
 
 
 @row
 class Difference(Row):
-    """One value, or a whole row, that differs."""
+    """A value, or a whole row, that differs."""
 
     key: str = shown("key")
     column: str = shown("column", lambda name: name or "(whole row)")
-    """Empty if only one side has the row."""
+    """Name of the column. Empty if only one side has the row."""
     source: str | None = shown("source")
     mirror: str | None = shown("mirror")
 
@@ -48,10 +48,11 @@ class Comparison:
     source_rows: int
     mirror_rows: int
     differing: int
-    """Keys, or distinct rows of a table without keys, that differ."""
+    """Number of keys that differ, or of distinct rows of a table without keys."""
     first: tuple[Difference, ...] = ()
     of_now: bool = False
-    """Whether the source has no versions. It was compared as it is now, so changes since its publication differ."""
+    """True if the source has no versions. It was compared in its current state, so changes since its publication
+    differ."""
 
     def __str__(self) -> str:
         where = "to the source as it is now" if self.of_now else f"at version {self.version}"
@@ -102,9 +103,10 @@ def differing_keys(
     *,
     as_text: bool = False,
 ) -> DataFrame:
-    """The keys whose rows differ, or that have a row that matches `where` on either side, in the types of the mirror.
+    """Return the keys whose rows differ, or that have a row on either side that matches `where`.
 
-    `IN_SOURCE` and `IN_MIRROR` have their number of rows on each side. A part of a key that cannot be parsed is NULL.
+    The keys have the types of the mirror. `IN_SOURCE` and `IN_MIRROR` contain the number of rows on each side. A part
+    of a key that cannot be parsed is NULL.
     """
     names, left, right = _sides(source, expected, mirror, found, as_text=as_text, keys=keys, where=where)
     extra = {f"__key_{i}__": F.first(f"__key_{i}__", ignorenulls=True) for i in range(len(keys))}
@@ -126,8 +128,10 @@ def _sides(
     keys: Sequence[str] = (),
     where: str | None = None,
 ) -> tuple[list[str], DataFrame, DataFrame]:
-    """The names of the compared columns, and the rows of both sides with these columns in one form. With `keys` and
-    `where`, also the keys as values, and whether the row matches the condition."""
+    """Return the names of the compared columns, and the rows of both sides with these columns in one form.
+
+    With `keys` and `where`, the rows also contain the keys as values, and whether the row matches the condition.
+    """
     # A column without a type has no values, so the mirror does not have it.
     wanted = StructType([field for field in expected.schema if not isinstance(field.dataType, NullType)])
     faults = [fault for field in wanted if (fault := column_fault(field, found.schema, as_text=as_text))]
@@ -152,7 +156,7 @@ def _by_key(
     keys: Sequence[str],
     extra: Mapping[str, Column] = MappingProxyType({}),
 ) -> DataFrame:
-    """`extra` are aggregates of other columns of both sides."""
+    """Join both sides by key. `extra` contains aggregates of other columns of both sides."""
     rows = _tagged(left, names, 1, [*extra]).unionAll(_tagged(right, names, 0, [*extra]))
     grouped = rows.groupBy(*(_of_row(key) for key in keys)).agg(
         *_counts(),
@@ -181,7 +185,7 @@ def _of_row(name: str) -> Column:
 
 
 def _tagged(rows: DataFrame, names: Sequence[str], side: int, extra: Sequence[str] = ()) -> DataFrame:
-    """The row as one column, and 1 for the source or 0 for the mirror."""
+    """Return each row as one column, with 1 for the source or 0 for the mirror."""
     row = F.struct(*(F.col(quote(name)) for name in names))
     return rows.select(row.alias("__row__"), F.lit(side).alias("__side__"), *extra)
 
@@ -227,7 +231,7 @@ class _Text:
 
 
 def _distinct(source: _Text, mirror: _Text) -> tuple[str | None, str | None]:
-    """Two values that differ, with the bytes around the first difference if the texts look alike."""
+    """Return two different values, with the bytes around the first difference if the texts look alike."""
     if source.data is None or mirror.data is None or source.data == mirror.data:
         return source.shown, mirror.shown
     if normalize("NFC", source.shown or "") != normalize("NFC", mirror.shown or ""):
@@ -244,7 +248,7 @@ def _text(table: DataFrame, side: str, name: str) -> Column:
 
 
 def _bytes(side: str, name: str) -> Column:
-    """The bytes of a value as text. JSON would replace invalid UTF-8."""
+    """Return the bytes of a value as text. JSON would replace invalid UTF-8."""
     return F.col(f"__{side}__.{quote(name)}").cast("string").cast("binary")
 
 

@@ -1,4 +1,4 @@
-"""Finds the mirror of a table and the version at which it stands, and compares it with its source there."""
+"""Find the mirror of a table and the version that it shows, and compare it with its source at this version."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ from mirrorfeed.source.table_info import read_table_info
 def version_gone_reported(
     spark: SparkSession, source: Source, version: int, mirror: Source | None = None
 ) -> Iterator[None]:
-    """Reads of a source inside this context raise `VersionGone` if the version is gone, or an error of a missing
-    source."""
+    """Raise `VersionGone` if a version is gone while the source is read, or an error for a missing source."""
     try:
         yield
     except MirrorfeedError:
@@ -50,24 +49,27 @@ def version_gone_reported(
         of_mirror = mirror is not None and str(mirror.path) in unquote(str(error))
         if not of_mirror and first_of(error, (*FILES_GONE, *LOG_GONE, EXPIRED)):
             raise VersionGone(table=str(source), version=version) from error
-        read_table_info(spark, source)  # raises if the source does not exist
+        read_table_info(spark, source)  # raises an error if the source does not exist
         raise
 
 
 def folder_of(config: Config, named: str | None) -> str:
-    """The folder of the mirrored tables: `named`, or that of the mirrored database in OneLake; or `MirrorNotNamed`."""
+    """Return the folder of the mirrored tables: `named`, or that of the mirrored database in OneLake.
+
+    Raises `MirrorNotNamed`.
+    """
     if named:
         return named
     workspace, database = config.onelake or (None, None)
     if workspace is None or database is None:
         raise MirrorNotNamed(landing_zone=config.landing_zone)
-    from mirrorfeed.storage.onelake import ENDPOINT  # slow to import
+    from mirrorfeed.storage.onelake import ENDPOINT  # imported late: slow to import
 
     return f"abfss://{workspace}@{urlsplit(config.endpoint or ENDPOINT).netloc}/{database}/Tables"
 
 
 def mirror_of(folder: str, target: Target) -> Source:
-    """The mirror of a table below the folder of mirrored tables, or the folder itself if it is a Delta table."""
+    """Return the mirror of a table below the folder of mirrored tables, or the folder itself if it is a Delta table."""
     below = f"{target.schema or 'dbo'}/{target.table}"
     if "://" in folder:
         return Source(path=f"{folder.rstrip('/')}/{below}")
@@ -83,11 +85,13 @@ def verify_at(
     shown: int = SHOWN,
     selection: Selection | None = None,
 ) -> Comparison:
-    """Compare the mirror with the selected part of its source, at the version of the publication in `records` that the
-    mirror has reached."""
+    """Compare the mirror with the selected part of its source.
+
+    The compared version is that of the publication in `records` that the mirror has reached.
+    """
     if not records:
         raise MirrorNotReached(table=str(source))
-    if of_now := records[0].read is not None:  # a source without versions can be read only as it is now
+    if of_now := records[0].read is not None:  # a source without versions can be read only in its current state
         records = records[:1]
 
     def compare_at(record: Record) -> Comparison:
@@ -100,7 +104,7 @@ def verify_at(
 
 
 def first_equal(compare_at: Callable[[Record], Comparison], records: Sequence[Record]) -> Comparison:
-    """The first comparison that finds the mirror equal, or else the one with the fewest differences."""
+    """Return the first comparison that finds the mirror equal, or else the one with the fewest differences."""
     found: list[Comparison] = []
     columns_differ: MirrorColumns | None = None
     compared: set[tuple[int, tuple[str, ...]]] = set()
@@ -134,7 +138,8 @@ def compare(
 ) -> Comparison:
     """Compare the rows of a source at a version with those of its mirror, by key if there are keys.
 
-    `as_text` says that the published files are text, `of_now` that the source has no versions and is read as it is now.
+    Set `as_text` if the published files are text, and `of_now` if the source has no versions and is read in its current
+    state.
     """
     gone = nullcontext() if of_now else version_gone_reported(spark, source, version, mirror)
     with gone, faithful(spark):
@@ -154,7 +159,7 @@ def find_differing_keys(
     as_text: bool = False,
     selection: Selection | None = None,
 ) -> DataFrame:
-    """The keys of the rows that differ, or that match the condition `where` on either side."""
+    """Return the keys of the rows that differ, or that match the condition `where` on either side."""
     expected, found = _read_both(spark, source, version, mirror, selection)
     try:
         return analyze(differing_keys(str(source), expected, str(mirror), found, keys, where, as_text=as_text))
@@ -181,15 +186,15 @@ def _read_both(
         ) from error
     try:
         found = spark.read.table(mirror.sql)
-        _ = found.schema  # Spark Connect reads the storage only now
+        _ = found.schema  # Spark Connect accesses the storage only here
     except AnalysisException as error:
         raise MirrorMissing(table=str(source), path=str(mirror)) from error
-    except Exception as error:  # file systems and sessions raise many classes
+    except Exception as error:  # file systems and sessions raise many classes of errors
         raise MirrorUnreadable(table=str(source), path=str(mirror), reason=_cause(error)) from error
     return expected, found
 
 
 def _cause(error: Exception) -> str:
-    """The first line of an error that names the cause."""
+    """Return the first line of an error that names the cause."""
     lines = [line.strip().rstrip(".") for line in str(error).splitlines() if line.strip()]
     return next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0] if lines else "")[:300]
