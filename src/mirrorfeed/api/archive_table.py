@@ -1,4 +1,4 @@
-"""A table with an archive: guarded reads and changes, its interval and lifecycle rules, and restores."""
+"""A table with an archive: guarded reads and changes, interval, lifecycle rules, and restores."""
 
 from __future__ import annotations
 
@@ -30,11 +30,13 @@ from mirrorfeed.storage.tiers import TierStore, tiers_at
 
 
 class ArchiveAwareTable(GuardedTable):
-    """A table by its name or path. Every result is correct and complete, or `MirrorfeedError` is raised before anything
-    is read: it names the archived files that are needed, and the command that restores them.
+    """A table with archived files, by name or path.
+
+    Every result is correct and complete, or `MirrorfeedError` is raised before anything is read. The error names the
+    archived files that are needed, and the command that restores them.
 
     A file that counts as archived may have been restored. If the storage has tiers, the tier of each file is read.
-    `prices` and `ledger` are used where a method gets none.
+    `prices` and `ledger` are the defaults of the methods with these parameters.
     """
 
     def __init__(
@@ -45,12 +47,12 @@ class ArchiveAwareTable(GuardedTable):
 
     @property
     def name(self) -> str:
-        """The name or path of the table."""
+        """Name or path of the table."""
         return str(self.source)
 
     @property
     def interval_days(self) -> int:
-        """The age in days from which files count as archived. Raises `MirrorfeedError` if the table has no interval."""
+        """Age in days from which files count as archived. Raises `MirrorfeedError` if the table has no interval."""
         return intervals.required(self._spark, self.source).days
 
     def first(self, count: int = 20, where: str | None = None, columns: Sequence[str] | None = None) -> Result[DataRow]:
@@ -58,7 +60,8 @@ class ArchiveAwareTable(GuardedTable):
         return Result(tuple(map(DataRow, to_json_rows(self.query(where, columns).limit(count)))))
 
     def files(self, where: str | None = None, version: int | None = None, *, tiers: bool = False) -> Result[DataFile]:
-        """Return the archived files that a query with this condition needs, restored or not. Reads no data file.
+        """Return the archived files that a query with this condition needs, including restored files. Reads no data
+        file.
 
         With `tiers`, the tier of each file is read from the storage.
         """
@@ -78,32 +81,35 @@ class ArchiveAwareTable(GuardedTable):
         return Interval.of(self.source, intervals.required(self._spark, self.source))
 
     def set_interval(self, interval: str | int) -> Interval:
-        """Set or shorten the interval, for example "60 days". Moves no file: the lifecycle rule must be equal."""
+        """Set or shorten the interval, for example "60 days". Moves no file: set the lifecycle rule to the same
+        value."""
         days = days_of(interval)
         policy = intervals.set_first(self._spark, self.source, days, self._now())
         return Interval.of(self.source, policy, moved=False)
 
     def change_interval(self, interval: str | int, *, exact: bool = False, rule_changed: bool = False) -> Interval:
-        """Shorten the interval at once, or start to increase it as far as it is safe each day.
+        """Shorten the interval immediately, or start to increase it as far as is safe each day.
 
-        With `exact`, it is increased daily by `step`. Otherwise it stays until the new interval is safe. A longer
-        interval needs `rule_changed`, which confirms that the lifecycle rule already has it.
+        With `exact`, `step` increases the interval daily. Otherwise the interval changes once the new value is safe. A
+        longer interval needs `rule_changed`, which confirms that the lifecycle rule already has this value.
         """
         days = days_of(interval)
         return intervals.change_interval(self._spark, self.source, days, exact, self._now(), rule_changed=rule_changed)
 
     def unset_interval(self, *, nothing_archived: bool = False) -> Interval:
-        """Remove the interval, so that no file counts as archived. `nothing_archived` confirms that there is no
-        lifecycle rule and that all files are restored."""
+        """Remove the interval, so that no file counts as archived.
+
+        `nothing_archived` confirms that there is no lifecycle rule and that all files are restored.
+        """
         if not nothing_archived:
             raise StillArchived(table=self.name)
         intervals.unset(self._spark, self.source)
         return Interval(self.name, None, None, notes=("No file counts as archived.",))
 
     def step(self, *, prices: str | Prices | None = None, ledger: str | Source | None = None) -> Result[Interval]:
-        """Increase the interval as far as it is safe now, if it is being changed. Run this daily.
+        """Increase the interval as far as is safe now, if it is being changed. Run this daily.
 
-        Also writes how much of the table is archived to the ledger.
+        Also writes the archived share of the table to the ledger.
         """
         rates, place = rates_of(prices, self._prices), ledger or self._ledger
         place = Source.parse_here(place) if isinstance(place, str) else place
@@ -121,8 +127,8 @@ class ArchiveAwareTable(GuardedTable):
     ) -> Lifecycle:
         """Return the lifecycle policy of the storage account or bucket with the rules of this table.
 
-        `exported` is a file with the existing policy, whose other rules are kept. With `take_over`, the rules of this
-        table replace those that others wrote for it. `interval` is for a rule that changes before the interval of the
+        `exported` is a file with the existing policy. Its other rules are preserved. With `take_over`, the rules of
+        this table replace foreign rules for the table. Use `interval` if the rule changes before the interval of the
         table.
         """
         days = None if interval is None else days_of(interval)
@@ -133,7 +139,7 @@ class ArchiveAwareTable(GuardedTable):
         return compare_rules(self._spark, self.source, exported)
 
     def share(self) -> Share:
-        """Return how much of the table is archived."""
+        """Return the archived share of the table."""
         return archived_share.share(self._spark, self.source, self._now(), self._tiers)
 
     def chart(self) -> Chart:
@@ -151,7 +157,8 @@ class ArchiveAwareTable(GuardedTable):
         history_days: int | None = None,
         prices: str | Prices | None = None,
     ) -> Result[Simulation]:
-        """Return the effect of intervals before one is set: archived bytes, costs, and queries that would fail.
+        """Return the effect of intervals before one of them is set: archived bytes, costs, and queries that would
+        fail.
 
         The queries are the conditions in `where` and in the file `predicates`, one per line, and on Databricks the
         queries of the last `history_days` days.

@@ -1,4 +1,4 @@
-"""How much of tables is archived, written to the ledger."""
+"""Report the archived share of tables, and write it to the ledger."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def report(
     *,
     with_archive_only: bool = False,
 ) -> Result[Share]:
-    """How much of each table is archived, with the costs of a month. Tables without an interval may be left out."""
+    """Return the archived share of each table, with monthly costs.
+
+    With `with_archive_only`, tables without an interval are left out.
+    """
     rows, notes = [], []
     for source in sources:
         try:

@@ -36,10 +36,11 @@ def load(
     ledger: str | None = None,
     staging_path: str | None = None,
 ) -> Feed:
-    """Read a configuration and return the feed of its tables. This publishes nothing and starts no session.
+    """Read a configuration and return the feed of its tables. Publishes nothing and starts no session.
 
-    `spark` is the session to use. Without it, the active session is used or one is started when it is first needed.
-    `landing_zone`, `ledger` and `staging_path` override the file, so that one file serves several deployments.
+    `spark` is the session to use. By default, the active session is used, or a session is started when it is first
+    needed. `landing_zone`, `ledger` and `staging_path` override the file, so that several deployments can share one
+    file.
 
     Raises `MirrorfeedError` with all mistakes in the file and their lines.
     """
@@ -50,36 +51,37 @@ def load(
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Feed:
-    """The tables of a configuration. `load` returns one.
+    """The tables of a configuration. `load` returns a feed.
 
-    Methods with `tables` accept targets such as `sales.orders`, or sources. Without any, they are about all configured
-    tables. A table that fails does not stop the others: its row in the result has an `error`, which `check` of the
-    result raises. All methods raise `MirrorfeedError` for an unknown name, and if the landing zone, the ledger or
-    Fabric cannot be reached or refuses.
+    Methods with `tables` accept targets such as `sales.orders`, or sources. By default, they apply to all configured
+    tables. A table that fails does not stop the others: its row in the result has an `error`, and `check` of the result
+    raises the errors. All methods raise `MirrorfeedError` for an unknown name, and if the landing zone, the ledger or
+    Fabric cannot be reached or refuses a request.
     """
 
     _written: Config
     _session: SparkSession | Callable[..., SparkSession] | None = None
-    """A session, or a function that starts one."""
+    """Session, or a function that starts a session."""
     _mirror: str | None = None
     _archived: str | None = None
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The targets in the order of the configuration, then those that its patterns match now."""
+        """Targets in the order of the configuration, then those that its patterns match now."""
         return tuple(str(table.target) for table in self._config.tables)
 
     @property
     def landing_zone(self) -> str:
-        """The folder or OneLake address where the tables are published."""
+        """Folder or OneLake address where the tables are published."""
         return self._written.landing_zone
 
     def sources(self) -> Result[results.Listed]:
-        """Return each table that the configuration names or a pattern matches: whether it is selected and why, its
-        keys, and the kinds of changes that it can take. Patterns and keys that are not configured are looked up now.
+        """Return each table that the configuration names or a pattern matches.
 
-        A row has an `error` if its source is missing or has columns that do not fit the entry. Without a session, only
-        tables in Unity Catalog and in local folders are checked.
+        A row shows whether the table is selected and why, its keys, and the kinds of changes that can be published.
+        Patterns, and keys that are not configured, are read from the catalog now. A row has an `error` if its source is
+        missing or has columns that do not fit the entry. Without a session, only tables in Unity Catalog and in local
+        folders are checked.
 
         Raises `MirrorfeedError` if a pattern matches nothing, or if two tables have the same target.
         """
@@ -99,12 +101,12 @@ class Feed:
         """Publish new changes of all configured tables, or only of `tables`.
 
         Safe to call at any time, also after a failure: unfinished work of earlier runs is completed first, and nothing
-        is published twice. Transient errors are retried. A table that fails does not stop the others; its row has an
-        `error`. Without a session, Spark starts only if something is new.
+        is published twice. Transient errors are retried. A table that fails does not stop the others. Its row has an
+        `error`. Without a session, Spark starts only if there is something new.
 
-        `on_step` is called with a table and its newest step, `on_done` with the result of each finished table, both
-        from several threads. If `stop` returns True, tables in work end after their current files, and the rows of
-        unfinished tables are `stopped`.
+        `on_step` is called with a table and its current step, `on_done` with the result of each finished table. Both
+        are called from several threads. If `stop` returns True, running tables end after their current files, and the
+        rows of unfinished tables are `stopped`.
         """
         from mirrorfeed.orchestration.publish_run import publish_new
 
@@ -117,29 +119,29 @@ class Feed:
         on_done: Callable[[results.TableResult], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> Result[results.TableResult]:
-        """Keep running and publish new commits as they arrive, as `follow` in the configuration says.
+        """Keep running and publish new commits as they arrive, within the limits of `follow` in the configuration.
 
-        Ends after `minutes`, or when `stop` returns True, between two files. `on_done` is called with each publication
+        Stops between two files, after `minutes` or when `stop` returns True. `on_done` is called with each publication
         and each failed attempt. Returns the newest result of each table that was published.
 
         Raises `MirrorfeedError` if a table has no change data feed to follow.
         """
         from mirrorfeed.orchestration.publish_run import follow_tables, stop_after
 
-        ends, config = stop_after(minutes, stop), self._config  # the time begins before Spark starts
+        ends, config = stop_after(minutes, stop), self._config  # the time starts before Spark does
         return Result(*follow_tables(self._spark, config, tables, self._written, ends, on_done))
 
     def publisher(self, *tables: str) -> Callable[[DataFrame, int], None]:
-        """Return a function for `foreachBatch` of any stream, which then triggers `publish`.
+        """Return a function for `foreachBatch` of any stream. The stream then triggers `publish`.
 
-        The rows of a batch are not read. A failure fails the batch, and Spark repeats it.
+        The rows of a batch are not read. A failure fails the batch, and Spark repeats the batch.
         """
         from mirrorfeed.orchestration.publish_run import publisher
 
         return publisher(self._written, *tables)
 
     def dry_run(self, *tables: str) -> Result[results.Decision]:
-        """Return the next step that `publish` would take for each table, or why it would fail. Changes nothing."""
+        """Return the next step of `publish` for each table, or the reason why it would fail. Changes nothing."""
         from mirrorfeed.orchestration.publish_run import plan_next_steps
 
         return Result(tuple(plan_next_steps(self._spark_for, self._config, tables)))
@@ -147,10 +149,10 @@ class Feed:
     def status(
         self, *tables: str, behind: bool = False, fabric: bool = False, mirror: str | None = None
     ) -> Result[results.Status]:
-        """How far each table is published, consumed and mirrored, the most urgent tables first. Changes nothing.
+        """Return how far each table is published, consumed and mirrored, most urgent tables first. Changes nothing.
 
         With `behind`, tables with nothing to publish are left out. With `fabric`, Fabric and its SQL endpoint are read
-        as well, which makes the endpoint load new changes. `mirror` is the folder of the replicated tables.
+        as well, and the endpoint loads new changes. `mirror` is the folder of the replicated tables.
         """
         from mirrorfeed.monitor.status import read_status
 
@@ -158,16 +160,15 @@ class Feed:
         return Result(*read_status(lambda: self._spark, config, tables, behind=behind, fabric=fabric, mirror=mirror))
 
     def verify(self, *tables: str, mirror: str | None = None, shown: int = 5) -> Result[results.Comparison]:
-        """Compare sources and mirrors row by row, at the version that each mirror has.
+        """Compare sources and mirrors row by row, at the version that each mirror shows.
 
-        `mirror` is the folder of the replicated tables. None means that of the deployment, or the tables of the
-        mirrored database in OneLake. Each row has the first differences, up to `shown`.
+        `mirror` is the folder of the replicated tables. The default is the folder of the deployment, or the tables of
+        the mirrored database in OneLake. Each row has up to `shown` differences.
 
-        Writes the results into the ledger. If the configuration sets `auto_repair_max_keys`, differing rows are
-        published again up to that number of keys; the row is still not `ok`. A table that was never published has an
-        `error`.
+        Writes the results to the ledger. If the configuration sets `auto_repair_max_keys`, differing rows are published
+        again up to that number of keys, and the row is still not `ok`. A table that was never published has an `error`.
 
-        Raises `MirrorfeedError` if the place of the mirror is unknown.
+        Raises `MirrorfeedError` if the location of the mirror is unknown.
         """
         from mirrorfeed.mirror.verify.table_comparison import folder_of
         from mirrorfeed.orchestration.verification import verify_tables
@@ -187,11 +188,12 @@ class Feed:
         source_only: bool = False,
         on_step: Callable[[str, str], None] | None = None,
     ) -> Result[results.Repair]:
-        """Publish the rows of a table again that differ in its mirror, or with `where` all rows that match an SQL
-        condition. The table stays available in Fabric.
+        """Publish again the rows of a table that differ in its mirror or, with `where`, all rows that match a
+        condition.
 
-        `mirror` is as in `verify`. With `source_only` the mirror is not read, so rows that only it has stay; it needs
-        `where`. The `error` of a row says which rows could not be repaired.
+        The table remains available in Fabric. `mirror` is the same as in `verify`. With `source_only` the mirror is not
+        read, so rows that exist only in the mirror stay there. `source_only` requires `where`. The `error` of a row
+        names rows that could not be repaired.
 
         Raises `MirrorfeedError` if the table was never published, or if only `rebuild` can help.
         """
@@ -220,13 +222,13 @@ class Feed:
         on_done: Callable[[results.TableResult], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> Result[results.TableResult]:
-        """Delete a table in the landing zone, wait up to `minutes` until Fabric has dropped it, and publish it again
-        from the start. Until then Fabric does not have the table. After a failure, call it again.
+        """Delete a table in the landing zone, wait until Fabric has dropped it, and publish it again from the start.
 
-        `confirm` is called with the consequences before anything is deleted, and can raise an error to prevent it.
-        `on_step`, `on_done` and `stop` are as in `publish`.
+        Waits up to `minutes`. Fabric does not have the table until it is published. After a failure, call the method
+        again. `confirm` is called with the consequences before anything is deleted, and can raise an error to prevent
+        the deletion. `on_step`, `on_done` and `stop` are the same as in `publish`.
 
-        Raises `MirrorfeedError` if no snapshot could follow, and then deletes nothing, or if Fabric does not drop the
+        Raises `MirrorfeedError` if no snapshot could follow (then nothing is deleted), or if Fabric does not drop the
         table in time.
         """
         from mirrorfeed.orchestration.publish_run import rebuild
@@ -235,8 +237,10 @@ class Feed:
         return Result(*rebuild(lambda: self._spark, config, table, seconds, confirm, on_step, on_done, stop))
 
     def log(self, table: str) -> Result[results.LogRecord]:
-        """Return the recorded publications of a target, the newest first, and compare the files of the newest one with
-        its record. Reads these files completely, changes nothing, and needs no Spark.
+        """Return the recorded publications of a target, newest first, and compare the newest one's files with its
+        record.
+
+        Reads these files completely, changes nothing, and needs no Spark.
         """
         from mirrorfeed.landing.names import Target
         from mirrorfeed.publish.log.audit import audit_log
@@ -251,10 +255,10 @@ class Feed:
         return Result(found.rows(str(target)), found.notes)
 
     def lint(self, check_keys: bool = False) -> Result[results.LintFinding]:
-        """Check all tables of the landing zone, of any publisher, against the specification of open mirroring. Changes
-        nothing, and needs no Spark.
+        """Check all tables of the landing zone, of any publisher, against the specification of open mirroring.
 
-        Duplicate keys are searched for in tables with up to 64 MiB of data files, and with `check_keys` in all tables.
+        Changes nothing, and needs no Spark. Duplicate keys are searched in tables with up to 64 MiB of data files, or
+        in all tables with `check_keys`.
         """
         from mirrorfeed.lint.linter import lint
 
@@ -269,10 +273,10 @@ class Feed:
         on_pass: Callable[[Result[results.TableReport]], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> Result[results.TableReport]:
-        """Apply the landing zone to Delta tables below `folder`, as Fabric would. A stand-in for Fabric in tests.
+        """Apply the landing zone to Delta tables below `folder`, as Fabric would. For tests without Fabric.
 
-        With `poll_seconds` it makes passes until `stop` returns True, and calls `on_pass` with the result of each.
-        Returns the result of the last pass. Raises `MirrorfeedError` if a package is missing.
+        With `poll_seconds`, passes are repeated until `stop` returns True, and `on_pass` is called with the result of
+        each. Returns the result of the last pass. Raises `MirrorfeedError` if a package is missing.
         """
         from mirrorfeed.api.errors import ReplicaMissing
 
@@ -312,10 +316,10 @@ class Feed:
         return Result(tuple(rows), tuple(notes), counted(len(rows), "finding") if rows else NOTHING)
 
     def check_alerts(self, mirror: str | None = None) -> Result[results.Alert]:
-        """Check all tables and send an alert for each new problem and each resolved one, as `alerts` configures.
+        """Check all tables and send an alert for each new problem and each resolved one, as configured in `alerts`.
 
-        A row is a problem that is there or is over since this check. It is not `ok` if it is new or an alert could not
-        be sent. `mirror` is the folder of the replicated tables.
+        A row is a current problem, or one that this check found resolved. A row is not `ok` if the problem is new or an
+        alert could not be sent. `mirror` is the folder of the replicated tables.
         """
         from mirrorfeed.monitor.alerts import check_all, ledger_rows, send_alerts, summary_of
         from mirrorfeed.orchestration import ledger
@@ -328,7 +332,7 @@ class Feed:
         return Result(tuple(rows), (coded(lost),) if lost else (), summary_of(rows))
 
     def enable_cdf(self, *tables: str) -> Result[Enabled]:
-        """Turn on the change data feed of the sources, where it is off. It does not have earlier changes."""
+        """Turn on the change data feed of the sources where it is off. The feed does not contain earlier changes."""
         from mirrorfeed.orchestration.publish_run import delta_sources
         from mirrorfeed.source.change_feed import DEFAULT_LINE
 
@@ -344,13 +348,13 @@ class Feed:
         end: str | int | None = None,
         past_end: Literal["error", "empty"] = "error",
     ) -> results.Changes:
-        """The change data feed of a table from one version or time to another, both inclusive.
+        """Return the change data feed of a table from one version or time to another, both inclusive.
 
-        `table` is a table of the configuration, or any other name or path. Without `start` it begins with the first
-        version that has a feed; without `end` it ends with the newest version. A bound after the newest version is an
-        error, or with `past_end="empty"` cut.
+        `table` is a table of the configuration, or any other name or path. Without `start`, the changes start at the
+        first version that has a feed. Without `end`, they end at the newest version. A bound after the newest version
+        is an error or, with `past_end="empty"`, is reduced to the newest version.
 
-        Raises `MirrorfeedError` if the history does not go so far, or its changes cannot be read.
+        Raises `MirrorfeedError` if the history does not reach that far, or the changes cannot be read.
         """
         from mirrorfeed.api.results import Changes
         from mirrorfeed.source.change_feed import first_version_with_feed
@@ -365,20 +369,20 @@ class Feed:
         return Changes(str(source), first, last, rows.orderBy("_commit_version"))
 
     def append_history(self, *tables: str, begin_again: bool = False) -> Result[results.Append]:
-        """Append new versions to the permanent histories of the tables that have one.
+        """Append new versions to the permanent histories of the tables.
 
         With `begin_again`, a history continues with a snapshot if the source has lost versions.
 
-        Raises `MirrorfeedError` if none of the tables has a history, or a named one has none.
+        Raises `MirrorfeedError` if none of the tables has a history, or a named table has none.
         """
         from mirrorfeed.orchestration.histories import append_histories
 
         return Result(tuple(append_histories(lambda: self._spark, self._config, tables, begin_again=begin_again)))
 
     def history(self, *tables: str) -> Result[results.History]:
-        """The versions that the permanent histories of the tables have, and their lag. Changes nothing.
+        """Return the versions that the permanent histories of the tables contain, and their lag. Changes nothing.
 
-        Raises `MirrorfeedError` if none of the tables has a history, or a named one has none.
+        Raises `MirrorfeedError` if none of the tables has a history, or a named table has none.
         """
         from mirrorfeed.orchestration.histories import read_histories
 
@@ -387,8 +391,8 @@ class Feed:
     def replay_history(self, table: str, into: str, at: int | str) -> Result[results.Replay]:
         """Rebuild a table in the new table `into` as of a version, or as of a time in the session's time zone.
 
-        The source is not read. Raises `MirrorfeedError` if the history does not have the version, or another table is
-        in the way.
+        The source is not read. Raises `MirrorfeedError` if the history does not contain the version, or another table
+        has the name `into`.
         """
         from mirrorfeed.history.replay import replay
         from mirrorfeed.orchestration.histories import select_tables
@@ -402,9 +406,10 @@ class Feed:
         return Result((replay(spark, found.history.table, place, at),))
 
     def partner(self, force: bool = False) -> Result[PartnerFile]:
-        """Write `partner` of the configuration into the landing zone; `publish` does so if no such file exists.
+        """Write `partner` of the configuration to the landing zone. `publish` does the same if the file does not
+        exist.
 
-        Raises `MirrorfeedError` if the file has another content, which `force` overwrites.
+        Raises `MirrorfeedError` if the file has other content. With `force`, the file is overwritten.
         """
         from mirrorfeed.landing.output_format import PARTNER_EVENTS
         from mirrorfeed.publish.log.metadata_files import write_partner_events
@@ -415,20 +420,21 @@ class Feed:
         return Result((PartnerFile(self._zone.address(PARTNER_EVENTS), written),))
 
     def drop(self, table: str, confirm: Callable[..., None] | None = None) -> Result[results.DroppedTable]:
-        """Delete a table, which the configuration no longer has, from the landing zone, so that Fabric drops it.
+        """Delete a table that is no longer configured from the landing zone, so that Fabric drops it.
 
-        `confirm` is called with the consequences before anything is deleted, and can raise an error to prevent it.
+        `confirm` is called with the consequences before anything is deleted, and can raise an error to prevent the
+        deletion.
 
-        Raises `MirrorfeedError` if the configuration has the table, or mirrorfeed did not publish it.
+        Raises `MirrorfeedError` if the table is configured, or if mirrorfeed did not publish it.
         """
         from mirrorfeed.orchestration.orphans import drop_table
 
         return Result((drop_table(self._config, table, confirm),))
 
     def report(self) -> results.Report:
-        """Lag, state of tables and mirrors, rows and sizes per day, archives and failures, from the ledger.
+        """Return lag, state of tables and mirrors, rows and sizes per day, archives and failures, from the ledger.
 
-        A notebook shows it with charts. Raises `MirrorfeedError` if the configuration names no ledger.
+        A notebook shows the report with charts. Raises `MirrorfeedError` if the configuration has no ledger.
         """
         from mirrorfeed.monitor.report_figures import ledger_of, read_report
 
@@ -438,9 +444,9 @@ class Feed:
         return read_report(spark, ledger, datetime.now(UTC))
 
     def chart(self) -> Chart:
-        """Two charts of the report: lag from commit to publication, and rows per day by operation.
+        """Return two charts of the report: lag from commit to publication, and rows per day by operation.
 
-        Both are empty if the configuration names no ledger.
+        Both are empty if the configuration has no ledger.
         """
         from mirrorfeed.monitor.report_page import publication_chart
 
@@ -453,46 +459,49 @@ class Feed:
         return Result((create_configured(self._written, name),))
 
     def fabric_start(self, *, force: bool = False, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
-        """Start mirroring, and wait until it runs.
+        """Start mirroring, and wait until it is running.
 
-        Raises `MirrorfeedError` if a table has no file yet, except with `force`, and if mirroring does not run in time.
+        Raises `MirrorfeedError` if a table has no file yet (unless `force` is set), or if mirroring is not running in
+        time.
         """
         from mirrorfeed.api.errors import NothingToMirror
         from mirrorfeed.config.model import without_files
 
-        database = self._database  # an error of its address comes first
+        database = self._database  # report an error in the address first
         if not force and (lacking := without_files(self._config)):
             raise NothingToMirror(tables=lacking)
         return _switched(database, "start", minutes)
 
     def fabric_stop(self, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
-        """Stop mirroring, and wait until it has stopped. After the next start Fabric replicates every table from the
-        beginning."""
+        """Stop mirroring, and wait until it has stopped. After the next start, Fabric replicates every table from the
+        start."""
         return _switched(self._database, "stop", minutes)
 
     def fabric_resume(self, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
-        """Start mirroring that a paused capacity has left Paused, and wait until it runs.
+        """Start mirroring that is Paused because its capacity was paused, and wait until it is running.
 
-        Raises `MirrorfeedError` if mirroring is stopped, or does not run in time.
+        Raises `MirrorfeedError` if mirroring is stopped, or is not running in time.
         """
         return _switched(self._database, "resume", minutes)
 
     def fabric_status(self) -> Result[results.TableState]:
-        """The status of each table as Fabric reports it; a note has that of the database. Needs no Spark."""
+        """Return the status of each table as Fabric reports it, and the database's status as a note. Needs no Spark."""
         database = self._database
         status, rows = database.status(), tuple(database.tables())
         return Result(rows, (f"The mirrored database is {status}.",), "" if rows else "The database has no table.")
 
     def fabric_plan(self) -> Result[results.Setting]:
-        """The settings of the mirrored database that differ from `fabric` in the configuration. Needs no Spark."""
+        """Return the settings of the mirrored database that differ from `fabric` in the configuration. Needs no
+        Spark."""
         from mirrorfeed.mirror.fabric.database import plan_settings
 
         return Result(*plan_settings(self._written))
 
     def fabric_apply(self, confirm: Callable[..., None] | None = None) -> Result[results.Setting]:
-        """Change the settings that `fabric_plan` shows, except those that cannot be changed. Returns the changed ones.
+        """Change the settings that `fabric_plan` shows, except those that cannot be changed. Returns the changed
+        settings.
 
-        `confirm` is called with the changes before anything is changed, and can raise an error to prevent it.
+        `confirm` is called with the changes before anything is changed, and can raise an error to prevent the change.
         """
         from mirrorfeed.mirror.fabric.database import apply_settings
 
@@ -505,10 +514,10 @@ class Feed:
         return Result(rows, summary="" if rows else "The SQL endpoint has no table.")
 
     def archive(self, table: str | None = None) -> ArchiveAwareTable:
-        """Return a table whose old files are in an archive tier: a target or source of the configuration, or any other
-        name or path. None means the first archived table of the deployment.
+        """Return a table whose old files are in an archive tier.
 
-        Raises `MirrorfeedError` if there is none.
+        `table` is a target or source of the configuration, or any other name or path. None means the first archived
+        table of the deployment. Raises `MirrorfeedError` if there is none.
         """
         from mirrorfeed.api.archive_table import ArchiveAwareTable
         from mirrorfeed.api.errors import NoArchiveNamed
@@ -527,7 +536,7 @@ class Feed:
         prices: str | Prices | None = None,
         save_as: str | None = None,
     ) -> results.RestorePlan:
-        """Return the plan that restores the archived files that a query needs, over any number of tables.
+        """Return a plan that restores the archived files that a query needs, over any number of tables.
 
         Reads no data file, and requests nothing. `save_as` is a new file for the plan.
         """
@@ -548,10 +557,10 @@ class Feed:
         prices: str | Prices | None = None,
         on_step: Callable[[str], None] | None = None,
     ) -> results.Restoring:
-        """Request the files of a plan or of its file, and with `wait` wait until all are restored.
+        """Request the files of a plan (or of its file) and, with `wait`, wait until all are restored.
 
-        Then copy the rows of its query into the new table `into`, or return the first `rows` rows. `on_step` is called
-        with the costs and with each progress in words. It can be stopped and repeated at any time.
+        Then copy the rows of the plan's query into the new table `into`, or return the first `rows` rows. `on_step` is
+        called with the costs and with each progress in words. You can stop the method and call it again at any time.
         """
         from mirrorfeed.archive.restore import Terms, restore
         from mirrorfeed.storage.tiers import Tier
@@ -561,9 +570,9 @@ class Feed:
         return restore(lambda: self._spark, plan, terms, rates, poll, into, rows, on_step or (lambda _: None))
 
     def archive_report(self, *tables: str, prices: str | Prices | None = None) -> Result[results.Share]:
-        """Return how much of each table is archived, with the costs of a month, and write it to the ledger.
+        """Return the archived share of each table with monthly costs, and write it to the ledger.
 
-        Default for `tables`: all configured tables with an archive.
+        The default for `tables` is all configured tables with an archive.
         """
         from mirrorfeed.api.archives import report
 
@@ -601,7 +610,7 @@ class Feed:
 
     @property
     def _config(self) -> Config:
-        """The configuration with the tables that its patterns match now. Each method reads it once."""
+        """Configuration with the tables that its patterns match now. Each method reads it once."""
         from mirrorfeed.config.expansion import expanded
 
         return expanded(self._written, lambda: self._spark).config
@@ -627,7 +636,7 @@ class Feed:
         return self._session() if callable(self._session) else self._session
 
     def _spark_for(self, *sources: Source) -> SparkSession:
-        """The session; or `NoTableAtPath`, without starting one, if none of the sources exists."""
+        """Return the session. If none of the sources exists, raises `NoTableAtPath` without starting a session."""
         return self._session(*sources) if callable(self._session) else self._spark
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Tables of the configuration: whether each is selected and why, its keys, and the changes it can take."""
+"""List the tables of the configuration: whether each is selected and why, its keys, and the changes it accepts."""
 
 from __future__ import annotations
 
@@ -33,8 +33,11 @@ _NO_WORKSPACE = "its keys are in Unity Catalog, and no workspace is configured h
 def listed(
     expansion: Expansion, spark: SparkSession | None, workspace: Callable[[], Workspace] = default_workspace
 ) -> Result[Listed]:
-    """Return a row for each table, with the keys and columns that can be read without starting Spark: those of tables
-    in Unity Catalog and in local folders, and with a session those of all Delta tables."""
+    """Return a row for each table, with the keys and columns that can be read without starting Spark.
+
+    These are the keys and columns of tables in Unity Catalog and in local folders and, with a session, of all Delta
+    tables.
+    """
     in_catalog = any(row.table and row.source.is_in_unity_catalog for row in expansion.listed)
     client = _client(workspace) if in_catalog else None
     progress.info("Reading keys and columns")
@@ -46,7 +49,7 @@ def listed(
 def _client(workspace: Callable[[], Workspace]) -> Workspace | None:
     try:
         return workspace()
-    except ValueError:  # none is configured
+    except ValueError:  # no workspace is configured
         return None
 
 
@@ -74,10 +77,10 @@ def _row(client: Workspace | None, spark: SparkSession | None, decided: Decided)
 
 
 def _check_columns(client: Workspace | None, spark: SparkSession | None, table: Table, keys: Sequence[str]) -> None:
-    """Raise if the source is missing, or if its columns cannot be published."""
+    """Raise an error if the source is missing, or if its columns cannot be published."""
     name, source = str(table.source), table.source
     if source.is_in_unity_catalog:
-        if client and table.keys:  # other keys are from there
+        if client and table.keys:  # other keys come from Unity Catalog
             found = read_catalog_table(client, source).columns or ()
             check_keys(name, table.keys, [Column(str(each.name), each.type_text or "") for each in found])
     elif table.changes != "compare" and (schema := newest_schema(source, spark)):

@@ -1,4 +1,4 @@
-"""The feed of a deployed notebook."""
+"""The feed and the settings of a deployed notebook."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEPLOYED = "deployed/deployment.json"
-"""In the folder of the notebooks. The bundle writes it when it is built."""
+"""Path in the folder of the notebooks. The bundle writes this file when it is built."""
 
 
 def deployed(dbutils: Any, spark: SparkSession) -> Feed:
-    """Return the feed with the settings of this notebook's deployment: configuration, landing zone, ledger, mirror, and
-    tables with an archive. The fields `config`, `landing_zone`, `mirror` and `table` of the notebook override them, if
-    they are filled in. Prints the configuration, the landing zone and the build.
+    """Return the feed with the settings of this notebook's deployment.
+
+    The settings are configuration, landing zone, ledger, mirror, and tables with an archive. The notebook's fields
+    `config`, `landing_zone`, `mirror` and `table` override the settings unless they are empty. Prints the
+    configuration, the landing zone and the build.
 
     Raises `MirrorfeedError` with all mistakes in the configuration and their lines.
     """
@@ -46,7 +48,7 @@ def deployed(dbutils: Any, spark: SparkSession) -> Feed:
 
 
 def folder_of_notebook(dbutils: Any) -> Path:
-    """Return the folder of the notebook, which need not be the working directory."""
+    """Return the folder of the notebook, which can differ from the working directory."""
     context = dbutils.notebook.entry_point.getDbutils().notebook().getContext()
     path = Path(context.notebookPath().get())
     below = Path("/Workspace") / path.relative_to("/")
@@ -54,7 +56,7 @@ def folder_of_notebook(dbutils: Any) -> Path:
 
 
 def deployment_settings(folder: Path) -> dict[str, Any]:
-    """Return the settings of the deployment, or nothing if the notebook is not deployed."""
+    """Return the settings of the deployment. Empty if the notebook is not deployed."""
     try:
         found: dict[str, Any] = json.loads((folder / DEPLOYED).read_text(encoding="utf-8"))
     except FileNotFoundError:

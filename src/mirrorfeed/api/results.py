@@ -1,4 +1,4 @@
-"""The results of the methods of `mirrorfeed.Feed`: frozen values, which a notebook shows as a table.
+"""Results of the methods of `mirrorfeed.Feed`: frozen values that a notebook shows as tables.
 
 Results and their rows have `ok`, and `to_dict` for programs. A field that is unknown or does not apply is None.
 """
@@ -64,17 +64,17 @@ class Result(Sequence[R], Generic[R]):
     rows: tuple[R, ...]
     notes: tuple[str, ...] = ()
     summary: str = ""
-    """A sentence about all rows, or about why there are none."""
+    """Sentence about all rows, or about why there are none."""
     every: bool = field(default=False, repr=False)
-    """Whether all rows are listed. Otherwise many that need no attention are only counted."""
+    """True if all rows are listed. Otherwise, large numbers of rows that need no attention are only counted."""
 
     @property
     def ok(self) -> bool:
-        """Whether all rows are ok."""
+        """True if all rows are `ok`."""
         return all(row.ok for row in self.rows)
 
     def check(self) -> None:
-        """Raise `Failed` with each row that is not `ok`, so that a job or notebook fails."""
+        """Raise `Failed` with all rows that are not `ok`, so that a job or notebook fails."""
         if bad := tuple(row for row in self.rows if not row.ok):
             raise Failed(failed=[line for row in bad for line in row.remarks() or [_in_a_line(row)]])
 
@@ -122,31 +122,31 @@ def _in_a_line(row: Row) -> str:
 
 @row
 class Enabled(Row):
-    """The change data feed of a source, after `enable-cdf`."""
+    """Change data feed of a source, after `enable-cdf`."""
 
     table: str = shown("table")
     source: str = shown("source")
     feed: str | None = shown("change data feed")
-    """In words."""
+    """Kind of feed in words."""
     error: MirrorfeedError | None = None
 
 
 @row
 class Listed(Row):
-    """A table that the configuration names or that one of its patterns matches, and whether it is published."""
+    """A table that is configured or matches a pattern, and whether it is published."""
 
     table: str | None = shown("table")
-    """The target; None if the table is left out."""
+    """Target. None if the table is not selected."""
     source: str = shown("source")
     included: bool = shown("published")
     keys: tuple[str, ...] | None = shown("keys", default=None)
     """None if they are unknown."""
     takes: str | None = shown("takes", default=None)
-    """The kinds of changes that can be published, in words."""
+    """Kinds of changes that can be published, in words."""
     part: str | None = shown("part", default=None)
-    """The published part of the source, in short; None for all of it."""
+    """Published part of the source, in short. None if the whole source is published."""
     why: str = shown("why", default="")
-    """The entry by which the table is included, or the reason for which it is left out."""
+    """Entry that selects the table, or the reason why it is not selected."""
     error: MirrorfeedError | None = None
 
     def remarks(self) -> Sequence[str]:
@@ -155,7 +155,7 @@ class Listed(Row):
 
 @row
 class PartnerFile(Row):
-    """The file in the landing zone that names the publisher."""
+    """File in the landing zone that names the publisher."""
 
     address: str
     written: bool
@@ -167,7 +167,7 @@ class PartnerFile(Row):
 
 @row
 class Configured(Row):
-    """An entry of the configuration."""
+    """Entry of the configuration."""
 
     table: str = shown("table")
     source: str = shown("source")
@@ -175,12 +175,12 @@ class Configured(Row):
 
 
 _KINDS = {"insert": "inserts", "update_postimage": "updates", "delete": "deletes"}
-"""By change type. The row before an update is not counted."""
+"""Counted change types. The row before an update is not counted."""
 
 
 @row
 class VersionChanges(Row):
-    """The number of rows that a version of the source changed."""
+    """Number of rows that a version of the source changed."""
 
     version: int = shown("version", str, right=True)
     inserts: int = shown("inserts")
@@ -190,7 +190,7 @@ class VersionChanges(Row):
 
 @dataclass(frozen=True, repr=False)
 class Changes:
-    """The changes of a range of versions. Both ends are fixed, and the range can be empty."""
+    """Changes of a range of versions. Both ends are fixed, and the range can be empty."""
 
     table: str
     from_version_exclusive: int
@@ -202,7 +202,7 @@ class Changes:
     """
 
     def first(self, count: int = 20) -> Result[DataRow]:
-        """Return the first rows, with values as in JSON."""
+        """Return the first rows, with values as JSON values."""
         from mirrorfeed.source.change_preview import to_json_rows
 
         versions = self.counts()
@@ -282,7 +282,7 @@ _HOMES = {
     "TableState": "mirror.fabric.rows",
     "TableSync": "mirror.fabric.rows",
 }
-"""Each operation defines its row in its own room. The class is imported when it is first used."""
+"""Module of each row class. A class is imported when it is first used."""
 __getattr__ = lazy_names(__name__, _HOMES)
 _OWN = ("Changes", "DataRow", "Enabled", "Failed", "Listed", "PartnerFile", "Result", "Row", "VersionChanges")
 __all__ = [*sorted((*_HOMES, *_OWN))]

@@ -1,4 +1,4 @@
-"""The commands. Each parses its arguments and calls one method of `Feed`; `main` shows the result."""
+"""Commands: each one parses its arguments and calls one method of `Feed`. `main` shows the result."""
 
 from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""Commands that check tables and the landing zone, and the commands for Fabric."""
+"""Commands for checks of tables and the landing zone, and for Fabric."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def partner(force: bool, path: str) -> Result[results.PartnerFile]:
 
 
 def _feed_of(landing_zone: str, path: str) -> Feed:
-    """The feed of another landing zone, which in OneLake is read with the credential of the configuration."""
+    """Return the feed of another landing zone. In OneLake, the credential of the configuration is used."""
     from mirrorfeed.api.errors import NoLandingZone
     from mirrorfeed.config.model import Config
     from mirrorfeed.config.values import is_onelake, onelake_address

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 _LARGEST_TASK_VALUE = 48 * 2**10
 _TABLES_PER_SHARD = 10
-"""Approximate, because a table's shard depends only on its name."""
+"""Approximate number, because a table's shard depends only on its name."""
 _LONGEST_INPUTS = 10_000
-"""Characters that a job definition takes as the inputs of a loop."""
+"""Maximum number of characters of a loop's inputs in a job definition."""
 
 
 @row
 class Example(Row):
-    """An example of the configuration."""
+    """Example configuration."""
 
     file: str
 
@@ -39,7 +39,7 @@ class Example(Row):
 
 @row
 class TaskInput(Row):
-    """An input of a later task: a table, or `--shard` with a shard of the tables."""
+    """Input of a later task: a table, or `--shard` with a shard of the tables."""
 
     input: str = shown("input")
 
@@ -95,7 +95,7 @@ def deployment(context: click.Context, file: str, mirror: str, archive_tables: s
 
 
 def parse_archive_tables(text: str) -> list[str]:
-    """Return the tables over which the job of the archive loops. Raises `ArchiveTablesInvalid`."""
+    """Parse the tables over which the archive job loops. Raises `ArchiveTablesInvalid`."""
     from mirrorfeed.landing.strict_json import parse_json
 
     if len(text) > _LONGEST_INPUTS:
@@ -116,7 +116,7 @@ def _task_values() -> Any:
 
 
 def set_task_value(name: str, targets: list[str], task_values: Callable[[], Any] = _task_values) -> list[str]:
-    """Set a task value over which a later task can loop: the targets, or shards of them if the names are too long."""
+    """Set a task value over which a later task can loop: targets, or shards if the names are too long."""
     value = targets
     if len(json.dumps(targets)) > _LARGEST_TASK_VALUE:
         shards = math.ceil(len(targets) / _TABLES_PER_SHARD)

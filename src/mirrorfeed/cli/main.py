@@ -1,7 +1,7 @@
-"""The parts that all commands share: the group, options, the feed, output of results and errors, and exit codes.
+"""Shared parts of all commands: the group, options, the feed, output of results and errors, and exit codes.
 
-A command parses its arguments and returns the result of one method of `Feed`. The result is shown here, as a table or
-as JSON, and the exit code follows from it: 0 if all rows are ok, 1 if not or on an error, 2 for wrong arguments.
+A command parses its arguments and returns the result of one method of `Feed`. This module shows the result as a table
+or as JSON, and sets the exit code: 0 if all rows are ok, 1 if not or on an error, 2 for wrong arguments.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ _SECTIONS = {
     "Operate": ("fabric", "history", "partner", "replicate"),
     "Archive": ("archive",),
 }
-"""Commands as `mirrorfeed --help` lists them."""
+"""Commands in the order of `mirrorfeed --help`."""
 
 
 class _Command(click.Command):
-    """A command. It takes --json, and returns its result or the only row of it."""
+    """A command with the option --json. Its result is printed, or the only row of the result."""
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
@@ -79,7 +79,7 @@ class _Command(click.Command):
 
 
 def show(result: Result[Any]) -> NoReturn:
-    """Print a result, and exit with 1 if not all of it is ok."""
+    """Print a result, and exit with 1 if a row is not ok."""
     if for_programs():
         print_json(result.to_dict())
     else:
@@ -96,7 +96,7 @@ def print_result(result: Result[Any]) -> None:
 
 @contextmanager
 def publishing() -> Iterator[Steps]:
-    """Show the steps of publishing: on standard output, or beside JSON on standard error."""
+    """Show the steps of publishing on standard output, or on standard error if JSON is printed."""
     from mirrorfeed.cli.output import steps
     from mirrorfeed.display.terminal import console
 
@@ -105,14 +105,15 @@ def publishing() -> Iterator[Steps]:
 
 
 def stoppable() -> Callable[[], bool]:
-    """Whether Ctrl-C or SIGTERM asked this command to stop. From now on the first signal does not end it."""
+    """Return a function that returns True after Ctrl-C or SIGTERM. From now on the first signal does not end the
+    command."""
     interruption: Interruption = click.get_current_context().meta[_STOP]
     interruption.defer()
     return interruption
 
 
 class _Commands(click.Group):
-    """A group of commands. It shows errors without a traceback, and lists its commands with their whole summaries."""
+    """A group of commands. Shows errors without a traceback, and lists commands with their complete summaries."""
 
     group_class = type
     command_class = _Command
@@ -124,7 +125,7 @@ class _Commands(click.Group):
         return super().main(*given, **more)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # Before parsing, because errors of parsing are printed as JSON too.
+        # Before parsing, because parsing errors are printed as JSON too.
         ctx.meta[_JSON] = ctx.meta.get(_JSON, False) or "--json" in args
         return super().parse_args(ctx, args)
 
@@ -183,18 +184,18 @@ def confirmation(yes: bool) -> Callable[..., None]:
 
 
 def for_programs() -> bool:
-    """Whether the command prints JSON."""
+    """Return whether the command prints JSON."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(_JSON))
 
 
 def print_lines(*lines: str, err: bool = False) -> None:
-    """Print lines for people, with --json on standard error. Control characters in them are escaped."""
+    """Print lines for people, to standard error if --json is set. Escapes control characters."""
     click.echo("\n".join(map(printable, lines)), err=err or for_programs())
 
 
 def print_json(value: object) -> None:
-    """Print a JSON value."""
+    """Print a value as JSON."""
     encoding: str | None = sys.stdout.encoding
     escaped = encoding is not None and encoding.lower() != "utf-8"  # or characters that it lacks would not be JSON
     written = json.dumps(value, indent=2, ensure_ascii=escaped)
@@ -206,7 +207,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def print_error(error: MirrorfeedError, of: str = "") -> None:
-    """Print an error, and the table that it is about, to standard error."""
+    """Print an error, and the table that it concerns, to standard error."""
     click.echo(f"Error {error.code}: {of and f'{printable(of)}: '}{error}", err=True)
 
 
@@ -219,7 +220,7 @@ def fail(error: MirrorfeedError, status: int = 1) -> NoReturn:
 
 
 def feed(path: str) -> Feed:
-    """Return the feed of a configuration file. It starts Spark when it first needs it."""
+    """Return the feed of a configuration file. Spark is started when it is first needed."""
     return feed_of(load_as_written(path))
 
 
@@ -230,7 +231,7 @@ def feed_of(config: Config) -> Feed:
 
 
 def feed_if_there(path: str) -> Feed:
-    """Return the feed of a configuration file, or one without tables if the default file does not exist."""
+    """Return the feed of a configuration file, or a feed without tables if the default file does not exist."""
     from mirrorfeed.config.model import Config
     from mirrorfeed.source.identifier import Source
 
@@ -242,7 +243,7 @@ def feed_if_there(path: str) -> Feed:
 
 
 def load_as_written(path: str) -> Config:
-    """Read the configuration, with the options before the command in its place, and without expanding patterns."""
+    """Read the configuration with the options before the command, without expanding patterns."""
     from mirrorfeed.config import loader
 
     given: dict[str, str | None] = click.get_current_context().find_object(dict) or {}
@@ -250,14 +251,14 @@ def load_as_written(path: str) -> Config:
 
 
 def load_if_there(path: str) -> Config | None:
-    """Read the configuration. None if the default file does not exist."""
+    """Read the configuration, or return None if the default file does not exist."""
     return load_as_written(path) if path != FILE or Path(path).exists() else None
 
 
 def spark_session(*needed: Source) -> Any:
-    """Return the session of this command, which is started once, and not if none of the needed tables exists.
+    """Return the session of this command. It is started once, but not if none of the needed tables exists.
 
-    Spark's own messages about failed queries are suppressed, because the command reports them.
+    Spark's own messages about failed queries are suppressed, because the command reports the failures.
     """
     context = click.get_current_context()
     if needed:

@@ -1,6 +1,6 @@
-"""The terminal of a command: lines of progress, and what Ctrl-C and SIGTERM do.
+"""Terminal output of a command: progress lines, and handling of Ctrl-C and SIGTERM.
 
-The first signal stops between two steps, a second Ctrl-C stops at once.
+The first signal stops between two steps, a second Ctrl-C stops immediately.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _CLEAR_LINE = b"\r\x1b[K"
 
 
 class Interruption:
-    """Whether a signal asked this command to stop.
+    """Records whether a signal requested this command to stop.
 
-    A command that stops between two steps calls `defer`. Others end at the first signal. A signal handler runs between
-    any two steps of the main thread, so it takes no lock.
+    A command that stops between two steps calls `defer`. Other commands end at the first signal. A signal handler runs
+    between any two steps of the main thread, so it takes no lock.
     """
 
     def __init__(self, exit_process: Callable[[int], object] = os._exit) -> None:
@@ -53,7 +53,7 @@ class Interruption:
 
     @contextmanager
     def immediate(self) -> Iterator[None]:
-        """End at the first signal until the end of the block, also if it came before."""
+        """End the command at a signal within this context, or immediately if a signal came before."""
         deferred, self._deferred = self._deferred, False
         if self.requested:
             self.exit_at_once()
@@ -64,13 +64,13 @@ class Interruption:
 
     @contextmanager
     def listening(self) -> Iterator[Interruption]:
-        """Handle the signals until the end of the block. Other threads than the main one cannot."""
+        """Handle the signals within this context. Only the main thread can."""
         is_main = threading.current_thread() is threading.main_thread()
         self._stderr = os.dup(2)  # standard error itself is redirected while Spark starts
         before = {number: signal.signal(number, self._on_signal) for number in _SIGNALS} if is_main else {}
         try:
             yield self
-        except KeyboardInterrupt:  # of a handler that something else installed
+        except KeyboardInterrupt:  # handlers that something else installed
             self.exit_at_once()
             raise
         finally:
@@ -83,7 +83,7 @@ class Interruption:
         os.write(self._stderr, clear + f"{message}\n".encode())
 
     def exit_at_once(self) -> None:
-        """End the process without waiting for anything, as a crash would: the next run completes what is unfinished."""
+        """End the process immediately, as a crash would. The next run completes unfinished work."""
         for out in (1, self._stderr):
             if os.isatty(out):
                 os.write(out, _SHOW_CURSOR)
@@ -99,13 +99,13 @@ class Interruption:
 
 
 _BESIDE = 12
-"""Columns for the spinner and the time beside a line."""
+"""Number of terminal columns for the spinner and the time next to a line."""
 _BELOW = 4
-"""Lines of the screen that are kept free."""
+"""Number of terminal lines that remain free."""
 
 
 class Steps:
-    """Shows the newest step of each table. The threads that publish call it."""
+    """Shows the current step of each table. Called by the threads that publish."""
 
     def __init__(self, out: Console, lines: Lines | None, on_start: Callable[[], None]) -> None:
         self._out, self._lines, self._on_start, self._lock = out, lines, on_start, threading.Lock()
@@ -119,14 +119,14 @@ class Steps:
                 self._out.print(text(f"{table}: {step}"))
                 return
             if table not in self._tasks:
-                if len(self._tasks) >= max(1, (self._out.height - _BELOW) // 2):  # a table may take two lines
+                if len(self._tasks) >= max(1, (self._out.height - _BELOW) // 2):  # a table may need two lines
                     return
                 self._tasks[table] = self._add(self._lines)
             name = folded(table, self._out.width - _BESIDE)
             self._lines.update(self._tasks[table], description=f"{name}: {printable(step)}")
 
     def done(self, result: TableResult) -> None:
-        """Replace the line of a table by a count of the finished ones."""
+        """Replace the line of a table by the number of finished tables."""
         with self._lock:
             self._done += 1
             if self._lines is None:
@@ -146,7 +146,7 @@ class Steps:
 
 @contextmanager
 def steps(out: Console, on_start: Callable[[], None] = lambda: None) -> Iterator[Steps]:
-    """Show steps until the end of the block. `on_start` is called before the first line on a terminal."""
+    """Show steps within this context. `on_start` is called before the first line on a terminal."""
     if not out.is_terminal:
         yield Steps(out, None, on_start)
         return
@@ -162,7 +162,8 @@ def steps(out: Console, on_start: Callable[[], None] = lambda: None) -> Iterator
 
 
 class FollowLog:
-    """One line for each publication of `publish --follow`. An error is shown once, until it changes or is over."""
+    """Prints one line per publication of `publish --follow`. An error is printed once, until it changes or is
+    resolved."""
 
     def __init__(self, echo: Callable[..., Any], now: Callable[[], datetime] = datetime.now) -> None:
         self._echo, self._now, self._errors = echo, now, dict[str, str]()

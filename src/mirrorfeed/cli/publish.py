@@ -61,8 +61,8 @@ def changes(
 
 
 def _shard(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """The name by which a configuration selects a shard, such as `2/8`."""
-    from mirrorfeed.config.model import parse_shard  # the start of the command line does not import pydantic
+    """Return the name by which a configuration selects a shard, such as `2/8`."""
+    from mirrorfeed.config.model import parse_shard  # imported late, so that the command line starts without pydantic
 
     if value is not None and parse_shard(f"shard:{value}") is None:
         raise click.BadParameter(f"{value!r} is not a shard, such as 2/8: N must be between 1 and COUNT.")

@@ -1,1 +1,1 @@
-"""Reports on tables: status, problems and alerts."""
+"""Monitor tables: facts, rules, status, doctor, alerts, report."""

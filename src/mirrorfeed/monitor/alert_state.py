@@ -1,9 +1,9 @@
-"""The alerts sent so far: a problem is one message when it starts, one per interval while it lasts, and one at its end.
+"""Deduplicate alerts: one message when a problem starts, one per interval while it lasts, and one when it ends.
 
-The state is one JSON file. By default it is in the landing zone, where others may write, so it holds names and times
-only, and little of it is believed: an alert counts as sent for one interval, and a file that is damaged or has times in
-the future is reported, ignored and replaced. The file is written after the messages are sent. If that fails, or two
-watchers run at the same moment, a message may be sent twice, but none is lost.
+The state is one JSON file. By default the file is in the landing zone, where others may write. So it contains only
+names and times, and is trusted little: an alert counts as sent for one interval, and a file that is damaged or has
+times in the future is reported, ignored and replaced. The file is written after the messages are sent. If writing
+fails, or two checks run at the same time, a message may be sent twice, but none is lost.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check of all tables."""
+    """Result of one check of all tables."""
 
     problems: tuple[Finding, ...] = ()
     unknown: frozenset[tuple[str, str]] = frozenset()
-    """Problems, by table and name, that the check could not see. An empty name stands for all problems of the table,
-    an empty table for all problems."""
+    """Problems, by table and name, that the check could not evaluate. An empty name means all problems of the table.
+    An empty table means all problems."""
     patience: float = 0.0
-    """Seconds for which a problem that may pass must last before an alert is sent."""
+    """Seconds that a temporary problem must last before an alert is sent."""
     remind_after: timedelta = REMIND_AFTER
-    """Interval after which a problem that lasts is sent again."""
+    """Interval after which a continuing problem is sent again."""
 
     def hides(self, key: tuple[str, str]) -> bool:
         table, name = key
@@ -54,14 +54,15 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class SentAlert:
-    """A problem that was seen, and the channels that were notified of it."""
+    """A problem that was found, and the channels that were notified."""
 
     table: Annotated[str, Field(max_length=300)]
     kind: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,64}$")]
     since: UtcTime
     over: UtcTime | None = None
     notified: Mapping[str, UtcTime] = field(default_factory=dict)
-    """When each channel was last notified that the problem is there. A channel that was notified of the end is gone."""
+    """Time of the last notification that the problem exists, by channel. A channel that was notified of the end is
+    removed."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -83,7 +84,7 @@ class Message:
     to: str
     alert: SentAlert
     problem: Finding | None = None
-    """None if the problem is over."""
+    """None if the problem is resolved."""
 
     @property
     def over(self) -> bool:
@@ -91,22 +92,22 @@ class Message:
 
 
 Send = Callable[[Message], None]
-"""Sends a message to one channel, or raises."""
+"""Send a message to one channel. Raises an error if this fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notified:
     sent: tuple[Message, ...] = ()
     failed: tuple[tuple[str, MirrorfeedError], ...] = ()
-    """Channels that could not be reached, and why. The next run tries again."""
+    """Channels that could not be reached, with the errors. The next run tries again."""
     warnings: tuple[MirrorfeedError, ...] = ()
-    """What is wrong with the state."""
+    """Problems with the state file."""
 
 
 def notify(
     store: Store, path: str, check: Check, channels: Mapping[str, Send], clock: Callable[[], datetime]
 ) -> Notified:
-    """Send what is new for each channel, then record it in the file at `path`."""
+    """Send new messages to each channel, then record them in the file at `path`."""
     now = clock()
     state = _read(store, path, now)
     sent: list[Message] = []
@@ -117,14 +118,17 @@ def notify(
         try:
             channels[message.to](message)
             sent.append(message)
-        except Exception as error:  # what was sent is still to be recorded
+        except Exception as error:  # sent messages must still be recorded
             failed[message.to] = named(f"Notifying {message.to}", error)
     lost = _record(store, path, state, lambda alerts: after(observe(alerts, check, now), sent, channels, now), now)
     return Notified(tuple(sent), tuple(failed.items()), tuple(each for each in (state.damage, lost) if each))
 
 
 def observe(alerts: Iterable[SentAlert], check: Check, now: datetime) -> tuple[SentAlert, ...]:
-    """The alerts after a check of all tables. A problem that returns before its end was reported continues."""
+    """Return the alerts after a check of all tables.
+
+    A problem that occurs again before its end was reported counts as continuing.
+    """
     there = {each.key: each for each in check.problems}
     found = []
     for alert in alerts:
@@ -139,7 +143,7 @@ def observe(alerts: Iterable[SentAlert], check: Check, now: datetime) -> tuple[S
 
 
 def due_messages(alerts: Iterable[SentAlert], check: Check, channels: Collection[str], now: datetime) -> list[Message]:
-    """Messages to send now. Only channels that were notified of a problem are notified of its end."""
+    """Return the messages to send now. Only channels that were notified of a problem are notified of its end."""
     there = {each.key: each for each in check.problems}
     found = []
     for alert in alerts:
@@ -156,7 +160,7 @@ def due_messages(alerts: Iterable[SentAlert], check: Check, channels: Collection
 def after(
     alerts: Iterable[SentAlert], sent: Iterable[Message], channels: Collection[str], now: datetime
 ) -> tuple[SentAlert, ...]:
-    """The alerts once these messages are sent. Channels that are no longer configured are forgotten."""
+    """Return the alerts after these messages are sent. Removes channels that are no longer configured."""
     out = {(each.to, each.alert.key) for each in sent}
     found = []
     for alert in alerts:
@@ -173,7 +177,7 @@ def after(
 class _State:
     alerts: tuple[SentAlert, ...] = ()
     etag: str | None = None
-    """None if there is no file."""
+    """None if the file does not exist."""
     damage: DamagedFile | None = None
 
 
@@ -200,7 +204,7 @@ def _record(
     change: Callable[[tuple[SentAlert, ...]], tuple[SentAlert, ...]],
     now: datetime,
 ) -> AlertsNotRecorded | None:
-    """Replace the file that was read. If another watcher replaced it first, apply the change to its alerts."""
+    """Replace the file that was read. If another check replaced it first, apply the change to that file's alerts."""
     reason = "other runs of check-alerts keep replacing it"
     with suppress(StoreUnavailable):
         for _ in range(_ATTEMPTS):
@@ -224,7 +228,7 @@ def spell(alerts: tuple[SentAlert, ...]) -> bytes:
 
 
 def parse(data: bytes, now: datetime) -> tuple[SentAlert, ...]:
-    """The alerts in a file, or `ValueError` with the reason not to believe it."""
+    """Parse the alerts in a file. Raises `ValueError` with the reason if the file cannot be trusted."""
     alerts = validate(_FILE, parse_json(data)).alerts
     is_distinct(tuple(alert.key for alert in alerts))
     for alert in alerts:

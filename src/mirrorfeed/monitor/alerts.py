@@ -1,4 +1,4 @@
-"""Problems of all tables, and the alerts about them: to Teams, to Slack and by mail. No error shows a secret."""
+"""Check all tables, and send alerts to Teams, to Slack and by mail. No error contains a secret."""
 
 from __future__ import annotations
 
@@ -44,17 +44,18 @@ if TYPE_CHECKING:
 
 
 RETRY_LIMITS = RetryLimits(seconds=30.0, response_seconds=20.0)
-"""Short, because the next run sends what this one cannot."""
+"""Short limits, because the next run sends messages that this run cannot send."""
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _LONGEST_TEXT = 1_400
-"""Characters of each of the two texts in a message. Slack accepts 3,000 in a block, Teams 28 KB in total."""
+"""Maximum number of characters of each of the two texts in a message. Slack accepts 3,000 in a block, Teams 28 KB in
+total."""
 _LONGEST_TITLE = 150
-"""Characters of a title that Slack accepts."""
+"""Maximum number of characters of a title in Slack."""
 _LONGEST_RESPONSE = 200
 
 
 def channels_of(config: Config) -> dict[str, Send]:
-    """The configured channels by name."""
+    """Return the configured channels by name."""
     found: dict[str, Send] = {each.name: partial(post, each) for each in config.alerts.webhooks}
     if mail := config.alerts.mail:
         found[MAIL] = partial(send_mail, mail)
@@ -68,7 +69,7 @@ def title(message: Message) -> str:
 
 
 def lines(message: Message) -> list[str]:
-    """The lines below the title."""
+    """Return the lines below the title."""
     alert, problem = message.alert, message.problem
     if problem is None:
         over = alert.over or alert.since
@@ -83,7 +84,7 @@ def text(message: Message) -> str:
 
 
 def teams(message: Message) -> dict[str, Any]:
-    """A card for a workflow that posts when a webhook request is received. Text runs have no markup."""
+    """Return a card for a workflow that posts when a webhook request is received. Text runs have no markup."""
     colour = "Good" if message.over else "Attention"
     heading = {"type": "TextRun", "text": title(message), "weight": "Bolder", "size": "Medium", "color": colour}
     body = [heading, *({"type": "TextRun", "text": line} for line in lines(message))]
@@ -99,7 +100,7 @@ def teams(message: Message) -> dict[str, Any]:
 
 
 def slack(message: Message) -> dict[str, Any]:
-    """Blocks of plain text for an incoming webhook. Only the text of notifications has markup to escape."""
+    """Return blocks of plain text for an incoming webhook. Only the notification text has markup to escape."""
     escaped = text(message).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return {
         "text": escaped,
@@ -125,7 +126,7 @@ def post(
     retry_limits: RetryLimits = RETRY_LIMITS,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Send a message to a webhook, or raise `ChannelUnavailable` or `WebhookRefused`."""
+    """Send a message to a webhook. Raises `ChannelUnavailable` or `WebhookRefused`."""
     try:
         address = read(webhook.url).strip()
     except SecretUnreachable as error:
@@ -134,7 +135,7 @@ def post(
     if not _is_https(address):
         raise WebhookRefused(name=webhook.name, response="its address is not an https address")
     check_proxy()
-    from mirrorfeed.storage.http import HttpClient  # Azure's libraries, which most commands do not need
+    from mirrorfeed.storage.http import HttpClient  # imported late: Azure's libraries, which most commands do not need
 
     unavailable = partial(ChannelUnavailable, channel=f"webhook {webhook.name}")
     answer = HttpClient(retry_limits, sleep=sleep).send(
@@ -149,7 +150,7 @@ def post(
 
 
 def _is_https(address: str) -> bool:
-    """Whether this is an https address, or an http address of this machine."""
+    """Return whether this is an HTTPS address, or an HTTP address of this machine."""
     try:
         parts = urlsplit(address)
         is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL)
@@ -165,7 +166,7 @@ def send_mail(
     read: Callable[[Secret], str] = read_secret,
     context: Callable[[], ssl.SSLContext] = ssl.create_default_context,
 ) -> None:
-    """Send a message by mail, or raise `ChannelUnavailable` or `MailRefused`."""
+    """Send a message by mail. Raises `ChannelUnavailable` or `MailRefused`."""
     server, seconds = f"{mail.server}:{mail.port}", RETRY_LIMITS.response_seconds
     channel = f"mail server {server}"
     try:
@@ -185,7 +186,7 @@ def send_mail(
             if mail.user and password:
                 connection.login(mail.user, password)
             refused = connection.send_message(_letter(mail, message))
-    except smtplib.SMTPResponseException as error:  # not chained, because it may repeat the password
+    except smtplib.SMTPResponseException as error:  # not chained, because the error may contain the password
         reason = error.smtp_error.decode(errors="replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
         response = f"{error.smtp_code} {first_line(redact_answer(reason, *sent))}"
         if error.smtp_code >= 500:
@@ -217,7 +218,7 @@ def _letter(mail: Mail, message: Message) -> EmailMessage:
 
 
 def _as_sent(user: str | None, password: str | None) -> tuple[str, ...]:
-    """The password in every encoding that a login may send."""
+    """Return the password in every encoding that a login may send."""
     if not password:
         return ()
     return password, *(base64.b64encode(form.encode()).decode() for form in (password, f"\0{user}\0{password}"))
@@ -228,12 +229,12 @@ def _unreadable(what: str, error: SecretUnreachable) -> str:
 
 
 _HIDING = frozenset({"MIRRORING_PAUSED", "CapacityPaused"})
-"""Problems that hide all others."""
+"""Problems that hide all other problems."""
 
 
 @row
 class Alert(Row):
-    """A current problem, or one that this check found resolved, and the channels that were notified now."""
+    """A current problem, or one that this check found resolved, with the channels that were notified now."""
 
     table: str
     """Empty for the mirrored database as a whole, and for an alert that was not sent."""
@@ -242,14 +243,14 @@ class Alert(Row):
     fix: str = ""
     since: datetime | None = None
     over: datetime | None = None
-    """When the problem was found resolved."""
+    """Time when the problem was found resolved."""
     sent_to: tuple[str, ...] = ()
     error: MirrorfeedError | None = None
-    """Why a channel was not notified, or why the file of sent alerts cannot be used."""
+    """Reason why a channel was not notified, or why the file of sent alerts cannot be used."""
 
     @property
     def ok(self) -> bool:
-        """Whether this is not a new problem."""
+        """True unless this is a new problem."""
         return self.error is None and (self.over is not None or OUTPUT not in self.sent_to)
 
     def remarks(self) -> Sequence[str]:
@@ -266,7 +267,7 @@ def check_all(
     workspace: Callable[[], Workspace] | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> tuple[Check, list[TableFacts]]:
-    """Check all tables. Errors are findings and are not raised. Spark is started only if a table needs it."""
+    """Check all tables. Errors are returned as findings, not raised. Spark is started only if a table needs it."""
     database = database_facts(config)
     refreshes = database.states is not None and config.alerts.sql_endpoint == "refresh"
     syncs = read_endpoint(config) if refreshes else ENDPOINT_NOT_READ
@@ -280,7 +281,7 @@ def check_all(
 def check_of(
     database: DatabaseFacts, tables: Sequence[TableFacts], patience: float = 0.0, remind_after: timedelta = REMIND_AFTER
 ) -> Check:
-    """The problems worth an alert. Notes and paused tables are left out."""
+    """Return the problems that require an alert. Ignores notes and paused tables."""
     found = database_findings(database)
     unknown = {("", "")} if database.error else set()
     for facts in tables:
@@ -318,7 +319,7 @@ def send_alerts(config: Config, check: Check, clock: Callable[[], datetime]) -> 
 
 
 def summary_of(rows: Sequence[Alert]) -> str:
-    """Empty if there is something new."""
+    """Return a summary, or an empty string if there is something new."""
     if any(OUTPUT in each.sent_to for each in rows):
         return ""
     known = sum(each.error is None for each in rows)
@@ -326,7 +327,7 @@ def summary_of(rows: Sequence[Alert]) -> str:
 
 
 def state_of(config: Config) -> tuple[Store, str]:
-    """The store and the path of the file with the alerts sent so far."""
+    """Return the store and the path of the file with sent alerts."""
     from mirrorfeed.storage import open_folder
 
     if config.alerts.state_path is not None:
@@ -335,7 +336,7 @@ def state_of(config: Config) -> tuple[Store, str]:
 
 
 def ledger_rows(config: Config, facts: Sequence[TableFacts]) -> list[ledger.Row]:
-    """A row for each table whose freshness is known."""
+    """Return a ledger row for each table whose freshness is known."""
     from mirrorfeed.orchestration import ledger
 
     targets = {str(table.target): table.freshness_target_minutes for table in config.tables}

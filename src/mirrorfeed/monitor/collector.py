@@ -1,4 +1,4 @@
-"""Collects the facts about tables and the mirrored database, without Spark where that is possible. Changes nothing."""
+"""Collect the facts about tables and the mirrored database, without Spark if possible. Changes nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 LARGEST_MEASURED = 64 * 2**20
-"""Bytes of the files of a table whose texts are measured and whose keys are checked, because that reads all rows."""
+"""Maximum size of a table's files for measuring texts and checking keys, because both read all rows."""
 
 
 def database_facts(config: Config) -> DatabaseFacts:
@@ -58,9 +58,9 @@ class Collector:
     config: Config
     spark: Callable[[], SparkSession]
     deep: bool = False
-    """Whether to check everything that the next publication checks, which reads more of the source."""
+    """True to check everything that the next publication checks, which reads more of the source."""
     states: Sequence[TableState] | None = None
-    """The tables in Fabric; None if it was not read."""
+    """Tables in Fabric, or None if Fabric was not read."""
     times_of: Callable[[Table], MirrorTimes] = lambda _: NOT_READ
     workspace: Callable[[], Workspace] | None = None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -213,19 +213,19 @@ class Collector:
     def _longest_text(self, spark: SparkSession, table: Table) -> tuple[str, int] | None:
         from mirrorfeed.source.table_info import read_table_info
 
-        with suppress(Exception):  # the checks of the next publication report what cannot be read
+        with suppress(Exception):  # the checks of the next publication report unreadable parts
             if self.deep and read_table_info(spark, table.source, counted=True).bytes <= LARGEST_MEASURED:
                 return longest_text(spark, table.source, table.selection)
         return None
 
     def _without_spark(self, idle: UpToDateCheck, table: Table) -> TableFacts | None:
-        """The facts about a table in a local folder with nothing to publish; None if Spark is needed."""
+        """Return the facts about a table in a local folder with nothing to publish, or None if Spark is needed."""
         from mirrorfeed.publish.log.table_log import TableLog
         from mirrorfeed.publish.next_publication import committed, is_up_to_date, newest_of
         from mirrorfeed.source.change_feed import FeedKind
         from mirrorfeed.source.table_info import FILES, LOG, open_local_table, retention_seconds
 
-        if self.deep and table.selection is not None:  # only Spark selects rows
+        if self.deep and table.selection is not None:  # only Spark can select rows
             return None
         try:
             found, delta = newest_of(table), open_local_table(table.source)
@@ -260,7 +260,7 @@ class Collector:
             )
             facts = replace(facts, log_facts=log_facts, source_facts=source)
             return self._with_freshness(table, facts, log, view, committed(path, version))
-        except Exception:  # the check with Spark reports it
+        except Exception:  # the check with Spark reports the error
             return None
 
 
@@ -293,13 +293,19 @@ def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
 
 
 def longest_wait(newest_first: Sequence[Record], committed: Mapping[int, datetime]) -> float:
-    """The longest time in seconds from a commit to its record. The oldest record is left out: it may be a snapshot."""
+    """Return the longest time in seconds from a commit to its record.
+
+    The oldest record is ignored, because it may be a snapshot.
+    """
     firsts = {record.at: committed.get((record.from_version_exclusive or 0) + 1) for record in newest_first[:-1]}
     return max(((at - first).total_seconds() for at, first in firsts.items() if first), default=0.0)
 
 
 def longest_text(spark: SparkSession, source: Source, selection: Selection | None = None) -> tuple[str, int] | None:
-    """The selected column with the longest text and its bytes in UTF-8, nested values as JSON; None without a text."""
+    """Return the selected column with the longest text, and its bytes in UTF-8. None without text.
+
+    Nested values count as JSON.
+    """
     from pyspark.sql import functions as F
     from pyspark.sql.types import ArrayType, MapType, StringType, StructType
 
@@ -320,8 +326,10 @@ def longest_text(spark: SparkSession, source: Source, selection: Selection | Non
 
 
 def longest_local_text(table: DeltaTable) -> tuple[str, int] | None:
-    """As `longest_text`, without Spark; None also if the table is too large. Raises if there are nested values, which
-    Spark measures as JSON, or files that delta-rs cannot read."""
+    """Find the longest text like `longest_text`, without Spark. Returns None also if the table is too large.
+
+    Raises an error for nested values, which Spark measures as JSON, and for files that delta-rs cannot read.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""Diagnoses problems between the source tables and Fabric, and applies the fixes that are safe."""
+"""Diagnose problems between the source tables and Fabric, and apply safe fixes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def diagnose(
     spark: Callable[[], SparkSession], config: Config, names: Sequence[str] = (), *, fix: bool = False
 ) -> tuple[list[Finding], list[str]]:
-    """The findings of the mirrored database, of the ledger and of each table, and notes about the fixes."""
+    """Return the findings of the mirrored database, of the ledger and of each table, and notes about the fixes."""
     store, notes = zone_of(config), list[str]()
     database = database_facts(config)
     collector = Collector(config, spark, deep=True, states=database.states)
@@ -47,7 +47,7 @@ def _ledger_findings(spark: Callable[[], SparkSession], config: Config) -> list[
     try:
         _ = spark().read.table(ledger.sql).schema
     except Exception as error:
-        if first_of(error, NOT_IN_CATALOG):  # the first publication creates it
+        if first_of(error, NOT_IN_CATALOG):  # the first publication creates the log
             return []
         return [error_finding("", LedgerUnreadable(ledger=str(ledger), reason=first_line(str(error))))]
     return []
@@ -62,7 +62,7 @@ def _fix(store: Store, table: Table) -> str:
 
 
 def finish_and_clean_up(store: Store, table: Table) -> None:
-    """Rename the files of the newest record and remove files that no record can publish, as every run does first."""
+    """Rename the files of the newest record, and delete files that no record can publish. Every run does this first."""
     from mirrorfeed.publish.log.clean_up import clean_up
     from mirrorfeed.publish.log.table_log import TableLog
 

@@ -1,6 +1,7 @@
-"""Facts about tables and the mirrored database, and the findings that rules make of them.
+"""Facts about tables and the mirrored database, and findings. Rules convert facts to findings.
 
-A part that could not be read is None, which is unknown and not empty. The error that prevented it is a fact as well.
+A part that could not be read is None, which means unknown and not empty. The error that prevented reading is a fact as
+well.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """A table's folder in the landing zone, and the log in it."""
+    """Facts about a table's folder in the landing zone, and the log in this folder."""
 
     exists: bool = False
     data_files: int = 0
     has_consumed: bool = False
-    """Whether missing or processed files show that Fabric has consumed files of the table."""
+    """True if missing or processed files show that Fabric has consumed files of the table."""
     empty_files: tuple[str, ...] = ()
     """Data files of 0 bytes that Fabric has not consumed."""
     newest_file_age: float | None = None
     """Seconds since the newest data file was written."""
     log_created: datetime | None = None
-    """When the log was created, which is before Fabric created the table."""
+    """Creation time of the log, which is before Fabric created the table."""
     published: int | None = None
-    """The published version; None if nothing is published."""
+    """Published version, or None if nothing is published."""
     unfinished: int = 0
     """Files of the newest record that still have their staged names."""
     orphans: tuple[str, ...] = ()
@@ -48,79 +49,81 @@ class LogFacts:
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
     feed: str
-    """Which change data feed the source has, as text."""
+    """Kind of change data feed that the source has, as text."""
     newest_version: int | None = None
     """None for a source without versions."""
     lag_seconds: float | None = None
-    """Seconds since the oldest unpublished commit; 0 if there is none; None if nothing is published."""
+    """Seconds since the oldest unpublished commit. 0 if there is none, and None if nothing is published."""
     lag_before: tuple[float, float] | None = None
-    """How many seconds ago an earlier publication was, and the lag at that time."""
+    """Seconds since an earlier publication, and the lag at that time."""
     longest_wait: float = 0.0
-    """The longest time in seconds from a commit to the record that published it, of the records in the log."""
+    """Longest time in seconds from a commit to the record that published it, among the records in the log."""
     retention: float | None = None
-    """delta.deletedFileRetentionDuration in seconds."""
+    """Table property delta.deletedFileRetentionDuration in seconds."""
     log_retention: float | None = None
-    """delta.logRetentionDuration in seconds."""
+    """Table property delta.logRetentionDuration in seconds."""
     cloned_from: str | None = None
     longest_text: tuple[str, int] | None = None
-    """The column with the longest text and its bytes; None if there is no text or the table is too large to measure."""
+    """Column with the longest text, and its bytes. None if there is no text or the table is too large to measure."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
     table: str
     source: str
-    """The source as a name in SQL."""
+    """Source as a name in SQL."""
     source_name: str = ""
-    """The source as an argument of commands."""
+    """Source as an argument of commands."""
     zone: str = "the landing zone"
     paused: str | None = None
-    """Until when the table is not published, and why."""
+    """End and reason of the pause, or None."""
     log_facts: LogFacts | None = None
     source_facts: SourceFacts | None = None
     errors: tuple[MirrorfeedError, ...] = ()
-    """What prevents the next publication, or reading these facts."""
+    """Errors that prevent the next publication, or that occurred while these facts were read."""
     freshness: Freshness | None = None
     service: TableState | None = None
-    """The table in Fabric."""
+    """State of the table in Fabric."""
     read_service: bool = False
-    """Whether Fabric was read, so that `service` None means that Fabric does not have the table."""
+    """True if Fabric was read, so that `service` None means that Fabric does not have the table."""
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
     limits: Mapping[Step, float | None] = field(default_factory=dict)
-    """Seconds for which changes may wait for a step before an alert is sent; None: forever."""
+    """Seconds for which changes may wait for a step before an alert is sent. None means no limit."""
 
     @property
     def has_consumed(self) -> bool:
-        """Whether anything shows that Fabric has consumed a file of the table. Fabric leaves the last consumed file, so
-        one remaining file shows nothing."""
+        """True if anything shows that Fabric has consumed a file of the table.
+
+        Fabric leaves the last consumed file, so one remaining file shows nothing.
+        """
         by_log = self.log_facts is not None and self.log_facts.has_consumed
         return by_log or bool(self.service and self.service.rows) or bool(self.freshness and self.freshness.mirrored)
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything was read, so that a problem that was not found is resolved."""
+        """True if everything was read, so that a problem that was not found is resolved."""
         is_read = self.log_facts is not None and self.source_facts is not None
         return is_read and not any(isinstance(error, Transient | Unexpected) for error in self.errors)
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFacts:
-    """The mirrored database in Fabric."""
+    """Facts about the mirrored database in Fabric."""
 
     zone: str = "the landing zone"
     status: str | None = None
-    """As Fabric spells it; None if the landing zone is not in Fabric, or Fabric could not be read."""
+    """Status as Fabric spells it. None if the landing zone is not in Fabric, or Fabric could not be read."""
     error: MirrorfeedError | None = None
     states: Sequence[TableState] | None = None
     published_tables: int = 0
-    """Configured tables with a data file."""
+    """Number of configured tables with a data file."""
 
 
 class Severity(Enum):
     WRONG = "wrong"
     """Publishing has stopped, or published changes do not arrive."""
     SOON = "soon"
-    """Will become wrong if nothing changes."""
+    """Becomes wrong if nothing changes."""
     NOTE = "note"
     UNKNOWN = "unknown"
     """A check that does not apply here, or that only a person can make."""
@@ -130,24 +133,24 @@ class Severity(Enum):
 
 @row
 class Finding(Row):
-    """A problem of a table or of the mirrored database, or the result of one check of the setup."""
+    """Problem of a table or of the mirrored database, or the result of one check of the setup."""
 
     severity: Severity
     code: str
     """Empty for a check without an error."""
     name: str
-    """The name of the rule, of the error, or of the check."""
+    """Name of the rule, of the error, or of the check."""
     table: str
     """Empty for the mirrored database as a whole, and for a check of the setup."""
     what: str
     fix: str = ""
-    """The command or the change that helps."""
+    """Command or change that solves the problem."""
     command: str = ""
-    """The command of the fix, as a shell runs it; empty if a person must do something else."""
+    """Command of the fix that a shell can run. Empty if a person must do something else."""
     since: datetime | None = field(default=None, repr=False)
-    """When the problem began; None if that is unknown."""
+    """Time when the problem started, or None if it is unknown."""
     passing: bool = field(default=False, repr=False)
-    """Whether a healthy run or service also shows the problem for a while."""
+    """True if a healthy run or service can also show the problem temporarily."""
 
     @property
     def ok(self) -> bool:
@@ -155,7 +158,7 @@ class Finding(Row):
 
     @property
     def key(self) -> tuple[str, str]:
-        """The table and the name, which identify the problem in alerts."""
+        """Table and name, which identify the problem in alerts."""
         return self.table, self.name
 
     def remarks(self) -> Sequence[str]:
@@ -182,7 +185,7 @@ def name_table(fix: str, table: str) -> str:
 
 
 def _command_in(fix: str) -> str:
-    """The commands of the last sentence that has any, if a shell can run them."""
+    """Return the commands of the last sentence with commands, if a shell can run them."""
     commands, end = list[str](), 0
     for each in re.finditer(r"`(mirrorfeed [^`]+)`", fix):
         if ". " in fix[end : each.start()]:
@@ -193,7 +196,7 @@ def _command_in(fix: str) -> str:
 
 
 def runnable(fix: str) -> str:
-    """Return the fix if a shell can run it, and otherwise nothing: for text, SQL, and commands with a placeholder."""
+    """Return the fix if a shell can run it. Returns an empty string for text, SQL, and commands with a placeholder."""
     return fix if fix.startswith("mirrorfeed ") and not re.search(r"\bNAME\b|X days", fix) else ""
 
 
@@ -210,7 +213,10 @@ def failed(check: str, problem: str, fix: str = "", code: str = "") -> Finding:
 
 
 def failed_with(check: str, error: Exception) -> Finding:
-    """A check that raised `error`. For an error of a Spark task, the problem is the last line of its Python process."""
+    """Return the finding of a check that raised `error`.
+
+    For an error of a Spark task, the problem is the last line of its Python process.
+    """
     if isinstance(error, MirrorfeedError):
         words = error.to_dict()
         return failed(check, words["what"], words["next"], error.code)
@@ -220,7 +226,7 @@ def failed_with(check: str, error: Exception) -> Finding:
 
 
 def attempt(check: str, action: Callable[[], str | None]) -> Finding:
-    """The finding of a check that passes with what `action` returns, or fails with what it raises."""
+    """Run a check. The finding passes with the text that `action` returns, or fails with the error that it raises."""
     try:
         return passed(check, action() or "")
     except Exception as error:

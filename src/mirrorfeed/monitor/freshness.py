@@ -1,4 +1,5 @@
-"""When the newest changes reached each step from commit to SQL endpoint, and which steps changes wait for."""
+"""Freshness: when the newest changes reached each step from commit to SQL endpoint, and the steps that changes wait
+for."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ class Step(StrEnum):
 
 
 LAG_STEPS = (Step.PUBLISHED, Step.CONSUMED, Step.MIRRORED, Step.QUERYABLE)
-"""The steps that changes can wait for."""
+"""Steps that changes can wait for."""
 NOTHING_PUBLISHED = "nothing is published yet"
 FABRIC_NOT_READ = "Fabric was not read"
 ENDPOINT_NOT_READ = "the SQL endpoint was not read"
@@ -43,13 +44,13 @@ class MirrorTimes:
     """Times of a mirrored table that are not in the landing zone."""
 
     mirrored: datetime | None = None
-    """Time of the last write to the mirror; None if it has no such table yet."""
+    """Time of the last write to the mirror. None if there is no mirrored table yet."""
     queryable: datetime | None = None
     """Time when the SQL endpoint last loaded new changes."""
     refresh_failed: bool = False
-    """Whether a refresh of the endpoint has just failed. Only then changes wait for it."""
+    """True if a refresh of the endpoint has just failed. Only in this case, changes wait for the endpoint."""
     unknown: Mapping[Step, str] = field(default_factory=dict)
-    """The steps whose time could not be read, and why."""
+    """Steps whose time could not be read, with the reasons."""
 
 
 NOT_READ = MirrorTimes(unknown={Step.MIRRORED: FABRIC_NOT_READ, Step.QUERYABLE: FABRIC_NOT_READ})
@@ -58,22 +59,22 @@ NOT_READ = MirrorTimes(unknown={Step.MIRRORED: FABRIC_NOT_READ, Step.QUERYABLE: 
 @dataclass(frozen=True, slots=True)
 class Freshness:
     committed: datetime | None = None
-    """When the newest version of the source was committed."""
+    """Commit time of the newest version of the source."""
     published: datetime | None = None
-    """Publication time of the newest files: the time of their record."""
+    """Publication time of the newest files, from their record."""
     consumed: datetime | None = None
     """Publication time of the newest files that Fabric has consumed."""
     mirrored: datetime | None = None
     """Time of the last write to the mirror."""
     queryable: datetime | None = None
-    """When its SQL endpoint last loaded new changes."""
+    """Time when the SQL endpoint last loaded new changes."""
     since: Mapping[Step, datetime] = field(default_factory=dict)
-    """The steps that changes wait for, and since when."""
+    """Steps that changes wait for, with the start of the wait."""
     unknown: Mapping[Step, str] = field(default_factory=dict)
-    """The steps about which nothing is known, and why."""
+    """Steps whose state is unknown, with the reasons."""
 
     def __str__(self) -> str:
-        """One line, in UTC."""
+        """Return one line with all times in UTC."""
 
         def shown(step: Step) -> str:
             at = self.at(step)
@@ -87,14 +88,14 @@ class Freshness:
         return found
 
     def lag(self, step: Step, now: datetime) -> float | None:
-        """Seconds for which changes have waited for a step: 0 if none wait, None if unknown."""
+        """Return the seconds for which changes have waited for a step. 0 if none wait, and None if unknown."""
         if step in self.unknown:
             return None
         since = self.since.get(step)
         return 0.0 if since is None else max(0.0, (now - since).total_seconds())
 
     def to_dict(self) -> dict[str, Any]:
-        """The times, and since when changes wait for each step, as JSON values."""
+        """Return the times, and since when changes wait for each step, as JSON values."""
         times: dict[str, Any] = {step.value: self.at(step) for step in Step}
         waiting = {step.value: self.since.get(step) for step in LAG_STEPS}
         found: dict[str, Any] = as_json({**times, "waiting_since": waiting, "unknown": self.unknown})
@@ -111,11 +112,11 @@ def freshness_of(
     has_consumed: bool = False,
     mirror: MirrorTimes = NOT_READ,
 ) -> Freshness:
-    """The freshness of a table. No more records are read than needed.
+    """Return the freshness of a table. Reads no more records than necessary.
 
-    `left` are the numbers of the data files in the landing zone, `committed` and `unpublished` the times of the newest
-    version and of the oldest unpublished one. `unfinished` says that the newest record has files to rename,
-    `has_consumed` that something other than missing files shows that Fabric consumed files of the table.
+    `left` contains the numbers of the data files in the landing zone. `committed` and `unpublished` are the times of
+    the newest version and of the oldest unpublished one. `unfinished` is True if the newest record has files to rename.
+    `has_consumed` is True if something other than missing files shows that Fabric consumed files of the table.
     """
     unknown = dict(mirror.unknown)
     if committed is None:
@@ -144,7 +145,7 @@ def freshness_of(
     if oldest is None:
         unknown = {step: NOTHING_PUBLISHED for step in LAG_STEPS if step not in since} | unknown
         return Freshness(committed, since=since, unknown=unknown)
-    if waiting and consumed is None:  # its record was pruned, so the wait is at least this long
+    if waiting and consumed is None:  # the record was pruned, so the wait is at least this long
         since[Step.CONSUMED] = after or oldest
     if not (has_consumed or mirror.mirrored or is_consumption_visible(left)):
         consumed = None
@@ -156,12 +157,12 @@ def freshness_of(
 
 
 def is_consumption_visible(left: Sequence[int]) -> bool:
-    """Whether the first file of the table is gone. Fabric deletes a file only after it has consumed a later one."""
+    """Return whether the first file of the table is gone. Fabric deletes a file only after consuming a later one."""
     return 1 not in left
 
 
 def read_endpoint(config: Config) -> Sequence[TableSync] | str:
-    """Refresh the SQL endpoint, and return its report for each table, or why there is none."""
+    """Refresh the SQL endpoint, and return its report for each table, or the reason why there is none."""
     from mirrorfeed.mirror.fabric.database import database_of
 
     try:
@@ -176,10 +177,10 @@ def mirror_times_of(
     syncs: Sequence[TableSync] | str = ENDPOINT_NOT_READ,
     mirror: str | None = None,
 ) -> Callable[[Table], MirrorTimes]:
-    """A function that reads the times of one mirrored table.
+    """Return a function that reads the times of one mirrored table.
 
-    It reads the Delta log of the mirror, in the folder `mirror` or in OneLake next to the landing zone. `states` are
-    the tables in Fabric, and `syncs` is what `read_endpoint` returned.
+    The function reads the Delta log of the mirror, in the folder `mirror` or in OneLake next to the landing zone.
+    `states` are the tables in Fabric, and `syncs` is the result of `read_endpoint`.
     """
 
     def times_of(table: Table) -> MirrorTimes:
@@ -208,7 +209,7 @@ def mirror_times_of(
 
 
 def _log_of(config: Config, target: Target, mirror: str | None) -> tuple[Store, str]:
-    """The store and the folder of the Delta log of a mirrored table."""
+    """Return the store and the folder of a mirrored table's Delta log."""
     log = f"{target.schema or 'dbo'}/{target.table}/_delta_log"
     if mirror:
         folder = Path(mirror).resolve()
@@ -218,7 +219,7 @@ def _log_of(config: Config, target: Target, mirror: str | None) -> tuple[Store, 
         from mirrorfeed.mirror.errors import MirrorNotNamed
 
         raise MirrorNotNamed(landing_zone=config.landing_zone)
-    from mirrorfeed.storage.onelake import ENDPOINT, OneLakeStore  # slow to import
+    from mirrorfeed.storage.onelake import ENDPOINT, OneLakeStore  # imported late: slow to import
 
     endpoint = config.files_endpoint or ENDPOINT
     return OneLakeStore(workspace, database, config.credential, endpoint, config.ca_bundle, root_folder="Tables"), log

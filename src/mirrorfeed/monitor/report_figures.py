@@ -1,4 +1,4 @@
-"""The figures of the report, aggregated by Spark from the ledger."""
+"""Figures of the report, aggregated by Spark from the ledger."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mirrorfeed.source.identifier import Source
 
 Figures = Mapping[str, Sequence[Mapping[str, Any]]]
-"""The rows of each query, by its name."""
+"""Rows of each query, by the query's name."""
 
 
 def time_in_utc(time: datetime) -> str:
@@ -39,7 +39,7 @@ def _amount(value: float) -> str:
 
 @row
 class Totals(Row):
-    """All tables; publications, rows, MiB and retries are those of the last 24 hours."""
+    """Totals of all tables. Publications, rows, MiB and retries are those of the last 24 hours."""
 
     tables: int = shown("Tables")
     stopped: int = shown("Stopped")
@@ -52,13 +52,13 @@ class Totals(Row):
 
 @row
 class TableState(Row):
-    """The last publication or failure of a table, and the last comparison with its mirror."""
+    """Last publication or failure of a table, and last comparison with its mirror."""
 
     QUIET = "{tables}: published, and no difference was found."
 
     table: str = shown("Table")
     state: str | None = shown("State")
-    """The outcome: `published`, `recovered`, `blocked` or `failed`; None without a publication or failure."""
+    """Outcome `published`, `recovered`, `blocked` or `failed`. None without a publication or failure."""
     error: str | None = shown("Error")
     published_version: int | None = shown("Version published")
     lag_versions: int | None = shown("Versions not published")
@@ -66,12 +66,12 @@ class TableState(Row):
     last_reported: datetime | None
     """Time of `state`."""
     mirror: str | None = shown("Mirror")
-    """`verified` or `different`; None if it was never compared."""
+    """`verified` or `different`. None if the table was never compared."""
     mirror_version: int | None = shown("At version")
     last_compared: datetime | None = shown("Last compared", time_in_utc)
     last_equal: datetime | None
     comparison: str | None
-    """The result of the last comparison, in words."""
+    """Result of the last comparison, in words."""
 
     @property
     def ok(self) -> bool:
@@ -92,8 +92,10 @@ _STEPS = ("published", "consumed", "mirrored", "queryable")
 
 @row
 class TableFreshness(Row):
-    """Minutes since the newest commit of a table, and since each step on its way to Fabric; minutes that a change waits
-    for a step, 0 if none waits. None if unknown."""
+    """Minutes since the newest commit of a table, and since each step on its way to Fabric.
+
+    Also the minutes that a change waits for a step, or 0 if none waits. None means unknown.
+    """
 
     QUIET = "{tables}: no change waits."
 
@@ -135,7 +137,7 @@ class TableFreshness(Row):
 
 @row
 class DayOnTime(Row):
-    """The publications of a table on one day that reached its freshness target."""
+    """Publications of a table on one day, and how many of them reached its freshness target."""
 
     QUIET = "{rows} other days of a table: every publication was on time."
 
@@ -178,7 +180,7 @@ class DayTotals(Row):
 
 @row
 class ArchiveState(Row):
-    """The archive of a table, or of all tables whose prices have the same currency, at the end of a day."""
+    """Archive of a table, or of all tables whose prices have the same currency, at the end of a day."""
 
     ALL = "all tables"
     QUIET = "{tables} with archived files: only the sum is listed."
@@ -211,7 +213,7 @@ class Failure(Row):
     error: str | None = shown("Error")
     message: str | None = shown("Message")
     total: int
-    """Failures of the last 30 days, of which the report has the newest 50."""
+    """Failures of the last 30 days. The report contains the newest 50."""
 
     @property
     def ok(self) -> bool:
@@ -234,15 +236,15 @@ SECTIONS: Mapping[str, tuple[str, type[Row]]] = {
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """The ledger as of a moment, in sections. A notebook shows its charts and tables."""
+    """Report on the ledger at one time, in sections. A notebook shows its charts and tables."""
 
     as_of: datetime
     figures: Figures
-    """The rows of all queries, from which charts are drawn."""
+    """Rows of all queries, from which charts are drawn."""
 
     @property
     def sections(self) -> Mapping[str, Sequence[Row]]:
-        """The rows of each section that is not empty, by name; of the archives the newest day."""
+        """Rows of each section that is not empty, by name. For archives, only the newest day."""
         found = {name: [kind(**each) for each in self.figures[name]] for name, (_, kind) in SECTIONS.items()}
         archive = self.figures["archive"]
         found["archive"] = [ArchiveState(**each) for each in archive if each["day"] == archive[-1]["day"]]
@@ -256,12 +258,12 @@ class Report:
         return {"failures": (f"{older:,} older failures are not listed.",)} if older else {}
 
     def to_dict(self) -> dict[str, Any]:
-        """`as_of` and the rows of each section, as JSON values."""
+        """Return `as_of` and the rows of each section, as JSON values."""
         sections = {name: [each.to_dict() for each in self.sections.get(name, ())] for name in SECTIONS}
         return {"as_of": as_json(self.as_of), **sections}
 
     def page(self) -> str:
-        """Return a page in one file, without scripts and without links to other files."""
+        """Return the report as a single HTML file, without scripts and without links to other files."""
         from mirrorfeed.monitor.report_page import page
 
         return page(self)
@@ -288,14 +290,14 @@ class Report:
 
 
 def ledger_of(config: Config) -> Source:
-    """Return the ledger of a configuration, or raise `NoLedger`."""
+    """Return the ledger of a configuration. Raises `NoLedger`."""
     if config.ledger is None:
         raise NoLedger(path=str(config.path))
     return config.ledger
 
 
 def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Iterable[str] | None = None) -> Report:
-    """Run the queries of the report, or those with these names, as of `now`. Raises `LedgerUnreadable`."""
+    """Run the queries of the report, or only those with these names, as of `now`. Raises `LedgerUnreadable`."""
     from mirrorfeed.monitor.report_queries import DASHBOARD_ONLY, NOW, QUERIES
     from mirrorfeed.orchestration.errors import LedgerUnreadable
     from mirrorfeed.runtime.spark_session import setting
@@ -314,7 +316,7 @@ def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Itera
 
 @contextmanager
 def _cached(spark: SparkSession, ledger: Source) -> Iterator[str]:
-    """A temporary view of the ledger, which Spark reads once for all queries."""
+    """Yield a temporary view of the ledger. Spark reads the ledger once for all queries."""
     from mirrorfeed.orchestration.ledger import as_of_this_release
 
     frame, view = spark.sql(as_of_this_release(spark, ledger)), f"mirrorfeed_ledger_{uuid.uuid4().hex}"

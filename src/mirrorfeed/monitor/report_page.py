@@ -27,7 +27,7 @@ def page(report: Report) -> str:
 
 
 def body(report: Report) -> str:
-    """The content of the page: figures, charts, then a table for each section."""
+    """Return the content of the page: figures, charts, then a table for each section."""
     sections = dict(report.sections)
     totals = grid_of(sections.pop("totals"))
     tiles = "".join(
@@ -45,14 +45,14 @@ def body(report: Report) -> str:
 
 
 def _section(rows: Sequence[Row], notes: Sequence[str]) -> str:
-    """The rows that need attention; below them, folded, many others."""
+    """Return the rows that need attention. Many other rows follow, folded."""
     _, others, _ = split(rows)
     below = folded(f"Show {len(others):,} more", section_of(others, every=True)) if others else ""
     return section_of(rows, notes) + below
 
 
 def charts(figures: Figures) -> Iterator[tuple[str, str]]:
-    """Titles and SVG. Charts of archives are left out if no table has one."""
+    """Yield titles and SVG charts. Charts of archives are left out if no table has an archive."""
     yield lag_chart(figures)
     yield operations_chart(figures)
     yield "MiB per day by table", _by_day(figures["volume"], "table", "mib", "MiB", _names(figures["volume"]))
@@ -97,7 +97,7 @@ def operations_chart(figures: Figures) -> tuple[str, str]:
 
 
 def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Tables, the one with the most bytes first."""
+    """Return the tables, sorted by bytes in descending order."""
     sums: dict[str, float] = {}
     for each in rows:
         sums[each["table"]] = sums.get(each["table"], 0) + each["mib"]
@@ -105,7 +105,7 @@ def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _by_day(rows: Sequence[Mapping[str, Any]], kind: str, value: str, unit: str, kinds: Sequence[str]) -> str:
-    """Bars for every day from the first to the last, also for days without a value."""
+    """Draw bars for every day from the first to the last, including days without a value."""
     if not rows:
         return bars([], kinds, unit)
     found: dict[date, dict[str, float]] = {}
@@ -120,7 +120,7 @@ def _by_day(rows: Sequence[Mapping[str, Any]], kind: str, value: str, unit: str,
 
 
 def _over_time(rows: Sequence[Mapping[str, Any]], time: str, values: Mapping[str, str], unit: str) -> str:
-    """A line for each value, by its name; without a name, by the table."""
+    """Draw a line for each value, by its name. Without names, draw a line for each table."""
     series: dict[str, list[Point]] = {}
     for each in rows:
         for name, value in values.items():
@@ -134,7 +134,7 @@ def _moment(time: date) -> datetime:
 
 
 def publication_chart(spark: Callable[[], SparkSession], ledger: Source | None) -> Chart:
-    """The charts of lag and of rows per day. They are empty without a ledger."""
+    """Draw the charts of lag and of rows per day. They are empty without a ledger."""
     figures: Figures = {"lag": (), "days": ()}
     if ledger:
         figures = read_report(spark(), ledger, datetime.now(UTC), ("lag", "days")).figures

@@ -1,7 +1,7 @@
-"""SQL over the ledger, for the report and for the dashboard.
+"""SQL queries over the ledger, for the report and the dashboard.
 
-The report runs each text as of one moment, the dashboard as of now. `resources/ledger.lvdash.json` holds copies of the
-texts. Days are days in UTC: the report sets the time zone of the session, and a SQL warehouse has it by default.
+The report runs each query as of one time, the dashboard as of now. `resources/ledger.lvdash.json` contains copies of
+the queries. Days are in UTC: the report sets the session's time zone, and UTC is the default of a SQL warehouse.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mirrorfeed.orchestration.ledger import (
 
 NOW = "current_timestamp()"
 DASHBOARD_ONLY = frozenset({"operations", "phases"})
-"""Queries whose figures the report takes from `days`, because each query may read the ledger once."""
+"""Queries whose figures the report takes from `days`, because each query may read the ledger only once."""
 
 
 def _any_of(outcomes: Iterable[str]) -> str:
@@ -118,7 +118,7 @@ FROM (SELECT time, stack(3, 'stage', stage_seconds, 'record', record_seconds, 'r
       {_published(30)})
 GROUP BY date(time), phase ORDER BY day
 """,
-    # The state at the end of each day: of every table its newest row up to then.
+    # State at the end of each day: the newest row of every table up to that day.
     "archive": f"""\
 SELECT day, coalesce(`table`, 'all tables') AS `table`, currency,
        CASE WHEN `table` IS NOT NULL THEN max(archived_share) * 100 END AS archived_percent,

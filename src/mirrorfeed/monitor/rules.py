@@ -1,7 +1,7 @@
 """Rules that find problems in the facts about tables and the mirrored database. Pure.
 
-An error that occurred while the facts were collected is a finding as it is, with its own code, text and fix. `RULES`
-has the problems that no error reports. A rule finds nothing in facts that are unknown.
+An error that occurred while the facts were collected is a finding with its own code, text and fix. `RULES` contains the
+problems that no error reports. A rule finds nothing in facts that are unknown.
 """
 
 from __future__ import annotations
@@ -38,15 +38,18 @@ class Rule(Generic[F]):
     code: str
     name: str
     test: Callable[[F], Values | None]
-    """Returns the values of `text`, or None if there is no such problem."""
+    """Return the values of `text`, or None if the problem does not exist."""
     text: str
     """Template in the syntax of `mirrorfeed.errors`."""
     fix: str
-    """A command that a shell can run, a statement in SQL, or what a person must do. {table} is the target, {source} the
-    source in SQL, {source_name} the source as an argument of commands, {zone} the landing zone."""
+    """A command that a shell can run, a SQL statement, or an instruction for a person.
+
+    {table} is the target, {source} the source in SQL, {source_name} the source as an argument of commands, {zone} the
+    landing zone.
+    """
     severity: Severity = Severity.WRONG
     is_safe: bool = False
-    """Whether `doctor --fix` applies the fix: it does what every run does first, and nothing else."""
+    """True if `doctor --fix` applies the fix: it does only what every run does first."""
     passing: bool = False
 
     def find(self, facts: F) -> Finding | None:
@@ -62,7 +65,7 @@ class Rule(Generic[F]):
 
 
 def table_findings(facts: TableFacts, rules: Sequence[Rule[TableFacts]] | None = None) -> list[Finding]:
-    """The findings of a table: the errors first, then those of the rules, in their order."""
+    """Return the findings of a table: errors first, then the findings of the rules, in order."""
     found = [error_finding(facts.table, error) for error in facts.errors]
     lost = facts.log_facts.lost if facts.log_facts else None
     if lost and type(lost) not in map(type, facts.errors):
@@ -76,10 +79,10 @@ def database_findings(facts: DatabaseFacts) -> list[Finding]:
 
 
 def seconds_left(retention: float, lag: float, before: tuple[float, float] | None) -> float | None:
-    """Seconds until the lag reaches the retention if it grows as before; None if it does not grow.
+    """Return the seconds until the lag reaches the retention if it continues to grow. None if it does not grow.
 
-    `before` is how many seconds ago the last publication was, and the lag at that time. Without it nothing is being
-    published, so the lag grows as time passes.
+    `before` contains the seconds since the last publication and the lag at that time. Without `before`, nothing is
+    being published, so the lag grows with time.
     """
     ago, lag_then = before or (lag, 0.0)
     if lag <= 0 or ago <= 0 or (rate := (lag - lag_then) / ago) <= 0:
@@ -91,10 +94,10 @@ _HANGS_AFTER = 3600.0
 """Seconds after which a table that waits for Fabric is a problem."""
 _SOON = 7 * 86_400.0
 _TEXT, _OLD_TEXT = 16 * 2**20, 8_000
-"""Bytes in a text column, and in one of a table that Fabric created before `_LONGER_SINCE`."""
+"""Maximum bytes in a text column, and in a text column of a table that Fabric created before `_LONGER_SINCE`."""
 _LONGER_SINCE = datetime(2025, 11, 18, tzinfo=UTC)
 _NO_LAG = 0.05
-"""A lag below this share of the retention is ignored."""
+"""Lag below this share of the retention is ignored."""
 _WORDS = {
     "EMPTY_FILE": r"zero.?byte|empty file|not a parquet file|magic bytes",
     "EMPTY_TABLE": r"no (data )?files?\b.*(found|landing)|folder is empty",
@@ -102,7 +105,7 @@ _WORDS = {
     "OWNER_LEFT": r"owner|disabled (user|account)|user.*(not found|deleted)",
     "TEXT_TOO_LONG": r"truncat|string.*too long|exceeds.*(8000|8 ?kb|16 ?mb|length)|maximum length",
 }
-"""Known words in the errors of Fabric. Only "throttled" is documented."""
+"""Words that identify Fabric's errors. Only "throttled" is documented."""
 
 
 def _of_log(test: Callable[[LogFacts], Values | None]) -> Callable[[TableFacts], Values | None]:
@@ -114,7 +117,7 @@ def _of_source(test: Callable[[SourceFacts], Values | None]) -> Callable[[TableF
 
 
 def _fabric_error(name: str) -> Callable[[TableFacts], Values | None]:
-    """The error that Fabric reports for a table, if this rule is the first of `_WORDS` that matches it."""
+    """Return a test for an error that Fabric reports, if this rule is the first of `_WORDS` that matches the error."""
 
     def test(facts: TableFacts) -> Values | None:
         reason = facts.service.error if facts.service else None
@@ -169,7 +172,7 @@ def _falls_behind(source: SourceFacts) -> Values | None:
 
 
 def _waits_for_fabric(status: str | None) -> Callable[[TableFacts], Values | None]:
-    """A table with this status, or that Fabric does not have, long after its newest file."""
+    """Return a test for a table with this status, or that Fabric does not have, long after its newest file."""
 
     def test(facts: TableFacts) -> Values | None:
         log, service = facts.log_facts, facts.service
@@ -386,7 +389,7 @@ ALERT_RULES: tuple[Rule[TableFacts], ...] = (
         "mirrorfeed status {table} --fabric",
     ),
 )
-"""Changes that wait for longer than `alerts` allows."""
+"""Rules for changes that wait longer than `alerts` allows."""
 DOCTOR_RULES = (*TABLE_RULES, *(rule for rule in ALERT_RULES if rule.name == "LAG_CONSUMED"))
 RULES: tuple[Rule[Any], ...] = (*DATABASE_RULES, *TABLE_RULES, *ALERT_RULES)
 SAFE = frozenset(rule.name for rule in RULES if rule.is_safe)

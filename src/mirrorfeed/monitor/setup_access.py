@@ -1,4 +1,4 @@
-"""Checks whether a setup has access: privileges in Unity Catalog, and hosts that a firewall may block."""
+"""Check access of a setup: privileges in Unity Catalog, and hosts that a firewall may block."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _EVERYBODY = "account users"
 @dataclass(frozen=True, slots=True)
 class Right:
     kind: str
-    """The kind of securable in Unity Catalog: CATALOG, SCHEMA, TABLE, VOLUME or CREDENTIAL."""
+    """Kind of securable in Unity Catalog: CATALOG, SCHEMA, TABLE, VOLUME or CREDENTIAL."""
     parts: tuple[str, ...]
     privilege: str
 
@@ -42,7 +42,7 @@ class Right:
 
 
 def needed(config: Config) -> tuple[Right, ...]:
-    """The distinct rights that a configuration needs, catalogs before what is in them."""
+    """Return the distinct rights that a configuration needs, catalogs before their contents."""
     found: list[Right] = []
 
     def add(kind: str, parts: tuple[str, ...], *privileges: str) -> None:
@@ -65,7 +65,7 @@ def needed(config: Config) -> tuple[Right, ...]:
 
 
 def check_rights(workspace: WorkspaceClient, rights: Sequence[Right]) -> Iterator[Finding]:
-    """Compare the rights with the effective grants. Membership in nested groups is not known."""
+    """Compare the rights with the effective grants. Does not know membership in nested groups."""
     try:
         me = workspace.current_user.me()
     except Exception as error:
@@ -87,7 +87,7 @@ def _check_securable(
 ) -> Iterator[Finding]:
     from databricks.sdk.errors.base import DatabricksError
 
-    # The client does not encode names in addresses.
+    # The client does not escape names in addresses.
     full_name = ".".join(percent_encoded(part, safe="") for part in parts)
     try:
         held = {
@@ -114,7 +114,7 @@ def _check_securable(
 
 
 def _assignments(workspace: WorkspaceClient, kind: str, full_name: str) -> Iterator[dict[str, Any]]:
-    """Effective grants, page by page. The method of the client for it has no pages in older releases."""
+    """Yield effective grants, page by page. The client's own method has no pages in older releases."""
     query: dict[str, Any] = {"max_results": 0}
     while True:
         path = f"/api/2.1/unity-catalog/effective-permissions/{kind}/{full_name}"
@@ -140,12 +140,15 @@ def _owner(workspace: WorkspaceClient, kind: str, full_name: str) -> str | None:
 @dataclass(frozen=True, slots=True)
 class Host:
     address: str
-    """The https address without a path."""
+    """HTTPS address without a path."""
     what_for: str
 
 
 def hosts(config: Config, environment: Mapping[str, str] = os.environ) -> tuple[Host, ...]:
-    """The hosts that a configuration needs besides the Databricks workspace; none if the landing zone is a folder."""
+    """Return the hosts that a configuration needs in addition to the Databricks workspace.
+
+    Returns no hosts if the landing zone is a folder.
+    """
     if config.onelake is None:
         return ()
     from mirrorfeed.mirror.fabric.client import ENDPOINT as API
@@ -158,14 +161,16 @@ def hosts(config: Config, environment: Mapping[str, str] = os.environ) -> tuple[
         config.api_endpoint or API: "Fabric: create, start, status, rebuild",
     }
     if isinstance(config.credential, ServicePrincipal):
-        # Managed identities and service credentials log in at other hosts, which the check of the credential tests.
+        # Managed identities and service credentials log in at other hosts. The check of the credential tests these
+        # hosts.
         authority = config.credential.authority or environment.get("AZURE_AUTHORITY_HOST") or LOGIN
         found.setdefault(authority if "://" in authority else f"https://{authority}", "Entra ID: logging in")
     return tuple(Host(address.rstrip("/"), what_for) for address, what_for in found.items())
 
 
 def check_host(host: Host, ca_bundle: str | None = None, seconds: float = _SECONDS) -> Finding:
-    """Whether the host responds. The response does not matter, because other checks find missing permissions."""
+    """Check that the host responds. The content of the response is ignored, because other checks find missing
+    permissions."""
     what = f"response of {host.address}"
     try:
         check_proxy()

@@ -1,7 +1,7 @@
-"""Checks everything that publishing needs: permissions, credential, landing zone, ledger and sources.
+"""Check everything that publishing needs: permissions, credential, landing zone, ledger and sources.
 
-The checks write small files into the landing zone and remove them. They create the ledger, which stays. `check_live`
-also checks how the services behave.
+The checks write small files into the landing zone and remove them. They create the ledger, which is not removed.
+`check_live` also checks the behavior of the services.
 """
 
 from __future__ import annotations
@@ -47,28 +47,28 @@ _PRIVILEGES = "privileges in Unity Catalog"
 _TOKEN_FOR = "https://storage.azure.com/.default"
 _CHANGES = "changes of one day in one mirrored database"
 MANUAL_CHECKS = "docs/go-live-checklist.md"
-"""The checks that only a person can make."""
+"""List of checks that only a person can make."""
 _SAMPLE = {
     "id": ("long", "1L"),
     "price": ("decimal(9,2)", "1.5BD"),
     "at": ("timestamp", "timestamp'0001-01-01 00:00:00Z'"),
     "text": ("string", "'a'"),
 }
-"""Columns of a test file: type and value in SQL."""
+"""Columns of a test file: type and SQL value."""
 
 
 def new_folder() -> str:
-    """The name of a folder that readers of the landing zone ignore, for one run of the checks."""
+    """Return the name of a folder for one run of the checks. Readers of the landing zone ignore such folders."""
     return f"_mirrorfeed_setup-{uuid.uuid4().hex}"
 
 
 def check_setup(
     spark: SparkSession, config: Config, workspace: Callable[[], WorkspaceClient] = default_workspace
 ) -> Iterator[Finding]:
-    """The findings of all checks, in the order in which a publication would need them."""
+    """Yield the findings of all checks, in the order in which a publication would need the checked parts."""
     place = config.ledger
     yield from _check_rights(config, workspace)
-    if place:  # readers then find the ledger before the first publication
+    if place:  # so that readers find the ledger before the first publication
         yield attempt(f"ledger {place}", lambda: ledger.prepare(spark, place))
     for host in hosts(config):
         yield check_host(host, config.ca_bundle)
@@ -113,7 +113,10 @@ def check_credential(config: Config) -> Finding:
 
 
 def _check_landing_zone(spark: SparkSession, config: Config) -> Iterator[Finding]:
-    """The driver writes records and renames files. Executors write only if they upload files."""
+    """Check the landing zone with the writes of a publication.
+
+    The driver writes records and renames files. Executors write only if they upload files.
+    """
     store, folder = zone_of(config), new_folder()
 
     def from_driver() -> str:
@@ -139,7 +142,7 @@ def _check_landing_zone(spark: SparkSession, config: Config) -> Iterator[Finding
 
     driver = attempt("landing zone, written by the driver", from_driver)
     yield driver
-    if driver.ok:  # otherwise it is the same problem
+    if driver.ok:  # otherwise both have the same problem
         yield check_staging_area(spark, config, store)
     if config.upload_from == "executors":
         yield attempt("landing zone, written by executors", from_executor)
@@ -152,7 +155,7 @@ def _check_landing_zone(spark: SparkSession, config: Config) -> Iterator[Finding
 def check_staging_area(
     spark: SparkSession, config: Config, store: Store, environment: Mapping[str, str] = os.environ
 ) -> Finding:
-    """Whether Spark writes files that the driver can read, and whether the driver must rewrite them."""
+    """Check whether Spark writes files that the driver can read, and whether the driver must rewrite them."""
     what = "files, written by Spark and read by the driver"
     try:
         place = staging_area_for(spark, config.staging_path, store, environment)
@@ -166,7 +169,7 @@ def check_staging_area(
 
 
 def _write_sample(spark: SparkSession, place: StagingArea, store: Store) -> str:
-    """Have Spark write a file, and return how its schema differs from that of published files; empty if it does not."""
+    """Write a file with Spark, and return how its schema differs from that of published files. Empty if it does not."""
     columns = tuple(Column(name, type_) for name, (type_, _) in _SAMPLE.items())
     folder, batch = f"{uuid.uuid4().hex}/{LOG}/{uuid.uuid4().hex}", uuid.uuid4().hex
     job = StagingJob(store, folder, 1, batch, columns, ("id",), False)
@@ -183,7 +186,7 @@ def check_tables(count: int) -> Finding:
 
 
 def check_changes(count: int) -> Finding:
-    """`count` is the size in bytes of the files of changes that were published in the last day."""
+    """Check the daily volume. `count` is the size in bytes of change files that were published in the last day."""
     found = f"{size(count)} of about {size(MAX_DAILY_BYTES)}"
     if count > MAX_DAILY_BYTES:
         return failed(_CHANGES, found, SPREAD)
@@ -191,7 +194,10 @@ def check_changes(count: int) -> Finding:
 
 
 def check_source(facts: TableFacts) -> Finding:
-    """Errors of the landing zone are left out if the source was read, because they have a check of their own."""
+    """Check the facts about a source.
+
+    Errors of the landing zone are ignored if the source was read, because other checks report them.
+    """
     check, errors = f"changes of {facts.source_name}", facts.errors
     if facts.source_facts is None or (errors and facts.log_facts):
         return failed_with(check, errors[-1])
@@ -199,7 +205,7 @@ def check_source(facts: TableFacts) -> Finding:
 
 
 def check_days(spark: SparkSession) -> Finding:
-    """Whether change feeds return these days. Snapshots always return them."""
+    """Check whether change feeds return the days that the older calendar lacks. Snapshots always return them."""
     what = "days from 1582-10-05 to 1582-10-14 in change feeds"
     try:
         if all_days_are_read(spark):

@@ -1,4 +1,4 @@
-"""How far each table is published, consumed and mirrored."""
+"""Status of each table: how far it is published, consumed and mirrored."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from mirrorfeed.monitor.freshness import MirrorTimes
 
 STATES = ("failing", "behind", "never published", "paused", "compared", "up to date")
-"""The states of tables, the most urgent first."""
+"""States of tables, the most urgent first."""
 _CURRENT = STATES[-2:]
-"""The states of tables with nothing to publish."""
+"""States of tables with nothing to publish."""
 _STEPS = {
     Step.COMMITTED: "committed",
     Step.PUBLISHED: "published at",
@@ -47,7 +47,7 @@ _STEPS = {
 
 @row
 class Status(Row):
-    """How far a table is."""
+    """How far a table is published, consumed and mirrored."""
 
     QUIET = "{tables}: nothing to publish."
 
@@ -56,25 +56,25 @@ class Status(Row):
     state: str = shown("state")
     """`failing`, `behind`, `never published`, `paused`, `compared` or `up to date`."""
     feed: str | None = shown("feed")
-    """Which change data feed the source has."""
+    """Kind of change data feed that the source has."""
     service: str | None = shown("in Fabric")
-    """The status of the table in Fabric; None if Fabric was not asked."""
+    """Status of the table in Fabric. None if Fabric was not read."""
     published_version: int | None = shown("published")
     newest_version: int | None = shown("newest")
     lag_versions: int | None
     lag_seconds: float | None = shown("lag", lambda seconds: duration(seconds) if seconds else None, right=True)
-    """Seconds since the oldest unpublished version was committed."""
+    """Seconds since the commit of the oldest unpublished version."""
     not_renamed: int = shown("not renamed", nonzero)
-    """Published files that still have their staged names. The next run renames them."""
+    """Number of published files that still have staged names. The next run renames these files."""
     not_consumed: int = shown("not consumed", nonzero)
-    """Files that Fabric has not consumed. It leaves the last file that it has consumed, which is not counted."""
+    """Number of files that Fabric has not consumed. Fabric leaves the last consumed file, which is not counted."""
     has_consumed: bool
-    """Whether anything shows that Fabric has consumed a file. If not, `not_consumed` can be one too many."""
+    """True if anything shows that Fabric has consumed a file. If not, `not_consumed` can be one too high."""
     freshness: Freshness | None
-    """When the newest changes were committed, published, consumed, mirrored and queryable in the SQL endpoint."""
+    """Times when the newest changes were committed, published, consumed, mirrored and queryable in the SQL endpoint."""
     error: MirrorfeedError | None = None
     paused: str | None = None
-    """Reason and end of the pause of the table."""
+    """Reason and end of the table's pause."""
     at: datetime = field(default_factory=lambda: datetime.now(UTC), repr=False)
 
     @property
@@ -85,7 +85,7 @@ class Status(Row):
 
     @property
     def ok(self) -> bool:
-        """Whether the table is paused or has no error."""
+        """True if the table is paused or has no error."""
         return self.paused is not None or self.error is None
 
     def cells(self) -> Mapping[str, Cell]:
@@ -99,7 +99,7 @@ class Status(Row):
         return (f"{self.table}: {self.paused}",) if self.paused else Row.remarks(self)
 
     def _step(self, step: Step) -> str | None:
-        """The time since a step, or for which changes have waited for it; None if unknown."""
+        """Return the time since a step, or for how long changes have waited for the step. None if unknown."""
         assert self.freshness
         if waited := self.freshness.lag(step, self.at):
             return f"waits {duration(waited)}"
@@ -141,7 +141,7 @@ def read_status(
     fabric: bool = False,
     mirror: str | None = None,
 ) -> tuple[tuple[Status, ...], tuple[str, ...], str]:
-    """The status of each table, the most urgent first, notes and a summary."""
+    """Return the status of each table (most urgent first), notes and a summary."""
     progress.info("Reading the newest versions")
     times_of, states = None, None
     if fabric:
@@ -169,15 +169,17 @@ def statuses(
     states: Sequence[TableState] | None = None,
     times_of: Callable[[Table], MirrorTimes] = lambda _: NOT_READ,
 ) -> list[Status]:
-    """The most urgent first, otherwise in the order of the configuration. `states` are the tables in
-    Fabric, and `times_of` reads the times of mirrors."""
+    """Return the statuses, most urgent first, otherwise in the order of the configuration.
+
+    `states` are the tables in Fabric, and `times_of` reads the times of mirrors.
+    """
     collector = Collector(config, spark, states=states, times_of=times_of)
     found = [status_of(facts) for facts in collector.collect(config.select(names))]
     return sorted(found, key=lambda each: (STATES.index(each.state), -(each.lag_seconds or 0.0)))
 
 
 def unknown_consumption(rows: Sequence[Status]) -> Sequence[str]:
-    """A note if too many tables to list have files, but nothing shows that Fabric has consumed any."""
+    """Return a note if nothing shows that Fabric has consumed files, for too many tables to list."""
     unknown = sum(row.not_consumed > 0 and not row.has_consumed for row in rows)
     if unknown <= LISTED:
         return ()
