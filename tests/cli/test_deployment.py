@@ -144,12 +144,13 @@ def deployment(file: str, *options: str, tables: str = "[]") -> tuple[int, str]:
 
 def test_deployment_settings_for_notebooks_are_written_at_build_time(file: str) -> None:
     zone, staging = "/Volumes/main/m/landing", "/Volumes/main/m/staging"
-    options = ["--landing-zone", zone, "--ledger", "main.m.ledger", "--staging-path", staging]
+    options = ["--landing-zone", zone, "--ledger", "main.m.ledger", "--staging-path", staging, "--secret-scope", "ours"]
     assert deployment(file, *options, tables='["main.`my.schema`.orders"]') == (0, "")
     assert json.loads(Path(file).with_name("deployment.json").read_text()) == {
         "landing_zone": zone,
         "ledger": "main.m.ledger",
         "staging_path": staging,
+        "secret_scope": "ours",
         "mirror": "",
         "archive_tables": ["main.`my.schema`.orders"],
     }

@@ -458,6 +458,19 @@ def test_credential_is_parsed(load: Load, written: str, credential: Credential) 
     assert load(in_onelake(f"credential: {written}")).credential == credential
 
 
+def test_secret_without_a_scope_is_read_from_the_scope_of_the_deployment(load: Load) -> None:
+    principal = "service_principal: {tenant_id: t, client_id: c, secret: {key: fabric, env: SECRET}}"
+    hooks = "webhooks: [{name: a, kind: teams, url: {key: teams}}, {name: b, kind: slack, url: {scope: s, key: k}}]"
+    read = load(in_onelake(f"credential: {{{principal}}}", f"alerts: {{{hooks}}}"))
+    assert read.credential == ServicePrincipal("t", "c", Secret("SECRET", None, "fabric"))
+    read = loader.load("mirrorfeed.yml", secret_scope="mirrorfeed_staging")
+    assert read.credential == ServicePrincipal("t", "c", Secret("SECRET", "mirrorfeed_staging", "fabric"))
+    assert [each.url for each in read.alerts.webhooks] == [
+        Secret(scope="mirrorfeed_staging", key="teams"),
+        Secret(scope="s", key="k"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("line", "what"),
     [

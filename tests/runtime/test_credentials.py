@@ -97,6 +97,15 @@ def test_unset_variable_is_reported(monkeypatch: pytest.MonkeyPatch, value: str 
     assert "spark_env_vars" not in caught.value.solution
 
 
+def test_secret_without_a_scope_outside_a_deployment_is_reported() -> None:
+    with pytest.raises(SecretUnreachable) as caught:
+        read_secret(Secret(key="fabric"))
+    assert caught.value.problem == (
+        "Cannot read the client secret from the secret fabric of the Databricks workspace: it has no scope: pass"
+        " `--secret-scope`."
+    )
+
+
 def test_unusual_variable_name_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """A password may look like the name of a variable."""
     place = Secret(env="abcdefghijklmnop")

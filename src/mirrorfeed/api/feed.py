@@ -35,18 +35,22 @@ def load(
     landing_zone: str | None = None,
     ledger: str | None = None,
     staging_path: str | None = None,
+    secret_scope: str | None = None,
 ) -> Feed:
     """Read a configuration and return the feed of its tables. Publishes nothing and starts no session.
 
     `spark` is the session to use. By default, the active session is used, or a session is started when it is first
-    needed. `landing_zone`, `ledger` and `staging_path` override the file, so that several deployments can share one
-    file.
+    needed. `landing_zone`, `ledger` and `staging_path` override the file, and `secret_scope` is the scope of secrets
+    that have only a key, so that several deployments can share one file.
 
     Raises `MirrorfeedError` with all mistakes in the file and their lines.
     """
     from mirrorfeed.config import loader
 
-    return Feed(loader.load(path, landing_zone=landing_zone, ledger=ledger, staging_path=staging_path), spark)
+    config = loader.load(
+        path, landing_zone=landing_zone, ledger=ledger, staging_path=staging_path, secret_scope=secret_scope
+    )
+    return Feed(config, spark)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -304,6 +304,11 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 @click.option(
     "--staging-path", metavar="FOLDER", help="Override `staging_path` from the configuration file; empty for none."
 )
+@click.option(
+    "--secret-scope",
+    metavar="SCOPE",
+    help="Secret scope of the secrets for which the configuration file has only a key.",
+)
 @click.option("--verbose", is_flag=True, help="Log each step to standard error. Same as --log-level INFO.")
 @click.option(
     "--log-level",
@@ -316,6 +321,7 @@ def main(
     landing_zone: str | None,
     ledger: str | None,
     staging_path: str | None,
+    secret_scope: str | None,
     verbose: bool,
     log_level: str | None,
 ) -> None:
@@ -325,4 +331,9 @@ def main(
         logger.setLevel(level.upper())
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logger.handlers = [handler]
-    context.obj = {"landing_zone": landing_zone, "ledger": ledger, "staging_path": staging_path or None}
+    context.obj = {
+        "landing_zone": landing_zone,
+        "ledger": ledger,
+        "staging_path": staging_path or None,
+        "secret_scope": secret_scope,
+    }

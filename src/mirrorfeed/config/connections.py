@@ -67,10 +67,12 @@ def _service_principal(facts: dict[str, Any]) -> ServicePrincipal:
 
 
 def parse_secret(value: object) -> Secret | None:
-    """Return the location of a secret, or None if the value is not one."""
-    if not isinstance(value, dict) or set(value) not in ({"env"}, {"scope", "key"}, {"env", "scope", "key"}):
+    """Return the location of a secret, or None if the value is not one. A deployment sets the scope of a lone key."""
+    if not isinstance(value, dict) or not value or ("scope" in value and "key" not in value):
         return None
-    if not all(isinstance(each, str) and PLACES[name].fullmatch(each) for name, each in value.items()):
+    if not all(
+        name in PLACES and isinstance(each, str) and PLACES[name].fullmatch(each) for name, each in value.items()
+    ):
         return None
     return Secret(**value)
 

@@ -24,14 +24,18 @@ class Default:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """Location of a secret. An environment variable has precedence over a secret scope."""
+    """Location of a secret. An environment variable has precedence over a secret scope.
+
+    A deployment sets the scope of a secret that has only a key.
+    """
 
     env: str | None = None
     scope: str | None = None
     key: str | None = None
 
     def __str__(self) -> str:
-        scope = f"the secret {self.scope}/{self.key} of the Databricks workspace" if self.scope else None
+        path = "/".join(filter(None, (self.scope, self.key)))
+        scope = f"the secret {path} of the Databricks workspace" if path else None
         # Variable names must be upper case. Anything else may be the secret itself, written instead of its name.
         name = self.env if self.env and self.env.isupper() else "that `env` names"
         variable = f"the environment variable {name}" if self.env else None

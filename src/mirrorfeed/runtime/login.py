@@ -127,7 +127,8 @@ def read_secret(secret: Secret, workspace: Callable[[], Any] = default_workspace
     if secret.env and (value := os.environ.get(secret.env)):
         return value
     if not secret.scope:
-        raise SecretUnreachable(secret=secret, reason="it is not set in this process")
+        reason = "it has no scope: pass `--secret-scope`" if secret.key else "it is not set in this process"
+        raise SecretUnreachable(secret=secret, reason=reason)
     try:
         # The API returns every secret in base64.
         return base64.b64decode(workspace().secrets.get_secret(secret.scope, secret.key).value).decode()
