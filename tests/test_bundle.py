@@ -30,6 +30,7 @@ from fixtures.bundle import (
     classic,
     compute,
     deployed,
+    everywhere,
     granted,
     of_the_page,
     rendered,
@@ -147,9 +148,32 @@ def test_databricks_sdk_classes_refuse_unknown_fields_and_values() -> None:
         Volume.from_dict({**ASKED["dev"]["resources"]["volumes"]["landing"], "grants": [{"privileges": ["OWN_IT"]}]})
 
 
-def test_follow_run_ends_before_the_job_timeout() -> None:
-    minutes, seconds = (bundle["variables"][name]["default"] for name in ("follow_minutes", "timeout_seconds"))
-    assert minutes * 60 <= seconds / 1.2
+def test_follow_run_ends_before_its_warning_and_the_job_timeout() -> None:
+    names = ("follow_minutes", "follow_warn_after_seconds", "timeout_seconds")
+    minutes, warning, timeout = (bundle["variables"][name]["default"] for name in names)
+    assert minutes * 60 <= timeout / 1.2
+    assert minutes * 60 < warning < timeout
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_warning_about_a_long_run_comes_before_the_job_timeout(name: str) -> None:
+    job = ASKED["prod"]["resources"]["jobs"][name]
+    (rule,) = job["health"]["rules"]
+    assert rule["value"] < job["timeout_seconds"]
+
+
+def test_variables_of_schedules_are_named_after_their_jobs() -> None:
+    for name, job in JOBS.items():
+        names = re.findall(r"\$\{var\.(\w+)\}", json.dumps([job.get(each) for each in ("schedule", "continuous")]))
+        assert set(names) <= {f"{name}_schedule", f"{name}_pause_status"}
+    assert JOBS["publish"]["trigger"] == "${var.publish_trigger}"
+
+
+@pytest.mark.parametrize(("target", "status"), [("dev", "PAUSED"), ("staging", "UNPAUSED"), ("prod", "UNPAUSED")])
+def test_publish_starts_with_the_deployment_except_in_dev(target: str, status: str) -> None:
+    assert ASKED[target]["resources"]["jobs"]["publish"]["trigger"]["pause_status"] == status
+    paused = rendered(target, VARIABLES[target] | {"publish_pause_status": "PAUSED"})
+    assert paused["resources"]["jobs"]["publish"]["trigger"]["pause_status"] == "PAUSED"
 
 
 def test_every_variable_is_declared_used_and_described() -> None:
@@ -178,12 +202,13 @@ def test_job_runs_once_at_a_time_with_timeout_and_notifications(name: str) -> No
 )
 def test_task_uses_the_configured_compute_and_is_not_retried(name: str, task: dict[str, Any]) -> None:
     """Databricks would retry any failure. The package itself retries transient errors."""
-    assert task["environment_key"] == "${var.environment_key}"
-    assert task["job_cluster_key"] == "${var.cluster_key}"
-    assert task["libraries"] == "${var.libraries}"
+    prefix = "verify_" if name == "verify" else ""
+    assert task["environment_key"] == f"${{var.{prefix}environment_key}}"
+    assert task["job_cluster_key"] == f"${{var.{prefix}cluster_key}}"
+    assert task["libraries"] == f"${{var.{prefix}libraries}}"
     assert (task["max_retries"], task["disable_auto_optimization"]) == (0, True)
     assert JOBS[name]["environments"] == "${var.environments}"
-    assert JOBS[name]["job_clusters"] == "${var.job_clusters}"
+    assert JOBS[name]["job_clusters"] == f"${{var.{prefix}job_clusters}}"
 
 
 def command_of(task: dict[str, Any]) -> click.Context:
@@ -222,6 +247,16 @@ def test_every_task_gets_the_ledger(name: str, task: dict[str, Any]) -> None:
     ledger = "${var.catalog}.${resources.schemas.mirrorfeed.name}.ledger"
     given = [value for option, value in pairwise(parameters) if option == "--ledger"]
     assert given == [ledger]
+
+
+@pytest.mark.parametrize(
+    ("name", "task"), WHEEL_TASKS, ids=[f"{name}.{task['task_key']}" for name, task in WHEEL_TASKS]
+)
+def test_every_task_reads_secrets_from_the_scope_of_its_target(name: str, task: dict[str, Any]) -> None:
+    parameters = task["python_wheel_task"]["parameters"]
+    given = [value for option, value in pairwise(parameters) if option == "--secret-scope"]
+    (scope,) = (content for kind, _, content in RESOURCES if kind == "secret_scopes")
+    assert given == [scope["name"]]
 
 
 def test_entry_point_of_the_tasks_is_in_the_wheel() -> None:
@@ -339,7 +374,15 @@ def test_build_writes_the_deployment_settings_for_notebooks(tmp_path: Path, monk
 @pytest.mark.parametrize("target", TARGETS)
 def test_tasks_run_on_serverless_or_a_classic_cluster_by_variables(target: str) -> None:
     assert compute(ASKED[target]["resources"]["jobs"].values()) == {"serverless"}
-    assert compute(rendered(target, VARIABLES[target] | classic())["resources"]["jobs"].values()) == {"classic"}
+    assert compute(rendered(target, VARIABLES[target] | everywhere(classic()))["resources"]["jobs"].values()) == {
+        "classic"
+    }
+
+
+def test_verify_runs_alone_on_a_classic_cluster_with_the_documented_variables() -> None:
+    jobs = rendered("prod", SHARED | classic())["resources"]["jobs"]
+    assert {name for name, job in jobs.items() if compute([job]) == {"classic"}} == {"verify"}
+    assert all("job_clusters" not in job or not job["job_clusters"] for name, job in jobs.items() if name != "verify")
 
 
 @pytest.mark.parametrize("missing", sorted(SHARED))
