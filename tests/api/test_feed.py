@@ -23,7 +23,9 @@ ROOT = Path(__file__).parents[2]
 # The public API. Change a line only after a release has warned about the change.
 NAMES = "ArchiveAwareTable Feed MirrorfeedError Terminal Transient deployed guarded load"
 SIGNATURES = {
-    "load": "(path='mirrorfeed.yml', spark=None, *, landing_zone=None, ledger=None, staging_path=None, secret_scope=None)",
+    "load": (
+        "(path='mirrorfeed.yml', spark=None, *, landing_zone=None, ledger=None, staging_path=None, secret_scope=None)"
+    ),
     "deployed": "(dbutils, spark)",
     "guarded": "(spark)",
     "guarded(…).sql": "(statement, args=None)",
