@@ -301,11 +301,11 @@ class Feed:
     def doctor(
         self, *tables: str, fix: bool = False, setup: bool = False, live: bool = False
     ) -> Result[results.Finding]:
-        """Diagnose problems between the source tables and Fabric, each with the fix that helps.
+        """Diagnose problems between the source tables and Fabric, and suggest a fix for each.
 
         With `fix`, apply the fixes that do only what every run does first. With `setup`, check instead what publishing
-        needs: permissions, credential, landing zone and sources; it creates the ledger. With `live`, check instead
-        how the platform behaves, and name no table.
+        needs (permissions, credential, landing zone and sources), and create the ledger. With `live`, check instead the
+        behavior of the platform, for which no table may be named.
         """
         if setup or live:
             from mirrorfeed.monitor.setup_checks import check_live, check_setup

@@ -103,12 +103,12 @@ class Record:
 
     @property
     def rows(self) -> Counter[str]:
-        """Rows by insert, update, delete and upsert."""
+        """Return the number of rows by insert, update, delete and upsert."""
         return sum((Counter(file.rows) for file in self.files), Counter[str]())
 
     @property
     def size(self) -> int:
-        """Bytes of its files."""
+        """Total bytes of the record's files."""
         return sum(file.bytes for file in self.files)
 
     @property

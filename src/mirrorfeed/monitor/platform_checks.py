@@ -1,6 +1,6 @@
-"""Checks of the platform for the first live day: what differs between workspaces, and is least certain before it.
+"""Check the platform on the first live day: parts that differ between workspaces and could not be tested before.
 
-The findings contain facts that help to fix mirrorfeed. They name no table and no person.
+The findings contain facts that help to fix mirrorfeed. They contain no names of tables and people.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OPTIONAL = ("pyspark", "databricks-connect", "deltalake", "boto3")
 
 
 def check_environment(spark: SparkSession, environment: Mapping[str, str] = os.environ) -> Finding:
-    """The versions that the environment of this process has, whether it was built from a lock or not."""
+    """Report the versions in the environment of this process, and whether it was built from a lock file."""
     runtime = environment.get("DATABRICKS_RUNTIME_VERSION")
     found = [
         f"mirrorfeed {this_build()}",
@@ -43,7 +43,7 @@ def check_environment(spark: SparkSession, environment: Mapping[str, str] = os.e
 
 
 def _required() -> list[str]:
-    """The packages that mirrorfeed needs. None if a notebook imports the files of a bundle."""
+    """Return the packages that mirrorfeed needs. Empty if a notebook imports the files of a bundle."""
     try:
         lines = importlib.metadata.requires("mirrorfeed") or []
     except importlib.metadata.PackageNotFoundError:
@@ -52,7 +52,8 @@ def _required() -> list[str]:
 
 
 def check_settings(spark: SparkSession) -> Finding:
-    """The settings that this session does not allow changing, and that have another value than mirrorfeed needs."""
+    """Report the settings that this session does not allow changing, and that have another value than mirrorfeed
+    needs."""
     what = "settings of the Spark session"
     if refused := refused_settings(spark):
         return not_checked(what, "cannot be changed: " + ", ".join(f"{name} ({why})" for name, why in refused.items()))
@@ -60,7 +61,7 @@ def check_settings(spark: SparkSession) -> Finding:
 
 
 def check_spark_writes(spark: SparkSession, area: StagingArea) -> Iterator[Finding]:
-    """What `observe` and `inputFiles` return for files in the staging area."""
+    """Report the results of `observe` and `inputFiles` for files in the staging area."""
     folder, seen = f"{area.root}/{uuid.uuid4().hex}-probe", Observation()
 
     def observe() -> str:
@@ -82,13 +83,13 @@ def check_spark_writes(spark: SparkSession, area: StagingArea) -> Iterator[Findi
 
 
 def _shape(uri: str, folder: str) -> str:
-    """The address of a file with letters and digits of its ids replaced."""
+    """Return the address of a file with letters and digits of its ids replaced."""
     scheme, _, name = uri.partition(folder)
     return f"{scheme}<folder>{re.sub(r'[0-9a-f]{8}-[0-9a-f-]{27}', '<id>', name)}"
 
 
 def check_mount(what: str, volume: str) -> Finding:
-    """What the mount of a volume refuses. mirrorfeed only reads through it."""
+    """Report the operations that the mount of a volume refuses. mirrorfeed only reads through the mount."""
     if not os.path.isdir(volume):
         return not_checked(what, "it is not mounted here, so mirrorfeed uses the Files API")
     folder = Path(volume, f"_mirrorfeed_setup-{uuid.uuid4().hex}")

@@ -220,7 +220,8 @@ def check_days(spark: SparkSession) -> Finding:
 
 
 def check_live(spark: SparkSession, config: Config, environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:
-    """Check how the platform behaves, the least certain parts first. Findings name no table, place or person."""
+    """Check the behavior of the platform, least certain parts first. Findings contain no tables, locations or
+    people."""
     store = zone_of(config)
     for finding in _check_live(spark, config, store, environment):
         yield replace(finding, what=_anonymous(finding.what, config, store), fix=_anonymous(finding.fix, config, store))
@@ -247,7 +248,7 @@ def _check_live(spark: SparkSession, config: Config, store: Store, environment: 
 
 
 def _anonymous(text: str, config: Config, store: Store) -> str:
-    """Replace the places of the configuration, the names of volumes, and addresses of people."""
+    """Replace locations in the configuration, names of volumes, and addresses of people."""
     for path, what in (
         (store.address(""), "<landing zone>"),
         (config.landing_zone, "<landing zone>"),

@@ -48,8 +48,9 @@ def after(
 ) -> RetryState:
     """Return the state after an attempt.
 
-    Transient errors are retried with increasing pauses. `reloads` says whether this error leads to a reload from a
-    snapshot. A table is reloaded at most once, with as many attempts as before. A followed table has infinite attempts.
+    Transient errors are retried with increasing pauses. `reloads` is True if this error leads to a reload from a
+    snapshot. A table is reloaded at most once, with the same number of attempts again. A followed table has an infinite
+    number.
     """
     endless = attempts == math.inf
     tried = replace(state, tries=state.tries + 1, left=state.left - 1, pause=0.0, error=error)

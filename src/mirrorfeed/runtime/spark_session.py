@@ -222,7 +222,7 @@ def _set(spark: SparkSession, name: str, wanted: str) -> None:
 
 
 def refused_settings(spark: SparkSession) -> dict[str, str]:
-    """The settings of `faithful` that this session hides or does not allow changing, with their values."""
+    """Return the settings of `faithful` that this session hides or does not allow changing, with their values."""
     found: dict[str, str] = {}
     for name, wanted in (_WANTED | _REQUIRED).items():
         try:

@@ -92,11 +92,11 @@ def retry_counter() -> Counter:
 T = TypeVar("T")
 Arguments = ParamSpec("Arguments")
 WRITE_ERRORS = (AlreadyThere, NotThere, StoreUnavailable)
-"""Errors of a write that decide nothing, because the state is read again."""
+"""Errors of a write that are ignored, because the state is read again."""
 
 
 def try_write(call: Callable[Arguments, object], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Exception | None:
-    """Make a call and return its error. The response decides nothing, because the caller reads the state again."""
+    """Make a call and return its error. The caller ignores the response and reads the state again."""
     try:
         call(*args, **kwargs)
     except WRITE_ERRORS as error:
@@ -157,7 +157,7 @@ def retry_new(
 
 
 class NewFile:
-    """Writer of a file with the first name that could be created. It counts and hashes the bytes.
+    """Writer of a file with the first name that could be created. Counts and hashes the bytes.
 
     Small files are also created empty and then filled, although one request could create them complete: if the network
     delivered that request again after the file was renamed, the complete file would exist again and count as staged.

@@ -86,7 +86,7 @@ class FabricClient:
             query = f"?{urlencode({'continuationToken': token})}"
 
     def attempts(self, seconds: float) -> Iterator[bool]:
-        """Pause between attempts until the time is over. Each value is whether this is the last attempt."""
+        """Pause between attempts until the time is over. Yields whether the attempt is the last one."""
         deadline, is_last = self.clock() + seconds, False
         while not is_last:
             is_last = self.clock() >= deadline
@@ -161,7 +161,7 @@ class Response(BaseModel):
 
     @classmethod
     def of(cls, content: Any) -> Self:
-        """Validate a part of a response. Raise `ValueError` with the first field that is wrong."""
+        """Validate a part of a response. Raises `ValueError` with the first invalid field."""
         return validate(TypeAdapter(cls), content)
 
 

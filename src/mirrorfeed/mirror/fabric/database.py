@@ -1,4 +1,4 @@
-"""The open mirrored database: its life, the status of its tables and SQL endpoint, and its definition."""
+"""The open mirrored database: create, start and stop it, read its status, and change its definition."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _REFRESH_MINUTES = 5
 _MIRRORING = "mirroring.json"
 _OPEN_MIRROR = "GenericMirror"
 _ITEM = ".platform"
-"""The part of a definition with the name and kind of an item, which is changed elsewhere."""
+"""Part of a definition with the name and kind of an item. Changed through another API."""
 _RETENTION = 7
 _FIELDS = {
     "retention_days": "retentionInDays",

@@ -84,7 +84,7 @@ def data_files(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def number_of(name: str) -> int:
-    """The number in a name of 20 digits and an extension; 0 for any other name."""
+    """Return the number in a name with 20 digits and an extension, or 0."""
     match = _NUMBERED.fullmatch(name)
     return int(match[1]) if match else 0
 

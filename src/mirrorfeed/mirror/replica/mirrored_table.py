@@ -183,7 +183,7 @@ class Mirror:
             return self._delta.transaction_version(self._app()) or 0
 
     def processed(self, names: Iterable[str]) -> frozenset[str]:
-        """The names of applied files, by name or by number."""
+        """Return the names of applied files among `names`, by name or by number."""
         applied = self.applied()
         with _delta_errors(self.place):
             return frozenset(
@@ -232,7 +232,7 @@ class Mirror:
             )
 
     def _commit_properties(self, name: str, by_time: bool) -> CommitProperties:
-        """The state of the replica after the file with this name."""
+        """Return the state of the replica after the file with this name."""
         mark = Transaction(self._app(name), 1) if by_time else Transaction(self._app(), number_of(name))
         return CommitProperties(app_transactions=[mark], custom_metadata={f"{_PREFIX}.file": name})
 
@@ -249,8 +249,10 @@ class Mirror:
 
 
 def check_values(schema: pa.Schema, rows: pa.Table, address: str) -> None:
-    """Raise an error for NULL in a column that is not nullable, and for dates whose statistics the engine cannot read:
-    years that do not have four digits. Deleted rows are not among `rows`."""
+    """Raise an error for NULL in a column that is not nullable, and for dates whose statistics the engine cannot read.
+
+    These dates are in years without exactly four digits. `rows` must not include deleted rows.
+    """
     for field in schema:
         if not field.nullable and (count := rows[field.name].null_count):
             raise FileRefused(finding=NULL_VALUE.finding(address, column=field.name, count=count))

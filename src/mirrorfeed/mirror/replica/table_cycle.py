@@ -204,8 +204,10 @@ class TableCycle:
 
 
 def _check_keys(mirror: Mirror | None, content: FileRows, keys: Sequence[str], address: str) -> None:
-    """Raise an error unless the file has the keys. Rows also need a column with a type, and changes need keys with a
-    type, in this or an earlier file."""
+    """Raise an error unless the file has the keys.
+
+    Rows also need a column with a type, and changes need keys with a type, in this or an earlier file.
+    """
     names = content.rows.column_names
     if not keys and content.markers is not None:
         raise FileRefused(finding=KEYLESS.finding(address, kinds="updates, deletes or upserts"))

@@ -1,4 +1,4 @@
-"""Delete what no publication needs any more: staged files, old records, and logs of deleted folders."""
+"""Delete what no publication needs any longer: staged files, old records, and logs of deleted folders."""
 
 from __future__ import annotations
 

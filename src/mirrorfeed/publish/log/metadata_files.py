@@ -50,7 +50,7 @@ def check(store: Store, folder: str, wanted: Mapping[str, Any]) -> bool:
 
 
 def is_read_by_time(store: Store, folder: str) -> bool:
-    """Whether Fabric orders the published files by their modification time."""
+    """Return whether Fabric orders the published files by modification time."""
     return (_read(store, folder) or {}).get("fileDetectionStrategy") == BY_TIME
 
 

@@ -315,7 +315,7 @@ class TableLog:
         return tuple(path for path in paths if data_number(path.rpartition("/")[2], None))
 
     def current_id(self) -> str | None:
-        """The id in `log.json`; None without a log."""
+        """Return the id in `log.json`, or None without a log."""
         path = f"{self.folder}/{LOG_ID}"
         try:
             value = parse_json(self.store.read(path))
@@ -329,7 +329,7 @@ class TableLog:
         return log_id
 
     def entries(self, log_id: str) -> list[Entry]:
-        """The files of a log."""
+        """Return the files of a log."""
         return [entry for entry in self.store.list(f"{self.folder}/{log_folder(log_id)}") if not entry.is_folder]
 
     def _address(self) -> str:

@@ -76,7 +76,7 @@ class View:
 
     @property
     def reference(self) -> Follows | None:
-        """The reference to the newest record that the next one contains."""
+        """Reference to the newest record, which the next record contains."""
         newest = self.newest
         return Follows(newest.number, newest.batch, self.records[newest.number]) if newest else None
 
