@@ -30,7 +30,7 @@ _PHASES: Mapping[str, Callable[..., object]] = {
     "files named": StagingArea.file_names,
     "keys compared": staging.has_duplicates,
     "files sent": upload_files,
-    "identity again": DeltaFeed.is_as,
+    "identity again": DeltaFeed.is_unchanged,
     "record": TableLog.add_record,
     "look after it, rename": TableLog.finish_publication,
     "tidy": TableLog.clean_up,

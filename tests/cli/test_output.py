@@ -110,7 +110,7 @@ def test_failures_attempts_and_unvalidated_keys_are_remarks() -> None:
 )
 def test_lookups_that_take_most_of_a_publication_are_a_remark(stage: float, look_up: float, is_shown: bool) -> None:
     progress = publish(TableFeed(orders()), MemoryStore(), plan())
-    progress.measured[progress.made[0].batch] |= {"stage_seconds": stage, "look_up_seconds": look_up}
+    progress.measured[progress.records[0].batch] |= {"stage_seconds": stage, "look_up_seconds": look_up}
     found = [line for line in remarks(progress) if "looking up deleted keys in the source took 12 s" in line]
     assert bool(found) == is_shown
 

@@ -112,7 +112,7 @@ def be_compared(spark: SparkSession, place: Path, seed: int, counted: Counter[st
             journey.publish()
             journey.replicate()
             journey.check(newest_version(history.path))
-            assert len(journey.publish().made) == 0
+            assert len(journey.publish().records) == 0
             for _ in range(choose.randint(0, 3)):
                 history.commit()
         journey.check_files()

@@ -96,7 +96,7 @@ def test_transient_failures_are_retried_with_growing_pauses(
         monkeypatch.undo()
 
     (outcome,) = publish_tables(RunContext(spark, configured("a"), sleep=mend))
-    assert (outcome.error, outcome.tries, len(outcome.made)) == (None, 2, 1)
+    assert (outcome.error, outcome.tries, len(outcome.records)) == (None, 2, 1)
 
 
 def test_result_counts_unpublished_versions() -> None:

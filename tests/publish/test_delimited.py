@@ -337,7 +337,7 @@ def test_file_format_of_a_published_table_cannot_change() -> None:
     table.insert({"id": 9, "status": "new"})
     with pytest.raises(SettingChanged, match="does not set FileFormat, but the configuration"):
         publish(TableFeed(table), store, plan(output=Output(Delimited())))
-    assert len(publish(TableFeed(table), store, plan()).made) == 1
+    assert len(publish(TableFeed(table), store, plan()).records) == 1
 
 
 def test_column_name_may_equal_the_null_text() -> None:

@@ -111,7 +111,7 @@ def test_clone_of_an_old_version_is_an_independent_source(spark: SparkSession, t
     zone.publish()
     assert zone.record["to_version_inclusive"] == 0
     original.insert(3)
-    assert len(zone.publish().made) == 0
+    assert len(zone.publish().records) == 0
     clone.sql("UPDATE {} SET v = 'new' WHERE id = 2")  # rewrites a file of the original
     clone.insert(4)
     zone.publish()

@@ -112,10 +112,10 @@ class TestPublish:
 
         progress = publish_more(store, table, 9)
 
-        assert isinstance(progress.last_gone, LastFileMissing)
-        assert progress.last_gone.last == 4
+        assert isinstance(progress.missing_file_warning, LastFileMissing)
+        assert progress.missing_file_warning.last == 4
         assert look(store).numbers == [5]
-        assert publish_more(store, table, 10).last_gone is None
+        assert publish_more(store, table, 10).missing_file_warning is None
 
     def test_consumed_files_are_not_lost(self) -> None:
         store = MemoryStore()
@@ -124,11 +124,11 @@ class TestPublish:
         for number in range(5, 12):
             mirror.take(most=number % 3)
             assert lost(store) is None
-            assert publish_more(store, table, number).last_gone is None
+            assert publish_more(store, table, number).missing_file_warning is None
         mirror.take()
         assert (look(store).numbers, lost(store)) == ([11], None)
         remove(store, 11)  # file 10 was set aside, so file 11 had been consumed
-        assert (lost(store), publish_more(store, table, 12).last_gone) == (None, None)
+        assert (lost(store), publish_more(store, table, 12).missing_file_warning) == (None, None)
 
 
 class TestListings:

@@ -117,7 +117,7 @@ def test_files_with_the_time_of_earlier_files_are_not_published() -> None:
     assert isinstance(tie.value, Transient)
     assert tie.value.address == f"memory:/{FOLDER}"
     store.clock = lambda: datetime(2027, 1, 1, tzinfo=UTC)
-    assert len(publish(TableFeed(table), store, chosen).made) == 1
+    assert len(publish(TableFeed(table), store, chosen).records) == 1
 
 
 class Correcting(TableFeed):

@@ -26,7 +26,7 @@ WAYS: dict[str, dict[str, Any]] = {
 def measures_look_up(zone: Zone) -> bool:
     """Publish, and return whether deleted keys were looked up."""
     result = zone.publish()
-    return "look_up_seconds" in result.measured[result.made[0].batch]
+    return "look_up_seconds" in result.measured[result.records[0].batch]
 
 
 @pytest.fixture

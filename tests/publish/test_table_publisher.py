@@ -29,7 +29,7 @@ class Exchanged:
     def facts(self, after: int | None, limit: int) -> Facts:
         return TableFeed(self.table).facts(after, limit)
 
-    def is_as(self, facts: Facts) -> bool:
+    def is_unchanged(self, facts: Facts) -> bool:
         return self.table.id == facts.table_id
 
     def columns(self, version: int, facts: Facts) -> tuple[Column, ...]:
@@ -68,7 +68,7 @@ def test_first_publication_restarts_if_the_source_is_replaced() -> None:
     progress = publish(Exchanged(two_orders(), other), store, plan())
     mirror = Mirror(store, FOLDER)
     mirror.take()
-    assert len(progress.made) == 1
+    assert len(progress.records) == 1
     assert sorted(row["id"] for row in mirror.rows) == [2, 3, 7]
 
 
@@ -87,7 +87,7 @@ def test_lag_behind_a_recreated_source_is_unknown(repair_keys: list[tuple[int]] 
     store, table = MemoryStore(), two_orders()
     one_commit(table)
     published = publish(TableFeed(table), store, plan())
-    result = replace(published, made=[])
+    result = replace(published, records=[])
     with pytest.raises(SourceRecreated):
         publish(TableFeed(another()), store, plan(), result, repair_keys=repair_keys)
     assert (replace(published).lag_versions, replace(result).lag_versions) == (0, None)
@@ -113,7 +113,7 @@ def test_publication_counts_retries_of_its_own_files() -> None:
     one_commit(table)
     table.update(1, 2, status="later")
     progress = publish(Repeating(table, rows_per_batch=1), store, plan(max_versions_per_publication=1))
-    publications = [(result.measured[each.batch], each) for result in (first, progress) for each in result.made]
+    publications = [(result.measured[each.batch], each) for result in (first, progress) for each in result.records]
     assert [(len(record.files), measured["retries"]) for measured, record in publications] == [(1, 3), (2, 2), (2, 2)]
 
 
@@ -122,7 +122,7 @@ def test_publication_measures_its_lag_when_its_record_is_created() -> None:
     one_commit(table)
     first, committed = table.latest, datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=table.latest)
     result = publish(TableFeed(table), MemoryStore(), plan(), now=lambda: noon)
-    (record,) = result.made
+    (record,) = result.records
     measured = result.measured[record.batch]
     assert (record.to_version_inclusive, measured["lag_versions"]) == (first, 0)
     assert measured["lag_seconds"] == (noon - committed).total_seconds()

@@ -170,7 +170,7 @@ class FollowLog:
 
     def __call__(self, result: TableResult) -> None:
         time, before = f"{self._now():%H:%M:%S}", self._errors.get(result.table, "")
-        if result.made:
+        if result.records:
             self._echo(f"{time} {result.table}: {result.in_words}")
         error = coded(result.error) if result.error else ""
         if error and error != before:

@@ -173,12 +173,12 @@ def staged_name(record: int, batch: str, part: str, suffix: str = "parquet") -> 
     return f"{name}.{_checked(_SUFFIX, suffix)}"
 
 
-def begun_name(batch: str) -> str:
+def start_marker_name(batch: str) -> str:
     """Return the name of the empty file that marks the start of a log, before files are staged."""
     return f"{_checked(_HEX, batch)}{_BEGUN}"
 
 
-def is_begun(name: str) -> bool:
+def is_start_marker(name: str) -> bool:
     return name.endswith(_BEGUN) and _HEX.fullmatch(name.removesuffix(_BEGUN)) is not None
 
 
@@ -190,7 +190,7 @@ def staged_record_number(name: str, extension: str | None = None) -> int | None:
 
 def is_log_file(name: str) -> bool:
     """Return whether publishers create files with this name in the folder of a log."""
-    return bool(record_number(name) or staged_record_number(name) or is_begun(name))
+    return bool(record_number(name) or staged_record_number(name) or is_start_marker(name))
 
 
 def staged_batch(name: str) -> str | None:

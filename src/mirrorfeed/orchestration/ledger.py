@@ -145,7 +145,7 @@ def rows(results: Iterable[TableResult], now: datetime) -> list[Row]:
     """Return the new rows of a run: for each table its publications, then the error that stopped it."""
     found: list[Row] = []
     for result in results:
-        found += [_published(result, record) for record in result.made]
+        found += [_published(result, record) for record in result.records]
         failed = BLOCKED if isinstance(result.error, Finding) else FAILED
         for kind, error in ((RESEEDED, result.reseeded), (failed, result.error)):
             if error:

@@ -126,7 +126,9 @@ class LedgerWriter:
         except Exception as error:  # does no harm, and the next publication reports the error
             named(f"Reading publications of {result.table} that the ledger lacks", error)
             return []
-        before = TableResult(result.table, made=records[::-1], freshness_target_minutes=table.freshness_target_minutes)
+        before = TableResult(
+            result.table, records=records[::-1], freshness_target_minutes=table.freshness_target_minutes
+        )
         return [row for row in ledger.rows([before], self.begun) if row.key not in (*known, *made)]
 
 

@@ -322,7 +322,7 @@ class _Run:
             if each:
                 before, self.newest[each.table] = self.newest.get(each.table), each
                 self.context.on_done(each)
-                if before is None or each.made or str(each.error) != str(before.error):
+                if before is None or each.records or str(each.error) != str(before.error):
                     news.append(each)
         if self.ledger:
             self.ledger.add(news)
@@ -331,11 +331,11 @@ class _Run:
 
     def report_problems(self, results: Sequence[TableResult]) -> None:
         for result in results:
-            for warning in (result.short, result.last_gone):
+            for warning in (result.retention_warning, result.missing_file_warning):
                 if warning:
                     self.context.on_problem(warning)
-            if result.untidy:
-                self.context.on_problem(LeftoversNotDeleted(table=result.table, cause=result.untidy))
+            if result.cleanup_error:
+                self.context.on_problem(LeftoversNotDeleted(table=result.table, cause=result.cleanup_error))
         if rewritten := [result for result in results if result.differed]:
             tables = [result.table for result in rewritten]
             self.context.on_problem(FilesRewritten(tables=tables, differed=rewritten[0].differed))

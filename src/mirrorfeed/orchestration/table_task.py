@@ -277,7 +277,7 @@ class TableTask:
             return None
         finished = self.finished()
         if context.follows:
-            self._published_at, self._read_at = begun if result.made else self._published_at, begun
+            self._published_at, self._read_at = begun if result.records else self._published_at, begun
             measured = {batch: result.measured[batch] for batch in result.sent}
             self.result = self._new_result(
                 published_version=result.published_version, sent=result.sent, measured=measured
@@ -302,8 +302,8 @@ class TableTask:
     def finished(self) -> TableResult:
         """Return the result after the last attempt."""
         state, context, result = self.state, self.context, self.result
-        if result.across and result.made:
-            context.on_problem(result.across)
+        if result.source_note and result.records:
+            context.on_problem(result.source_note)
         stopped = state.error is None and context.stop() and self._lags
         return replace(result, tries=state.tries, error=state.error, reseeded=state.reloaded, stopped=stopped)
 

@@ -209,11 +209,11 @@ def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFr
     """
     payload = [name for name in now.columns if name not in key and name != HASH]
     one = f"count(*) OVER (PARTITION BY {', '.join(key)}) > 1 AS __shared__"
-    there = now.selectExpr(*now.columns, one, "true AS __there__").alias("now")
+    current = now.selectExpr(*now.columns, one, "true AS __there__").alias("now")
     known = before.selectExpr(*(f"{name} AS __before{name}" for name in [*key, HASH])).alias("before")
     same = reduce(and_, (F.col(name) == F.col(f"__before{name}") for name in key))
     null = " OR ".join(f"{name} IS NULL" for name in key)
-    joined = there.join(known, same, "full_outer")
+    joined = current.join(known, same, "full_outer")
     return joined.selectExpr(
         *(f"coalesce({name}, __before{name}) AS {name}" for name in key),
         *payload,

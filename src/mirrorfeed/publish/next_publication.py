@@ -201,13 +201,13 @@ class UpToDateCheck:
 
     def outcome(self, table: Table) -> TableResult | None:
         """Return the result of publishing if there is nothing to publish and nothing to clean up, otherwise None."""
-        begun = time.monotonic()
+        started = time.monotonic()
         if (found := self.published_view(table)) is None:
             return None
         view, version = found
         if view.staged or view.old_records(table.log_retention_records):
             return None
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - started
         return TableResult(str(table.target), published_version=version, latest=version, seconds=seconds)
 
     def published_view(self, table: Table) -> tuple[View, int] | None:

@@ -63,7 +63,7 @@ class TableResult(Row):
     """Next step. Empty once a view shows that the step is done."""
     latest: int | None = field(default=None, repr=False)
     """Newest version of the source."""
-    made: list[Record] = field(default_factory=list, repr=False)
+    records: list[Record] = field(default_factory=list, repr=False)
     """Records that the run added or finished."""
     measured: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
     """Measurements of each record by batch, as in the ledger.
@@ -75,13 +75,13 @@ class TableResult(Row):
     """Log id and record by batch, of sent records whose outcome no view has shown yet."""
     differed: str = field(default="", repr=False)
     """How Spark's files differed from other files of the table and had to be rewritten."""
-    short: MirrorfeedError | None = field(default=None, repr=False)
+    retention_warning: MirrorfeedError | None = field(default=None, repr=False)
     """Warning that the source keeps changes for too short a time."""
-    last_gone: MirrorfeedError | None = field(default=None, repr=False)
+    missing_file_warning: MirrorfeedError | None = field(default=None, repr=False)
     """Warning that the last data file was removed, possibly before Fabric consumed it."""
-    across: MirrorfeedError | None = field(default=None, repr=False)
+    source_note: MirrorfeedError | None = field(default=None, repr=False)
     """Note that changes were not read from the feed, for example because of a gap."""
-    untidy: MirrorfeedError | None = field(default=None, repr=False)
+    cleanup_error: MirrorfeedError | None = field(default=None, repr=False)
     """Reason why leftover files were not deleted. They do no harm."""
 
     def __post_init__(self) -> None:
@@ -126,7 +126,7 @@ class TableResult(Row):
         """Seconds for looking up deleted keys, if they are significant and more than half of a publication's time.
         Otherwise 0."""
         found = 0.0
-        for measured in (self.measured.get(record.batch, {}) for record in self.made):
+        for measured in (self.measured.get(record.batch, {}) for record in self.records):
             looked_up = measured.get("look_up_seconds", 0.0)
             whole = sum(measured.get(f"{phase}_seconds", 0.0) for phase in ("stage", "record", "rename"))
             if looked_up >= _LONG_LOOK_UP and looked_up > whole / 2:
@@ -141,7 +141,7 @@ class TableResult(Row):
     @property
     def is_idle(self) -> bool:
         """True if there was nothing new."""
-        return self.ok and not self.made
+        return self.ok and not self.records
 
     @property
     def quiet(self) -> bool:
@@ -171,9 +171,9 @@ class TableResult(Row):
 
 
 def add_record(result: TableResult, record: Record) -> None:
-    if not result.made:
+    if not result.records:
         result.from_version_exclusive = record.from_version_exclusive
-    result.made.append(record)
+    result.records.append(record)
     result.published_version = result.to_version_inclusive = record.to_version_inclusive
     result.files += len(record.files)
     result.bytes += record.size

@@ -85,7 +85,7 @@ def publish(
         if goal is not None and result.published_version is not None and result.published_version >= goal:
             return result
         # A repair that this run found and finished belongs to another run.
-        if repairs and any(each.repairs and "lag_versions" in result.measured[each.batch] for each in result.made):
+        if repairs and any(each.repairs and "lag_versions" in result.measured[each.batch] for each in result.records):
             return result
         if stop():
             return result
@@ -101,16 +101,16 @@ def publish(
             run.check_unchanged(view)
         else:
             goal = facts.latest if goal is None else goal
-            if view and view.newest and facts.commits and not result.made:
+            if view and view.newest and facts.commits and not result.records:
                 waited = (now() - facts.commits[0].timestamp).total_seconds()
-                result.short = check_retention(str(table.source), facts.properties, waited)
+                result.retention_warning = check_retention(str(table.source), facts.properties, waited)
         if isinstance(decision, NothingNew):
             return result
         if view:
             view = log.confirm(view)
             if view is None or view.unfinished:  # the first listing may show a record without its files
                 continue
-            result.last_gone = log.check(view) or result.last_gone
+            result.missing_file_warning = log.check(view) or result.missing_file_warning
         if isinstance(decision, Finding):
             raise decision
         on_step(result)
@@ -150,10 +150,10 @@ class _Run:
 
     def commit(self, view: View, record: Record) -> View | None:
         """Add the record. Returns the view after it, or None if the log is gone."""
-        begun = self.clock()
+        started = self.clock()
         self.result.sent[record.batch] = view.log_id, record
         after = self.log.add_record(view, record)
-        self.result.measured[record.batch]["record_seconds"] = self.clock() - begun
+        self.result.measured[record.batch]["record_seconds"] = self.clock() - started
         return after
 
     def finish(self, view: View | None) -> View | None:
@@ -161,7 +161,7 @@ class _Run:
 
         Returns None if there is no log.
         """
-        made, begun, found = len(self.result.made), self.clock(), view
+        earlier, started, found = len(self.result.records), self.clock(), view
         if view:
             self._report_sent(view)
             view = self.log.finish_publication(view)
@@ -170,15 +170,15 @@ class _Run:
             return None
         self._report_sent(view)
         left = found.newest if found and found.unfinished else None
-        if left and left not in self.result.made:  # added by a run that ended before reporting the record
+        if left and left not in self.result.records:  # added by a run that ended before reporting the record
             add_record(self.result, left)
-        for record in self.result.made[-1:]:
-            self.result.measured.setdefault(record.batch, {}).setdefault("rename_seconds", self.clock() - begun)
+        for record in self.result.records[-1:]:
+            self.result.measured.setdefault(record.batch, {}).setdefault("rename_seconds", self.clock() - started)
         # Publishers that were writing when this log was created left folders of other logs. Search for these folders
         # after the records 1, 2, 4, 8 and so on: frequently at first, rarely later.
-        others = len(self.result.made) > made and view.number & (view.number - 1) == 0
-        self.result.untidy = (
-            clean_up(self.log, view, self.table.log_retention_records, others=others) or self.result.untidy
+        others = len(self.result.records) > earlier and view.number & (view.number - 1) == 0
+        self.result.cleanup_error = (
+            clean_up(self.log, view, self.table.log_retention_records, others=others) or self.result.cleanup_error
         )
         self.result.published_version = view.newest.to_version_inclusive if view.newest else None
         return view
@@ -189,7 +189,7 @@ class _Run:
             if log_id == view.log_id and record.number > view.number:
                 continue  # the creation may still take effect
             del self.result.sent[batch]
-            if log_id == view.log_id and view.follows_on and self.log.holds(view, record):
+            if log_id == view.log_id and view.follows_on and self.log.contains(view, record):
                 add_record(self.result, record)
                 self.result.decision = ""
                 self.on_step(self.result)
@@ -214,7 +214,7 @@ class _Run:
         Without a view there is no log yet. `_metadata.json` is written only after the rows have been checked: Fabric
         reports a table without data as an error, and keys that do not fit the rows could never be changed.
         """
-        begun, table, source, version = self.clock(), self.table, self.source, last_version(what)
+        started, table, source, version = self.clock(), self.table, self.source, last_version(what)
         keys, folder = table.target_keys, self.log.folder
         before = view.newest if view else None
         if isinstance(what, Repair):
@@ -229,14 +229,14 @@ class _Run:
             raise RowsRefused(table=str(table.source), range=before.to_version_inclusive, rows=bad)
         wanted = metadata_of(table, columns)
         described = metadata_files.check(self.log.store, folder, wanted)
-        view = view or self.log.confirm(self.log.begin())
+        view = view or self.log.confirm(self.log.create_log())
         if view is None or view.newest != before:
             return None
         job = StagingJob(
             store=self.log.store,
             folder=f"{folder}/{log_folder(view.log_id)}",
             record_number=view.number + 1,
-            batch=uuid.uuid4().hex if view.newest else self.log.mark_beginning(view),
+            batch=uuid.uuid4().hex if view.newest else self.log.create_start_marker(view),
             columns=columns,
             keys=keys,
             with_marker=bool(keys) and not isinstance(what, int),
@@ -249,13 +249,13 @@ class _Run:
                 assert before is not None
                 return NothingNew(before.to_version_inclusive)
             self.result.differed = staged.differed or self.result.differed
-            self.result.across = staged.note or self.result.across
+            self.result.source_note = staged.note or self.result.source_note
             if table.output.by_time:
                 names = [file.staged for file in staged.files]
                 self.log.check_times(view, names, names[len(names) - staged.corrections :])
             if not described:
                 metadata_files.ensure(self.log.store, folder, wanted, first=view.newest is None)
-            same = source.is_as(facts)
+            same = source.is_unchanged(facts)
         except Exception:
             discard(self.log, view, job.batch)
             raise
@@ -263,7 +263,7 @@ class _Run:
             discard(self.log, view, job.batch)
             return None
         repeated = retry_counter().of_thread - repeated
-        first, seconds = view.next_file_number, self.clock() - begun
+        first, seconds = view.next_file_number, self.clock() - started
         files = tuple(replace(file, number=number) for number, file in enumerate(staged.files, first))
         optional: dict[str, Any] = {}
         if selection := table.selection:

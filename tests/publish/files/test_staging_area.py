@@ -121,7 +121,7 @@ def test_spark_writes_snapshot_and_ranges_that_are_uploaded_unchanged(
     assert b"org.apache.spark.version" in pq.read_metadata(published_file).metadata
     assert all(field.nullable for field in pq.read_schema(published_file))
     assert orders.mirrors_the_table()
-    assert len(published(orders).made) == 0
+    assert len(published(orders).records) == 0
     assert left_in(between) == []
 
 

@@ -19,7 +19,7 @@ from fixtures.tables import Table, TableFeed
 from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.landing.errors import DamagedFile, KeysChanged, RecordTooNew
-from mirrorfeed.landing.names import begun_name, is_begun
+from mirrorfeed.landing.names import is_start_marker, start_marker_name
 from mirrorfeed.landing.output_format import metadata_content
 from mirrorfeed.landing.record import File, Follows, Record
 from mirrorfeed.landing.schema import Column
@@ -83,7 +83,7 @@ def zone(*records: Record) -> MemoryStore:
     for each in records:
         store.create(f"{LOG}/{name(each.number)}.json", each.to_json())
         if each.follows is None:
-            store.create(f"{LOG}/{begun_name(each.batch)}", b"")
+            store.create(f"{LOG}/{start_marker_name(each.batch)}", b"")
     return store
 
 
@@ -122,7 +122,7 @@ def check(store: Store) -> None:
 def test_log_is_created_once_and_found_by_later_reads() -> None:
     store = MemoryStore()
 
-    first = TableLog(store, T).begin()
+    first = TableLog(store, T).create_log()
 
     assert look(store, T) == replace(first, confirmed=True)
     assert first.newest is None
@@ -259,7 +259,7 @@ def test_failed_log_creation_is_not_retried_forever() -> None:
     store.locked = True
 
     with pytest.raises(StoreUnavailable, match=r"^Cannot create memory:/.*/log\.json: 403 Forbidden\."):
-        TableLog(store, T).begin()
+        TableLog(store, T).create_log()
 
 
 # finish
@@ -342,7 +342,7 @@ def test_lost_log_is_detected_by_consumed_files(place: str) -> None:
     put(store, f"{T}/_metadata.json", f"{T}/{place}/{name(7)}.parquet", f"{T}/{place}/notes.txt")
 
     with pytest.raises(FileNumberConflict) as disagree:
-        TableLog(store, T).begin()
+        TableLog(store, T).create_log()
 
     assert (disagree.value.address, disagree.value.expected) == (f"memory:/{T}/{place}/{name(7)}.parquet", 1)
 
@@ -427,7 +427,7 @@ def test_record_too_large_to_read_again_is_not_created(monkeypatch: pytest.Monke
         "The publication to memory:/shop.schema/orders has 8,000 files, so its record is larger than the limit of 1"
         " MiB. Set a larger `target_file_size` and publish again. Nothing was published."
     )
-    assert names(store, LOG) == [f"{name(1)}.json", begun_name("0001")]
+    assert names(store, LOG) == [f"{name(1)}.json", start_marker_name("0001")]
 
 
 def test_log_created_after_the_read_is_not_removed() -> None:
@@ -556,7 +556,7 @@ def test_record_under_a_pruned_number_does_not_win() -> None:
     store = zone(a_record(1))
     view = look(store, T)
     store.create(f"{LOG}/{name(5)}.json", a_record(5).to_json())
-    store.create(f"{LOG}/{begun_name(a_record(5).batch)}", b"")
+    store.create(f"{LOG}/{start_marker_name(a_record(5).batch)}", b"")
 
     after = TableLog(store, T).add_record(view, a_record(2))
     assert after is not None
@@ -809,7 +809,7 @@ def test_empty_staged_file_with_used_number_is_removed(in_place: int) -> None:
     clean_up(TableLog(store, T), view, 10, others=True)
 
     assert (view.unfinished, view.last_renamed) == ((), 2)
-    assert names(store, LOG) == [f"{name(1)}.json", begun_name("0001")]
+    assert names(store, LOG) == [f"{name(1)}.json", start_marker_name("0001")]
     assert names(store, T) == [f"{name(in_place)}.parquet", "_metadata.json", "_mirrorfeed"]
 
 
@@ -858,8 +858,8 @@ def test_next_attempt_reports_publication_whose_read_back_failed(others: bool) -
         publish(TableFeed(table), store, PLAN)
     publish(TableFeed(table), store, PLAN, progress)
 
-    assert (progress.rows, len(progress.made), progress.sent) == ({"upsert": 2}, 1, {})
-    assert progress.made[0].number == 2
+    assert (progress.rows, len(progress.records), progress.sent) == ({"upsert": 2}, 1, {})
+    assert progress.records[0].number == 2
 
 
 def test_next_run_reports_publication_of_a_killed_run() -> None:
@@ -871,9 +871,9 @@ def test_next_run_reports_publication_of_a_killed_run() -> None:
 
     progress = publish(TableFeed(table), store, PLAN)
 
-    assert (progress.rows, len(progress.made)) == ({"insert": 1}, 1)
-    assert list(progress.measured[progress.made[0].batch]) == ["rename_seconds"]
-    assert len(publish(TableFeed(table), store, PLAN).made) == 0
+    assert (progress.rows, len(progress.records)) == ({"insert": 1}, 1)
+    assert list(progress.measured[progress.records[0].batch]) == ["rename_seconds"]
+    assert len(publish(TableFeed(table), store, PLAN).records) == 0
 
 
 def test_late_first_record_in_a_deleted_folder_is_not_reported() -> None:
@@ -887,7 +887,7 @@ def test_late_first_record_in_a_deleted_folder_is_not_reported() -> None:
     def others(verb: str) -> None:
         if verb == "list" and log_id in store.read(f"{T}/_mirrorfeed/log.json").decode():
             store.remove_folder(T)
-            TableLog(store, T).begin()
+            TableLog(store, T).create_log()
             metadata_files.ensure(store, T, metadata_content(("id",), {}))
             store.create(record, content)
 
@@ -934,8 +934,8 @@ def test_record_with_reused_and_pruned_number_is_not_reported(log_retention_reco
     store.overtake = others
     progress = publish(TableFeed(table), store, remaining)
 
-    assert (progress.made, progress.rows) == ([], {})
-    assert [each.number for each in publish(TableFeed(table), store, remaining).made] == [7]
+    assert (progress.records, progress.rows) == ([], {})
+    assert [each.number for each in publish(TableFeed(table), store, remaining).records] == [7]
 
 
 # orphaned files
@@ -953,7 +953,7 @@ def test_refused_run_leaves_no_staged_files() -> None:
 
     (folder,) = (entry.name for entry in store.list(f"{T}/_mirrorfeed") if entry.is_folder)
     remaining_names = names(store, f"{T}/_mirrorfeed/{folder}")
-    assert [each for each in remaining_names if not is_begun(each)] == [f"{name(1)}.json"]
+    assert [each for each in remaining_names if not is_start_marker(each)] == [f"{name(1)}.json"]
     assert len(remaining_names) == 2
 
 
@@ -971,8 +971,8 @@ def test_unremovable_leftovers_are_reported_and_do_not_block_publishing() -> Non
         table.insert({"id": id_})
 
     assert publish(TableFeed(table), store, changed(PLAN, log_retention_records=2), progress).published_version == 4
-    assert progress.untidy is not None
-    assert progress.untidy.problem.endswith(".begun: 409 LeaseIdPresent.")
+    assert progress.cleanup_error is not None
+    assert progress.cleanup_error.problem.endswith(".begun: 409 LeaseIdPresent.")
 
 
 def test_changed_keys_are_refused_without_new_changes() -> None:
@@ -1035,6 +1035,6 @@ def test_failed_log_creation_is_retried_with_another_id(
     monkeypatch.setattr(OneLakeStore, "create_once", spy)
     onelake.server.faults.add(FaultOfService("put blob", how))
 
-    TableLog(onelake.store(retry_limits=RetryLimits(5, first_pause=0.001)), T).begin()
+    TableLog(onelake.store(retry_limits=RetryLimits(5, first_pause=0.001)), T).create_log()
 
     assert onelake.verbs().count("put blob") == len(bodies) == len(set(bodies)) == 2

@@ -227,7 +227,7 @@ def test_range_is_split_into_records_at_its_version_limit(spark: SparkSession, t
     for i in range(3):
         table.insert(i)
     progress = zone.publish()
-    assert (len(progress.made), progress.from_version_exclusive, progress.to_version_inclusive) == (2, 0, 3)
+    assert (len(progress.records), progress.from_version_exclusive, progress.to_version_inclusive) == (2, 0, 3)
     assert zone.mirrors_the_table()
 
 

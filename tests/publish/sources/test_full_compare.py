@@ -161,18 +161,18 @@ def test_compare_publishes_changed_rows_and_deletes_missing_ones(published: Comp
     view.holds((1, "a"), (2, "new"), (4, "d"))
     progress = view.publish()
     assert (progress.rows, view.is_mirrored()) == ({"upsert": 2, "delete": 1}, True)
-    assert progress.made[0].read.rows == 13
+    assert progress.records[0].read.rows == 13
 
     view.spark.sql(f"OPTIMIZE {view.states.sql}")  # which is not a new state, and VACUUM is not either
     seen, last = view.newest_state, progress.published_version
     again = view.publish()
-    assert (again.made, again.published_version, again.latest, view.newest_state) == ([], last, last, seen)
+    assert (again.records, again.published_version, again.latest, view.newest_state) == ([], last, last, seen)
     assert again.decision == f"nothing new, version {last} is published"
 
     view.holds((1, "newer"), (3, "back"))
     second_result = view.publish()
     assert (second_result.rows, view.is_mirrored()) == ({"upsert": 2, "delete": 2}, True)
-    assert second_result.made[0].read.rows == 12
+    assert second_result.records[0].read.rows == 12
 
 
 def test_values_that_spark_considers_equal_are_compared_exactly(
@@ -199,7 +199,7 @@ def test_unneeded_hash_files_are_removed(first: Compared, published: Compared) -
 def test_hashes_are_not_rewritten_without_differences(first: Compared, tmp_path: Path) -> None:
     view = Compared.copied(first, tmp_path)
     view.holds((1, "a"), (2, "b"), (3, None))
-    assert (view.publish().made, view.newest_state) == ([], 0)
+    assert (view.publish().records, view.newest_state) == ([], 0)
 
 
 @pytest.mark.soak
@@ -293,7 +293,7 @@ def test_hash_version_without_a_record_is_recovered_without_differences(publishe
         view.publish(DyingStore(view.store.root))
     view.holds((1, "a"), (2, "b"), (3, None))  # the same again
     mended = view.publish()
-    assert (mended.rows, mended.files, len(mended.made)) == ({}, 0, 1)
+    assert (mended.rows, mended.files, len(mended.records)) == ({}, 0, 1)
     assert (mended.published_version, view.is_mirrored()) == (view.newest_state, True)
 
 

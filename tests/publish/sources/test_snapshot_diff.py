@@ -172,7 +172,7 @@ def test_unreadable_feed_is_replaced_by_a_snapshot_diff(spark: SparkSession, tmp
     assert "`REORG TABLE … APPLY (PURGE)`" in note.solution
     zone.table.sql("UPDATE {} SET v = 'newer' WHERE id = 1")
     outcome, errors = published(spark, a_config(tmp_path, ""))
-    assert (len(outcome.made), errors) == (1, [])
+    assert (len(outcome.records), errors) == (1, [])
     assert zone.mirrors_the_table()
 
 

@@ -151,15 +151,15 @@ def audit_log(store: Store, folder: str) -> LogAudit | None:
     view = log.read_view()
     if view is None:
         return None
-    mine = f"{folder}/{log_folder(view.log_id)}"
+    log_path = f"{folder}/{log_folder(view.log_id)}"
     lost = log.lost(view)
     places: list[FileState] = []
     for file in view.newest.files if view.newest else ():
-        staged = _file_state(store, f"{mine}/{file.staged}", file)
+        staged = _file_state(store, f"{log_path}/{file.staged}", file)
         final = _file_state(store, f"{folder}/{published_name(file.number, file.staged)}", file)
         consumed = not (staged.found or final.found or (lost and file.number in lost.numbers))
         places += [staged, replace(final, consumed=consumed)]
-    return LogAudit(store.address(mine), tuple(log.records(view)), view.follows_on, tuple(places), lost)
+    return LogAudit(store.address(log_path), tuple(log.records(view)), view.follows_on, tuple(places), lost)
 
 
 def _file_state(store: Store, path: str, file: File) -> FileState:

@@ -7,7 +7,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.landing.names import LOG, begun_name, is_log_file, is_log_id, log_folder, record_name, staged_batch
+from mirrorfeed.landing.names import (
+    LOG,
+    is_log_file,
+    is_log_id,
+    log_folder,
+    record_name,
+    staged_batch,
+    start_marker_name,
+)
 
 if TYPE_CHECKING:
     from mirrorfeed.publish.log.table_log import TableLog
@@ -19,9 +27,9 @@ def clean_up(log: TableLog, view: View, log_retention_records: int, *, others: b
 
     Returns the first error instead of raising it.
     """
-    mine = f"{log.folder}/{log_folder(view.log_id)}"
+    log_path = f"{log.folder}/{log_folder(view.log_id)}"
     names = [*view.leftovers(), *map(record_name, view.old_records(log_retention_records))]
-    failure = _remove(log, mine, names)
+    failure = _remove(log, log_path, names)
     try:
         if others:
             _remove_other_logs(log, view.log_id)
@@ -34,7 +42,7 @@ def discard(log: TableLog, view: View, batch: str) -> None:
     """Try to delete the staged files of a record that was never sent."""
     with suppress(MirrorfeedError):
         found = [entry.name for entry in log.entries(view.log_id)]
-        names = [name for name in found if staged_batch(name) == batch or name == begun_name(batch)]
+        names = [name for name in found if staged_batch(name) == batch or name == start_marker_name(batch)]
         _remove(log, f"{log.folder}/{log_folder(view.log_id)}", names)
 
 

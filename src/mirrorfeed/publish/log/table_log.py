@@ -18,16 +18,16 @@ from mirrorfeed.landing.names import (
     LOG,
     LOG_ID,
     PROCESSED,
-    begun_name,
     data_number,
-    is_begun,
     is_ignored,
     is_log_id,
+    is_start_marker,
     log_folder,
     published_name,
     record_name,
     record_number,
     staged_record_number,
+    start_marker_name,
 )
 from mirrorfeed.landing.record import Record, missing_files, parse
 from mirrorfeed.landing.strict_json import parse_json
@@ -95,18 +95,18 @@ class TableLog:
                 return view
         raise ConcurrentChanges(address=self._address())
 
-    def begin(self) -> View:
+    def create_log(self) -> View:
         """Create the log if no other publisher uses the folder. Call only after a read has shown no log.
 
         Exactly one request is sent per id. A repeated request might restore the id after the folder was deleted, while
         its publisher is about to add a record. A new attempt has a new id.
         """
         for _ in range(_ATTEMPTS):
-            if view := retry_new(self.store, self._make_log):
+            if view := retry_new(self.store, self._create_log):
                 return view
         raise ConcurrentChanges(address=self._address())
 
-    def _make_log(self) -> View | None:
+    def _create_log(self) -> View | None:
         """Create `log.json`. Returns None if another publisher's log existed first and is gone again."""
         self.check_unclaimed()
         log_id = uuid.uuid4().hex
@@ -125,7 +125,7 @@ class TableLog:
         # If another publisher started meanwhile, its log is older than all of its files.
         if not found or self.current_id() is not None or self._files() != found:
             return
-        if lost := self._lost_log():
+        if lost := self._find_lost_log():
             log_id, newest = lost
             raise LogIdMissing(folder=self._address(), log_id=log_id, number=newest.number, time=newest.time)
         names = [name for name, _ in found]
@@ -147,11 +147,11 @@ class TableLog:
             left = tuple(file.staged for file in view.unfinished)
             if left == before:
                 raise failure or ConcurrentChanges(address=self._address())
-            before, failure, mine = left, None, f"{self.folder}/{log_folder(view.log_id)}"
+            before, failure, log_path = left, None, f"{self.folder}/{log_folder(view.log_id)}"
             for file in view.unfinished:
                 final = f"{self.folder}/{published_name(file.number, file.staged)}"
                 try:
-                    self.store.rename(f"{mine}/{file.staged}", final)
+                    self.store.rename(f"{log_path}/{file.staged}", final)
                 except WRITE_ERRORS as error:
                     failure = error
                     break  # a later file must never overtake an earlier one
@@ -211,17 +211,17 @@ class TableLog:
         self.check(after)
         return after
 
-    def mark_beginning(self, view: View) -> str:
+    def create_start_marker(self, view: View) -> str:
         """Create an empty file with one request, before anything is staged for a first record. Returns the batch id.
 
         If the folder is deleted after that, the record does not count, even if a repeated request restores `log.json`.
         """
         folder = f"{self.folder}/{log_folder(view.log_id)}"
-        path, file = open_new(self.store, lambda: f"{folder}/{begun_name(uuid.uuid4().hex)}")
+        path, file = open_new(self.store, lambda: f"{folder}/{start_marker_name(uuid.uuid4().hex)}")
         file.close()
         return path.rpartition("/")[2].partition(".")[0]
 
-    def holds(self, view: View, sent: Record) -> bool:
+    def contains(self, view: View, sent: Record) -> bool:
         """Return whether the log contains this record, and not another publisher's record with the same number."""
         newest = view.newest
         if newest is None or newest.number < sent.number:
@@ -260,14 +260,14 @@ class TableLog:
         entries = self.entries(log_id)
         etags = _etags(entries)
         if not etags:
-            return View(log_id, staged=_staged(entries), begun=_begun(entries))
+            return View(log_id, staged=_staged(entries), start_markers=_start_markers(entries))
         number, etag = max(etags.items())
         try:
             newest = self._record(log_id, number, etag)
-            follows_on = self._is_linked(log_id, newest, etags, _begun(entries))
+            follows_on = self._is_linked(log_id, newest, etags, _start_markers(entries))
         except NotThere:
             return None
-        return View(log_id, newest, etags, follows_on, _staged(entries), _begun(entries))
+        return View(log_id, newest, etags, follows_on, _staged(entries), _start_markers(entries))
 
     def _create_record(self, log_id: str, path: str, new: Record) -> None:
         """Create the record. A listing shows whether the record exists. With the ETag of this record, it need not be
@@ -275,10 +275,10 @@ class TableLog:
         if etag := self.store.create(path, new.to_json()):
             self._known[log_id, new.number, etag] = new
 
-    def _is_linked(self, log_id: str, newest: Record, etags: dict[int, str], begun: Collection[str]) -> bool:
+    def _is_linked(self, log_id: str, newest: Record, etags: dict[int, str], start_markers: Collection[str]) -> bool:
         before = newest.follows
         if before is None:
-            return begun_name(newest.batch) in begun
+            return start_marker_name(newest.batch) in start_markers
         etag = etags.get(before.number)
         if etag is None:
             return False
@@ -293,7 +293,7 @@ class TableLog:
             self._known[log_id, number, etag] = found
         return self._known[log_id, number, etag]
 
-    def _lost_log(self) -> tuple[str, Record] | None:
+    def _find_lost_log(self) -> tuple[str, Record] | None:
         """Find the log that `log.json` does not name and that has the youngest newest record."""
         found: list[tuple[str, Record]] = []
         for entry in self.store.list(f"{self.folder}/{LOG}"):
@@ -344,5 +344,5 @@ def _staged(entries: list[Entry]) -> dict[str, int]:
     return {entry.name: entry.size for entry in entries if staged_record_number(entry.name)}
 
 
-def _begun(entries: list[Entry]) -> tuple[str, ...]:
-    return tuple(entry.name for entry in entries if is_begun(entry.name))
+def _start_markers(entries: list[Entry]) -> tuple[str, ...]:
+    return tuple(entry.name for entry in entries if is_start_marker(entry.name))

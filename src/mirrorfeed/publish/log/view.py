@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mirrorfeed.landing.names import (
-    begun_name,
     data_number,
     is_ignored,
     log_folder,
     published_name,
     staged_record_number,
+    start_marker_name,
 )
 from mirrorfeed.landing.record import File, Follows, Record, last_renamed
 from mirrorfeed.publish.errors import FileNumberConflict, FinalNameTaken, ForeignFile, RecordsMissing, StagedFileDamaged
@@ -34,7 +34,7 @@ class View:
     if the empty file exists that its publisher created before staging."""
     staged: Mapping[str, int] = field(default_factory=dict)
     """Sizes of staged files of all records."""
-    begun: tuple[str, ...] = ()
+    start_markers: tuple[str, ...] = ()
     """Empty files that publishers created before staging a first record."""
     confirmed: bool = False
     data: tuple[str, ...] = ()
@@ -99,10 +99,12 @@ class View:
         them."""
         named = {file.staged for file in self.unfinished}
         reached = (name for name in self.staged if (staged_record_number(name) or self.number + 1) <= self.number)
-        begun = [
-            name for name in self.begun if self.newest and (self.number > 1 or name != begun_name(self.newest.batch))
+        start_markers = [
+            name
+            for name in self.start_markers
+            if self.newest and (self.number > 1 or name != start_marker_name(self.newest.batch))
         ]
-        return [*(name for name in reached if name not in named), *begun]
+        return [*(name for name in reached if name not in named), *start_markers]
 
     def old_records(self, keep: int) -> list[int]:
         return list(self.records)[: -max(_MIN_RECORDS, keep)]

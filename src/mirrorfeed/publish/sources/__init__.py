@@ -21,7 +21,7 @@ class ChangeSource(Protocol):
         """Read the history after the published version. Reads at most `limit` versions in detail."""
         ...
 
-    def is_as(self, facts: Facts) -> bool:
+    def is_unchanged(self, facts: Facts) -> bool:
         """Return whether the table still has the same identity and its changes can still be read."""
         ...
 

@@ -62,7 +62,7 @@ class DeltaFeed:
     def facts(self, after: int | None, limit: int) -> Facts:
         return read_facts(self.spark, self.source, after, limit)
 
-    def is_as(self, facts: Facts) -> bool:
+    def is_unchanged(self, facts: Facts) -> bool:
         return is_same_table(facts, self.spark, self.source)
 
     def columns(self, version: int, facts: Facts) -> tuple[Column, ...]:
@@ -239,11 +239,11 @@ class _ExistingRows:
     seconds: float = 0.0
 
     def __call__(self, deleted: pa.Table | DataFrame) -> DataFrame | None:
-        begun = time.monotonic()
+        started = time.monotonic()
         try:
             version, found = self._existing_keys(self.version, deleted)
         finally:
-            self.seconds += time.monotonic() - begun
+            self.seconds += time.monotonic() - started
         if isinstance(found, pa.Table) and not found.num_rows:
             return None
         return landing_rows.rows_of_keys(self.feed._rows_at(version), self.job.columns, self.job.keys, found)

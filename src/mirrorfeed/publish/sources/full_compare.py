@@ -182,11 +182,11 @@ class RowHashTable:
 
     def check(self, version: int, at: int) -> None:
         """Raise `RowHashesLost` if the version that contains this state is certainly gone."""
-        with self.missing_as_lost(version):
+        with self.lost_state_errors(version):
             _ = self._read(at).schema
 
     @contextmanager
-    def missing_as_lost(self, version: int | None, folder: str = "") -> Iterator[None]:
+    def lost_state_errors(self, version: int | None, folder: str = "") -> Iterator[None]:
         """Raise `RowHashesLost` for errors that show that a state of this table is gone."""
         try:
             yield
@@ -236,7 +236,7 @@ class FullCompare:
         commits = tuple(Commit(version, now, COMPARISON) for version in range(first, latest + 1))
         return CompareFacts(table_id, latest, commits, before=before, published_at=at, folder=folder)
 
-    def is_as(self, facts: Facts) -> bool:
+    def is_unchanged(self, facts: Facts) -> bool:
         info = self.hashes.info()
         return info is not None and info.properties[_ID] == facts.table_id
 
@@ -258,7 +258,7 @@ class FullCompare:
         published = what.from_version_exclusive if isinstance(what, Range) else None
         is_newest = published is not None and facts.published_at == facts.before
         with faithful(self.spark):
-            with self.hashes.missing_as_lost(published, facts.folder):
+            with self.hashes.lost_state_errors(published, facts.folder):
                 compacts = is_newest and self.hashes.needs_compaction(facts.published_at)
                 written = self._compare(published, facts, job, all_hashes=compacts or not is_newest)
             if written is None:

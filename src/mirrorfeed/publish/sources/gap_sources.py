@@ -87,13 +87,13 @@ class SnapshotDiff(DeltaFeed):
 class HistoryFacts(Facts):
     """Facts of a table whose history continues at the published version."""
 
-    held: tuple[HistoryView, Segment] | None = None
+    segment: tuple[HistoryView, Segment] | None = None
     """History, and its segment that continues at the published version."""
 
-    def holds(self, what: Range | int) -> bool:
-        if isinstance(what, int) or self.held is None:
+    def contains(self, what: Range | int) -> bool:
+        if isinstance(what, int) or self.segment is None:
             return False
-        segment = self.held[1]
+        segment = self.segment[1]
         first, last = segment[0].to_version_inclusive, segment[-1].to_version_inclusive
         return first <= what.from_version_exclusive and what.to_version_inclusive <= last
 
@@ -124,28 +124,28 @@ class HistorySource(DeltaFeed):
             expired_at=None,
             schemas=schemas,
         )
-        return HistoryFacts(**{each.name: getattr(known, each.name) for each in fields(known)}, held=found)
+        return HistoryFacts(**{each.name: getattr(known, each.name) for each in fields(known)}, segment=found)
 
-    def is_as(self, facts: Facts) -> bool:
+    def is_unchanged(self, facts: Facts) -> bool:
         if not isinstance(facts, HistoryFacts):
-            return super().is_as(facts)
+            return super().is_unchanged(facts)
         return read_table_info(self.spark, self.source).table_id == facts.table_id  # the history does not change
 
     def check(self, what: Range | int, facts: Facts) -> None:
-        if not (isinstance(facts, HistoryFacts) and facts.holds(what)):
+        if not (isinstance(facts, HistoryFacts) and facts.contains(what)):
             super().check(what, facts)
 
     def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged:
         staged = super().stage(what, facts, table, job)
-        if isinstance(what, Range) and isinstance(facts, HistoryFacts) and facts.holds(what):
+        if isinstance(what, Range) and isinstance(facts, HistoryFacts) and facts.contains(what):
             return staged._replace(note=staged.note or ReadFromHistory(gap=self.gap, history=str(self.history)))
         return staged
 
     def _changes(self, range_: Range, columns: Sequence[Column], facts: Facts) -> DataFrame:
-        if not (isinstance(facts, HistoryFacts) and facts.held and facts.holds(range_)):
+        if not (isinstance(facts, HistoryFacts) and facts.segment and facts.contains(range_)):
             return super()._changes(range_, columns, facts)
         table = HistoryTable(self.spark, self.history)
-        return table.read_rows(*facts.held, range_.from_version_exclusive, range_.to_version_inclusive)
+        return table.read_rows(*facts.segment, range_.from_version_exclusive, range_.to_version_inclusive)
 
 
 def segment_after(
