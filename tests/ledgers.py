@@ -7,13 +7,13 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.orchestration.ledger import COLUMNS, Row, as_of_this_release
+from mirrorfeed.orchestration.ledger import COLUMNS, Row, all_rows_query
 from mirrorfeed.source.identifier import Source
 
 
 def read_ledger(spark: SparkSession, ledger: Source) -> list[Row]:
     """All rows, ordered by time. NULL becomes the default of a column."""
-    found = spark.sql(as_of_this_release(spark, ledger)).orderBy("time").toArrow().to_pylist()
+    found = spark.sql(all_rows_query(spark, ledger)).orderBy("time").toArrow().to_pylist()
     return [Row(**{name: _plain(value) for name, value in each.items() if value is not None}) for each in found]
 
 

@@ -107,7 +107,7 @@ def test_reloaded_table_has_its_own_ledger_row_and_is_not_stopped() -> None:
     add_publication(result, None, 9, {"insert": 3})
     found = ledger.rows([result], NOON)
     assert [(row.outcome, row.error) for row in found] == [(PUBLISHED, None), (RESEEDED, "FeedOff")]
-    assert RESEEDED not in ledger.STANDS
+    assert RESEEDED not in ledger.STATE_OUTCOMES
 
 
 @pytest.mark.parametrize(

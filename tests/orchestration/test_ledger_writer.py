@@ -104,7 +104,7 @@ class World:
 
     def __post_init__(self) -> None:
         def known(_spark: object, _place: Source, tables: set[str], most: int, _since: datetime) -> dict[str, Known]:
-            final = [row for row in self.rows if row.outcome in ledger.STANDS]
+            final = [row for row in self.rows if row.outcome in ledger.STATE_OUTCOMES]
             published = sorted(row.key for row in final if row.outcome == PUBLISHED)
             return {name: Known(final[-1].outcome in ledger.STOPPED, published[-most:]) for name in tables if final}
 
@@ -118,14 +118,14 @@ class World:
             return read_view(log)
 
         self.monkeypatch.setattr(ledger, "known", known)
-        self.monkeypatch.setattr(ledger, "keep", keep)
+        self.monkeypatch.setattr(ledger, "try_append", keep)
         self.monkeypatch.setattr(TableLog, "read_view", counted)
 
     def writer(self) -> LedgerWriter:
         given = {"source": "main.sales.orders", "target": "sales.orders", "keys": ["id"], "log_retention_records": 3}
         table = Configured.model_validate(given)
         return LedgerWriter(
-            lambda: NO_SPARK, Source.parse("ledger"), lambda: self.zone, lambda _: table, begun=self.now()
+            lambda: NO_SPARK, Source.parse("ledger"), lambda: self.zone, lambda _: table, run_started=self.now()
         )
 
     def publish(self, stop: Callable[[], bool] = lambda: False) -> TableResult:
@@ -187,7 +187,7 @@ def test_table_reloaded_after_folder_deletion_is_recognized(world: World) -> Non
     world.zone = MemoryStore()
     writer = world.writer()
     writer.write([world.publish()])
-    assert writer.loaded_again == {"sales.orders"}
+    assert writer.reloaded_tables == {"sales.orders"}
     assert world.published_ranges == [(None, 1), (None, 2)]
 
 

@@ -61,7 +61,7 @@ def test_next_retry_state_depends_on_errors_of_attempts(
     reloads, attempts = given
     state = RetryState(attempts)
     for error in errors:
-        assert state.left, "no try is made after the last one"
+        assert state.remaining, "no try is made after the last one"
         state = after(state, error, reloads=reloads and isinstance(error, Gap), attempts=attempts)
     assert state == expected
 
@@ -92,7 +92,7 @@ def test_followed_table_can_be_reloaded_more_than_once() -> None:
         first = after_followed(first, error)
         ways.append((first.reload, first.error))
     assert ways == [(OTHER_GAP, None), (None, BROKEN), (OTHER_GAP, None)]
-    assert after_followed(first, None).left == 0
+    assert after_followed(first, None).remaining == 0
 
 
 def test_table_is_reloaded_after_its_folder_is_deleted() -> None:

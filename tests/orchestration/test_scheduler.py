@@ -22,9 +22,9 @@ A, B, C = QueuedTable("a"), QueuedTable("b"), QueuedTable("c")
         ([A, QueuedTable("b", due=5), QueuedTable("c", due=4)], 2, ["c", "b"]),  # unpublished tables come last
         ([QueuedTable("a", due=1), QueuedTable("b", 1, due=9)], 1, ["b"]),
         ([QueuedTable("a", -1, due=1), QueuedTable("b"), QueuedTable("c", due=9)], 3, ["c", "b", "a"]),
-        ([QueuedTable("a", again=11), B], 2, ["b"]),
-        ([QueuedTable("a", 9, again=11), B], 1, ["b"]),
-        ([QueuedTable("a", again=10), B], 1, ["a"]),
+        ([QueuedTable("a", not_before=11), B], 2, ["b"]),
+        ([QueuedTable("a", 9, not_before=11), B], 1, ["b"]),
+        ([QueuedTable("a", not_before=10), B], 1, ["a"]),
     ],
 )
 def test_scheduler_starts_queued_tables(
@@ -41,9 +41,9 @@ def test_table_waiting_for_a_retry_leaves_its_slot_to_others() -> None:
     turns = Scheduler(1, [A, B])
     assert names(turns.begin(0)) == ["a"]
     assert names(turns.begin(1)) == []
-    assert turns.until(1) == math.inf
-    turns.ended("a", QueuedTable("a", again=4))
-    assert (turns.until(2), names(turns.begin(2))) == (2, ["b"])
+    assert turns.seconds_to_wait(1) == math.inf
+    turns.ended("a", QueuedTable("a", not_before=4))
+    assert (turns.seconds_to_wait(2), names(turns.begin(2))) == (2, ["b"])
     assert names(turns.begin(4)) == []  # its pause is over, but no slot is free
     turns.ended("b")
     assert names(turns.begin(4)) == ["a"]
@@ -52,7 +52,7 @@ def test_table_waiting_for_a_retry_leaves_its_slot_to_others() -> None:
 def test_table_over_its_timeout_does_not_block_others() -> None:
     turns = Scheduler(1, [QueuedTable("a", limit=10), B, C])
     assert names(turns.begin(5)) == ["a"]
-    assert (turns.until(6), names(turns.begin(14.9))) == (9, [])
+    assert (turns.seconds_to_wait(6), names(turns.begin(14.9))) == (9, [])
     assert names(turns.begin(15)) == ["b"]
     assert names(turns.begin(99)) == []  # b has no timeout, and a is still running
     turns.ended("a")

@@ -29,16 +29,16 @@ from tests.json_output import run_json
         (DifferingKeys(3), False, None, 3, True, ""),
         (DifferingKeys(3), False, 3, 3, True, ""),
         (DifferingKeys(0), False, 0, 0, True, ""),
-        (DifferingKeys(3, doubled=2), False, None, 3, True, ""),
+        (DifferingKeys(3, duplicated=2), False, None, 3, True, ""),
         (
-            DifferingKeys(3, doubled=2),
+            DifferingKeys(3, duplicated=2),
             True,
             None,
             1,
             False,
             "the mirror has duplicates of 2 keys, and the order of its files does",
         ),
-        (DifferingKeys(3, doubled=0), True, None, 3, True, ""),
+        (DifferingKeys(3, duplicated=0), True, None, 3, True, ""),
         (
             DifferingKeys(1, null_keys=1),
             False,
@@ -54,9 +54,9 @@ def test_repair_plan_depends_on_differing_keys(
 ) -> None:
     decision = decide("s.t", wrong, by_time=by_time, max_keys=max_keys)
     assert isinstance(decision, RepairPlan)
-    assert (decision.keys, decision.doubled) == (keys, doubled)
-    assert bool(decision.left) == bool(remaining)
-    assert remaining in str(decision.left)
+    assert (decision.keys, decision.duplicated) == (keys, doubled)
+    assert bool(decision.unrepairable) == bool(remaining)
+    assert remaining in str(decision.unrepairable)
 
 
 def test_repair_above_the_key_limit_is_refused() -> None:

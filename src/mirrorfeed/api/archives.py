@@ -12,7 +12,7 @@ from mirrorfeed.archive import archived_share
 from mirrorfeed.archive import interval as intervals
 from mirrorfeed.archive.archived_share import Share
 from mirrorfeed.errors import coded, named
-from mirrorfeed.orchestration.ledger import archived, keep
+from mirrorfeed.orchestration.ledger import archived, try_append
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.prices import Prices
@@ -41,6 +41,6 @@ def report(
         except Exception as error:
             found = Share(str(source), error=named(f"Reading how much of {source} is archived", error))
         rows.append(found.priced(rates))
-        if found.ok and (lost := keep(spark, ledger, [archived(rows[-1], datetime.now(UTC))])):
+        if found.ok and (lost := try_append(spark, ledger, [archived(rows[-1], datetime.now(UTC))])):
             notes.append(coded(lost))
     return Result(tuple(rows), tuple(notes), "" if rows else "No table has an archive.")

@@ -331,7 +331,7 @@ class Feed:
         config = self._config
         progress.info("Checking all tables")
         check, facts = check_all(lambda: self._spark, config, mirror)
-        lost = ledger.keep(self._spark, config.ledger, ledger_rows(config, facts)) if config.ledger else None
+        lost = ledger.try_append(self._spark, config.ledger, ledger_rows(config, facts)) if config.ledger else None
         rows = send_alerts(config, check, lambda: datetime.now(UTC))
         return Result(tuple(rows), (coded(lost),) if lost else (), summary_of(rows))
 

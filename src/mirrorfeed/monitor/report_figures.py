@@ -317,9 +317,9 @@ def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Itera
 @contextmanager
 def _cached(spark: SparkSession, ledger: Source) -> Iterator[str]:
     """Yield a temporary view of the ledger. Spark reads the ledger once for all queries."""
-    from mirrorfeed.orchestration.ledger import as_of_this_release
+    from mirrorfeed.orchestration.ledger import all_rows_query
 
-    frame, view = spark.sql(as_of_this_release(spark, ledger)), f"mirrorfeed_ledger_{uuid.uuid4().hex}"
+    frame, view = spark.sql(all_rows_query(spark, ledger)), f"mirrorfeed_ledger_{uuid.uuid4().hex}"
     with suppress(Exception):  # serverless compute has no cache
         frame.persist()
     frame.createOrReplaceTempView(view)

@@ -10,14 +10,14 @@ from collections.abc import Iterable
 
 from mirrorfeed.orchestration.ledger import (
     ARCHIVE,
-    COMPARED,
+    ATTENTION_OUTCOMES,
+    COMPARISON_OUTCOMES,
     DIFFERENT,
     PUBLISHED,
-    STANDS,
+    STATE_OUTCOMES,
     STOPPED,
     VERIFIED,
     WATCHED,
-    WRONG,
 )
 
 NOW = "current_timestamp()"
@@ -33,8 +33,8 @@ def _published(days: int) -> str:
     return f"FROM ledger WHERE outcome = '{PUBLISHED}' AND time >= {NOW} - INTERVAL {days} DAYS"
 
 
-_LAST_STATE = f"FILTER (WHERE outcome {_any_of(STANDS)})"
-_LAST_COMPARISON = f"FILTER (WHERE outcome {_any_of(COMPARED)})"
+_LAST_STATE = f"FILTER (WHERE outcome {_any_of(STATE_OUTCOMES)})"
+_LAST_COMPARISON = f"FILTER (WHERE outcome {_any_of(COMPARISON_OUTCOMES)})"
 
 QUERIES = {
     "totals": f"""\
@@ -47,7 +47,7 @@ FROM (SELECT max_by(outcome, time) {_LAST_STATE} AS state,
              sum(inserts + updates + upserts + deletes) FILTER (WHERE recent) AS rows,
              sum(bytes) FILTER (WHERE recent) AS bytes
       FROM (SELECT *, outcome = '{PUBLISHED}' AND time >= {NOW} - INTERVAL 1 DAY AS recent
-            FROM ledger WHERE outcome {_any_of((*STANDS, *COMPARED))})
+            FROM ledger WHERE outcome {_any_of((*STATE_OUTCOMES, *COMPARISON_OUTCOMES))})
       GROUP BY `table`)
 """,
     "tables": f"""\
@@ -61,7 +61,7 @@ SELECT `table`, max_by(outcome, time) {_LAST_STATE} AS state, max_by(error, time
        max(time) {_LAST_COMPARISON} AS last_compared,
        max(time) FILTER (WHERE outcome = '{VERIFIED}') AS last_equal,
        max_by(message, time) {_LAST_COMPARISON} AS comparison
-FROM ledger WHERE outcome {_any_of((*STANDS, *COMPARED))}
+FROM ledger WHERE outcome {_any_of((*STATE_OUTCOMES, *COMPARISON_OUTCOMES))}
 GROUP BY `table` ORDER BY `table`
 """,
     "freshness": f"""\
@@ -145,7 +145,7 @@ GROUP BY age ORDER BY try_cast(regexp_extract(age, '^[0-9]+', 0) AS INT) NULLS L
 """,
     "failures": f"""\
 SELECT time, `table`, outcome, error, message, count(*) OVER () AS total
-FROM ledger WHERE outcome {_any_of(WRONG)} AND time >= {NOW} - INTERVAL 30 DAYS
+FROM ledger WHERE outcome {_any_of(ATTENTION_OUTCOMES)} AND time >= {NOW} - INTERVAL 30 DAYS
 ORDER BY time DESC, `table`, outcome LIMIT 50
 """,
 }

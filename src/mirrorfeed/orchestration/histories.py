@@ -94,7 +94,11 @@ def append_histories(
 
     def ended(name: str, error: MirrorfeedError | None) -> QueuedTable | None:
         states[name] = state = after(states[name], error)
-        return QueuedTable(name, tables[name].priority, again=time.monotonic() + state.pause) if state.left else None
+        return (
+            QueuedTable(name, tables[name].priority, not_before=time.monotonic() + state.pause)
+            if state.remaining
+            else None
+        )
 
     queue = [QueuedTable(name, table.priority) for name, table in tables.items()]
     run_queue(

@@ -36,11 +36,11 @@ VERIFIED, DIFFERENT, UNVERIFIED = "verified", "different", "unverified"
 ARCHIVE, WATCHED = "archive", "watched"
 
 STOPPED = (BLOCKED, FAILED)
-STANDS = (PUBLISHED, RECOVERED, *STOPPED)
+STATE_OUTCOMES = (PUBLISHED, RECOVERED, *STOPPED)
 """Outcomes that show whether a table is published or stopped. The newest row with one of them counts."""
-COMPARED = (VERIFIED, DIFFERENT)
+COMPARISON_OUTCOMES = (VERIFIED, DIFFERENT)
 """Outcomes that show whether a mirror was equal to its source. The newest row with one of them counts."""
-WRONG = (BLOCKED, FAILED, RESEEDED, DIFFERENT, UNVERIFIED)
+ATTENTION_OUTCOMES = (BLOCKED, FAILED, RESEEDED, DIFFERENT, UNVERIFIED)
 
 _ALWAYS = ("time", "table", "outcome")
 """Columns that every ledger has."""
@@ -250,7 +250,7 @@ def _check(columns: Sequence[str]) -> None:
         raise ValueError(f"it is not a ledger, because it has no column {lacking[0]!r}")
 
 
-def as_of_this_release(spark: SparkSession, ledger: Source) -> str:
+def all_rows_query(spark: SparkSession, ledger: Source) -> str:
     """Return a query for all rows. Columns that a ledger of an older release lacks are NULL."""
     there = spark.read.table(ledger.sql).columns
     columns = (
@@ -259,11 +259,13 @@ def as_of_this_release(spark: SparkSession, ledger: Source) -> str:
     return f"SELECT {', '.join(columns)} FROM {ledger.sql}"
 
 
-def known(spark: SparkSession, ledger: Source, tables: Iterable[str], most: int, since: datetime) -> dict[str, Known]:
-    """Read the newest `most` publications of each table since `since`, and whether the table is stopped."""
-    stands = spark.read.table(ledger.sql).where(col("table").isin(*tables) & col("outcome").isin(*STANDS))
+def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int, since: datetime) -> dict[str, Known]:
+    """Read the newest `limit` publications of each table since `since`, and whether the table is stopped."""
+    stands = spark.read.table(ledger.sql).where(col("table").isin(*tables) & col("outcome").isin(*STATE_OUTCOMES))
     of_a_kind = Window.partitionBy("table", col("outcome") == PUBLISHED).orderBy(col("time").desc())
-    newest = stands.withColumn("nth", row_number().over(of_a_kind)).where((col("nth") <= most) | (col("time") >= since))
+    newest = stands.withColumn("nth", row_number().over(of_a_kind)).where(
+        (col("nth") <= limit) | (col("time") >= since)
+    )
     return known_in(newest.select("table", "outcome", *PublicationKey._fields).orderBy("time").toArrow().to_pylist())
 
 
@@ -278,10 +280,10 @@ def known_in(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
     return found
 
 
-def known_without_spark(place: Source, most: int) -> dict[str, Known] | None:
+def known_without_spark(place: Source, limit: int) -> dict[str, Known] | None:
     """Read a ledger in a local folder like `known`. Returns None if Spark is needed, or if `prepare` would change the
     ledger."""
-    names, stands = ", ".join(PublicationKey._fields), ", ".join(f"'{each}'" for each in STANDS)
+    names, stands = ", ".join(PublicationKey._fields), ", ".join(f"'{each}'" for each in STATE_OUTCOMES)
     try:
         if (table := open_local_table(place)) is None:
             return None
@@ -297,7 +299,7 @@ def known_without_spark(place: Source, most: int) -> dict[str, Known] | None:
             SELECT "table", outcome, {names} FROM (
                 SELECT *, row_number() OVER (PARTITION BY "table", outcome = '{PUBLISHED}' ORDER BY time DESC) AS nth
                 FROM ledger WHERE outcome IN ({stands}))
-            WHERE nth <= {most} ORDER BY time""")
+            WHERE nth <= {limit} ORDER BY time""")
             .read_all()
         )
         return known_in(pa.table(rows).to_pylist())
@@ -312,7 +314,7 @@ def changed_since(spark: SparkSession, ledger: Source, tables: Iterable[str], si
     return int(row[0] or 0) if row else 0
 
 
-def keep(spark: SparkSession, ledger: Source | None, new: Sequence[Row]) -> MirrorfeedError | None:
+def try_append(spark: SparkSession, ledger: Source | None, new: Sequence[Row]) -> MirrorfeedError | None:
     """Append the rows if there is a ledger. Returns an error instead of raising it."""
     if ledger is None:
         return None

@@ -26,7 +26,7 @@ _INTERVAL = 60.0
 
 @dataclass
 class LedgerWriter:
-    """Writes the results of a run that began at `begun`, and earlier publications that the ledger lacks.
+    """Writes the results of a run that started at `run_started`, and earlier publications that the ledger lacks.
 
     Parallel runs write their own rows. Results that could not be written are written with the next ones.
     """
@@ -38,18 +38,18 @@ class LedgerWriter:
     table: Callable[[str], Table]
     """Return the table with this name."""
     clock: Callable[[], float] = time.monotonic
-    begun: datetime = field(default_factory=lambda: datetime.now(UTC))
-    loaded_again: set[str] = field(default_factory=set, init=False)
+    run_started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    reloaded_tables: set[str] = field(default_factory=set, init=False)
     """Tables with an initial load for which the ledger already had publications."""
     _pending: list[TableResult] = field(default_factory=list, init=False)
-    _has_begun: bool = field(default=False, init=False)
+    _is_prepared: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self._written_at = self.clock()
 
     def begin(self) -> None:
         """Prepare the ledger for readers before a run. Ignores errors, because the later write reports them."""
-        self._has_begun = True
+        self._is_prepared = True
         with suppress(MirrorfeedError):
             ledger.prepare(self.session(), self.place)
 
@@ -71,22 +71,22 @@ class LedgerWriter:
         it."""
         now = datetime.now(UTC)
         names, new = {each.table for each in results}, ledger.rows(results, now)
-        most = max(self.table(name).log_retention_records for name in names)
-        known = None if new else ledger.known_without_spark(self.place, most)
+        limit = max(self.table(name).log_retention_records for name in names)
+        known = None if new else ledger.known_without_spark(self.place, limit)
         if known is not None and not self.rows(results, known, now):
             return None
         try:
             spark = self.session()
         except Exception as error:
             return LedgerNotWritten(ledger=str(self.place), reason=first_line(str(error)))
-        if not self._has_begun:
+        if not self._is_prepared:
             self.begin()
         try:
-            known = ledger.known(spark, self.place, names, most, min((row.time for row in new), default=now))
+            known = ledger.known(spark, self.place, names, limit, min((row.time for row in new), default=now))
         except Exception as error:
             reason = first_line(str(error))
-            return ledger.keep(spark, self.place, new) or LedgerNotWritten(ledger=str(self.place), reason=reason)
-        return ledger.keep(spark, self.place, self.rows(results, known, now))
+            return ledger.try_append(spark, self.place, new) or LedgerNotWritten(ledger=str(self.place), reason=reason)
+        return ledger.try_append(spark, self.place, self.rows(results, known, now))
 
     def rows(self, results: Sequence[TableResult], known: dict[str, Known], now: datetime) -> list[Row]:
         """Return the rows of these results, and missing rows of earlier runs for the same tables.
@@ -95,47 +95,48 @@ class LedgerWriter:
         """
         found: list[Row] = []
         for result in results:  # a followed table may have several results
-            there = known.setdefault(result.table, Known())
-            rows = [row for row in ledger.rows([result], now) if row.key not in there.publications]
-            made = [row.key for row in rows if row.outcome == PUBLISHED]
-            if made and result.first_load and there.publications:
-                self.loaded_again.add(result.table)
-            missing = self._missing(result, there.publications, made)
+            earlier = known.setdefault(result.table, Known())
+            rows = [row for row in ledger.rows([result], now) if row.key not in earlier.publications]
+            new = [row.key for row in rows if row.outcome == PUBLISHED]
+            if new and result.first_load and earlier.publications:
+                self.reloaded_tables.add(result.table)
+            missing = self._missing(result, earlier.publications, new)
             found += [*missing, *rows]
-            there.publications += [*(row.key for row in missing), *made]
-            if there.stopped and result.is_idle:
+            earlier.publications += [*(row.key for row in missing), *new]
+            if earlier.stopped and result.is_idle:
                 found.append(ledger.recovered_row(result, now))
-                there.stopped = False
+                earlier.stopped = False
         return found
 
     def _missing(
-        self, result: TableResult, known: Sequence[PublicationKey], made: Sequence[PublicationKey]
+        self, result: TableResult, known: Sequence[PublicationKey], new: Sequence[PublicationKey]
     ) -> list[Row]:
         """Return publications of earlier runs that the ledger lacks and the table's log still has.
 
         Reads the log only if the known publications have a gap.
         """
         table = self.table(result.table)
-        if is_complete(known[-table.log_retention_records :], made, result.published_version):
+        if is_complete(known[-table.log_retention_records :], new, result.published_version):
             return []
         try:
             log = TableLog(self.zone(), table.target.folder)
             view = log.read_view()
-            begun = self.begun.replace(microsecond=self.begun.microsecond // 1_000 * 1_000)  # precision of records
-            records = [each for each in log.records(view) if each.at < begun] if view else []
+            # Records have a precision of milliseconds.
+            start = self.run_started.replace(microsecond=self.run_started.microsecond // 1_000 * 1_000)
+            records = [each for each in log.records(view) if each.at < start] if view else []
         except Exception as error:  # does no harm, and the next publication reports the error
             named(f"Reading publications of {result.table} that the ledger lacks", error)
             return []
         before = TableResult(
             result.table, records=records[::-1], freshness_target_minutes=table.freshness_target_minutes
         )
-        return [row for row in ledger.rows([before], self.begun) if row.key not in (*known, *made)]
+        return [row for row in ledger.rows([before], self.run_started) if row.key not in (*known, *new)]
 
 
-def is_complete(known: Sequence[PublicationKey], made: Sequence[PublicationKey], published: int | None) -> bool:
+def is_complete(known: Sequence[PublicationKey], new: Sequence[PublicationKey], published: int | None) -> bool:
     """Return whether each publication begins where the previous one ended, up to the published version."""
-    ends = [each.to_version for each in (*known, *made)]
-    begins = [*(each.from_version for each in (*known, *made)), published]
+    ends = [each.to_version for each in (*known, *new)]
+    begins = [*(each.from_version for each in (*known, *new)), published]
     # Publications before the first known one may be missing.
     before = zip(ends, begins[1:], strict=True) if known else zip([None, *ends], begins, strict=True)
     return all(begin in (None, end) for end, begin in before)

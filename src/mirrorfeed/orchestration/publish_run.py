@@ -228,7 +228,7 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
             if orphans := orphans_problem(context.zone, context.config):
                 context.on_problem(orphans)
     run, skips = _Run(context, names), context.skips_paused and not follows
-    run.choose([each for each in context.config.select(names) if not (skips and each.pause_at(now))])
+    run.set_tables([each for each in context.config.select(names) if not (skips and each.pause_at(now))])
     if publishes and not follows:
         each_of(TableTask.up_to_date, list(run.tasks.values()), run.add)
     left = [task for name, task in run.tasks.items() if name not in run.newest]
@@ -256,8 +256,8 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
         context.on_problem(lost)
     results = [run.newest[name] for name in run.current if name in run.newest]
     run.report_problems(results if not follows else [])
-    loaded_again = run.ledger.loaded_again if run.ledger else ()
-    return [replace(each, published_before=each.table in loaded_again) for each in results]
+    reloaded_tables = run.ledger.reloaded_tables if run.ledger else ()
+    return [replace(each, published_before=each.table in reloaded_tables) for each in results]
 
 
 class _Run:
@@ -282,7 +282,7 @@ class _Run:
         self.scheduler = Scheduler(context.config.max_parallel_tables or default_max_tables(), [])
         self.expanded_at = context.clock()
 
-    def choose(self, tables: Sequence[Table]) -> list[TableTask]:
+    def set_tables(self, tables: Sequence[Table]) -> list[TableTask]:
         """Set the tables to publish from now on. Returns the tasks of new tables."""
         self.current, new = [str(table.target) for table in tables], []
         for name, table in zip(self.current, tables, strict=True):
@@ -302,7 +302,7 @@ class _Run:
         if context.follows and context.clock() - self.expanded_at >= EXPAND_INTERVAL:
             self.expanded_at = context.clock()
             if found := context.expand(self.names):
-                new = self.choose(found)
+                new = self.set_tables(found)
                 self.scheduler.waiting = [each for each in self.scheduler.waiting if each.name in self.current]
                 self.scheduler.waiting += [task.queued() for task in new]
 
@@ -311,23 +311,23 @@ class _Run:
         if result:
             self.add([result])
         if result and result.error and context.follows:
-            context.start_over()
-        is_left = name in self.current if context.follows else task.state.left
+            context.reconnect()
+        is_left = name in self.current if context.follows else task.state.remaining
         return task.queued() if is_left else None
 
     def add(self, results: Sequence[TableResult | None]) -> None:
         """Record results and write new ones to the ledger, but not the same error of a followed table again."""
-        news: list[TableResult] = []
+        new_results: list[TableResult] = []
         for each in results:
             if each:
                 before, self.newest[each.table] = self.newest.get(each.table), each
                 self.context.on_done(each)
                 if before is None or each.records or str(each.error) != str(before.error):
-                    news.append(each)
+                    new_results.append(each)
         if self.ledger:
-            self.ledger.add(news)
+            self.ledger.add(new_results)
         if self.context.follows:
-            self.report_problems(news)
+            self.report_problems(new_results)
 
     def report_problems(self, results: Sequence[TableResult]) -> None:
         for result in results:

@@ -20,7 +20,7 @@ terminal errors of a followed table."""
 
 @dataclass(frozen=True, slots=True)
 class RetryState:
-    left: float
+    remaining: float
     """Remaining attempts. At 0, the run for the table ends."""
     tries: int = 0
     """Number of attempts so far."""
@@ -53,17 +53,17 @@ def after(
     number.
     """
     endless = attempts == math.inf
-    tried = replace(state, tries=state.tries + 1, left=state.left - 1, pause=0.0, error=error)
+    tried = replace(state, tries=state.tries + 1, remaining=state.remaining - 1, pause=0.0, error=error)
     if error is None or (isinstance(error, SessionLost | TableTimeout) and not endless):  # there is no other session
-        return replace(tried, left=0)
+        return replace(tried, remaining=0)
     if isinstance(error, Transient):
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(state.tries, 10))
-        return replace(tried, pause=pause) if tried.left else tried
+        return replace(tried, pause=pause) if tried.remaining else tried
     if reloads and state.reload is None:
-        return replace(tried, left=attempts, reload=error, error=None)
+        return replace(tried, remaining=attempts, reload=error, error=None)
     if endless:
         return RetryState(attempts, tried.tries, TERMINAL_PAUSE, error=error)
-    return replace(tried, left=0)
+    return replace(tried, remaining=0)
 
 
 def needs_reload(table: Table, error: MirrorfeedError) -> bool:

@@ -38,7 +38,7 @@ class QueuedTable:
     """Tables with higher priority start first."""
     due: float = math.inf
     """Time at which the publication is wanted, by any clock. Earlier times start first."""
-    again: float = -math.inf
+    not_before: float = -math.inf
     """Earliest start, for example after a transient failure."""
     limit: float = math.inf
     """Seconds until the table no longer counts as running."""
@@ -60,7 +60,7 @@ class Scheduler:
         """Remove the tables that start now from the queue and return them."""
         free = self.max_parallel_tables - sum(end > now for end in self._ends.values())
         ready = sorted(
-            (each for each in self.waiting if each.again <= now), key=lambda each: (-each.priority, each.due)
+            (each for each in self.waiting if each.not_before <= now), key=lambda each: (-each.priority, each.due)
         )
         chosen = ready[: max(0, free)]
         for table in chosen:
@@ -68,15 +68,15 @@ class Scheduler:
             self._ends[table.name] = now + table.limit
         return chosen
 
-    def ended(self, name: str, then: QueuedTable | None = None) -> None:
-        """Release the place of a table. With `then`, add the table to the queue again."""
+    def ended(self, name: str, next_place: QueuedTable | None = None) -> None:
+        """Release the place of a table. With `next_place`, add the table to the queue again."""
         del self._ends[name]
-        if then is not None:
-            self.waiting.append(then)
+        if next_place is not None:
+            self.waiting.append(next_place)
 
-    def until(self, now: float) -> float:
+    def seconds_to_wait(self, now: float) -> float:
         """Return the seconds until a pause or a limit ends."""
-        moments = [*(table.again for table in self.waiting), *self._ends.values()]
+        moments = [*(table.not_before for table in self.waiting), *self._ends.values()]
         return min((moment - now for moment in moments if moment > now), default=math.inf)
 
 
@@ -105,7 +105,7 @@ def run_queue(
             now = max(floor, clock())
             for table in [] if stop() else scheduler.begin(now):
                 running[pool.submit(attempt(table.name))] = table.name
-            pause = min(scheduler.until(now), _LONGEST_SLEEP if endless else math.inf)
+            pause = min(scheduler.seconds_to_wait(now), _LONGEST_SLEEP if endless else math.inf)
             if not running:
                 sleep(pause)
                 floor = now + pause

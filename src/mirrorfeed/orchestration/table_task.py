@@ -121,7 +121,7 @@ class RunContext:
     def dropping(self) -> Dropping:
         return self.dropped_by or dropping_by(self.config)
 
-    def start_over(self) -> None:
+    def reconnect(self) -> None:
         """Check the session after a failure, and open the landing zone again with its credential."""
         with self._lock:
             self.store = None
@@ -173,7 +173,7 @@ class TableTask:
     def __post_init__(self) -> None:
         context = self.context
         self._attempts = math.inf if context.follows else ATTEMPTS
-        self.state = RetryState(left=self._attempts)
+        self.state = RetryState(remaining=self._attempts)
         self.result = self._new_result()
 
     @property
@@ -222,13 +222,13 @@ class TableTask:
 
     def queued(self, *, ordered: bool = False) -> QueuedTable:
         """Return the table's next place in the queue. With `ordered`, its freshness target counts."""
-        context, table, again = self.context, self.table, self.context.clock() + self.state.pause
-        due = again + (table.freshness_target_minutes or math.inf) * 60
+        context, table, not_before = self.context, self.table, self.context.clock() + self.state.pause
+        due = not_before + (table.freshness_target_minutes or math.inf) * 60
         if not context.follows:
             within = table.freshness_target_minutes or context.config.alerts.max_lag_minutes.published or math.inf
             since = waits_since(context.zone, table) if ordered and not context.stop() else None
             due = math.inf if since is None else since.timestamp() + within * 60
-        return QueuedTable(self.name, table.priority, due, again, self.limit)
+        return QueuedTable(self.name, table.priority, due, not_before, self.limit)
 
     def attempt(self) -> TableResult | None:
         """Make an attempt.
@@ -239,10 +239,10 @@ class TableTask:
         if context.follows and not self._is_due():
             self.state = replace(self.state, pause=table.follow.poll)
             return None
-        begun, limit, error = context.clock(), self.limit, None
+        started, limit, error = context.clock(), self.limit, None
 
         def ends() -> bool:
-            return context.stop() or context.clock() - begun >= limit
+            return context.stop() or context.clock() - started >= limit
 
         try:
             source = source_for(context.session, context.config, table)
@@ -263,7 +263,7 @@ class TableTask:
         self.state = after(attempted, error, reloads=reloads, attempts=self._attempts)
         if error:
             _log.info("%s: attempt %d failed: %s", table.target, self.state.tries, coded(error))
-        result.seconds += context.clock() - begun
+        result.seconds += context.clock() - started
         if self.limit <= 0 and (self.state.error or self._lags):
             timeout = TableTimeout(
                 table=self.name,
@@ -273,11 +273,11 @@ class TableTask:
                 cause=self.state.error,
             )
             self.state = after(attempted, timeout, attempts=self._attempts)
-        if self.state.left and not (context.follows and self.state.error):
+        if self.state.remaining and not (context.follows and self.state.error):
             return None
         finished = self.finished()
         if context.follows:
-            self._published_at, self._read_at = begun if result.records else self._published_at, begun
+            self._published_at, self._read_at = started if result.records else self._published_at, started
             measured = {batch: result.measured[batch] for batch in result.sent}
             self.result = self._new_result(
                 published_version=result.published_version, sent=result.sent, measured=measured

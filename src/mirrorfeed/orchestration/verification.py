@@ -140,7 +140,7 @@ def verify_tables(
         rows.append(_row(name, position, found))
         if rows[-1].equal is False and table.auto_repair_max_keys and table.changes != "compare":
             rows[-1] = replace(rows[-1], repair=_repaired(spark, config, table, mirrors, on_problem))
-    if lost := ledger.keep(spark, config.ledger, written):
+    if lost := ledger.try_append(spark, config.ledger, written):
         on_problem(lost)
     return rows
 
@@ -181,7 +181,7 @@ class DifferingKeys:
 
     keys: int
     """Number of keys without NULL."""
-    doubled: int = 0
+    duplicated: int = 0
     """Number of these keys that the mirror has more than once. These keys are deleted first."""
     null_keys: int = 0
     """Number of rows with a NULL in the key. No delete or upsert can address them."""
@@ -192,33 +192,35 @@ class RepairPlan:
     """The keys to publish again."""
 
     keys: int
-    doubled: bool
+    duplicated: bool
     """True if keys that the mirror has more than once are included."""
-    left: MirrorfeedError | None = None
+    unrepairable: MirrorfeedError | None = None
     """Reason why some rows cannot be repaired."""
 
 
 def decide(
-    table: str, wrong: DifferingKeys, *, by_time: bool = False, max_keys: int | None = None
+    table: str, differing: DifferingKeys, *, by_time: bool = False, max_keys: int | None = None
 ) -> RepairPlan | TooManyToRepair:
     """Decide which keys to publish again.
 
     If Fabric reads files by time (`by_time`), keys that need a delete and an upsert are left out, because the two could
     be in different files with the same time.
     """
-    left = by_time and wrong.doubled > 0
-    keys = wrong.keys - wrong.doubled if left else wrong.keys
+    skips = by_time and differing.duplicated > 0
+    keys = differing.keys - differing.duplicated if skips else differing.keys
     reasons = []
-    if left:
+    if skips:
         reasons.append(
-            f"the mirror has duplicates of {counted(wrong.doubled, 'key')}, and the order of its files does not put a"
-            " delete first"
+            f"the mirror has duplicates of {counted(differing.duplicated, 'key')}, and the order of its files does not"
+            " put a delete first"
         )
-    if wrong.null_keys:
-        reasons.append(f"{counted(wrong.null_keys, 'row')} of the mirror cannot be addressed: the key contains NULL")
+    if differing.null_keys:
+        reasons.append(
+            f"{counted(differing.null_keys, 'row')} of the mirror cannot be addressed: the key contains NULL"
+        )
     if max_keys is not None and keys > max_keys:
         return TooManyToRepair(table=table, keys=keys, at_most=max_keys)
-    return RepairPlan(keys, not left, RebuildRequired(table=table, reason="; ".join(reasons)) if reasons else None)
+    return RepairPlan(keys, not skips, RebuildRequired(table=table, reason="; ".join(reasons)) if reasons else None)
 
 
 def repair_table(
@@ -255,10 +257,10 @@ def repair_table(
     if isinstance(plan, TooManyToRepair):
         return Repair(name, "", published_version=newest.to_version_inclusive, error=plan)
     if plan.keys == 0:
-        what = "" if plan.left else "nothing to repair"
-        return Repair(name, what, published_version=newest.to_version_inclusive, error=plan.left)
+        what = "" if plan.unrepairable else "nothing to repair"
+        return Repair(name, what, published_version=newest.to_version_inclusive, error=plan.unrepairable)
     chosen = _named(keys, newest.keys)
-    if not plan.doubled:
+    if not plan.duplicated:
         chosen = chosen.where(f"NOT {DELETE_FIRST}")
     repairs = replace(
         context,
@@ -276,7 +278,7 @@ def repair_table(
         done.deletes,
         done.files,
         done.published_version,
-        done.error or plan.left,
+        done.error or plan.unrepairable,
     )
 
 
