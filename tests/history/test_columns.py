@@ -14,7 +14,7 @@ from mirrorfeed.history.errors import ColumnsIncompatible
 from mirrorfeed.history.record import (
     HistoryColumn,
     HistoryCommit,
-    can_hold,
+    can_widen,
     dropped_columns,
     find_foreign_write,
     have_same_columns,
@@ -141,7 +141,7 @@ def test_values_are_read_from_the_column_of_their_version() -> None:
     ],
 )
 def test_a_widened_type_can_hold_the_values_of_the_narrower_one(narrow: str, wide: str, others: str) -> None:
-    found = [each for each in (*wide.split(), *others.split()) if can_hold(f'"{each}"', f'"{narrow}"')]
+    found = [each for each in (*wide.split(), *others.split()) if can_widen(f'"{each}"', f'"{narrow}"')]
     assert found == wide.split()
 
 

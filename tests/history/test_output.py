@@ -121,7 +121,7 @@ def test_replay_needs_either_a_version_or_a_time(requested: list[str]) -> None:
 def test_replay_target_is_a_name_or_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     requested = ["main.audit.orders", "./then", "abfss://lake@account.dfs.core.windows.net/then"]
-    assert [str(Source.parse_here(each)) for each in requested] == [requested[0], f"{tmp_path}/then", requested[2]]
+    assert [str(Source.parse_argument(each)) for each in requested] == [requested[0], f"{tmp_path}/then", requested[2]]
 
 
 def test_only_incompatible_column_changes_end_a_history_range() -> None:

@@ -53,7 +53,7 @@ def test_columns_are_selected_renamed_and_cast_in_source_order() -> None:
     ],
 )
 def test_selection_has_a_short_description(selection: Selection, words: str) -> None:
-    assert selection.in_short == words
+    assert selection.summary == words
 
 
 @pytest.mark.parametrize(

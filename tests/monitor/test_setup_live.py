@@ -20,7 +20,7 @@ from mirrorfeed.monitor.errors import NotAsExpected
 from mirrorfeed.monitor.findings import Severity, not_checked, passed
 from mirrorfeed.monitor.platform_checks import check_mount, check_settings
 from mirrorfeed.monitor.setup_checks import CHECKS, MANUAL_CHECKS, check_live, creates_once, new_folder, renames
-from mirrorfeed.runtime.spark_session import ALL_DAYS, PASS_OVER
+from mirrorfeed.runtime.spark_session import ALL_DAYS, IGNORE_FILE_SETTINGS
 from mirrorfeed.storage.errors import AlreadyThere
 from mirrorfeed.storage.volume import VolumeStore
 from tests.monitor.test_setup_checks import MADE_ANEW
@@ -64,14 +64,14 @@ def test_settings_that_cannot_be_changed_are_listed_with_their_values(spark: Spa
     def refuse(*_: str) -> None:
         raise ValueError
 
-    values = {ALL_DAYS: "false", PASS_OVER[0]: "false"}
+    values = {ALL_DAYS: "false", IGNORE_FILE_SETTINGS[0]: "false"}
     closed: Any = SimpleNamespace(conf=SimpleNamespace(get=values.__getitem__, set=refuse))
     found = check_settings(closed)
     assert found.severity is Severity.UNKNOWN
     assert f"{ALL_DAYS} (false)" in found.what
-    assert f"{PASS_OVER[1]} (unknown)" in found.what
-    assert PASS_OVER[0] not in found.what
-    before = {name: spark.conf.get(name, None) for name in (ALL_DAYS, *PASS_OVER)}
+    assert f"{IGNORE_FILE_SETTINGS[1]} (unknown)" in found.what
+    assert IGNORE_FILE_SETTINGS[0] not in found.what
+    before = {name: spark.conf.get(name, None) for name in (ALL_DAYS, *IGNORE_FILE_SETTINGS)}
     assert check_settings(spark).ok
     assert {name: spark.conf.get(name, None) for name in before} == before
 

@@ -9,8 +9,15 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.errors import SessionLost
 from mirrorfeed.runtime.errors import CacheUnusable, JavaMissing, JavaUnfit, SparkDidNotStart
-from mirrorfeed.runtime.local_spark import cache_folder, check_java, java_command, keep_jars, kept_jars, local_options
-from mirrorfeed.runtime.spark_session import ConnectNotConfigured, Kind, SparkMissing, choose, get_session, renewed
+from mirrorfeed.runtime.local_spark import (
+    cache_folder,
+    cached_jars,
+    check_java,
+    java_command,
+    local_options,
+    record_jars,
+)
+from mirrorfeed.runtime.spark_session import ConnectNotConfigured, Kind, SparkMissing, choose_kind, get_session, renewed
 
 RUNTIME = {"DATABRICKS_RUNTIME_VERSION": "17.3"}
 REMOTE = {"SPARK_REMOTE": "sc://localhost"}
@@ -33,12 +40,12 @@ REMOTE = {"SPARK_REMOTE": "sc://localhost"}
 def test_session_is_runtime_then_connect_then_local(
     environment: dict[str, str], connect_installed: bool, connect_configured: bool, kind: Kind
 ) -> None:
-    assert choose(environment, connect_installed, connect_configured) is kind
+    assert choose_kind(environment, connect_installed, connect_configured) is kind
 
 
 def test_databricks_connect_without_compute_is_refused() -> None:
     with pytest.raises(ConnectNotConfigured, match=r"no compute is configured.*DATABRICKS_CLUSTER_ID"):
-        choose({}, connect_installed=True, connect_configured=False)
+        choose_kind({}, connect_installed=True, connect_configured=False)
 
 
 @pytest.mark.parametrize(
@@ -107,18 +114,18 @@ def test_jars_are_cached_only_after_a_start(tmp_path: Path) -> None:
     jars[0].parent.mkdir()
     for jar in jars:
         jar.touch()
-    assert kept_jars(tmp_path) == []
-    keep_jars(tmp_path)
-    assert kept_jars(tmp_path) == jars
+    assert cached_jars(tmp_path) == []
+    record_jars(tmp_path)
+    assert cached_jars(tmp_path) == jars
 
 
 def test_jars_are_resolved_again_if_one_is_missing(tmp_path: Path) -> None:
     jar = tmp_path / "jars/a.jar"
     jar.parent.mkdir()
     jar.touch()
-    keep_jars(tmp_path)
+    record_jars(tmp_path)
     jar.unlink()
-    assert kept_jars(tmp_path) == []
+    assert cached_jars(tmp_path) == []
 
 
 def test_unwritable_cache_is_reported_with_a_fix(tmp_path: Path) -> None:

@@ -208,9 +208,9 @@ def test_exclusions_match_the_last_parts_of_a_name(ending: tuple[str, ...], sour
 
 def test_a_typed_path_starts_at_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert Source.parse_here("./lake/bikes").path == f"{tmp_path}/lake/bikes"
+    assert Source.parse_argument("./lake/bikes").path == f"{tmp_path}/lake/bikes"
     assert ArchiveAwareTable(lambda: pytest.fail("Spark was started"), "./lake/bikes").source.path == (
         f"{tmp_path}/lake/bikes"
     )
     for name in ("main.sales.bikes", "s3://bucket/bikes"):
-        assert str(Source.parse_here(name)) == name
+        assert str(Source.parse_argument(name)) == name

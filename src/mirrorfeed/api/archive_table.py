@@ -112,7 +112,7 @@ class ArchiveAwareTable(GuardedTable):
         Also writes the archived share of the table to the ledger.
         """
         rates, place = rates_of(prices, self._prices), ledger or self._ledger
-        place = Source.parse_here(place) if isinstance(place, str) else place
+        place = Source.parse_argument(place) if isinstance(place, str) else place
         policy = intervals.step(self._spark, self.source, self._now())
         shares = report(self._spark, [self.source], rates, place)
         return Result((replace(Interval.of(self.source, policy), archived=shares[0]),), shares.notes)

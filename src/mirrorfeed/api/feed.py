@@ -404,7 +404,7 @@ class Feed:
 
         (found,) = select_tables(self._config, [table])
         assert found.history is not None
-        place = Source.parse_here(into)
+        place = Source.parse_argument(into)
         spark = self._spark
         progress.info("Rebuilding %s from %s", found.target, found.history.table)
         return Result((replay(spark, found.history.table, place, at),))
@@ -605,7 +605,7 @@ class Feed:
         try:
             return self._config.select([table])[0].source
         except UnknownTable:
-            return Source.parse_here(table)
+            return Source.parse_argument(table)
 
     def _prices(self, prices: str | Prices | None) -> Prices | None:
         from mirrorfeed.storage.prices import rates_of

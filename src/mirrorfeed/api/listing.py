@@ -57,7 +57,7 @@ def _row(client: Workspace | None, spark: SparkSession | None, decided: Decided)
     table, source = decided.table, str(decided.source)
     if table is None:
         return Listed(None, source, False, why=decided.why)
-    part = table.selection.in_short if table.selection else None
+    part = table.selection.summary if table.selection else None
     row = Listed(str(table.target), source, True, why=decided.why, part=part)
     if client is None and table.source.is_in_unity_catalog:
         if table.keys is None:

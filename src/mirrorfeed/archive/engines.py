@@ -37,7 +37,7 @@ from mirrorfeed.archive.interval import Policy, parse_policy
 from mirrorfeed.archive.spark_plans import Scan, planned
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.spark_errors import EXPIRED, LOG_GONE, first_of, silence_spark_logs
-from mirrorfeed.runtime.spark_session import PASS_OVER, is_databricks
+from mirrorfeed.runtime.spark_session import IGNORE_FILE_SETTINGS, is_databricks
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.errors import NotDelta, VersionExpired
 from mirrorfeed.source.identifier import Source
@@ -172,7 +172,7 @@ class ClassicEngine:
 
         A file that is archived after its tier was read must make the query fail.
         """
-        for name in PASS_OVER:
+        for name in IGNORE_FILE_SETTINGS:
             if str(self.spark.conf.get(name)).lower() == "true":
                 raise CannotBePlanned(reason=f"{name} is true, so rows of unreadable files would be missing")
 

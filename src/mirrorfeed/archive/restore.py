@@ -172,7 +172,7 @@ def restore(
     Then copy the rows of the plan's query into the new table `into`, or return the first `rows` rows.
     """
     made = Plan.load(plan) if isinstance(plan, str) else plan._plan
-    target = None if into is None else Source.parse_here(into)
+    target = None if into is None else Source.parse_argument(into)
     if target and not made.has_rows:
         raise OnlyRows(table=made.table)
     spark = session_of(session)

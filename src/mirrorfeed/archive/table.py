@@ -76,7 +76,7 @@ class GuardedTable:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._session, self._now, self._given_tiers = spark, now, tiers
-        self.source = Source.parse_here(name) if isinstance(name, str) else name
+        self.source = Source.parse_argument(name) if isinstance(name, str) else name
 
     def query(
         self, where: str | None = None, columns: Sequence[str] | None = None, version: int | None = None

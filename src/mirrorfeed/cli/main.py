@@ -238,7 +238,7 @@ def feed_if_there(path: str) -> Feed:
     if config := load_if_there(path):
         return feed_of(config)
     ledger = (click.get_current_context().find_object(dict) or {}).get("ledger")
-    given = {} if ledger is None else {"ledger": Source.parse_here(ledger)}
+    given = {} if ledger is None else {"ledger": Source.parse_argument(ledger)}
     return feed_of(Config(landing_zone=".", tables=()).model_copy(update=given))
 
 
@@ -263,9 +263,9 @@ def spark_session(*needed: Source) -> Any:
     context = click.get_current_context()
     if needed:
         from mirrorfeed.source.errors import NoTableAtPath
-        from mirrorfeed.source.table_info import is_missing_here
+        from mirrorfeed.source.table_info import is_missing_locally
 
-        if all(map(is_missing_here, needed)):
+        if all(map(is_missing_locally, needed)):
             raise NoTableAtPath(path=", ".join(map(str, needed)))
     if _SPARK not in context.meta:
         from concurrent.futures import ThreadPoolExecutor

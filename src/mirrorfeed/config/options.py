@@ -215,7 +215,7 @@ def _selection_conflicts(entry: Entry) -> Iterator[Conflict]:
         return
     for field in ("rename", "cast"):
         for name in getattr(chosen, field):
-            if not chosen.takes(name):
+            if not chosen.includes(name):
                 yield (field,), f"{name!r} is an excluded column"
     for name in entry.columns or ():
         for old, new in chosen.rename.items():
@@ -223,7 +223,7 @@ def _selection_conflicts(entry: Entry) -> Iterator[Conflict]:
                 yield ("rename",), f"{old!r} cannot be {new!r}, because another column has this name"
     for key in entry.keys or ():
         for fault in key_faults(chosen, key):
-            place = "cast" if chosen.takes(key) else "columns" if entry.columns is not None else "exclude_columns"
+            place = "cast" if chosen.includes(key) else "columns" if entry.columns is not None else "exclude_columns"
             yield (place,), fault
 
 

@@ -168,14 +168,16 @@ def lines(series: Mapping[str, Sequence[Point]], unit: str) -> str:
     return _figure(drawn, [name for name, _ in _by_size(series)])
 
 
-def bars(columns: Sequence[tuple[str, Mapping[str, float]]], kinds: Sequence[str], unit: str, across: str = "") -> str:
-    """Return a bar for each column, with a part for each kind from the bottom up. `across` is the label of the axis."""
+def bars(
+    columns: Sequence[tuple[str, Mapping[str, float]]], kinds: Sequence[str], unit: str, axis_label: str = ""
+) -> str:
+    """Return a bar for each column, with a part for each kind from the bottom up. `axis_label` is below the axis."""
     if not columns:
         return _no_data()
     top = ticks(max(sum(parts.get(kind, 0) for kind in kinds) for _, parts in columns))
     slot = (_WIDTH - _LEFT - _RIGHT) / len(columns)
     wide = min(slot * 0.7, 48)
-    drawn = [*_value_axis(top, unit), _axis_below(across)]
+    drawn = [*_value_axis(top, unit), _axis_below(axis_label)]
     every = math.ceil(len(columns) / _LABELS)
     for n, (label, parts) in enumerate(columns):
         middle = _LEFT + (n + 0.5) * slot

@@ -283,8 +283,8 @@ class _Append:
         parameters = operation_parameters(spark, source, first) if operation in (RENAME, DROP) else {}
         history_table.check_names(self.source, schema)
         new = renamed_columns(operation, parameters)
-        gone = dropped_columns(operation, parameters)
-        now = next_columns(self.source, first, newest.columns, schema, existing, renamed=new, dropped=gone)
+        dropped = dropped_columns(operation, parameters)
+        now = next_columns(self.source, first, newest.columns, schema, existing, renamed=new, dropped=dropped)
         commits = [commit for commit in facts.commits if first <= commit.version <= last]
         if len(commits) == what.versions and all(commit.operation in CHANGES_NO_ROWS for commit in commits):
             return _Step(facts, what, now)  # Delta may not read them: it uses the newest columns

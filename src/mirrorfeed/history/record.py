@@ -233,7 +233,7 @@ def next_columns(
         type_, old = _type_json(each["type"]), known.get(fold(each["name"]))
         if old is None:
             found.append(_new_column(each, version, existing))
-        elif not can_hold(type_, old.type):
+        elif not can_widen(type_, old.type):
             changes.append(f"{old.name!r} was {_short(old.type)} and is {_short(type_)}")
         else:
             is_same = (old.name, old.type) == (each["name"], type_)
@@ -247,12 +247,12 @@ def next_columns(
 def unreadable_columns(columns: Sequence[HistoryColumn], schema: Mapping[str, Any]) -> list[str]:
     """Return, in words, the columns that a read with this schema cannot return."""
     found = {field["name"]: _type_json(field["type"]) for field in schema["fields"]}
-    gone = [f"{each.name!r} is gone" for each in columns if each.name not in found]
-    other = [each for each in columns if not can_hold(found.get(each.name, each.type), each.type)]
-    return gone + [f"{each.name!r} was {_short(each.type)} and is {_short(found[each.name])}" for each in other]
+    missing = [f"{each.name!r} is gone" for each in columns if each.name not in found]
+    other = [each for each in columns if not can_widen(found.get(each.name, each.type), each.type)]
+    return missing + [f"{each.name!r} was {_short(each.type)} and is {_short(found[each.name])}" for each in other]
 
 
-def can_hold(wide: str, narrow: str) -> bool:
+def can_widen(wide: str, narrow: str) -> bool:
     """Return whether the types, in JSON form, are equal or Delta can widen `narrow` to `wide`."""
     if wide == narrow:
         return True

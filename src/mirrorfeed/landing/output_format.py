@@ -105,7 +105,7 @@ class Delimited:
             "Encoding": self.encoding,
         }
 
-    def holds(self, name: str) -> bool:
+    def can_write(self, name: str) -> bool:
         """Return whether a column name can be written with these options."""
         marks = [self.quote] if self.quote else [self.column_separator, "\r", "\n"]
         return bool(self.escape) or not any(mark in name for mark in marks)
@@ -183,7 +183,7 @@ def check_output(table: str, output: Output, columns: Sequence[Column], keys: Se
             column.name.encode(text.encoding)
         except UnicodeEncodeError as error:
             raise NameNotEncodable(table=table, column=column.name, encoding=text.encoding) from error
-        if not text.holds(column.name):
+        if not text.can_write(column.name):
             raise NameNotEscapable(table=table, column=column.name)
     if len(columns) == 1 and not keys and not text.null:
         raise EmptyLines(table=table, column=columns[0].name)

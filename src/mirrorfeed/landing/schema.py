@@ -70,7 +70,7 @@ class Column:
     @property
     def form(self) -> str:
         """Type of the column's values in files, by its name in Spark."""
-        if is_place(self.type):
+        if is_geo_type(self.type):
             return "binary"
         return "string" if self.type == "json" or _INTERVAL.fullmatch(self.type) else self.type
 
@@ -84,7 +84,7 @@ def columns_of(table: str, schema: dict[str, Any]) -> tuple[Column, ...]:
     return tuple(_column(table, field) for field in fields if field["type"] != "void")
 
 
-def is_place(type_: Any) -> bool:
+def is_geo_type(type_: Any) -> bool:
     """Return whether a type in Spark's JSON is a geometry or geography."""
     return isinstance(type_, str) and _PLACE.fullmatch(type_) is not None
 
@@ -125,7 +125,7 @@ def check_keys(table: str, keys: Sequence[str], columns: Sequence[Column]) -> No
             near = [name for name in types if name.lower() == key.lower()]
             hint = f"the table has {near[0]!r}" if near else f"the table has {', '.join(map(repr, types))}"
             raise BadKey(table=table, column=key, reason=f"it does not exist; {hint}")
-        if types[key] in _NOT_FOR_KEYS or is_place(types[key]):
+        if types[key] in _NOT_FOR_KEYS or is_geo_type(types[key]):
             raise BadKey(table=table, column=key, reason=f"values of the type {types[key]} have no reliable equality")
 
 
@@ -145,7 +145,7 @@ def evolve(
     """
     found = {column.name: column for column in now}
     again = {column.name.lower(): column.name for column in now}
-    kept, changes = [], []
+    result, changes = [], []
     for column in published:
         current = found.get(column.name)
         if column.dropped and column.name.lower() in again:
@@ -153,18 +153,18 @@ def evolve(
         elif current is None and not (column.dropped or column.name in may_drop):
             changes.append(_gone(column))
         elif current is None:
-            kept.append(replace(column, dropped=True))
+            result.append(replace(column, dropped=True))
         elif difference := _difference(column, current):
             changes.append(difference)
         else:
-            kept.append(current)
+            result.append(current)
     known = {column.name for column in published}
     added = [column for column in now if column.name not in known]
     if fixed:
         changes += [f"{column.name!r} was added, but SchemaDefinition does not allow new columns" for column in added]
     if changes:
         raise IncompatibleSchema(table=table, version=version, changes=tuple(changes))
-    return (*kept, *added)
+    return (*result, *added)
 
 
 def lost_columns(columns: Sequence[Column], now: Sequence[Column]) -> list[str]:

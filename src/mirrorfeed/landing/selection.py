@@ -74,7 +74,7 @@ class Selection:
     rename: Mapping[str, str] = field(default_factory=dict)
     cast: Mapping[str, str] = field(default_factory=dict)
 
-    def takes(self, name: str) -> bool:
+    def includes(self, name: str) -> bool:
         return name not in self.exclude_columns and (self.columns is None or name in self.columns)
 
     def name_of(self, name: str) -> str:
@@ -92,7 +92,7 @@ class Selection:
         return Condition.parse(self.where)
 
     @property
-    def in_short(self) -> str:
+    def summary(self) -> str:
         """Return a short summary for display."""
         parts = [
             a_few(self.columns) if self.columns is not None else "",
@@ -123,7 +123,7 @@ def target_keys(table: str, selection: Selection | None, keys: Sequence[str]) ->
 
 
 def key_faults(selection: Selection, key: str) -> Iterator[str]:
-    if not selection.takes(key):
+    if not selection.includes(key):
         yield f"{key!r} is a key and cannot be excluded"
     cast = selection.cast_of(key)
     if cast is not None and (cast.length is not None or cast.type == "double"):
@@ -159,7 +159,7 @@ def selected_schema(table: str, selection: Selection | None, schema: dict[str, A
     faults = [*_condition_faults(selection, types)]
     for each in schema["fields"]:
         name = each["name"]
-        if not selection.takes(name):
+        if not selection.includes(name):
             continue
         cast = selection.cast_of(name)
         if cast and not cast.fits(types.get(name, "")):
@@ -212,15 +212,15 @@ def unselected_columns(
     old, new = before or EVERYTHING, now or EVERYTHING
     if old == new:
         return []
-    gone, changes = [], []
+    missing, changes = [], []
     if _normalized(old) != _normalized(new):
         changes.append(f"`where` was {_quoted(old.where)} and is {_quoted(new.where)}")
     for name in types if types is not None else [column.name for column in published if not column.dropped]:
-        if not old.takes(name):
-            if new.takes(name):
+        if not old.includes(name):
+            if new.includes(name):
                 changes.append(f"{name!r} was excluded, so its values were never published")
-        elif not new.takes(name):
-            gone.append(old.name_of(name))
+        elif not new.includes(name):
+            missing.append(old.name_of(name))
         else:
             if old.name_of(name) != new.name_of(name):
                 changes.append(f"{name!r} was published as {old.name_of(name)!r} and would be {new.name_of(name)!r}")
@@ -230,7 +230,7 @@ def unselected_columns(
                 )
     if changes:
         raise SelectionChanged(table=table, changes=tuple(changes))
-    return gone
+    return missing
 
 
 def _normalized(selection: Selection) -> str | None:
@@ -260,9 +260,9 @@ def check_source_columns(
         for name, type_ in before.items()
         if name in used and now.get(name, type_) != type_
     ]
-    gained = any(selection.takes(name) for name in now if name not in before)
+    gained = any(selection.includes(name) for name in now if name not in before)
     if gained and not drops:
-        changes += [f"{name!r} is missing" for name in before if name not in now and not selection.takes(name)]
+        changes += [f"{name!r} is missing" for name in before if name not in now and not selection.includes(name)]
     if changes:
         raise IncompatibleSchema(table=table, version=version, changes=tuple(changes))
 

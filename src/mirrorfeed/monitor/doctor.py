@@ -39,10 +39,10 @@ def diagnose(
 def _ledger_findings(spark: Callable[[], SparkSession], config: Config) -> list[Finding]:
     from mirrorfeed.orchestration.errors import LedgerUnreadable
     from mirrorfeed.runtime.spark_errors import NOT_IN_CATALOG, first_of
-    from mirrorfeed.source.table_info import is_missing_here, open_local_table
+    from mirrorfeed.source.table_info import is_missing_locally, open_local_table
 
     ledger = config.ledger
-    if ledger is None or is_missing_here(ledger) or open_local_table(ledger):
+    if ledger is None or is_missing_locally(ledger) or open_local_table(ledger):
         return []
     try:
         _ = spark().read.table(ledger.sql).schema

@@ -13,7 +13,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from mirrorfeed.landing.schema import MARKER, Column, Marker, Problem, is_place, is_text
+from mirrorfeed.landing.schema import MARKER, Column, Marker, Problem, is_geo_type, is_text
 from mirrorfeed.source.identifier import quote
 
 PROBLEM = "_change_type"
@@ -159,7 +159,7 @@ def to_landing(column: Column, value: SparkColumn | None = None) -> SparkColumn:
     value = _col(column.name) if value is None else value
     if column.type == "json":
         value = _json_text(value, json.loads(column.nested))
-    elif is_place(column.type):
+    elif is_geo_type(column.type):
         value = _geo_bytes(value)
     elif column.form != column.type:
         value = value.cast(column.form)
@@ -221,7 +221,7 @@ def _for_json(value: SparkColumn, type_: Any) -> SparkColumn:
     """
     if not _needs_json_form(type_):
         return value
-    if is_place(type_):
+    if is_geo_type(type_):
         return _geo_bytes(value)
     match type_["type"]:
         case "array":
@@ -245,7 +245,7 @@ def _for_json(value: SparkColumn, type_: Any) -> SparkColumn:
 
 def _needs_json_form(type_: Any) -> bool:
     return any(
-        is_place(part) if isinstance(part, str) else part["type"] == "map" and part["keyType"] != "string"
+        is_geo_type(part) if isinstance(part, str) else part["type"] == "map" and part["keyType"] != "string"
         for part in _types_in(type_)
     )
 

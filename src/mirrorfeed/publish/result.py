@@ -87,9 +87,9 @@ class TableResult(Row):
     def __post_init__(self) -> None:
         latest, published = self.latest, self.published_version
         self.lag_versions = None if latest is None or published is None else latest - published
-        self.what = self._in_short()
+        self.what = self._summary()
 
-    def _in_short(self) -> str:
+    def _summary(self) -> str:
         first, last = self.from_version_exclusive, self.to_version_inclusive
         if last is not None:
             if first is None:

@@ -68,7 +68,7 @@ def check_java(command: str) -> None:
         raise JavaUnfit(command=command, version=version and version[1])
 
 
-def kept_jars(folder: Path) -> list[Path]:
+def cached_jars(folder: Path) -> list[Path]:
     """Return Delta's JARs from an earlier start. Empty if that start failed or a file is missing."""
     try:
         names = (folder / "resolved.txt").read_text(encoding="utf-8").split()
@@ -78,7 +78,7 @@ def kept_jars(folder: Path) -> list[Path]:
     return jars if all(jar.is_file() for jar in jars) else []
 
 
-def keep_jars(folder: Path) -> None:
+def record_jars(folder: Path) -> None:
     """Record the JARs in this folder, after Spark has started with them."""
     unfinished = folder / "resolved.unfinished"
     unfinished.write_text("\n".join(sorted(jar.name for jar in folder.glob("jars/*.jar"))), encoding="utf-8")
@@ -115,7 +115,7 @@ def start_local(memory: str | None, options: Mapping[str, str]) -> SparkSession:
         builder = builder.config(name, value)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two processes must not resolve into one folder at once
-        jars = kept_jars(folder)
+        jars = cached_jars(folder)
         if jars:
             return _start(builder.config("spark.jars", ",".join(map(str, jars))), log, resolving=False)
         from delta import configure_spark_with_delta_pip
@@ -124,7 +124,7 @@ def start_local(memory: str | None, options: Mapping[str, str]) -> SparkSession:
         builder = configure_spark_with_delta_pip(builder).config("spark.jars.ivy", str(folder))
         builder = builder.config("spark.jars.excludes", ",".join(f"{group}:*" for group in _BROUGHT_BY_SPARK))
         session = _start(builder, log, resolving=True)
-        keep_jars(folder)
+        record_jars(folder)
         return session
 
 

@@ -59,12 +59,12 @@ def token_credential(credential: Credential, ca_bundle: str | None = None) -> To
         if log.level == logging.NOTSET:  # the logger writes each failure again, with the text of the response
             log.setLevel(logging.CRITICAL)
     check_proxy()
-    inner, *secrets = _made(credential, ca_bundle)
+    inner, *secrets = _create_credential(credential, ca_bundle)
     _check_certificates(ca_bundle)
     return _Named(credential, inner, secrets)
 
 
-def _made(credential: Credential, ca_bundle: str | None) -> tuple[Any, ...]:
+def _create_credential(credential: Credential, ca_bundle: str | None) -> tuple[Any, ...]:
     """Return the credential, and the secrets that it sends."""
     match credential:
         case ServicePrincipal():

@@ -80,7 +80,7 @@ def get_session(memory: str | None = None, options: Mapping[str, str] | None = N
 def kind() -> Kind:
     """Return the kind of Spark that this process uses. Raises `ConnectNotConfigured`."""
     connect_installed = _is_connect_installed()
-    return choose(os.environ, connect_installed, connect_installed and _is_connect_configured())
+    return choose_kind(os.environ, connect_installed, connect_installed and _is_connect_configured())
 
 
 def renewed(spark: SparkSession) -> SparkSession:
@@ -104,7 +104,7 @@ def _answers(spark: SparkSession) -> bool:
         return False
 
 
-def choose(environment: Mapping[str, str], connect_installed: bool, connect_configured: bool) -> Kind:
+def choose_kind(environment: Mapping[str, str], connect_installed: bool, connect_configured: bool) -> Kind:
     """Choose the kind of Spark. Databricks Connect replaces Spark on this machine, so an installed one must be
     configured."""
     if environment.get("DATABRICKS_RUNTIME_VERSION"):
@@ -152,11 +152,11 @@ ALL_DAYS = "spark.sql.datetime.java8API.enabled"
 converts rows of a feed with Java's date classes. The older classes change these days to 1582-10-15, also in times
 and nested values."""
 
-PASS_OVER = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
+IGNORE_FILE_SETTINGS = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
 """Settings that make Spark read missing or damaged files as empty, so that changes in vacuumed files would be lost."""
 
 _REQUIRED = {
-    **dict.fromkeys(PASS_OVER, "false"),
+    **dict.fromkeys(IGNORE_FILE_SETTINGS, "false"),
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",  # otherwise JSON has dates of the Julian calendar
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",  # the same for data files
     # Files without Spark's name in their metadata may be from any writer. Delta's dates are Gregorian.
@@ -181,7 +181,7 @@ _lock = Lock()
 
 _inside = 0
 
-_before: list[tuple[SparkSession, str, str]] = []
+_original_values: list[tuple[SparkSession, str, str]] = []
 """Original values of the sessions' settings. They are restored when the last table that uses a session is finished."""
 
 
@@ -199,8 +199,8 @@ def faithful(spark: SparkSession) -> Iterator[None]:
     finally:
         with _lock:
             _inside -= 1
-            while _before and not _inside:
-                session, name, before = _before.pop()
+            while _original_values and not _inside:
+                session, name, before = _original_values.pop()
                 with suppress(Exception):  # the session may have expired
                     session.conf.set(name, before)
 
@@ -218,7 +218,7 @@ def _set(spark: SparkSession, name: str, wanted: str) -> None:
         if name in _REQUIRED:
             raise SettingFixed(name=name, value=before, wanted=wanted) from error
     else:
-        _before.append((spark, name, before))
+        _original_values.append((spark, name, before))
 
 
 def refused_settings(spark: SparkSession) -> dict[str, str]:

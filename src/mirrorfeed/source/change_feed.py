@@ -156,12 +156,12 @@ def read_facts(spark: SparkSession, source: Source, after: int | None, limit: in
     missing = first_missing(after, latest, [commit.version for commit in new])
     end = min(after + limit, latest) if missing is None else min(after + limit, missing - 1)
     near = [commit for commit in new if commit.version <= end]
-    doubtful = [commit for commit in near if commit.operation not in KEEPS_SCHEMA]
-    if len(doubtful) > _MAX_DOUBTFUL:
-        changed = find_metadata_changes(spark, info.location, [commit.version for commit in doubtful])
-        doubtful = [commit for commit in doubtful if changed is None or commit.version in changed]
-    breaks, stop, reason = find_schema_breaks(schema, after, near[:1], doubtful)
-    readable = [commit for commit in doubtful if stop is None or commit.version < stop]
+    candidates = [commit for commit in near if commit.operation not in KEEPS_SCHEMA]
+    if len(candidates) > _MAX_DOUBTFUL:
+        changed = find_metadata_changes(spark, info.location, [commit.version for commit in candidates])
+        candidates = [commit for commit in candidates if changed is None or commit.version in changed]
+    breaks, stop, reason = find_schema_breaks(schema, after, near[:1], candidates)
+    readable = [commit for commit in candidates if stop is None or commit.version < stop]
     maybe_off = [commit for commit in readable if commit.operation not in _KEEPS_FEED]
     return _facts(
         info,
@@ -187,5 +187,5 @@ def _facts(info: TableInfo, latest: int, new: Sequence[Commit], **found: Any) ->
     )
 
 
-def _first_without_feed(spark: SparkSession, source: Source, doubtful: Sequence[Commit]) -> int | None:
-    return next((commit.version for commit in doubtful if not is_feed_on(spark, source, commit.version)), None)
+def _first_without_feed(spark: SparkSession, source: Source, candidates: Sequence[Commit]) -> int | None:
+    return next((commit.version for commit in candidates if not is_feed_on(spark, source, commit.version)), None)

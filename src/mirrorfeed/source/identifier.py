@@ -55,7 +55,7 @@ class Source:
         return cls(parts)
 
     @classmethod
-    def parse_here(cls, text: str) -> Source:
+    def parse_argument(cls, text: str) -> Source:
         """Parse a name or path that a person typed. A relative path starts at the current folder."""
         source = cls.parse(text)
         if source.path is None or URI.match(source.path):

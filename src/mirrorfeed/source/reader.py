@@ -110,7 +110,7 @@ def apply_selection(table: str, rows: DataFrame, selection: Selection | None, ex
     values = [
         _cast(F.col(quote(name)), type_, selection.cast_of(name)).alias(selection.name_of(name))
         for name, type_ in types.items()
-        if selection.takes(name)
+        if selection.includes(name)
     ]
     return _filter(table, rows, selection, types).select(*values, *extra)
 

@@ -104,7 +104,7 @@ def open_local_table(source: Source, version: int | None = None) -> DeltaTable |
     return None if unknown_features(features) or external_commit_features(features) else table
 
 
-def is_missing_here(source: Source) -> bool:
+def is_missing_locally(source: Source) -> bool:
     """Return whether the source would be in a folder of this machine but does not exist."""
     is_folder = source.path is not None and not URI.match(source.path)
     return is_folder and not Path(source.path or "", "_delta_log").is_dir() and kind() is Kind.LOCAL
@@ -115,7 +115,7 @@ def newest_schema(source: Source, spark: SparkSession | None) -> dict[str, Any] 
 
     Returns None without a session if only Spark can read the schema.
     """
-    if is_missing_here(source):
+    if is_missing_locally(source):
         raise NoTableAtPath(path=str(source))
     if table := open_local_table(source):
         text = table.schema().to_json()
@@ -219,8 +219,8 @@ def retention_seconds(properties: Mapping[str, str], name: str) -> float | None:
 
 def check_retention(table: str, properties: Mapping[str, str], waited: float) -> RetentionTooShort | None:
     """Return a warning if a retention is too short for changes that waited `waited` seconds, or None."""
-    kept = {name: retention_seconds(properties, name) for name in (FILES, LOG)}
-    short = {name: found for name, found in kept.items() if found is not None and found < MIN_FACTOR * waited}
+    retained = {name: retention_seconds(properties, name) for name in (FILES, LOG)}
+    short = {name: found for name, found in retained.items() if found is not None and found < MIN_FACTOR * waited}
     name = min(short, key=short.__getitem__, default=None)
     return None if name is None else RetentionTooShort(table=table, name=name, kept=short[name], waited=waited)
 

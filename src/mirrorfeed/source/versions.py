@@ -132,14 +132,14 @@ def schema_at(spark: SparkSession, source: Source, version: int) -> dict[str, An
 
 
 def find_schema_breaks(
-    schema: Callable[[int], dict[str, Any]], after: int, first: list[Commit], doubtful: list[Commit]
+    schema: Callable[[int], dict[str, Any]], after: int, first: list[Commit], candidates: list[Commit]
 ) -> tuple[list[int], int | None, type[Terminal] | None]:
     """Find the versions with schema changes other than added columns.
 
     Also returns the first version whose schema cannot be read, where the search ends, and the reason. The first version
     is also included in the breaks if the schema before it can no longer be read.
     """
-    versions = sorted({commit.version for commit in (*first, *doubtful)})
+    versions = sorted({commit.version for commit in (*first, *candidates)})
     with ThreadPoolExecutor(_PARALLEL_SCHEMAS) as pool:
         schemas = {version: pool.submit(schema, version) for version in (after, *versions) if first}
     found: list[int] = []
@@ -159,8 +159,8 @@ def find_schema_breaks(
 
 def only_adds_columns(before: dict[str, Any], now: dict[str, Any]) -> bool:
     """Return whether every column of `before` is in `now` with the same type and nullability."""
-    kept = {field["name"]: (field["type"], field["nullable"]) for field in now["fields"]}
-    return all(kept.get(field["name"]) == (field["type"], field["nullable"]) for field in before["fields"])
+    found = {field["name"]: (field["type"], field["nullable"]) for field in now["fields"]}
+    return all(found.get(field["name"]) == (field["type"], field["nullable"]) for field in before["fields"])
 
 
 def _pending(versions: int, commit_infos: Iterable[Mapping[str, Any]], *, measured: bool) -> PendingCommits:

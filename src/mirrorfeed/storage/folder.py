@@ -175,13 +175,13 @@ class FolderStore:
         if not folder:  # the root belongs to the user
             raise PathOutside(path=folder, address=self.root)
         place = self._at("remove", folder)
-        gone = place.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
+        renamed = place.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
         with self._errors("remove", folder), suppress(FileNotFoundError):
             if not stat.S_ISDIR(place.lstat().st_mode):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-            os.rename(place, gone)  # an interrupted deletion must not leave an incomplete folder
+            os.rename(place, renamed)  # an interrupted deletion must not leave an incomplete folder
             _sync(place.parent)
-            shutil.rmtree(gone)
+            shutil.rmtree(renamed)
         _remove_leftovers(place.parent)
 
     def address(self, path: str) -> str:

@@ -98,7 +98,7 @@ def _in_mirror(type_: DataType) -> DataType:
     """Return the type of a source column in its mirror."""
     if isinstance(type_, (*NESTED, StringType, DayTimeIntervalType, YearMonthIntervalType)):
         return StringType()
-    return BinaryType() if _is_place(type_) else type_
+    return BinaryType() if _is_geo_type(type_) else type_
 
 
 def _in_text(type_: DataType) -> tuple[DataType, ...]:
@@ -107,7 +107,7 @@ def _in_text(type_: DataType) -> tuple[DataType, ...]:
     return StringType(), wider.get(type_, type_)
 
 
-def _is_place(type_: DataType) -> bool:
+def _is_geo_type(type_: DataType) -> bool:
     return type_.typeName() in ("geometry", "geography")  # Spark 4.0 has no classes for these types
 
 
@@ -205,7 +205,7 @@ def _comparable(value: Column, type_: DataType, *, from_text: bool) -> Column:
 
 def _plain(value: Column, type_: DataType) -> Column:
     """Return a source value that is not nested, in the form that the mirror should have."""
-    if _is_place(type_):
+    if _is_geo_type(type_):
         return F.call_function("st_asbinary", value)
     if isinstance(type_, StringType):  # compare bytes, independent of the collation
         return F.collate(value, "UTF8_BINARY")
