@@ -1,4 +1,4 @@
-"""Report the archived share of tables, and write it to the ledger."""
+"""Report the archived share of tables and write the shares to the ledger."""
 
 from __future__ import annotations
 

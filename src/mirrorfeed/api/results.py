@@ -140,7 +140,7 @@ class Listed(Row):
     source: str = shown("source")
     included: bool = shown("published")
     keys: tuple[str, ...] | None = shown("keys", default=None)
-    """None if they are unknown."""
+    """Key columns. None if they are unknown."""
     takes: str | None = shown("takes", default=None)
     """Kinds of changes that can be published, in words."""
     part: str | None = shown("part", default=None)

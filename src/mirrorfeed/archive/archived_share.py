@@ -49,7 +49,7 @@ class Share(Row):
     bytes: int = shown("size", size, right=True, default=0)
     archived_files: int = shown("archived files", default=0)
     archived_bytes: int | None = shown("archived", size, right=True, default=None)
-    """None on Databricks, which returns only names of archived files, if the storage has no tiers."""
+    """Archived bytes. None if the storage has no tiers on Databricks, which returns only names of archived files."""
     restored_files: int | None = shown("restored files", default=None)
     """Number of archived files that were restored. None if the storage has no tiers."""
     restored_bytes: int | None = None
@@ -215,7 +215,7 @@ class Simulation(Row):
     archived_files: int = shown("archived files")
     archived_bytes: int | None = shown("archived", size, right=True)
     queries: int | None = shown("queries")
-    """Number of planned queries, each counted as often as it was run. None without queries."""
+    """Number of planned queries. A query that ran several times counts several times."""
     failing: int | None = shown("failing")
     """Number of these queries that would need archived files."""
     failing_queries: tuple[FailingQuery, ...]

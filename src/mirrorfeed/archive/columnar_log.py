@@ -133,7 +133,7 @@ class ColumnarLog:
     def files(
         self, described: TableMetadata, rules: Sequence[Rule], until: int | None
     ) -> tuple[int, tuple[DataFile, ...]]:
-        """Return the number of files that the rules select, and those of them that were created until `until`.
+        """Return the number of files that the rules select, and those that were created until `until`.
 
         `until` is in milliseconds. Without it, no files are returned.
         """

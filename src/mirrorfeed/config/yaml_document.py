@@ -201,7 +201,7 @@ _KNOWN = {"credential": _OF_CREDENTIAL, "alerts": _OF_ALERTS}
 
 
 def may_be_secret(place: tuple[str | int, ...]) -> bool:
-    """Whether the value at this place may be a secret."""
+    """Return whether the value at this place may be a secret."""
     return bool(place) and place[0] in _KNOWN
 
 

@@ -95,7 +95,7 @@ class Target:
         return self.table if self.schema is None else f"{self.schema}.schema/{self.table}"
 
     def fold(self) -> tuple[str, str]:
-        """Key that is equal for targets that differ only in case."""
+        """Return a key that is equal for targets that differ only in case."""
         return fold(self.schema or ""), fold(self.table)
 
     def __str__(self) -> str:

@@ -71,7 +71,7 @@ def serve() -> None:
 
 
 class _Remote(io.RawIOBase):
-    """File whose bytes the parent reads."""
+    """File object that requests its bytes from the parent process."""
 
     def __init__(self, answers: BinaryIO, requests: BinaryIO, size: int) -> None:
         self._answers, self._requests, self._size, self._at = answers, requests, size, 0

@@ -185,7 +185,7 @@ def name_table(fix: str, table: str) -> str:
 
 
 def _command_in(fix: str) -> str:
-    """Return the commands of the last sentence with commands, if a shell can run them."""
+    """Return the commands in the last sentence that contains any, if a shell can run them."""
     commands, end = list[str](), 0
     for each in re.finditer(r"`(mirrorfeed [^`]+)`", fix):
         if ". " in fix[end : each.start()]:

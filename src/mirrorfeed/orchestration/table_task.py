@@ -221,7 +221,7 @@ class TableTask:
             return Decision(name, BLOCKED, named(f"Deciding about {name}", error))
 
     def queued(self, *, ordered: bool = False) -> QueuedTable:
-        """Return the table's next place in the queue. With `ordered`, its freshness target counts."""
+        """Return the table's next place in the queue. With `ordered`, the freshness target determines the order."""
         context, table, not_before = self.context, self.table, self.context.clock() + self.state.pause
         due = not_before + (table.freshness_target_minutes or math.inf) * 60
         if not context.follows:

@@ -86,7 +86,7 @@ class Comparison(Row):
         return self.equal is True
 
     def chart(self) -> Chart:
-        """Chart of the number of shown differences in each column."""
+        """Return a chart of the number of shown differences in each column."""
         from mirrorfeed.display.html import bars
 
         found = Counter(each.column or "(whole row)" for each in self.differences)

@@ -255,6 +255,6 @@ def committed(folder: str, version: int) -> datetime | None:
 
 
 def is_up_to_date(view: View, detail: TableInfo, version: int) -> bool:
-    """Return whether this very table (by id) is published up to this version."""
+    """Return whether this table, identified by its id, is published up to this version."""
     newest = view.newest
     return newest is not None and (newest.source_id, newest.to_version_inclusive) == (detail.table_id, version)

@@ -38,8 +38,7 @@ NOT_IN_CATALOG = (
     "DELTA_TABLE_NOT_FOUND",
 )
 EXPIRED = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
-"""Error of Delta for any version beyond the retention, whether files are gone or not. The newest version is always
-readable."""
+"""Error for any version beyond the retention, even if its files still exist. The newest version is always readable."""
 FEED_OFF = "DELTA_MISSING_CHANGE_DATA"
 SCHEMA_DIFFERS = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE"
 LARGE_VECTOR = "LARGE_DELETION_VECTOR"
@@ -48,7 +47,7 @@ limits to 64 KiB (delta-io/delta issue 5662)."""
 UNREADABLE = "FAILED_READ_FILE"
 """A file exists and cannot be read. The names of conditions for missing files start with the same text."""
 SOURCE_FAULTS = (*FILES_GONE, *LOG_GONE, EXPIRED, FEED_OFF, SCHEMA_DIFFERS, LARGE_VECTOR, UNREADABLE)
-"""Failures that are in the source, from any reader of its rows."""
+"""Failures that are caused by the source, from any reader of its rows."""
 
 _STREAM = "STREAM_FAILED"
 """Condition of any failure of a stream. The reason is in its text."""

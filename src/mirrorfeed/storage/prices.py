@@ -83,5 +83,5 @@ class Prices(BaseModel):
 
 
 def rates_of(prices: str | Prices | None, default: Prices | None) -> Prices | None:
-    """Return prices that are given as a value or a file, or else the default."""
+    """Return the prices from a value or a file, or the default."""
     return Prices.load(prices) if isinstance(prices, str) else prices or default

@@ -27,7 +27,7 @@ _AROUND = 8
 
 @row
 class Difference(Row):
-    """A value, or a whole row, that differs."""
+    """A difference between source and mirror: a single value, or a whole row."""
 
     key: str = shown("key")
     column: str = shown("column", lambda name: name or "(whole row)")

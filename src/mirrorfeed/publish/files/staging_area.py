@@ -151,7 +151,7 @@ class StagingArea:
         return root, path[len(root) + 1 :]
 
     def sees(self) -> bool:
-        """True if this process can open the files without a request."""
+        """Return whether this process can open the files without a request."""
         return os.path.isdir(self.root)
 
     def write_error(self, spark: SparkSession, folder: str, error: Exception) -> MirrorfeedError:

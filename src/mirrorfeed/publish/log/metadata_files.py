@@ -90,8 +90,8 @@ def write_partner_events(store: Store, config: Config, *, force: bool = False) -
 
 
 def partner_events_problem(store: Store, config: Config) -> MirrorfeedError | None:
-    """Write `_partnerEvents.json`, and return an error instead of raising it: tables can be published without the
-    file."""
+    """Write `_partnerEvents.json`, and return an error instead of raising it, because tables can be published without
+    the file."""
     try:
         write_partner_events(store, config)
     except MirrorfeedError as error:

@@ -56,7 +56,7 @@ class View:
         return tuple(file for file in files if file.bytes and self.staged.get(file.staged) == 0)
 
     def repeated(self) -> tuple[str, ...]:
-        """Staged names that a repeated request created again, empty, after the original file was renamed.
+        """Return staged names that a repeated request created again, empty, after the original file was renamed.
 
         Fabric keeps the last file that it consumed. So if a file was renamed, its number or a later one is in the
         folder. Only a confirmed view shows this: its listing of the folder is older than its listing of the log.
@@ -95,8 +95,7 @@ class View:
         return [number for name in self.data if (number := data_number(name, self.extension))]
 
     def leftovers(self) -> list[str]:
-        """Staged files that can never be published, because a record with their number exists and does not name
-        them."""
+        """Return staged files that can never be published, because a record has their number but does not name them."""
         named = {file.staged for file in self.unfinished}
         reached = (name for name in self.staged if (staged_record_number(name) or self.number + 1) <= self.number)
         start_markers = [

@@ -164,7 +164,7 @@ class DeltaFeed:
         return size * per_file // wanted, wanted
 
     def _rows_per_file(self, facts: Facts, job: StagingJob) -> int | None:
-        """Return the number of source rows that have the target file size. None if the whole source is smaller."""
+        """Return the number of source rows per file of the target size. None if the whole source is smaller."""
         if facts.bytes is None or facts.bytes <= job.output.target_file_size:
             return None
         rows = reader.snapshot(self.spark, self.source, facts.latest).count()  # sizes in the Delta log
