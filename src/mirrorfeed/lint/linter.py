@@ -201,11 +201,11 @@ def _read_log(store: Store, folder: str) -> Log:
     if data is None:
         return Log(None, LOG_FAULT.finding(f"{folder}/{LOG_ID}", reason="it is missing") if folders else None)
     try:
-        log_id = load_object(data)["log_id"]
-        if not is_log_id(log_id):
-            raise ValueError(f"{log_id!r} is not an id")
-    except (ValueError, TypeError, KeyError) as error:
-        return Log(None, LOG_FAULT.finding(f"{folder}/{LOG_ID}", reason=f"it has no id of a log ({error!r})"))
+        log_id = load_object(data).get("log_id")
+    except ValueError as error:
+        return Log(None, LOG_FAULT.finding(f"{folder}/{LOG_ID}", reason=error))
+    if not isinstance(log_id, str) or not is_log_id(log_id):
+        return Log(None, LOG_FAULT.finding(f"{folder}/{LOG_ID}", reason="it has no id of a log"))
     path = f"{folder}/{log_folder(log_id)}"
     if log_id not in folders and any(entry.name == log_id for entry in entries):
         return Log(None, LOG_FAULT.finding(path, reason="it is not a folder"))

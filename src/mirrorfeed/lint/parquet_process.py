@@ -31,8 +31,7 @@ _SECONDS = 60.0
 _BYTES_PER_SECOND = 10 << 20
 _KEY_BYTES_PER_SECOND = 1 << 20
 """Expected speed if the keys of rows are compared."""
-_PART = 1 << 20
-"""Maximum size of a file that is sent with the request. A larger file is sent in parts."""
+_MAX_PART = 1 << 20
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """Environment of the child. Each thread would take part of the address space that the child may use."""
 _MAX_ANSWER_BYTES = 64 << 20
@@ -81,16 +80,14 @@ class ParquetProcess:
         if index:
             index.begin()
         try:
-            sent = file.read(size) if size <= _PART else b""
             request = {
                 "size": size,
-                "sent": len(sent),
                 "keys": keys,
                 "required": sorted(required),
                 "key_rows": bool(index),
                 "seconds": int(seconds) + 1,
             }
-            data = json.dumps(request).encode() + b"\n" + sent
+            data = json.dumps(request).encode() + b"\n"
             while True:
                 line = self._exchange(child, data)
                 try:
@@ -106,7 +103,7 @@ class ParquetProcess:
                 except (ValueError, struct.error):
                     return Unreadable(Broken.UNSAFE, self._stop())
                 file.seek(min(max(offset, 0), size))
-                part = file.read(min(max(length, 0), _PART))
+                part = file.read(min(max(length, 0), _MAX_PART))
                 data = len(part).to_bytes(8, "big") + part
         except BaseException:  # the child is still waiting for bytes of this file
             self._stop()

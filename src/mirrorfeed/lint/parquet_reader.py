@@ -58,14 +58,13 @@ def serve() -> None:
         request = json.loads(line)
         # The parent ends slow requests. This limit is for a child whose parent was killed.
         _limit("RLIMIT_CPU", int(time.process_time()) + request["seconds"])
-        size, sent = request["size"], requests.read(request["sent"])
-        file = io.BytesIO(sent) if sent else io.BufferedReader(_Remote(requests, answers, size), _PART)
+        file = io.BufferedReader(_Remote(requests, answers, request["size"]), _PART)
 
         def emit(rows: bytes) -> None:
             answers.write(json.dumps({"key_rows": base64.b64encode(rows).decode()}).encode() + b"\n")
 
         keys, required = tuple(request["keys"]), frozenset(request["required"])
-        found = parquet_contents(file, size, keys, required, emit if request["key_rows"] else None)
+        found = parquet_contents(file, request["size"], keys, required, emit if request["key_rows"] else None)
         answers.write(json.dumps(asdict(found), default=list).encode() + b"\n")
         answers.flush()
 
@@ -86,10 +85,9 @@ class _Remote(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
-        if start + offset < 0:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        if self._at < 0:
             raise OSError("the offset is negative")
-        self._at = start + offset
         return self._at
 
     def readinto(self, buffer: Any) -> int:

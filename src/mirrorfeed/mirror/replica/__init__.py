@@ -20,7 +20,7 @@ from mirrorfeed.mirror.replica.mirrored_table import (
     mirror_path,
     open_mirror,
 )
-from mirrorfeed.mirror.replica.table_cycle import State, TableCycle, TableReport
+from mirrorfeed.mirror.replica.table_cycle import State, TableCycle, TableReport, failed_report
 from mirrorfeed.storage import Store
 
 __all__ = ["Replica", "State", "TableReport", "passes"]
@@ -47,7 +47,7 @@ class Replica:
         for folder in folders:
             if places[mirror_path(self.target, folder)] > 1:
                 error = SamePlace(table=folder.table, place=str(mirror_path(self.target, folder)))
-                reports.append(TableReport(folder.table, State.FAILED, message=str(error), error=error))
+                reports.append(failed_report(folder.table, error))
             else:
                 reports.append(TableCycle(self.zone, self.target, folder).run(self.clock()))
         return sorted(reports, key=lambda report: report.table)
@@ -70,7 +70,7 @@ class Replica:
         except NotOurs:
             return None
         except MirrorfeedError as error:
-            return TableReport(table, State.FAILED, message=str(error), error=error)
+            return failed_report(table, error)
         return TableReport(table, State.DROPPED, message="Its folder was deleted.")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mirrorfeed.lint.metadata_file import Settings, read_metadata
 from mirrorfeed.lint.rules.files import NUMBER_TWICE
-from mirrorfeed.lint.specification import PROCESSED, SCHEMA_SUFFIX, is_ignored
+from mirrorfeed.lint.specification import METADATA, PROCESSED, SCHEMA_SUFFIX, is_ignored
 from mirrorfeed.mirror.errors import FileRefused
 from mirrorfeed.storage import Entry, Store
 from mirrorfeed.storage.errors import AlreadyThere, NotThere
@@ -68,6 +68,14 @@ class Queue:
     missing: int | None = None
     """Number that must be applied before the `waiting` files."""
     waiting: Sequence[Entry] = ()
+
+
+def read_settings(zone: Store, folder: str) -> Settings:
+    path = f"{folder}/{METADATA}"
+    try:
+        return parse_settings(zone.read(path), zone.address(path))
+    except NotThere:
+        return Settings()  # the file may be added at any time
 
 
 def parse_settings(content: bytes, address: str) -> Settings:

@@ -16,7 +16,7 @@ from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.lint.metadata_file import Settings
 from mirrorfeed.lint.rules.columns import KEYLESS, NO_KEY, UNSUPPORTED
-from mirrorfeed.lint.specification import DELETE, METADATA
+from mirrorfeed.lint.specification import DELETE
 from mirrorfeed.mirror.errors import FileRefused, FolderReplaced, KeysChanged, TypeChanged
 from mirrorfeed.mirror.replica.file_reader import FileRows, added_columns, in_shape_of, read_rows, with_types
 from mirrorfeed.mirror.replica.landing_zone import (
@@ -26,7 +26,7 @@ from mirrorfeed.mirror.replica.landing_zone import (
     by_time,
     data_files,
     delete_old,
-    parse_settings,
+    read_settings,
     set_aside,
     tables_in,
 )
@@ -40,7 +40,6 @@ from mirrorfeed.mirror.replica.mirrored_table import (
     open_mirror,
 )
 from mirrorfeed.storage import Entry, Store
-from mirrorfeed.storage.errors import NotThere
 from mirrorfeed.storage.folder import resolve
 
 
@@ -82,6 +81,10 @@ class TableReport(Row):
         return (f"{self.table}: {text}",) if text else ()
 
 
+def failed_report(table: str, error: MirrorfeedError) -> TableReport:
+    return TableReport(table, State.FAILED, message=str(error), error=error)
+
+
 class TableCycle:
     """One pass over one table. Use each instance once."""
 
@@ -108,7 +111,7 @@ class TableCycle:
             self._notes.append("The folder was recreated, so the table was dropped and is replicated again.")
         if mirror is not None and mirror.stopped:
             return State.FAILED, mirror.stopped
-        settings = self._settings()
+        settings = read_settings(self._zone, self._folder.path)
         if mirror is not None:
             if mirror.keys and mirror.keys != settings.keys:
                 raise KeysChanged(table=self._folder.table, before=mirror.keys, now=settings.keys or ("none",))
@@ -141,14 +144,6 @@ class TableCycle:
             return State.WAITING, _waiting(queue)
         return State.REPLICATING, "" if done else "No file was published yet."
 
-    def _settings(self) -> Settings:
-        path = f"{self._folder.path}/{METADATA}"
-        try:
-            content = self._zone.read(path)
-        except NotThere:
-            return Settings()  # the file may be added at any time
-        return parse_settings(content, self._zone.address(path))
-
     def _apply(self, mirror: Mirror | None, place: Path, file: Entry, settings: Settings) -> Mirror | None:
         """Apply the file and return the mirror. Returns None if no column has a type yet, because then there is no
         table."""
@@ -165,7 +160,13 @@ class TableCycle:
         if mirror is None:
             mirror = create_mirror(place, self._folder, schema, settings.keys)
         else:
-            self._fit(mirror, content, address)
+            try:
+                new = added_columns(mirror.schema, content.rows.schema, self._folder.table, address)
+            except TypeChanged as error:
+                mirror.stop(str(error))
+                raise
+            if new:
+                mirror.add_columns(new)
         rows = in_shape_of(mirror.schema, content.rows)
         markers = content.markers
         written = rows if markers is None else rows.filter(pc.not_equal(markers, DELETE))
@@ -188,15 +189,6 @@ class TableCycle:
         listed = tables_in(self._zone.list(self._folder.parent), self._folder.schema)
         if self._folder not in listed:
             raise FolderReplaced(table=self._folder.table, address=self._zone.address(self._folder.path))
-
-    def _fit(self, mirror: Mirror, rows: FileRows, address: str) -> None:
-        try:
-            new = added_columns(mirror.schema, rows.rows.schema, self._folder.table, address)
-        except TypeChanged as error:
-            mirror.stop(str(error))
-            raise
-        if new:
-            mirror.add_columns(new)
 
     def _report(self, state: State, message: str, error: MirrorfeedError | None = None) -> TableReport:
         text = " ".join(filter(None, [*self._notes, message]))
