@@ -14,9 +14,9 @@ from mirrorfeed import lint
 from mirrorfeed.landing.names import TABLE_LIMITS, data_name
 from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.lint.facts import Contents, DataFile, Folder, Log, Table, Zone
+from mirrorfeed.lint.file_rules import apply_order
+from mirrorfeed.lint.linter import check_table, check_zone
 from mirrorfeed.lint.metadata_file import Column, Dialect, Settings, read_metadata
-from mirrorfeed.lint.rules import check_table, check_zone
-from mirrorfeed.lint.rules.files import apply_order
 from mirrorfeed.lint.specification import Finding, Rule, Severity
 
 _NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

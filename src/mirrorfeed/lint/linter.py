@@ -18,8 +18,19 @@ from mirrorfeed.landing.names import (
     staged_record_number,
 )
 from mirrorfeed.landing.record import Record
+from mirrorfeed.lint.column_rules import check_columns, check_markers
 from mirrorfeed.lint.duplicate_keys import KeyIndex
 from mirrorfeed.lint.facts import Contents, DataFile, Folder, Log, Table, Unreadable, Zone
+from mirrorfeed.lint.file_rules import PARQUET, apply_order, check_files, form_of, number_of
+from mirrorfeed.lint.folder_rules import (
+    IN_SCRATCH,
+    LOG_FAULT,
+    TOO_NEW,
+    check_folders,
+    check_leftovers,
+    check_partner_events,
+    find_tables,
+)
 from mirrorfeed.lint.metadata_file import (
     MISNAMED,
     MISSING,
@@ -29,9 +40,6 @@ from mirrorfeed.lint.metadata_file import (
     read_metadata,
 )
 from mirrorfeed.lint.parquet_process import ParquetProcess
-from mirrorfeed.lint.rules import check_table, check_zone
-from mirrorfeed.lint.rules.files import PARQUET, apply_order, form_of, number_of
-from mirrorfeed.lint.rules.folders import LOG_FAULT, TOO_NEW, find_tables
 from mirrorfeed.lint.specification import (
     MARKER,
     METADATA,
@@ -90,6 +98,18 @@ def lint(store: Store, check_keys: bool = False) -> Report:
             f" Use --check-keys to check {'it' if len(unchecked) == 1 else 'them'}."
         )
     return Report(len(tables), tuple(findings), tuple(notes))
+
+
+def check_zone(zone: Zone) -> list[Finding]:
+    """Return the findings outside of the folders of tables."""
+    scratch = [IN_SCRATCH.finding(f"{SCRATCH}/{name}") for name in zone.scratch]
+    return [*check_partner_events(zone.partner_events), *scratch, *check_folders(zone)]
+
+
+def check_table(table: Table) -> list[Finding]:
+    """Return the findings in the folder of a table, sorted by file."""
+    found = [*table.metadata_findings, *check_files(table), *check_columns(table), *check_markers(table)]
+    return sorted([*found, *check_leftovers(table)], key=lambda finding: finding.file)
 
 
 def _read_zone(store: Store) -> Zone:

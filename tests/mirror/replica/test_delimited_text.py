@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from mirrorfeed.lint.column_rules import REQUIRED_GONE, UNDECLARED
 from mirrorfeed.lint.delimited_text import NULL, VALUE, decompress
 from mirrorfeed.lint.metadata_file import Column, Dialect, Settings
-from mirrorfeed.lint.rules.columns import REQUIRED_GONE, UNDECLARED
 from mirrorfeed.lint.specification import Rule
 from mirrorfeed.mirror.errors import BrokenFile, FileRefused
 from mirrorfeed.mirror.replica import State

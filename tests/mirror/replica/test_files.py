@@ -7,7 +7,7 @@ import os
 import pyarrow as pa
 import pytest
 
-from mirrorfeed.lint.rules.files import FORM, NUMBER_TWICE
+from mirrorfeed.lint.file_rules import FORM, NUMBER_TWICE
 from mirrorfeed.mirror.errors import BrokenFile, FileRefused
 from mirrorfeed.mirror.replica import State
 from tests.mirror.replica.conftest import World, is_error, marked, parquet, plain

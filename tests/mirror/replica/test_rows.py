@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mirrorfeed.lint.rules import columns
+from mirrorfeed.lint import column_rules as columns
 from mirrorfeed.lint.specification import Rule
 from mirrorfeed.mirror.errors import FileRefused, KeysChanged, YearNotHeld
 from mirrorfeed.mirror.replica import State

@@ -7,7 +7,7 @@ from datetime import datetime
 import pyarrow as pa
 import pytest
 
-from mirrorfeed.lint.rules.columns import NULL_VALUE, OTHER_CASE, REQUIRED_GONE
+from mirrorfeed.lint.column_rules import NULL_VALUE, OTHER_CASE, REQUIRED_GONE
 from mirrorfeed.mirror.errors import FileRefused, TypeChanged
 from mirrorfeed.mirror.replica import State
 from tests.mirror.replica.conftest import MARKER, World, is_error, marked, plain

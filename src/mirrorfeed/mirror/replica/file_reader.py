@@ -10,9 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorfeed.lint.delimited_text import TextFault
-from mirrorfeed.lint.metadata_file import Column, Settings
-from mirrorfeed.lint.rules.columns import (
+from mirrorfeed.lint.column_rules import (
     NAME_TWICE,
     NOT_LAST,
     NULL,
@@ -23,7 +21,9 @@ from mirrorfeed.lint.rules.columns import (
     UNSUPPORTED,
     VALUE,
 )
-from mirrorfeed.lint.rules.files import FORM
+from mirrorfeed.lint.delimited_text import TextFault
+from mirrorfeed.lint.file_rules import FORM
+from mirrorfeed.lint.metadata_file import Column, Settings
 from mirrorfeed.lint.specification import INSERT, MARKER, MARKERS, UPSERT
 from mirrorfeed.lint.text_reader import ARROW_TYPES, TextReader
 from mirrorfeed.mirror.errors import BrokenFile, FileRefused, TypeChanged

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
+from mirrorfeed.lint.file_rules import NUMBER_TWICE
 from mirrorfeed.lint.metadata_file import Settings, read_metadata
-from mirrorfeed.lint.rules.files import NUMBER_TWICE
 from mirrorfeed.lint.specification import METADATA, PROCESSED, SCHEMA_SUFFIX, is_ignored
 from mirrorfeed.mirror.errors import FileRefused
 from mirrorfeed.storage import Entry, Store

@@ -26,7 +26,7 @@ from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, 
 from deltalake.exceptions import DeltaError
 
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.lint.rules.columns import NULL_VALUE
+from mirrorfeed.lint.column_rules import NULL_VALUE
 from mirrorfeed.lint.specification import DELETE, INSERT
 from mirrorfeed.mirror.errors import FileRefused, MirrorUnavailable, NotOurs, YearNotHeld
 from mirrorfeed.mirror.replica.landing_zone import TableFolder, number_of

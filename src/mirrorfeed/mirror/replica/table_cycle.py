@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from mirrorfeed.display.humanize import a_few, counted
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, coded, named
+from mirrorfeed.lint.column_rules import KEYLESS, NO_KEY, UNSUPPORTED
 from mirrorfeed.lint.metadata_file import Settings
-from mirrorfeed.lint.rules.columns import KEYLESS, NO_KEY, UNSUPPORTED
 from mirrorfeed.lint.specification import DELETE
 from mirrorfeed.mirror.errors import FileRefused, FolderReplaced, KeysChanged, TypeChanged
 from mirrorfeed.mirror.replica.file_reader import FileRows, added_columns, in_shape_of, read_rows, with_types

@@ -9,8 +9,8 @@ from dataclasses import replace
 from mirrorfeed.display.humanize import a_few, counted
 from mirrorfeed.landing.names import fold
 from mirrorfeed.lint.facts import TYPELESS, Contents, Table
+from mirrorfeed.lint.file_rules import number_of
 from mirrorfeed.lint.metadata_file import Column, Settings
-from mirrorfeed.lint.rules.files import number_of
 from mirrorfeed.lint.specification import DATA_TYPES, MARKER, MARKERS, REBUILD, Finding, advice, error, warning
 
 WIDE = 128

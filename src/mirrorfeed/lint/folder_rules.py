@@ -12,8 +12,8 @@ from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.names import LOG, TABLE_LIMITS, WARN_TABLES, Target, data_name, fold, log_folder
 from mirrorfeed.landing.record import Record
 from mirrorfeed.lint.facts import Contents, Folder, Table, Zone
+from mirrorfeed.lint.file_rules import number_of
 from mirrorfeed.lint.metadata_file import describe, load_object
-from mirrorfeed.lint.rules.files import number_of
 from mirrorfeed.lint.specification import (
     METADATA,
     PARTNER_EVENTS,
