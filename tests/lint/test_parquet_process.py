@@ -31,16 +31,16 @@ def _program(statement: str) -> str:
     """A child process that runs `harm` when it opens certain files."""
     return f"""
 import os, sys
-from mirrorfeed.lint import parquet_reader
-opened, seen = parquet_reader.pq.ParquetFile, []
+from mirrorfeed.lint import file_contents
+opened, seen = file_contents.pq.ParquetFile, []
 def open_(file, **options):
     seen.append(file.read())
     file.seek(0)
     if {HARMFUL!r} in seen[-1]:
         {statement}
     return opened(file, **options)
-parquet_reader.pq.ParquetFile = open_
-parquet_reader.serve()
+file_contents.pq.ParquetFile = open_
+file_contents.serve()
 """
 
 

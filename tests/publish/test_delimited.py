@@ -29,9 +29,9 @@ from mirrorfeed.landing.errors import (
 from mirrorfeed.landing.output_format import Delimited, Output, metadata_content, to_json
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.lint.facts import Contents
+from mirrorfeed.lint.file_contents import text_contents
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.lint.metadata_file import read_metadata
-from mirrorfeed.lint.value_facts import text_contents
 from mirrorfeed.mirror.replica import Replica
 from mirrorfeed.mirror.replica.file_reader import FileRows, read_rows
 from mirrorfeed.mirror.replica.landing_zone import parse_settings

@@ -101,7 +101,7 @@ def lint(store: Store, check_keys: bool = False) -> Report:
 
 
 def check_zone(zone: Zone) -> list[Finding]:
-    """Return the findings outside of the folders of tables."""
+    """Return the findings outside the folders of tables."""
     scratch = [IN_SCRATCH.finding(f"{SCRATCH}/{name}") for name in zone.scratch]
     return [*check_partner_events(zone.partner_events), *scratch, *check_folders(zone)]
 
@@ -195,18 +195,17 @@ def _read_file(
     required: frozenset[str],
     index: KeyIndex | None,
 ) -> DataFile:
-    from mirrorfeed.lint.value_facts import text_contents  # slow to import
-
     content: Contents | Unreadable | None = None
     form = form_of(entry.name, settings)
     if entry.size and form:
         try:
             with store.open_read(f"{folder}/{entry.name}") as file:
-                content = (
-                    parquet.contents(file, entry.size, settings.keys, required, index)
-                    if form == PARQUET
-                    else text_contents(file, entry.name, settings, index)
-                )
+                if form == PARQUET:
+                    content = parquet.contents(file, entry.size, settings.keys, required, index)
+                else:
+                    from mirrorfeed.lint.file_contents import text_contents  # slow to import
+
+                    content = text_contents(file, entry.name, settings, index)
         except NotThere:  # Fabric has consumed the file since it was listed
             content = None
         except (UnreadableFile, SymbolicLink) as error:

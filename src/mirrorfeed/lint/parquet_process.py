@@ -35,7 +35,7 @@ _MAX_PART = 1 << 20
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """Environment of the child. Each thread would take part of the address space that the child may use."""
 _MAX_ANSWER_BYTES = 64 << 20
-_PROGRAM = "from mirrorfeed.lint.parquet_reader import serve; serve()"
+_PROGRAM = "from mirrorfeed.lint.file_contents import serve; serve()"
 _ANSWER: TypeAdapter[Contents | Unreadable] = TypeAdapter(Contents | Unreadable)
 
 
