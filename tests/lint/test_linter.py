@@ -132,6 +132,18 @@ def test_invalid_row_is_named_by_its_number() -> None:
     assert [found.what.partition(" (")[0] for found in lint(store).findings] == ["Row 70,002: it is not utf-8"]
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_unknown_row_marker_is_named_by_its_first_row(suffix: str) -> None:
+    store = MemoryStore()
+    store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
+    markers = [4] * 70_000 + [3, 4, 9, 3]
+    text = "".join(f"{key},{marker}\r\n" for key, marker in enumerate(markers))
+    parquet = _parquet_of(id=pa.array(range(len(markers))), **{MARKER: pa.array(markers, pa.int32())})
+    store.create(f"t/{data_name(1, suffix)}", f"id,{MARKER}\r\n{text}".encode() if suffix == "csv" else parquet)
+    expected = [f"{MARKER} is '3', '9' in 3 rows, first in row 70,001."]
+    assert [found.what for found in lint(store).findings] == expected
+
+
 def _strings(*values: bytes | None) -> pa.Array:
     data = pa.array(values, pa.binary())
     return pa.Array.from_buffers(pa.string(), len(data), data.buffers())

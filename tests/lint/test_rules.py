@@ -172,8 +172,8 @@ def test_files_ordered_by_time_have_any_name_and_are_checked_in_order() -> None:
             [f"MF508: {MARKER} has the type string, which is not"],
         ),
         (
-            Contents((_ID, _NAME, _MARKER), 5, markers={"3": 2, "4": 1, "NULL": 2}),
-            [f"MF505: {MARKER} is '3' in 2 rows.", f"MF506: {MARKER} is NULL in 2 of 5 rows."],
+            Contents((_ID, _NAME, _MARKER), 5, markers={"3": 2, "4": 1, "NULL": 2}, first_odd_marker=4),
+            [f"MF505: {MARKER} is '3' in 2 rows, first in row 4.", f"MF506: {MARKER} is NULL in 2 of 5 rows."],
         ),
     ],
 )

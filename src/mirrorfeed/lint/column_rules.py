@@ -11,14 +11,13 @@ from mirrorfeed.landing.names import fold
 from mirrorfeed.lint.facts import TYPELESS, Contents, Table
 from mirrorfeed.lint.file_rules import number_of
 from mirrorfeed.lint.metadata_file import Column, Settings
-from mirrorfeed.lint.specification import DATA_TYPES, MARKER, MARKERS, REBUILD, Finding, advice, error, warning
+from mirrorfeed.lint.specification import DATA_TYPES, MARKER, MARKER_TEXTS, REBUILD, Finding, advice, error, warning
 
 WIDE = 128
 _PLAIN = "boolean int8 int16 int32 int64 float double string binary date timestamp timestamp_ntz uuid"
 _TYPES = frozenset([*_PLAIN.split(), *DATA_TYPES])
 _DECIMAL = re.compile(r"decimal\((\d+), (\d+)\)")
 _INEXACT = frozenset({"float", "double", "Single", "Double"})
-_VALUES = frozenset(map(str, MARKERS))
 _INT32 = frozenset({"int32", "Int32", TYPELESS})  # a marker without a type has no values, and has a separate finding
 _INTEGERS = frozenset({"int8", "int16", "int64", "uint8", "uint16", "uint32", "uint64", "Int16", "Int64"})
 
@@ -123,7 +122,7 @@ WIDTH = warning(
 )
 VALUE = error(
     "MF505",
-    f"{MARKER} is {{values:names}} in {{count:count row}}.",
+    f"{MARKER} is {{values:names}} in {{count:count row}}, first in row {{first:,}}.",
     "Write 0 for an insert, 1 for an update, 2 for a delete or 4 for an upsert.",
     "The row marker has an unknown value.",
 )
@@ -280,12 +279,12 @@ def _check_marker_column(path: str, contents: Contents, published: set[str]) -> 
 
 
 def _check_marker_values(path: str, contents: Contents, settings: Settings) -> Iterator[Finding]:
-    odd = {value: rows for value, rows in contents.markers.items() if value not in (*_VALUES, "NULL")}
+    odd = {value: rows for value, rows in contents.markers.items() if value not in (*MARKER_TEXTS, "NULL")}
     if odd:
-        yield VALUE.finding(path, values=sorted(odd), count=sum(odd.values()))
+        yield VALUE.finding(path, values=sorted(odd), count=sum(odd.values()), first=contents.first_odd_marker)
     if count := contents.markers.get("NULL"):
         yield NULL.finding(path, count=count, rows=contents.rows)
-    changes = {value: rows for value, rows in contents.markers.items() if value in _VALUES - {"0"}}
+    changes = {value: rows for value, rows in contents.markers.items() if value in MARKER_TEXTS - {"0"}}
     if changes and not settings.keys:
         kinds = ", ".join(f"{counted(rows, 'row')} marked {value}" for value, rows in sorted(changes.items()))
         yield KEYLESS.finding(path, kinds=kinds)

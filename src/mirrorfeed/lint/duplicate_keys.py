@@ -14,7 +14,7 @@ from tempfile import SpooledTemporaryFile
 from typing import NamedTuple
 
 from mirrorfeed.lint.facts import Duplicates
-from mirrorfeed.lint.specification import DELETE, INSERT, MARKERS, UPSERT
+from mirrorfeed.lint.specification import DELETE, INSERT, MARKER_TEXTS, UPSERT
 
 _PARTS = 64
 _IN_MEMORY = 256 << 10
@@ -39,7 +39,7 @@ def _digest(key: Sequence[object]) -> bytes:
 
 
 def _marker(value: object) -> int:
-    return int(str(value)) if str(value) in map(str, MARKERS) else _UNKNOWN
+    return int(str(value)) if str(value) in MARKER_TEXTS else _UNKNOWN
 
 
 class _File(NamedTuple):

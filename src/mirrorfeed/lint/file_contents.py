@@ -1,6 +1,6 @@
 """Read the contents of data files as facts: Parquet in a child process of the linter, and delimited text.
 
-Of Parquet files, the footer is read, and in batches the keys, the row marker and all texts.
+The reader of Parquet files reads the footer and, in batches, the keys, the row markers and all texts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mirrorfeed.lint.delimited_text import TextFault, UnreadableText
 from mirrorfeed.lint.duplicate_keys import KeyIndex, key_rows
 from mirrorfeed.lint.facts import TYPELESS, Contents, Unreadable
 from mirrorfeed.lint.metadata_file import Column, Settings
-from mirrorfeed.lint.specification import MARKER, Broken, Rule
+from mirrorfeed.lint.specification import MARKER, MARKER_TEXTS, Broken, Rule
 from mirrorfeed.lint.text_reader import TextReader, is_text, lacks_value
 
 _BATCH = 64 * 1024
@@ -236,7 +236,7 @@ def _checked_columns(schema: Any, keys: tuple[str, ...], required: frozenset[str
 def text_contents(
     file: BinaryIO, name: str, settings: Settings, index: KeyIndex | None = None
 ) -> Contents | Unreadable:
-    """Return the contents, or why they cannot be read, and add the keys of the rows to `index`."""
+    """Return the contents, or the reason why they cannot be read. Adds the keys of the rows to `index`."""
     faults: dict[Rule, TextFault] = {}
     if index:
         index.begin()
@@ -254,7 +254,7 @@ def text_contents(
 
 
 class ValueFacts:
-    """Counts NULL in the `required` columns, and passes the `key_rows` of each batch to `emit`, if there is one."""
+    """Counts NULL in the `required` columns, and passes the `key_rows` of each batch to `emit`."""
 
     def __init__(
         self,
@@ -265,7 +265,7 @@ class ValueFacts:
         self._keys, self._required, self._emit = keys, required, emit
         self._markers, self._nulls, self._missing = Counter[str](), Counter[str](), Counter[str]()
         self._widest, self._invalid = dict[str, int](), dict[str, int]()
-        self._rows = 0
+        self._rows = self._first_odd_marker = 0
 
     def add(self, batch: Any) -> None:
         """Count the values of the columns whose names occur once."""
@@ -291,6 +291,7 @@ class ValueFacts:
         return replace(
             contents,
             markers=dict(self._markers),
+            first_odd_marker=self._first_odd_marker,
             null_keys=dict(+self._nulls),
             widest_keys=self._widest,
             invalid_texts=self._invalid,
@@ -307,12 +308,14 @@ class ValueFacts:
                 text = value.as_buffer().to_pybytes().decode(errors="backslashreplace")[:_MAX_VALUE_LENGTH]
             else:
                 text = str(value.as_py())[:_MAX_VALUE_LENGTH]
+            if text not in (*MARKER_TEXTS, "NULL") and not self._first_odd_marker:
+                self._first_odd_marker = self._rows + pc.index(values, value).as_py() + 1
             is_known = text in self._markers or len(self._markers) < _MAX_VALUES
             self._markers[text if is_known else "other values"] += rows
 
 
 def _key_rows(batch: Any, keys: tuple[str, ...]) -> bytes:
-    """Empty if the values of the keys cannot be compared."""
+    """Return the packed rows of a batch, or no bytes if the values of the keys cannot be compared."""
     try:
         columns = [_comparable(_decoded(batch.column(name))).to_pylist() for name in keys]
         markers = batch.column(MARKER).to_pylist() if batch.schema.get_field_index(MARKER) >= 0 else None
@@ -322,7 +325,7 @@ def _key_rows(batch: Any, keys: tuple[str, ...]) -> bytes:
 
 
 def _comparable(values: Any) -> Any:
-    """Values that Python can hold: bytes of a text, and numbers of a time."""
+    """Convert values to types that Python supports: bytes for text, and numbers for times."""
     if is_text(values.type):
         return values.cast(pa.large_binary())
     if pa.types.is_temporal(values.type):
@@ -335,7 +338,7 @@ def _decoded(values: Any) -> Any:
 
 
 def _first_invalid(texts: Any) -> int | None:
-    """The index of the first text that is not valid UTF-8; None if all texts are valid."""
+    """Return the index of the first text that is not valid UTF-8, or None if all texts are valid."""
     try:
         texts.validate(full=True)
         return None

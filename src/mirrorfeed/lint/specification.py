@@ -25,6 +25,7 @@ PROCESSED = ("_ProcessedFiles", "_FilesReadyToDelete")
 """Subfolders of a table for files that Fabric has consumed."""
 MARKER = "__rowMarker__"
 INSERT, UPDATE, DELETE, UPSERT = MARKERS = (0, 1, 2, 4)
+MARKER_TEXTS = frozenset(map(str, MARKERS))
 DATA_TYPES = (
     *("Double", "Single", "Int16", "Int32", "Int64", "DateTime"),
     *("IDate", "ITime", "String", "Boolean", "ByteArray"),

@@ -85,7 +85,7 @@ def test_text_is_parsed_with_its_options(
         ('a,b\r\n1,"x\r\n', {}, "it ends inside a quoted value"),
         ("a,b\n1,x\n", {}, r"Row 1: it ends in '\\n', and RowSeparator is '\\r\\n'"),
         (b"a\r\n\xff\r\n", {}, "Row 2: it is not utf-8 .*can't decode byte 0xff"),
-        (f"a,{MARKER}\r\n1,x\r\n", {}, "__rowMarker__ is 'x' in 1 row"),
+        (f"a,{MARKER}\r\n1,x\r\n", {}, "__rowMarker__ is 'x' in 1 row, first in row 1"),
         (gzip.compress(b"a\r\n1\r\n", mtime=0)[:-9], {}, "Truncated compressed stream"),
     ],
 )

@@ -24,7 +24,7 @@ from mirrorfeed.lint.column_rules import (
 from mirrorfeed.lint.delimited_text import TextFault
 from mirrorfeed.lint.file_rules import FORM
 from mirrorfeed.lint.metadata_file import Column, Settings
-from mirrorfeed.lint.specification import INSERT, MARKER, MARKERS, UPSERT
+from mirrorfeed.lint.specification import INSERT, MARKER, MARKER_TEXTS, UPSERT
 from mirrorfeed.lint.text_reader import ARROW_TYPES, TextReader
 from mirrorfeed.mirror.errors import BrokenFile, FileRefused, TypeChanged
 
@@ -112,9 +112,10 @@ def _split(rows: pa.Table, address: str, is_text_file: bool) -> tuple[pa.Table, 
     if markers.null_count:
         raise FileRefused(finding=NULL.finding(address, count=markers.null_count, rows=len(markers)))
     texts = markers.cast(pa.string())
-    odd = texts.filter(pc.invert(pc.is_in(texts, pa.array(map(str, MARKERS))))).to_pylist()
-    if odd:
-        raise FileRefused(finding=VALUE.finding(address, values=sorted(set(odd)), count=len(odd)))
+    is_odd = pc.invert(pc.is_in(texts, pa.array(MARKER_TEXTS)))
+    if odd := texts.filter(is_odd).to_pylist():
+        first = is_odd.index(True).as_py() + 1
+        raise FileRefused(finding=VALUE.finding(address, values=sorted(set(odd)), count=len(odd), first=first))
     return rows.remove_column(place), markers.cast(pa.int32())
 
 
