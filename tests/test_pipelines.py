@@ -124,6 +124,7 @@ def test_release_is_tested_built_signed_and_published_without_secrets() -> None:
         name: sorted(right for right, level in job["permissions"].items() if level == "write")
         for name, job in jobs.items()
     }
+    assert jobs["build"]["if"] == "vars.PUBLISH_RELEASE == 'true'"  # a fork only deploys; later jobs need this one
     assert writes == {
         "bundle": ["id-token"],
         "build": ["attestations", "id-token"],
