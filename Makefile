@@ -1,9 +1,9 @@
-# Each target sets up what it needs. PYTHON selects the Python. By default the first one that is new enough is used.
+# Each target sets up its own environment. PYTHON selects the Python. By default, the first one that is new enough is used.
 # uv is used from PATH, or installed into .uv from .ci/uv.txt. It installs uv.lock and downloads no Python.
 
 DUCKDB_VERSION := 2.0.0
 RUNTIME ?= serverless-4
-# Their output depends on releases that the lock chooses.
+# Their output depends on the releases in uv.lock.
 OF_THE_LOCK = --ignore tests/golden --deselect tests/test_wheel.py --deselect tests/publish/files/test_snappy.py \
 	--deselect tests/test_docs.py::test_generated_pages_are_up_to_date
 # Databricks runtimes have Python 3.12. Without it, their packages are tried with the default Python.
@@ -11,13 +11,13 @@ RUNTIME_PYTHON = $$(PYTHON='python3.12 $(or $(PYTHON),python3.11 python3.13 pyth
 UV := $(shell command -v uv || echo .uv/bin/uv)
 RUN := .venv/bin/python
 SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder
-OF_ROOM = $(or $(wildcard tests/$(ROOM) tests/test_$(ROOM).py),$(error There is no room '$(ROOM)' in tests))
+OF_FOLDER = $(or $(wildcard tests/$(FOLDER) tests/test_$(FOLDER).py),$(error There is no folder or test file '$(FOLDER)' in tests))
 WITH_DUCKDB = "$(UV)" run --quiet --no-sync --python $(RUN) --with duckdb==$(DUCKDB_VERSION)
 SYNC = "$(UV)" sync --quiet --frozen --no-default-groups --group dev --extra replica --python "$$(.ci/prerequisites)"
 
 export UV_PYTHON_DOWNLOADS := never
 export PYTHON
-unexport VIRTUAL_ENV PYTHONHOME PYTHONDONTWRITEBYTECODE # every process that tests start would compile what it imports
+unexport VIRTUAL_ENV PYTHONHOME PYTHONDONTWRITEBYTECODE # without bytecode files, every process of a test compiles its imports
 
 .DEFAULT_GOAL := help
 .PHONY: help prerequisites setup demo demo-onelake demo-serverless test quick golden slow test-floor check-runtime test-runtime test-runtime-spark test-connect check prose fmt docs dist bench bench-report pictures soak lock clean
@@ -34,44 +34,44 @@ demo: setup ## publish a small shop in rounds, replicate it and compare every ro
 demo-onelake: setup ## run the demo with a simulated OneLake and Fabric
 	@PYTHONPATH=. $(RUN) -m fixtures.demo_onelake
 
-demo-serverless: setup ## run the demo as on serverless compute: executors without network, secret or folder
+demo-serverless: setup ## run the demo under serverless restrictions: executors without network, secret or shared folder
 	@PYTHONPATH=. $(RUN) -m fixtures.demo_serverless
 
-test: setup ## run all tests except the long ones, in two processes; for one room: ROOM=archive
-	@$(RUN) -m pytest --durations=10 $(if $(ROOM),$(OF_ROOM),$(SIDE_BY_SIDE))
+test: setup ## run all tests except the long ones, in two processes; one folder: FOLDER=archive
+	@$(RUN) -m pytest --durations=10 $(if $(FOLDER),$(OF_FOLDER),$(SIDE_BY_SIDE))
 
 quick: check ## run the checks, and the tests that need no Spark
 	@$(RUN) -m pytest $(SIDE_BY_SIDE) -m 'not slow and not soak and not spark'
 
-golden: setup ## renew the expected output of all commands
+golden: setup ## regenerate the expected output of all commands
 	@$(RUN) -m pytest tests/golden --renew
 
-slow: setup ## run all tests, and show time and CPU by cause, file and test
-	@$(RUN) -m pytest $(if $(ROOM),$(OF_ROOM),$(SIDE_BY_SIDE)) -p tests.time_report
+slow: setup ## run all tests except the long ones, and show time and CPU by cause, file and test
+	@$(RUN) -m pytest $(if $(FOLDER),$(OF_FOLDER),$(SIDE_BY_SIDE)) -p tests.time_report
 
-test-floor: .venv-floor/made ## run all tests with the oldest supported Spark
+test-floor: .venv-floor/made ## run all tests except the long ones with the oldest supported Spark
 	@.venv-floor/bin/python -m pytest $(SIDE_BY_SIDE)
 
-check-runtime: .venv-$(RUNTIME)/checked ## check that the wheel installs nothing but itself in a Databricks runtime: RUNTIME=serverless-4
+check-runtime: .venv-$(RUNTIME)/checked ## check that the wheel installs no dependencies in a Databricks runtime: RUNTIME=serverless-4
 	@:
 
-test-runtime: .venv-$(RUNTIME)/made ## tests without Spark, with the packages of a Databricks runtime: RUNTIME=serverless-4
+test-runtime: .venv-$(RUNTIME)/made ## run the tests without Spark, with the packages of a Databricks runtime: RUNTIME=serverless-4
 	@.venv-$(RUNTIME)/bin/python -m pytest $(SIDE_BY_SIDE) -m 'not slow and not soak and not spark' $(OF_THE_LOCK)
 
-test-runtime-spark: .venv-$(RUNTIME)/made ## run the tests with Spark in the same environment, with the nearest Spark
+test-runtime-spark: .venv-$(RUNTIME)/made ## run the tests with Spark in the same environment, with the closest Spark version
 	@.venv-$(RUNTIME)/bin/python -m pytest $(SIDE_BY_SIDE) -m 'spark and not slow and not soak' $(OF_THE_LOCK)
 
 test-connect: .venv-connect/made ## run the tests for Databricks Connect, if a workspace is configured
 	@.venv-connect/bin/python -m pytest -m connect -rs
 
-check: setup ## check formatting, lint, types, imports between rooms, notebooks, the reference and the English of texts
+check: setup ## check formatting, lint, types, imports between folders, notebooks, the reference and the English of texts
 	@$(RUN) -m ruff format --check --quiet || { echo 'Not formatted: run make fmt.'; exit 1; }
 	@$(RUN) -m ruff check --quiet
 	@PYTHONPATH=. $(RUN) -m fixtures.prose
 	@$(RUN) -m mypy
 	@.venv/bin/lint-imports --no-logo >.venv/imports.txt || { cat .venv/imports.txt; exit 1; }
-	@PYTHONPATH=. $(RUN) -m fixtures.reference --check || { echo 'The reference is not as the code is: run make fmt.'; exit 1; }
-	@.venv/bin/nbstripout --verify --keep-id notebooks/*.ipynb || { echo 'Notebooks hold outputs: run make fmt.'; exit 1; }
+	@PYTHONPATH=. $(RUN) -m fixtures.reference --check || { echo 'The reference is out of date: run make fmt.'; exit 1; }
+	@.venv/bin/nbstripout --verify --keep-id notebooks/*.ipynb || { echo 'Notebooks contain outputs: run make fmt.'; exit 1; }
 
 prose: setup ## check the English of pages, help texts and messages
 	@PYTHONPATH=. $(RUN) -m fixtures.prose
@@ -92,20 +92,20 @@ dist: $(UV) ## build the wheel and the bill of materials of a release into dist
 	@"$(UV)" export --quiet --frozen --no-default-groups --all-extras --format cyclonedx1.5 --output-file dist/sbom.cdx.json
 	@"$$(.ci/prerequisites)" fixtures/sbom.py dist
 
-bench: setup $(UV) ## compare publishing with Spark alone, and planning with another reader of the log
+bench: setup $(UV) ## run the benchmark: publishing compared with plain Spark, planning compared with another log reader
 	@PYTHONPATH=. $(WITH_DUCKDB) python -m tests.bench
 	@PYTHONPATH=. $(WITH_DUCKDB) python -m tests.bench.planning
 
-bench-report: setup ## draw the newest results of make bench next to the baseline
+bench-report: setup ## plot the newest results of make bench next to the baseline
 	@PYTHONPATH=. $(RUN) -m tests.bench.report
 
-pictures: setup ## make the pictures of the README from the demo; needs Chromium
+pictures: setup ## create the pictures of the README from the demo; needs Chromium
 	@PYTHONPATH=. $(RUN) -m fixtures.screenshots
 
-soak: setup ## run the long form of the tests
+soak: setup ## run the long tests
 	@MIRRORFEED_HYPOTHESIS=soak $(RUN) -m pytest -m 'soak or slow'
 
-lock: $(UV) ## update uv.lock where it is out of date
+lock: $(UV) ## update uv.lock to match pyproject.toml
 	@"$(UV)" lock --python "$$(.ci/prerequisites)"
 	@echo 'hatchling>=1.27' | "$(UV)" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-annotate --custom-compile-command 'make lock' --output-file .ci/build.txt -
@@ -114,7 +114,7 @@ clean: ## delete environments, caches and builds
 	@rm -rf .venv .venv-* .uv .mypy_cache .import_linter_cache .ruff_cache .pytest_cache .hypothesis .demo .bench docs/.site docs/.cache dist notebooks/deployed spark-warehouse
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-prerequisites: # $(error) says it in one line, where a recipe that fails would take two
+prerequisites: # $(error) prints one line; a failing recipe prints two
 	@$(eval lacking := $(shell PYTHON='$(PYTHON)' .ci/prerequisites 2>&1 >/dev/null))$(if $(lacking),$(error $(lacking)))
 
 .venv/made: pyproject.toml uv.lock | prerequisites $(UV)

@@ -167,19 +167,19 @@ def test_make_lists_every_target_with_a_line_of_help(machine: Path) -> None:
     assert {*_SETTING_UP, "clean"} <= set(listed)
 
 
-@pytest.mark.parametrize(("room", "files"), [("landing", "tests/landing"), ("wheel", "tests/test_wheel.py")])
-def test_single_room_can_be_tested(room: str, files: str) -> None:
-    command = ["make", "-C", ROOT, "-s", "-n", "test", f"ROOM={room}"]
+@pytest.mark.parametrize(("folder", "files"), [("landing", "tests/landing"), ("wheel", "tests/test_wheel.py")])
+def test_single_folder_can_be_tested(folder: str, files: str) -> None:
+    command = ["make", "-C", ROOT, "-s", "-n", "test", f"FOLDER={folder}"]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     assert answer.stdout.splitlines()[-1] == f".venv/bin/python -m pytest --durations=10 {files}"
 
 
-def test_unknown_room_is_named() -> None:
+def test_unknown_folder_is_named() -> None:
     answer = subprocess.run(
-        ["make", "-C", ROOT, "-s", "test", "ROOM=attic"], capture_output=True, text=True, check=False
+        ["make", "-C", ROOT, "-s", "test", "FOLDER=attic"], capture_output=True, text=True, check=False
     )
     assert answer.returncode == 2
-    assert "There is no room 'attic' in tests" in answer.stderr
+    assert "There is no folder or test file 'attic' in tests" in answer.stderr
 
 
 def test_ci_runs_the_documented_make_targets() -> None:
