@@ -229,6 +229,13 @@ def test_tables_of_a_mirrored_database_are_next_to_its_files() -> None:
     assert str(mirror_of(tables, Target(None, "orders"))).endswith("/Tables/dbo/orders")
 
 
+def test_tables_behind_a_private_link_have_the_host_of_the_workspace() -> None:
+    workspace, database = "0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7"
+    config = Config(landing_zone=f"onelake://{workspace}/{database}", tables=(), private_link=True)
+    host = f"{workspace.replace('-', '')}.z0f.dfs.fabric.microsoft.com"
+    assert folder_of(config, None) == f"abfss://{workspace}@{host}/{database}/Tables"
+
+
 def test_location_that_spark_cannot_reach_is_an_error(spark: SparkSession, source: Source) -> None:
     with pytest.raises(MirrorUnreadable) as caught:
         compared(spark, source, Source(path="abfss://w@localhost/d/Tables/dbo/orders"))

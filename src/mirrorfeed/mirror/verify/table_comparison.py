@@ -65,7 +65,7 @@ def folder_of(config: Config, named: str | None) -> str:
         raise MirrorNotNamed(landing_zone=config.landing_zone)
     from mirrorfeed.storage.onelake import ENDPOINT  # imported late: slow to import
 
-    return f"abfss://{workspace}@{urlsplit(config.endpoint or ENDPOINT).netloc}/{database}/Tables"
+    return f"abfss://{workspace}@{urlsplit(config.files_endpoint or ENDPOINT).netloc}/{database}/Tables"
 
 
 def mirror_of(folder: str, target: Target) -> Source:
