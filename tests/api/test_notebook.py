@@ -78,7 +78,9 @@ def test_empty_mirror_means_the_onelake_database_or_is_required(files: Path) -> 
         "abfss://0f8fad5b-d9cb-469f-a165-70867728950e@onelake.dfs.fabric.microsoft.com"
         "/7c9e6679-7425-40de-944b-e07fc1f90ae7/Tables"
     )
-    with pytest.raises(MirrorNotNamed, match="in a notebook in the field `mirror`"):
+    with pytest.raises(
+        MirrorNotNamed, match="in Python with the argument `mirror`, in a notebook in the field `mirror`"
+    ):
         mirrorfeed.deployed(Fields(files / "notebooks/verify"), SPARK).verify()
 
 

@@ -103,8 +103,8 @@ class MirrorNotNamed(Terminal):
     code = "MF7105"
     what = "The location of the mirror of {landing_zone} is not known."
     fix = (
-        "Set it to the folder that `mirrorfeed replicate` writes to: with --mirror, in a notebook in the field"
-        " `mirror`, or for a deployment in the variable `mirror`."
+        "Set it to the folder that `mirrorfeed replicate` writes to: with --mirror, in Python with the argument"
+        " `mirror`, in a notebook in the field `mirror`, or for a deployment in the variable `mirror`."
     )
 
 
