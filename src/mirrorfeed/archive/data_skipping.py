@@ -60,7 +60,7 @@ class Rule:
 
 
 class Doubt(Exception):
-    """The result might differ from Delta's, so Delta must decide."""
+    """Raised if the result might differ from Delta's, so that Delta decides."""
 
 
 def check_columns(spark: SparkSession, source: Source, names: Sequence[str]) -> None:

@@ -103,7 +103,7 @@ class Interval(Row):
 
     table: str = shown("table")
     days: int | None = shown("archived after", lambda days: counted(days, "day"), right=True)
-    """None if no file counts as archived."""
+    """Interval in days. None if no file counts as archived."""
     rule: int | None = shown("lifecycle rule", lambda days: counted(days, "day"), right=True)
     """Number of days that the lifecycle rule must have."""
     until: datetime | None = shown("changing until", lambda time: f"{time:%Y-%m-%d}", default=None)

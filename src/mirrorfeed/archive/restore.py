@@ -95,7 +95,7 @@ class Terms:
 
     to: Tier = Tier.HOT
     keep_days: int | None = None
-    """None means the default of the storage service."""
+    """Number of days for which copies are stored. None means the default of the storage service."""
 
 
 def tiers_of(plan: Plan) -> TierStore | None:

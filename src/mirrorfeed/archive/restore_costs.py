@@ -21,7 +21,7 @@ _MONTH = 30
 class Cost:
     what: str
     amount: float | None
-    """None if the price is not configured."""
+    """Amount in the currency of the prices. None if the price is not configured."""
 
 
 def cost_of_restore(

@@ -29,7 +29,7 @@ class Listed:
 
     source: Source
     table: Table | None
-    """None if the table is not selected."""
+    """Selected table. None if the table is not selected."""
     why: str
 
 

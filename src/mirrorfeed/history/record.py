@@ -77,8 +77,10 @@ class HistoryRecord:
     source: str
     source_id: str
     from_version_exclusive: Count | None
-    """None for a snapshot. Equal to `to_version_inclusive` if the record only repeats the previous one, without
-    rows."""
+    """Last version before the appended range. None for a snapshot.
+
+    Equal to `to_version_inclusive` if the record only repeats the previous one, without rows.
+    """
     to_version_inclusive: Count
     commits: tuple[Annotated[Commit, PlainValidator(_commit)], ...]
     """Commits of the record's versions. For a snapshot, the commit of its version."""

@@ -92,7 +92,8 @@ class Delimited:
     schema_definition: Annotated[bool, Strict()] = True
     """True if columns and their types are declared. Then no column can be added."""
     undeclared_types: Literal["refuse", "string"] = "refuse"
-    """With `string`, types without a DataType are declared as String."""
+    """With `string`, columns whose type has no DataType are declared as String. With `refuse`, such columns are an
+    error."""
 
     def options(self) -> dict[str, Any]:
         return {

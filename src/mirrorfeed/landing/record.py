@@ -68,7 +68,7 @@ class Record:
     source: str
     source_id: str
     from_version_exclusive: Count | None
-    """None for a snapshot. Equal to `to_version_inclusive` for a repair of published rows."""
+    """Last version before the published range. None for a snapshot. Equal to `to_version_inclusive` for a repair."""
     to_version_inclusive: Count
     columns: tuple[Column, ...]
     keys: _Names
@@ -79,13 +79,13 @@ class Record:
     partitions: _Names = ()
     """Partition columns of the source."""
     follows: Follows | None = None
-    """None in the first record."""
+    """Reference to the previous record. None in the first record."""
     build: str | None = None
     """Version of mirrorfeed."""
     selection: Selection | None = None
-    """None if all columns and rows are published."""
+    """Selected columns and rows. None if the whole source is published."""
     source_columns: Mapping[str, str] | None = None
-    """With a selection: all columns of the source, with short type names."""
+    """Columns of the source with short type names. Only with a selection."""
     read: WholeRead | None = None
     format: int = FORMAT
 

@@ -62,12 +62,13 @@ class DataFile:
     size: int
     modified: datetime
     content: Contents | Unreadable | None = None
-    """None if the file was not opened, or was consumed in the meantime."""
+    """Contents of the file, or the reason why it cannot be read. None if the file was not opened, or was consumed in
+    the meantime."""
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The folder `_mirrorfeed`."""
+    """Content of the folder `_mirrorfeed`."""
 
     id: str | None
     """Id in `log.json`."""

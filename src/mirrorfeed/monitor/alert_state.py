@@ -84,7 +84,7 @@ class Message:
     to: str
     alert: SentAlert
     problem: Finding | None = None
-    """None if the problem is resolved."""
+    """Problem to report. None if the problem is resolved."""
 
     @property
     def over(self) -> bool:
@@ -177,7 +177,7 @@ def after(
 class _State:
     alerts: tuple[SentAlert, ...] = ()
     etag: str | None = None
-    """None if the file does not exist."""
+    """ETag of the file. None if the file does not exist."""
     damage: DamagedFile | None = None
 
 

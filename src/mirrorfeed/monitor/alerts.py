@@ -237,7 +237,7 @@ class Alert(Row):
     """A current problem, or one that this check found resolved, with the channels that were notified now."""
 
     table: str
-    """Empty for the mirrored database as a whole, and for an alert that was not sent."""
+    """Target of the table. Empty for the mirrored database as a whole, and for an alert that was not sent."""
     name: str
     what: str
     fix: str = ""

@@ -51,7 +51,7 @@ class SourceFacts:
     feed: str
     """Kind of change data feed that the source has, as text."""
     newest_version: int | None = None
-    """None for a source without versions."""
+    """Newest version of the source. None for a source without versions."""
     lag_seconds: float | None = None
     """Seconds since the oldest unpublished commit. 0 if there is none, and None if nothing is published."""
     lag_before: tuple[float, float] | None = None
@@ -137,11 +137,11 @@ class Finding(Row):
 
     severity: Severity
     code: str
-    """Empty for a check without an error."""
+    """Code of the error. Empty for a check without an error."""
     name: str
     """Name of the rule, of the error, or of the check."""
     table: str
-    """Empty for the mirrored database as a whole, and for a check of the setup."""
+    """Target of the table. Empty for the mirrored database as a whole, and for a check of the setup."""
     what: str
     fix: str = ""
     """Command or change that solves the problem."""

@@ -64,7 +64,7 @@ class Comparison(Row):
     what: str = shown("mirror")
     """Result in words."""
     equal: bool | None
-    """None if the comparison was not possible."""
+    """True if source and mirror are equal. None if the comparison was not possible."""
     version: int | None = None
     published_version: int | None = None
     """Newest published version. The mirror may not show this version yet."""

@@ -33,7 +33,7 @@ class TableResult(Row):
     what: str = shown("published", init=False)
     """What was published, in words: a snapshot, versions, or nothing new."""
     from_version_exclusive: int | None = None
-    """None for a snapshot, or if nothing was published."""
+    """Last version before the published range. None for a snapshot, or if nothing was published."""
     to_version_inclusive: int | None = None
     published_version: int | None = None
     """Version up to which the table is published, by this run or an earlier one."""

@@ -69,7 +69,7 @@ class Facts:
         return bool(self.commits) and self.commits[0].operation == COMPARISON
 
     def rows_in(self, range_: Range) -> int | None:
-        """Return the rows that the commits of a range changed, or None if unknown. A hint from the metrics."""
+        """Return the number of rows that the commits of a range changed, from their metrics. None if unknown."""
         first, last = range_.from_version_exclusive + 1, range_.to_version_inclusive
         rows = [commit.rows for commit in self.commits if first <= commit.version <= last]
         known = [count for count in rows if count is not None]

@@ -118,9 +118,10 @@ def _with_filter(rule: dict[str, Any]) -> dict[str, Any]:
 
 
 def option(exported: Any) -> str:
-    """Return the command option with which S3 continues to archive files below 128 KiB.
+    """Return the command option that lets S3 continue to archive files below 128 KiB.
 
-    The option is not part of the configuration, and its default would stop this.
+    Without this option, applying a configuration stops the archiving of small files. The option is not part of the
+    configuration.
     """
     varies = "varies_by_storage_class"
     if isinstance(exported, Mapping) and exported.get("TransitionDefaultMinimumObjectSize") == varies:

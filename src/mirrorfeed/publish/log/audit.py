@@ -119,7 +119,7 @@ class LogRecord(Row):
     what: str = shown("published")
     """What was published, in words: a snapshot, a repair, or versions."""
     from_version_exclusive: int | None
-    """None for a snapshot. Equal to the last version for a repair."""
+    """Last version before the published range. None for a snapshot. Equal to the last version for a repair."""
     to_version_inclusive: int
     inserts: int = shown("inserts", nonzero)
     updates: int = shown("updates", nonzero)
