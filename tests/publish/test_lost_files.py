@@ -67,7 +67,7 @@ def look(store: Store) -> View:
 
 
 def lost(store: Store) -> FilesLost | LastFileMissing | None:
-    return TableLog(store, FOLDER).lost(look(store))
+    return TableLog(store, FOLDER).find_lost_files(look(store))
 
 
 class TestPublish:
@@ -171,7 +171,7 @@ class TestListings:
         assert look(Late()).numbers == [1, 2, 4]
         Late.listings = 0
         assert lost(Late()) is None
-        assert TableLog(store, FOLDER).lost(view) is None
+        assert TableLog(store, FOLDER).find_lost_files(view) is None
 
     def test_complete_folder_needs_no_extra_request(self) -> None:
         store = FaultyStore(MemoryStore(), [])
@@ -180,7 +180,7 @@ class TestListings:
         view = log.read_view()
         assert view is not None
         before = len(store.verbs)
-        assert (log.lost(view), len(store.verbs) - before) == (None, 0)
+        assert (log.find_lost_files(view), len(store.verbs) - before) == (None, 0)
 
 
 def test_lost_files_ordered_by_time_need_a_missing_later_publication() -> None:

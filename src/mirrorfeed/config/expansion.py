@@ -157,5 +157,5 @@ def _keys(entry: Sources, found: FoundTable) -> tuple[str, ...] | None:
     """Return the keys of the entry if the table has these columns. None means the primary key in Unity Catalog."""
     if entry.keys is None:
         return None
-    there = {fold(name): name for name in found.columns}
-    return tuple(there[fold(key)] for key in entry.keys) if all(fold(key) in there for key in entry.keys) else None
+    columns = {fold(name): name for name in found.columns}
+    return tuple(columns[fold(key)] for key in entry.keys) if all(fold(key) in columns for key in entry.keys) else None

@@ -288,7 +288,7 @@ def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
         unfinished=len(view.unfinished),
         has_consumed=is_processed or (view.next_file_number > 1 and is_consumption_visible(view.numbers)),
         orphans=(*view.leftovers(), *(name for name in logs if name != view.log_id)),
-        lost=log.lost(view),
+        lost=log.find_lost_files(view),
     )
 
 

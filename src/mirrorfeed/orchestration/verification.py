@@ -27,7 +27,7 @@ from mirrorfeed.landing.record import Record
 from mirrorfeed.mirror.errors import ConditionUnreadable, MirrorColumns, MirrorNotReached
 from mirrorfeed.mirror.verify import row_comparison
 from mirrorfeed.mirror.verify.row_comparison import IN_MIRROR, IN_SOURCE, SHOWN, Difference
-from mirrorfeed.mirror.verify.table_comparison import find_differing_keys, mirror_of, verify_at, version_gone_reported
+from mirrorfeed.mirror.verify.table_comparison import find_differing_keys, mirror_of, verify_at, version_gone_errors
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.errors import RebuildRequired, TooManyToRepair
 from mirrorfeed.orchestration.publish_run import publish_tables
@@ -242,7 +242,7 @@ def repair_table(
         raise RebuildRequired(table=name, reason="it has no keys, so its rows can be added but not replaced")
     found: row_comparison.Comparison | None = None
     mirror = None if mirrors is None else mirror_of(mirrors, table.target)
-    with version_gone_reported(spark, table.source, newest.to_version_inclusive, mirror), faithful(spark):
+    with version_gone_errors(spark, table.source, newest.to_version_inclusive, mirror), faithful(spark):
         if mirror is None:
             keys = _of_source(spark, table, newest, where)
         else:

@@ -29,7 +29,7 @@ from mirrorfeed.mirror.verify.table_comparison import (
     folder_of,
     mirror_of,
     verify_at,
-    version_gone_reported,
+    version_gone_errors,
 )
 from mirrorfeed.source.identifier import Source
 from tests.commits import commit
@@ -271,7 +271,7 @@ def test_only_a_missing_source_file_counts_as_a_missing_version(of: str) -> None
     source, mirror = Source(path="/data of shop/source"), Source(path="/data of shop/mirror")
     expected = VersionGone if of == "source" else RuntimeError
     asked: Any = Answering()
-    with pytest.raises(expected), version_gone_reported(asked, source, 1, mirror):
+    with pytest.raises(expected), version_gone_errors(asked, source, 1, mirror):
         raise RuntimeError(missing.format(of))
 
 

@@ -227,13 +227,13 @@ class MirroredDatabase:
 
         `confirm` is called first, with all that differ. The definition is read again after the change.
         """
-        there, stopped = self.definition(), self.is_stopped()
-        found = differences(there.content, options, stopped)
+        definition, stopped = self.definition(), self.is_stopped()
+        found = differences(definition.content, options, stopped)
         if not any(each.changes for each in found):
             return found
         if confirm:
             confirm(*(each.in_words for each in found))
-        body = {"definition": {"parts": [_part(changed(there.content, found)), *there.others]}}
+        body = {"definition": {"parts": [_part(changed(definition.content, found)), *definition.others]}}
         self.client.call("change its definition", self.item, f"{self.item.path}/updateDefinition", body)
         if left := [each.in_words for each in differences(self.definition().content, options, stopped) if each.changes]:
             raise NotApplied(item=str(self.item), left=tuple(left))
@@ -265,9 +265,9 @@ def new_definition(options: FabricOptions) -> dict[str, Any]:
     }
 
 
-def differences(there: Mapping[str, Any], options: FabricOptions, stopped: bool = False) -> list[Setting]:
+def differences(definition: Mapping[str, Any], options: FabricOptions, stopped: bool = False) -> list[Setting]:
     """Return the configured settings that differ from the definition. Only a stopped database accepts all changes."""
-    target, settings = _target(there), []
+    target, settings = _target(definition), []
     for field, name in _FIELDS.items():
         found, wanted = target.get(name), getattr(options, field)
         if field == "change_data_feed":
@@ -279,16 +279,16 @@ def differences(there: Mapping[str, Any], options: FabricOptions, stopped: bool 
     return settings
 
 
-def changed(there: Mapping[str, Any], found: list[Setting]) -> dict[str, Any]:
+def changed(definition: Mapping[str, Any], found: list[Setting]) -> dict[str, Any]:
     """Return the definition with the changed settings. Other content is preserved, even if it is unknown."""
-    content = copy.deepcopy(dict(there))
+    content = copy.deepcopy(dict(definition))
     target = content.setdefault("properties", {}).setdefault("target", {}).setdefault("typeProperties", {})
     target.update({_FIELDS[each.field]: each.wanted for each in found if each.changes})
     return content
 
 
-def _target(there: Mapping[str, Any]) -> Mapping[str, Any]:
-    target = _Content.of(there).target
+def _target(definition: Mapping[str, Any]) -> Mapping[str, Any]:
+    target = _Content.of(definition).target
     return (target and target.typeProperties) or {}
 
 
@@ -363,9 +363,9 @@ Settings = tuple[tuple[Setting, ...], tuple[str, ...], str]
 def plan_settings(config: Config) -> Settings:
     """Compare the settings of the database with the configuration."""
     database = database_of(config)
-    there = database.definition().content
-    rows = tuple(differences(there, config.fabric, database.is_stopped()))
-    target = _target(there)
+    definition = database.definition().content
+    rows = tuple(differences(definition, config.fabric, database.is_stopped()))
+    target = _target(definition)
     settings = ", ".join(f"{field}: {setting_text(target.get(name))}" for field, name in _FIELDS.items())
     return rows, (f"In Fabric: {settings}.",), "" if rows else "Nothing differs from the configuration."
 

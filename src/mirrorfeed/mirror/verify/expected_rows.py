@@ -86,11 +86,11 @@ def _as_cast(value: Column, type_: DataType, wanted: str | None) -> Column:
 def column_fault(field: StructField, mirror: StructType, *, as_text: bool) -> str | None:
     """Return how a column of the mirror differs from the expected column, or None."""
     wanted = _in_mirror(field.dataType)
-    there = next((found for found in mirror if found.name == field.name), None)
-    if there is None:
+    found_field = next((found for found in mirror if found.name == field.name), None)
+    if found_field is None:
         return f"{field.name!r} is missing"
-    if there.dataType != wanted and not (as_text and there.dataType in _in_text(wanted)):
-        return f"{field.name!r} is {there.dataType.simpleString()} where {wanted.simpleString()} is expected"
+    if found_field.dataType != wanted and not (as_text and found_field.dataType in _in_text(wanted)):
+        return f"{field.name!r} is {found_field.dataType.simpleString()} where {wanted.simpleString()} is expected"
     return None
 
 
@@ -111,8 +111,8 @@ def _is_geo_type(type_: DataType) -> bool:
     return type_.typeName() in ("geometry", "geography")  # Spark 4.0 has no classes for these types
 
 
-def comparable_columns(field: StructField, there: DataType) -> tuple[Column, Column]:
-    """Return a column of the source and of its mirror in a comparable form. `there` is the column's type in the
+def comparable_columns(field: StructField, mirror_type: DataType) -> tuple[Column, Column]:
+    """Return a column of the source and of its mirror in a comparable form. `mirror_type` is the column's type in the
     mirror."""
     value, type_ = F.col(quote(field.name)), field.dataType
     if isinstance(type_, VariantType):
@@ -121,24 +121,24 @@ def comparable_columns(field: StructField, there: DataType) -> tuple[Column, Col
     if isinstance(type_, NESTED):
         return source, _comparable(_parsed(value, type_), type_, from_text=True)
     wanted = _in_mirror(type_)
-    if there == wanted:
+    if mirror_type == wanted:
         return source, value
-    if there == StringType():  # text that is not a value remains unchanged, so it differs
+    if mirror_type == StringType():  # text that is not a value remains unchanged, so it differs
         return _as_text(source, wanted), F.coalesce(_as_text(_from_text(value, wanted), wanted), value)
     # The mirror has shorts for bytes, or timestamps in UTC without a zone.
-    return (source, _instant(value)) if isinstance(wanted, TimestampType) else (source.cast(there), value)
+    return (source, _instant(value)) if isinstance(wanted, TimestampType) else (source.cast(mirror_type), value)
 
 
-def key_columns(field: StructField, there: DataType) -> tuple[Column, Column]:
+def key_columns(field: StructField, mirror_type: DataType) -> tuple[Column, Column]:
     """Return a source column that is not nested and its mirror column, both with the type in a mirror.
 
     Text that is not a value becomes NULL.
     """
     value, wanted = F.col(quote(field.name)), _in_mirror(field.dataType)
     source = _plain(value, field.dataType)
-    if there == wanted:
+    if mirror_type == wanted:
         return source, value
-    if there == StringType():
+    if mirror_type == StringType():
         return source, _from_text(value, wanted)
     return source, (_instant(value) if isinstance(wanted, TimestampType) else value).cast(wanted)
 

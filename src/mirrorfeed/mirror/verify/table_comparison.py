@@ -37,7 +37,7 @@ from mirrorfeed.source.table_info import read_table_info
 
 
 @contextmanager
-def version_gone_reported(
+def version_gone_errors(
     spark: SparkSession, source: Source, version: int, mirror: Source | None = None
 ) -> Iterator[None]:
     """Raise `VersionGone` if a version is gone while the source is read, or an error for a missing source."""
@@ -141,7 +141,7 @@ def compare(
     Set `as_text` if the published files are text, and `of_now` if the source has no versions and is read in its current
     state.
     """
-    gone = nullcontext() if of_now else version_gone_reported(spark, source, version, mirror)
+    gone = nullcontext() if of_now else version_gone_errors(spark, source, version, mirror)
     with gone, faithful(spark):
         expected, found = _read_both(spark, source, None if of_now else version, mirror, selection)
         there = compare_rows(str(source), version, expected, str(mirror), found, keys, shown, as_text=as_text)

@@ -152,7 +152,7 @@ def audit_log(store: Store, folder: str) -> LogAudit | None:
     if view is None:
         return None
     log_path = f"{folder}/{log_folder(view.log_id)}"
-    lost = log.lost(view)
+    lost = log.find_lost_files(view)
     places: list[FileState] = []
     for file in view.newest.files if view.newest else ():
         staged = _file_state(store, f"{log_path}/{file.staged}", file)

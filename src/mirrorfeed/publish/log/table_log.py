@@ -161,12 +161,12 @@ class TableLog:
     def check(self, view: View) -> LastFileMissing | None:
         """Refuse a folder whose files do not match its log. Returns a warning that does not stop publication."""
         check(view, self._address())
-        lost = self.lost(view)
+        lost = self.find_lost_files(view)
         if isinstance(lost, FilesLost):
             raise lost
         return lost
 
-    def lost(self, view: View) -> FilesLost | LastFileMissing | None:
+    def find_lost_files(self, view: View) -> FilesLost | LastFileMissing | None:
         """Find published files that are missing although Fabric may not have consumed them.
 
         Makes requests only if the confirmed view suggests missing files. A listing is not a snapshot, so a second read
