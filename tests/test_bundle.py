@@ -337,6 +337,11 @@ def test_targets_can_be_in_one_workspace() -> None:
         assert len(names) == len(bundle["targets"])
 
 
+def test_jobs_of_targets_have_distinct_names() -> None:
+    prefixes = {name: target.get("presets", {}).get("name_prefix") for name, target in bundle["targets"].items()}
+    assert prefixes == {"dev": None, "staging": "[staging] ", "prod": ""}  # in dev the Databricks CLI adds the user
+
+
 def test_only_needed_files_are_synced() -> None:
     assert bundle["sync"] == {"paths": ["notebooks"], "include": ["mirrorfeed.yml", "notebooks/[^.]*"]}
 

@@ -272,6 +272,9 @@ def test_staging_and_prod_are_deployed_to_one_workspace(project: Path) -> None:
             assert answer.returncode == 0, answer.stderr
         assert set(service.of_kind("schemas")) == {"main.mirrorfeed_staging", "main.mirrorfeed"}
         assert len(service.of_kind("scope")) == 2
+        names = [job["settings"]["name"] for job in service.of_kind("job").values()]
+        assert len(set(names)) == len(names)
+        assert {"mirrorfeed publish", "[staging] mirrorfeed publish"} <= set(names)
 
 
 @pytest.mark.parametrize("missing", sorted(SHARED))
