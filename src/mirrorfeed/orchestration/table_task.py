@@ -253,7 +253,7 @@ class TableTask:
             try:
                 context.work(source, context.zone, keyed, result, self._on_step, ends)
             except Gap as gap:
-                if (bridge := _bridge_gap(source, table, gap, context.on_problem)) is None:
+                if (bridge := _bridge_gap(source, keyed, gap, context.on_problem)) is None:
                     raise
                 context.work(bridge, context.zone, keyed, result, self._on_step, ends)
         except Exception as caught:

@@ -27,6 +27,8 @@ from mirrorfeed.publish.changes import (
 )
 from mirrorfeed.publish.errors import NotComparable, RangeCompared
 from mirrorfeed.publish.result import TableResult
+from mirrorfeed.publish.sources.delta_feed import DeltaFeed
+from mirrorfeed.publish.sources.gap_sources import SnapshotDiff, bridge_gap
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.source.next_step import Range
 from mirrorfeed.storage.folder import FolderStore
@@ -107,6 +109,16 @@ def test_snapshot_diff_publishes_only_selected_rows_and_columns(spark: SparkSess
     mirror.take()
     wanted = [(1, "a", "xy"), (3, "in", "x"), (4, "a", "ne"), (5, "in", "x")]
     assert canonical(mirror.rows) == canonical({"id": id_, "v": v, "W": w} for id_, v, w in wanted)
+
+
+@pytest.mark.parametrize("keys", ["[id]", "[]"])
+def test_only_rows_with_keys_are_compared(tmp_path: Path, keys: str) -> None:
+    text = f"landing_zone: ./landing\non_gap: compare\ntables: [{{source: ./t, target: sales.orders, keys: {keys}}}]\n"
+    (tmp_path / "mirrorfeed.yml").write_text(text, encoding="utf-8")
+    (table,) = load(str(tmp_path / "mirrorfeed.yml")).tables
+    source = DeltaFeed(None, table.source)  # type: ignore[arg-type]  # nothing is read
+    gap = Gap(table="t", published=1, where=2, reason="the change data feed is off")
+    assert isinstance(bridge_gap(source, table, gap, lambda _: None), SnapshotDiff) == (keys == "[id]")
 
 
 def test_missing_published_version_is_reported(spark: SparkSession, tmp_path: Path) -> None:

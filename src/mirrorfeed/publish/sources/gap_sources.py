@@ -174,7 +174,8 @@ def bridge_gap(
 ) -> DeltaFeed | None:
     """Return the source for changes across a gap in the feed: the history, or a comparison of the gap's two ends.
 
-    Returns None if there is no such source. Reports a history that cannot be read through `on_problem`.
+    `table` has its keys, because rows are compared by key. Returns None if there is no such source. Reports a history
+    that cannot be read through `on_problem`.
     """
     if not isinstance(source, DeltaFeed) or isinstance(source, SnapshotDiff | HistorySource):
         return None
@@ -188,6 +189,6 @@ def bridge_gap(
         except Exception as error:
             cause = named(f"Reading the history {history}", error)
             on_problem(HistoryUnusable(gap=gap, history=str(history), error=cause))
-    if table.on_gap == "compare":
+    if table.on_gap == "compare" and table.target_keys:
         return SnapshotDiff(*common, gap=gap)
     return None
