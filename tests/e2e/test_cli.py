@@ -177,7 +177,7 @@ def test_recreated_table_and_changed_keys_are_not_decided_without_spark(
     assert collector._without_spark(next_publication.UpToDateCheck(collector.config), table) is None
     for source in ("main.sales.orders", "abfss://a@b/c"):
         elsewhere = table.model_copy(update={"source": Source.parse(source)})
-        assert next_publication.newest_of(elsewhere) is None
+        assert next_publication.read_local_newest(elsewhere) is None
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError, SessionLost, Terminal, Transient
 from mirrorfeed.landing.errors import ColumnsDropped
 from mirrorfeed.orchestration.errors import TableTimeout
-from mirrorfeed.orchestration.retry import TERMINAL_PAUSE, RetryState, after, needs_reload
+from mirrorfeed.orchestration.retry import TERMINAL_PAUSE, RetryState, needs_reload, next_state
 from mirrorfeed.source.errors import FeedOff, Gap, PartitionsChanged
 
 GAP, OTHER_GAP = (
@@ -62,12 +62,12 @@ def test_next_retry_state_depends_on_errors_of_attempts(
     state = RetryState(attempts)
     for error in errors:
         assert state.remaining, "no try is made after the last one"
-        state = after(state, error, reloads=reloads and isinstance(error, Gap), attempts=attempts)
+        state = next_state(state, error, reloads=reloads and isinstance(error, Gap), attempts=attempts)
     assert state == expected
 
 
 def after_followed(state: RetryState, error: MirrorfeedError | None) -> RetryState:
-    return after(state, error, reloads=isinstance(error, Gap), attempts=math.inf)
+    return next_state(state, error, reloads=isinstance(error, Gap), attempts=math.inf)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,14 @@ from mirrorfeed.runtime.local_spark import (
     local_options,
     record_jars,
 )
-from mirrorfeed.runtime.spark_session import ConnectNotConfigured, Kind, SparkMissing, choose_kind, get_session, renewed
+from mirrorfeed.runtime.spark_session import (
+    ConnectNotConfigured,
+    Kind,
+    SparkMissing,
+    choose_kind,
+    get_session,
+    renew_session,
+)
 
 RUNTIME = {"DATABRICKS_RUNTIME_VERSION": "17.3"}
 REMOTE = {"SPARK_REMOTE": "sc://localhost"}
@@ -191,14 +198,14 @@ class _Remote(_Answering):
 @pytest.mark.parametrize("kind", [_Answering, _Remote])
 def test_responding_session_is_reused(kind: type[_Answering]) -> None:
     session: Any = kind(True)
-    assert renewed(session) is session
+    assert renew_session(session) is session
 
 
 def test_expired_remote_session_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     expired: Any = _Remote(False)
     new = _Remote(True)
     monkeypatch.setattr("mirrorfeed.runtime.spark_session.get_session", lambda: new)
-    assert renewed(expired) is new
+    assert renew_session(expired) is new
     assert expired.stopped
 
 
@@ -209,5 +216,5 @@ def test_lost_session_without_a_replacement_is_reported(
     monkeypatch.setattr("mirrorfeed.runtime.spark_session.get_session", lambda: kind(False))
     lost: Any = kind(False)
     with pytest.raises(SessionLost, match=r"The Spark session ended: .* Run the same command again"):
-        renewed(lost)
+        renew_session(lost)
     assert lost.stopped is (kind is _Remote)  # a session of the runtime must not be stopped

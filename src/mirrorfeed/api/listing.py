@@ -15,7 +15,7 @@ from mirrorfeed.errors import named
 from mirrorfeed.landing import selection
 from mirrorfeed.landing.names import table_limit_warning
 from mirrorfeed.landing.schema import Column, check_keys, columns_of
-from mirrorfeed.orchestration.scheduler import each_of
+from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.catalog import Workspace, read_catalog_table
@@ -41,7 +41,7 @@ def listed(
     in_catalog = any(row.table and row.source.is_in_unity_catalog for row in expansion.listed)
     client = _client(workspace) if in_catalog else None
     progress.info("Reading keys and columns")
-    rows = tuple(each_of(partial(_row, client, spark), expansion.listed))
+    rows = tuple(map_parallel(partial(_row, client, spark), expansion.listed))
     warning = table_limit_warning(len(expansion.config.tables))
     return Result(rows, (warning,) if warning else ())
 

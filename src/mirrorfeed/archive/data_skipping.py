@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.archive.errors import BadPredicate, NoSuchColumn
 from mirrorfeed.archive.spark_plans import items, kind_of, optimized, session_of
-from mirrorfeed.runtime.spark_errors import analyze, first_of, parameter, silence_spark_logs
+from mirrorfeed.runtime.spark_errors import analyze, find_condition, parameter, silence_spark_logs
 from mirrorfeed.source.identifier import Source
 
 Sign = Literal["=", "<", "<=", ">", ">=", "is there"]
@@ -94,15 +94,15 @@ def filtered(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:
 
 
 def _why_bad(error: AnalysisException) -> str:
-    if first_of(error, ("UNRESOLVED_COLUMN",)):
+    if find_condition(error, ("UNRESOLVED_COLUMN",)):
         return f"names {parameter(error, 'objectName')}, which is not a column of the table"
-    if first_of(error, ("UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY",)):
+    if find_condition(error, ("UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY",)):
         return "contains a subquery"
-    if first_of(error, ("AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION",)):
+    if find_condition(error, ("AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION",)):
         return "contains a nondeterministic function"
-    if first_of(error, ("PARSE_", "UNCLOSED_BRACKETED_COMMENT")):
+    if find_condition(error, ("PARSE_", "UNCLOSED_BRACKETED_COMMENT")):
         return "cannot be parsed"
-    return f"is not a condition on a row ({first_of(error, ('',)) or 'Spark gives no reason'})"
+    return f"is not a condition on a row ({find_condition(error, ('',)) or 'Spark gives no reason'})"
 
 
 _COMPARISONS: Mapping[str, Sign] = {

@@ -36,7 +36,7 @@ from mirrorfeed.archive.errors import (
 from mirrorfeed.archive.interval import Policy, parse_policy
 from mirrorfeed.archive.spark_plans import Scan, planned
 from mirrorfeed.errors import first_line
-from mirrorfeed.runtime.spark_errors import EXPIRED, LOG_GONE, first_of, silence_spark_logs
+from mirrorfeed.runtime.spark_errors import EXPIRED, LOG_GONE, find_condition, silence_spark_logs
 from mirrorfeed.runtime.spark_session import IGNORE_FILE_SETTINGS, is_databricks
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.errors import NotDelta, VersionExpired
@@ -291,9 +291,9 @@ class ClassicEngine:
             if at >= 0:
                 return at, reader.at_version(self.spark, source, at)
         except Exception as error:
-            if first_of(error, (EXPIRED,)):
+            if find_condition(error, (EXPIRED,)):
                 raise VersionExpired(table=str(source), version=at) from error
-            if first_of(error, LOG_GONE) is None:
+            if find_condition(error, LOG_GONE) is None:
                 raise
         raise NoSuchVersion(table=str(source), version=at, newest=self.newest(source).version)
 

@@ -37,7 +37,7 @@ from mirrorfeed.display.humanize import size
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.landing.strict_json import CONFIG, Count, format_of, parse_json, validate
-from mirrorfeed.runtime.spark_errors import FILES_GONE, first_of
+from mirrorfeed.runtime.spark_errors import FILES_GONE, find_condition
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.identifier import Source
@@ -338,7 +338,7 @@ def _needed_by_feed(
         table = read_table_info(spark, source)
         changed = guard.needed(spark, source, table, range_)
     except AnalysisException as error:
-        if first_of(error, FILES_GONE) is None:
+        if find_condition(error, FILES_GONE) is None:
             raise
         raise NoSuchRange(table=str(source), first=first, last=end, newest=newest) from error
     check_readable(spark, source, range_)

@@ -141,7 +141,7 @@ def _is_below(source: Source, place: Source) -> bool:
 def _listed(entry: Sources, found: FoundTable) -> Listed:
     """Return the found table with the options of its entry."""
     try:
-        target = values.filled(entry.target, parts_by_name(found.source))
+        target = values.fill_target(entry.target, parts_by_name(found.source))
     except BadTarget as error:
         return Listed(found.source, None, f"cannot be the target {error.text!r}, which {error.reason}")
     table = Table(source=found.source, target=target, keys=_keys(entry, found))

@@ -106,7 +106,7 @@ def template(value: object) -> str:
     return text(value)
 
 
-def filled(template: str, parts: Mapping[str, str]) -> Target:
+def fill_target(template: str, parts: Mapping[str, str]) -> Target:
     """Fill in a target template. Raises `BadTarget`."""
     names = [_FILLED.sub(lambda match: parts[match[1]], part) for part in split_name(template)]
     return Target(names[0] if len(names) > 1 else None, names[-1])

@@ -41,7 +41,7 @@ from mirrorfeed.history.record import (
     snapshot_columns,
     unreadable_columns,
 )
-from mirrorfeed.runtime.spark_errors import first_of
+from mirrorfeed.runtime.spark_errors import find_condition
 from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source import reader
@@ -220,7 +220,7 @@ class _Append:
             try:
                 self.history.append(rows if record.rows else None, record)
             except Exception as error:
-                if first_of(error, _LOST_RACE) is None:
+                if find_condition(error, _LOST_RACE) is None:
                     raise
                 return record, False
         return record, True

@@ -203,8 +203,8 @@ def missing_files(
     present = set(in_place)
     numbers = tuple(number for number in range(reached + 1, published + 1) if number not in present)
     if by_time and in_place and numbers:
-        first_of = {file.number: record.files[0].number for record in newest_first for file in record.files}
-        numbers = tuple(number for number in numbers if first_of.get(number, 0) > reached)
+        find_condition = {file.number: record.files[0].number for record in newest_first for file in record.files}
+        numbers = tuple(number for number in numbers if find_condition.get(number, 0) > reached)
     return MissingFiles(numbers, lost=bool(numbers and in_place))
 
 

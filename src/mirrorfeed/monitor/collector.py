@@ -16,7 +16,7 @@ from mirrorfeed.landing.names import LOG as LOGS
 from mirrorfeed.landing.names import LOG_ID, PROCESSED, data_number, is_log_id
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import LAG_STEPS, NOT_READ, MirrorTimes, freshness_of, is_consumption_visible
-from mirrorfeed.orchestration.scheduler import each_of
+from mirrorfeed.orchestration.scheduler import map_parallel
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -71,12 +71,12 @@ class Collector:
 
         store = zone_of(self.config)
         idle = UpToDateCheck(self.config, store)
-        found = each_of(lambda table: self._without_spark(idle, table), tables)
+        found = map_parallel(lambda table: self._without_spark(idle, table), tables)
         if None not in found:
             return [facts for facts in found if facts]
         spark, workspace = self.spark(), cache(self.workspace or default_workspace)
         pairs = list(zip(tables, found, strict=True))
-        return each_of(lambda pair: pair[1] or self._with_spark(spark, store, pair[0], workspace), pairs)
+        return map_parallel(lambda pair: pair[1] or self._with_spark(spark, store, pair[0], workspace), pairs)
 
     def _begin(self, table: Table, now: datetime) -> TableFacts:
         most, pause = self.config.alerts.max_lag_minutes, table.pause_at(now)
@@ -221,14 +221,14 @@ class Collector:
     def _without_spark(self, idle: UpToDateCheck, table: Table) -> TableFacts | None:
         """Return the facts about a table in a local folder with nothing to publish, or None if Spark is needed."""
         from mirrorfeed.publish.log.table_log import TableLog
-        from mirrorfeed.publish.next_publication import committed, is_up_to_date, newest_of
+        from mirrorfeed.publish.next_publication import committed, is_up_to_date, read_local_newest
         from mirrorfeed.source.change_feed import FeedKind
         from mirrorfeed.source.table_info import FILES, LOG, open_local_table, retention_seconds
 
         if self.deep and table.selection is not None:  # only Spark can select rows
             return None
         try:
-            found, delta = newest_of(table), open_local_table(table.source)
+            found, delta = read_local_newest(table), open_local_table(table.source)
             if found is None or delta is None:
                 return None
             (detail, version), path = found, table.source.path or ""

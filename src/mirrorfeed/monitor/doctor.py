@@ -38,7 +38,7 @@ def diagnose(
 
 def _ledger_findings(spark: Callable[[], SparkSession], config: Config) -> list[Finding]:
     from mirrorfeed.orchestration.errors import LedgerUnreadable
-    from mirrorfeed.runtime.spark_errors import NOT_IN_CATALOG, first_of
+    from mirrorfeed.runtime.spark_errors import NOT_IN_CATALOG, find_condition
     from mirrorfeed.source.table_info import is_missing_locally, open_local_table
 
     ledger = config.ledger
@@ -47,7 +47,7 @@ def _ledger_findings(spark: Callable[[], SparkSession], config: Config) -> list[
     try:
         _ = spark().read.table(ledger.sql).schema
     except Exception as error:
-        if first_of(error, NOT_IN_CATALOG):  # the first publication creates the log
+        if find_condition(error, NOT_IN_CATALOG):  # the first publication creates the log
             return []
         return [error_finding("", LedgerUnreadable(ledger=str(ledger), reason=first_line(str(error))))]
     return []

@@ -16,8 +16,8 @@ from mirrorfeed.history.append import AppendProgress, append_versions
 from mirrorfeed.history.errors import NoHistory
 from mirrorfeed.history.history_table import HistoryTable
 from mirrorfeed.history.record import first_and_last_commit, split_segments
-from mirrorfeed.orchestration.retry import ATTEMPTS, RetryState, after
-from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler, default_max_tables, each_of, run_queue
+from mirrorfeed.orchestration.retry import ATTEMPTS, RetryState, next_state
+from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler, default_max_tables, map_parallel, run_queue
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.source.versions import newest_version
 
@@ -93,7 +93,7 @@ def append_histories(
         return None
 
     def ended(name: str, error: MirrorfeedError | None) -> QueuedTable | None:
-        states[name] = state = after(states[name], error)
+        states[name] = state = next_state(states[name], error)
         return (
             QueuedTable(name, tables[name].priority, not_before=time.monotonic() + state.pause)
             if state.remaining
@@ -152,4 +152,4 @@ def read_histories(spark: Callable[[], SparkSession], config: Config, names: Seq
     tables = select_tables(config, names)
     session = spark()
     progress.info("Reading the histories")
-    return each_of(read, tables)
+    return map_parallel(read, tables)

@@ -266,10 +266,10 @@ def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int
     newest = stands.withColumn("nth", row_number().over(of_a_kind)).where(
         (col("nth") <= limit) | (col("time") >= since)
     )
-    return known_in(newest.select("table", "outcome", *PublicationKey._fields).orderBy("time").toArrow().to_pylist())
+    return group_known(newest.select("table", "outcome", *PublicationKey._fields).orderBy("time").toArrow().to_pylist())
 
 
-def known_in(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
+def group_known(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
     """Group rows, which are in ascending order, by table."""
     found: dict[str, Known] = {}
     for row in rows:
@@ -302,7 +302,7 @@ def known_without_spark(place: Source, limit: int) -> dict[str, Known] | None:
             WHERE nth <= {limit} ORDER BY time""")
             .read_all()
         )
-        return known_in(pa.table(rows).to_pylist())
+        return group_known(pa.table(rows).to_pylist())
     except Exception:  # Spark reports the error
         return None
 

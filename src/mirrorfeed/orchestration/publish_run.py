@@ -23,7 +23,7 @@ from mirrorfeed.orchestration.scheduler import (
     QueuedTable,
     Scheduler,
     default_max_tables,
-    each_of,
+    map_parallel,
     run_queue,
 )
 from mirrorfeed.orchestration.table_task import Decision, RunContext, Stop, TableTask, clear_table, dropping_by
@@ -92,11 +92,11 @@ def plan_next_steps(
     tasks = [TableTask(context, table) for table in config.select(names)]
     shown.info("Reading what is published")
     _ = context.zone  # an error here affects all tables
-    found = {step.table: step for step in each_of(TableTask.known_step, tasks) if step}
+    found = {step.table: step for step in map_parallel(TableTask.known_step, tasks) if step}
     if left := [task for task in tasks if task.name not in found]:
         if callable(spark):
             context.spark = spark(*delta_sources([task.table for task in left]))
-        found |= {step.table: step for step in each_of(TableTask.next_step, left)}
+        found |= {step.table: step for step in map_parallel(TableTask.next_step, left)}
     return [found[task.name] for task in tasks]
 
 
@@ -230,7 +230,7 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
     run, skips = _Run(context, names), context.skips_paused and not follows
     run.set_tables([each for each in context.config.select(names) if not (skips and each.pause_at(now))])
     if publishes and not follows:
-        each_of(TableTask.up_to_date, list(run.tasks.values()), run.add)
+        map_parallel(TableTask.up_to_date, list(run.tasks.values()), run.add)
     left = [task for name, task in run.tasks.items() if name not in run.newest]
     if left and not context.stop():
         _ = context.session  # starts in this thread, and fails for all tables
@@ -238,7 +238,7 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
             run.ledger.begin()
     # If all tables start at once, their order does not matter.
     ordered = publishes and not follows and len(left) > run.scheduler.max_parallel_tables
-    run.scheduler.waiting = each_of(partial(TableTask.queued, ordered=ordered), left)
+    run.scheduler.waiting = map_parallel(partial(TableTask.queued, ordered=ordered), left)
     run_queue(
         run.scheduler,
         lambda name: run.tasks[name].attempt,

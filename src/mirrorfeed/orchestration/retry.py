@@ -43,7 +43,7 @@ class RetryState:
         return self.reload if self.cleared else None
 
 
-def after(
+def next_state(
     state: RetryState, error: MirrorfeedError | None, *, reloads: bool = False, attempts: float = ATTEMPTS
 ) -> RetryState:
     """Return the state after an attempt.

@@ -1,6 +1,6 @@
 """Schedule tables: which table is next, how many run in parallel, and when a followed table is due.
 
-`each_of` reads something of all tables in parallel, without a queue.
+`map_parallel` reads something of all tables in parallel, without a queue.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def max_tables_for(cores: int, gib: float) -> int:
     return max(_MIN_TABLES, min(2 * cores, int(2 * gib), _MAX_TABLES))
 
 
-def each_of(
+def map_parallel(
     one: Callable[[Item], Result],
     tables: Sequence[Item],
     report: Callable[[Sequence[Result]], None] = lambda _: None,

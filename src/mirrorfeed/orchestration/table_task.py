@@ -21,16 +21,16 @@ from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.orchestration.errors import OrphanedTables, TableTimeout
-from mirrorfeed.orchestration.retry import ATTEMPTS, RetryState, after, needs_reload
+from mirrorfeed.orchestration.retry import ATTEMPTS, RetryState, needs_reload, next_state
 from mirrorfeed.orchestration.scheduler import QueuedTable, is_due
 from mirrorfeed.publish.files.staging_area import clear_staging
 from mirrorfeed.publish.log.table_log import TableLog
-from mirrorfeed.publish.next_publication import UpToDateCheck, check_decision, decide_next, waits_since, with_keys
+from mirrorfeed.publish.next_publication import UpToDateCheck, check_decision, decide_next, unpublished_since, with_keys
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.sources import ChangeSource, source_for
 from mirrorfeed.publish.table_publisher import clear, publish
 from mirrorfeed.runtime.credentials import default_workspace
-from mirrorfeed.runtime.spark_session import renewed
+from mirrorfeed.runtime.spark_session import renew_session
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.source.next_step import PendingCommits
 from mirrorfeed.source.versions import pending_commits
@@ -94,7 +94,7 @@ class RunContext:
     log in the landing zone decides what is published."""
     written: Config | None = None
     """Configuration with its patterns, to expand them again while tables are followed."""
-    renew: Callable[[SparkSession], SparkSession] = renewed
+    renew: Callable[[SparkSession], SparkSession] = renew_session
     _lock: RLock = field(default_factory=RLock, init=False)
     _expansion_error: str = field(default="", init=False)
     """Reason why patterns could not be expanded. Reported once."""
@@ -226,7 +226,7 @@ class TableTask:
         due = not_before + (table.freshness_target_minutes or math.inf) * 60
         if not context.follows:
             within = table.freshness_target_minutes or context.config.alerts.max_lag_minutes.published or math.inf
-            since = waits_since(context.zone, table) if ordered and not context.stop() else None
+            since = unpublished_since(context.zone, table) if ordered and not context.stop() else None
             due = math.inf if since is None else since.timestamp() + within * 60
         return QueuedTable(self.name, table.priority, due, not_before, self.limit)
 
@@ -260,7 +260,7 @@ class TableTask:
             error = named(f"Publishing {table.target}", caught)
         attempted = self.state
         reloads = error is not None and context.reloads and needs_reload(table, error)
-        self.state = after(attempted, error, reloads=reloads, attempts=self._attempts)
+        self.state = next_state(attempted, error, reloads=reloads, attempts=self._attempts)
         if error:
             _log.info("%s: attempt %d failed: %s", table.target, self.state.tries, coded(error))
         result.seconds += context.clock() - started
@@ -272,7 +272,7 @@ class TableTask:
                 latest=result.latest,
                 cause=self.state.error,
             )
-            self.state = after(attempted, timeout, attempts=self._attempts)
+            self.state = next_state(attempted, timeout, attempts=self._attempts)
         if self.state.remaining and not (context.follows and self.state.error):
             return None
         finished = self.finished()

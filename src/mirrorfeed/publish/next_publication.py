@@ -170,7 +170,7 @@ def last_version(what: Range | int | Repair) -> int:
     return what if isinstance(what, int) else what.to_version_inclusive
 
 
-def newest_of(table: Table) -> tuple[TableInfo, int] | None:
+def read_local_newest(table: Table) -> tuple[TableInfo, int] | None:
     """Return metadata and newest version of a table in a local folder.
 
     Returns None if only Spark can read the table, or if the table is compared, because its versions are then those of
@@ -213,7 +213,7 @@ class UpToDateCheck:
     def published_view(self, table: Table) -> tuple[View, int] | None:
         """Return view and version of a table that is published up to its newest version, otherwise None."""
         try:
-            if (found := newest_of(table)) is None:
+            if (found := read_local_newest(table)) is None:
                 return None
             table = with_keys(table)
             log = TableLog(self.zone, table.target.folder)
@@ -229,7 +229,7 @@ class UpToDateCheck:
         return view, found[1]
 
 
-def waits_since(store: Store, table: Table) -> datetime | None:
+def unpublished_since(store: Store, table: Table) -> datetime | None:
     """Return the time of the first unpublished commit if a file shows it, otherwise of the last publication.
 
     Returns None if the table was never published, or if the time cannot be read.

@@ -182,7 +182,7 @@ def add_record(result: TableResult, record: Record) -> None:
 
 
 @contextmanager
-def named_errors(
+def range_errors(
     table: str, what: Range | int, commits: Sequence[Commit], selection: Selection | None = None
 ) -> Iterator[None]:
     """Convert unexpected errors to a `MirrorfeedError` with the range, its operations and a fix."""

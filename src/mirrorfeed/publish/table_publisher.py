@@ -35,7 +35,7 @@ from mirrorfeed.publish.next_publication import (
     next_columns,
     repair_columns,
 )
-from mirrorfeed.publish.result import TableResult, add_record, named_errors
+from mirrorfeed.publish.result import TableResult, add_record, range_errors
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source.errors import Finding, SourceRecreated
 from mirrorfeed.source.next_step import (
@@ -123,7 +123,7 @@ def publish(
             case Repair():
                 what = decision
         reads = what.version if isinstance(what, Repair) else what
-        with named_errors(str(table.source), reads, facts.commits, table.selection):
+        with range_errors(str(table.source), reads, facts.commits, table.selection):
             try:
                 staged = run.stage(view, facts, what)
             except BadRows as error:

@@ -84,7 +84,7 @@ def conditions(error: Exception) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_NAMED.findall(text) + unnamed))
 
 
-def first_of(error: Exception, known: tuple[str, ...]) -> str | None:
+def find_condition(error: Exception, known: tuple[str, ...]) -> str | None:
     """Return the first condition of `error` that starts with a name in `known`, or None."""
     return next((name for name in conditions(error) if name.startswith(known)), None)
 

@@ -83,7 +83,7 @@ def kind() -> Kind:
     return choose_kind(os.environ, connect_installed, connect_installed and _is_connect_configured())
 
 
-def renewed(spark: SparkSession) -> SparkSession:
+def renew_session(spark: SparkSession) -> SparkSession:
     """Return the session, or a new session if it has expired, as sessions of Connect do. Raises `SessionLost`."""
     if _answers(spark):
         return spark

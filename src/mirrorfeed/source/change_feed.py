@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.landing.errors import ReservedColumn
 from mirrorfeed.landing.schema import reserved_names
-from mirrorfeed.runtime.spark_errors import FEED_OFF, FILES_GONE, SCHEMA_DIFFERS, conditions, first_of
+from mirrorfeed.runtime.spark_errors import FEED_OFF, FILES_GONE, SCHEMA_DIFFERS, conditions, find_condition
 from mirrorfeed.source.errors import (
     LogDamaged,
     VersionExpired,
@@ -84,7 +84,7 @@ def is_feed_on(spark: SparkSession, source: Source, version: int) -> bool:
         if FEED_OFF in conditions(error):
             return False
         # Otherwise the feed is on. Deleted rows or a schema that does not fit are reported when the range is read.
-        if first_of(error, (SCHEMA_DIFFERS, *FILES_GONE)) is None:
+        if find_condition(error, (SCHEMA_DIFFERS, *FILES_GONE)) is None:
             raise
     return True
 

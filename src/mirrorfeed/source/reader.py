@@ -17,7 +17,7 @@ from mirrorfeed.errors import MirrorfeedError, Terminal, first_line, innermost_c
 from mirrorfeed.landing.errors import BadCondition
 from mirrorfeed.landing.selection import Cast, Selection, condition_columns
 from mirrorfeed.runtime import spark_errors
-from mirrorfeed.runtime.spark_errors import analyze, first_of, parameter
+from mirrorfeed.runtime.spark_errors import analyze, find_condition, parameter
 from mirrorfeed.source import errors
 from mirrorfeed.source.errors import Finding, Gap, GapReason
 from mirrorfeed.source.identifier import Source, quote
@@ -74,7 +74,7 @@ def read_full(spark: SparkSession, source: Source) -> DataFrame:
         found = spark.read.table(source.sql)
         _ = found.schema  # Spark Connect looks up the table only here
     except Exception as error:
-        if first_of(error, spark_errors.NOT_IN_CATALOG):
+        if find_condition(error, spark_errors.NOT_IN_CATALOG):
             raise errors.SourceMissing(table=str(source)) from error
         raise
     return without_collations(found)
@@ -151,13 +151,13 @@ def _read_folder(spark: SparkSession, path: str) -> DataFrame:
         _ = found.schema
         return found
     except Exception as error:
-        if not first_of(error, _NOT_DELTA):
+        if not find_condition(error, _NOT_DELTA):
             raise
     try:
         found = spark.read.parquet(path)
         _ = found.schema
     except Exception as error:
-        if first_of(error, _NO_FILES):
+        if find_condition(error, _NO_FILES):
             raise errors.NothingToRead(path=path) from error
         raise
     return found
@@ -166,7 +166,7 @@ def _read_folder(spark: SparkSession, path: str) -> DataFrame:
 def _read_error(table: str, what: Range | int, error: Exception) -> Terminal | None:
     if _ARCHIVED in str(error):
         return errors.FilesArchived(table=table, range=what)
-    found = first_of(error, spark_errors.SOURCE_FAULTS) or ""
+    found = find_condition(error, spark_errors.SOURCE_FAULTS) or ""
     is_gone = found.startswith((*spark_errors.FILES_GONE, *spark_errors.LOG_GONE))
     if found.startswith(spark_errors.UNREADABLE) and not is_gone:
         uri = spark_errors.unreadable_file(error)

@@ -13,7 +13,7 @@ from os.path import normpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.runtime.spark_errors import LOG_GONE, NOT_IN_CATALOG, first_of
+from mirrorfeed.runtime.spark_errors import LOG_GONE, NOT_IN_CATALOG, find_condition
 from mirrorfeed.runtime.spark_session import Kind, kind
 from mirrorfeed.source.errors import (
     BadInterval,
@@ -167,15 +167,15 @@ def table_errors(source: Source) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if first_of(error, LOG_GONE):
+        if find_condition(error, LOG_GONE):
             raise LogDamaged(table=str(source)) from error
-        if first_of(error, ("EXPECT_TABLE_NOT_VIEW",)):
+        if find_condition(error, ("EXPECT_TABLE_NOT_VIEW",)):
             raise NotDelta(table=str(source), found="a view") from error
-        if first_of(error, (*_NO_TABLE, *_NOT_DELTA)) and source.path is not None:
+        if find_condition(error, (*_NO_TABLE, *_NOT_DELTA)) and source.path is not None:
             raise NoTableAtPath(path=source.path) from error
-        if first_of(error, _NO_TABLE):
+        if find_condition(error, _NO_TABLE):
             raise SourceMissing(table=str(source)) from error
-        if first_of(error, _NOT_DELTA):
+        if find_condition(error, _NOT_DELTA):
             raise NotDelta(table=str(source), found="a table in another format") from error
         raise
 

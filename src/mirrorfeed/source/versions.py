@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.errors import Terminal
-from mirrorfeed.runtime.spark_errors import EXPIRED, NOT_THERE, first_of, parameter
+from mirrorfeed.runtime.spark_errors import EXPIRED, NOT_THERE, find_condition, parameter
 from mirrorfeed.source.errors import LogDamaged, NoVersions, VersionExpired
 from mirrorfeed.source.identifier import URI, Source
 from mirrorfeed.source.next_step import Commit, PendingCommits
@@ -51,7 +51,7 @@ def newest_version(spark: SparkSession, source: Source, after: int | None = None
             _ = spark.read.option("versionAsOf", after + 1).table(source.sql).schema
             return after + 1
         except Exception as error:
-            newest = parameter(error, "latest") if first_of(error, (NOT_THERE,)) else None
+            newest = parameter(error, "latest") if find_condition(error, (NOT_THERE,)) else None
             if newest and newest.isdigit():
                 return int(newest)
     return newest_commit(spark, source).version
@@ -125,7 +125,7 @@ def schema_at(spark: SparkSession, source: Source, version: int) -> dict[str, An
             frame = spark.read.option("versionAsOf", version).table(source.sql)
             schema: dict[str, Any] = json.loads(frame.schema.json())
     except Exception as error:
-        if first_of(error, (EXPIRED,)):
+        if find_condition(error, (EXPIRED,)):
             raise VersionExpired(table=str(source), version=version) from error
         raise
     return schema

@@ -29,7 +29,7 @@ from mirrorfeed.mirror.errors import (
 )
 from mirrorfeed.mirror.verify.expected_rows import selected
 from mirrorfeed.mirror.verify.row_comparison import SHOWN, Comparison, compare_rows, differing_keys
-from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, analyze, first_of
+from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, analyze, find_condition
 from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import read_full
@@ -47,7 +47,7 @@ def version_gone_errors(
         raise
     except Exception as error:
         of_mirror = mirror is not None and str(mirror.path) in unquote(str(error))
-        if not of_mirror and first_of(error, (*FILES_GONE, *LOG_GONE, EXPIRED)):
+        if not of_mirror and find_condition(error, (*FILES_GONE, *LOG_GONE, EXPIRED)):
             raise VersionGone(table=str(source), version=version) from error
         read_table_info(spark, source)  # raises an error if the source does not exist
         raise

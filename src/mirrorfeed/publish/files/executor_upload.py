@@ -16,7 +16,7 @@ from mirrorfeed.landing.schema import Problem
 from mirrorfeed.publish.errors import ExecutorUploadFailed, ExecutorUploadImpossible
 from mirrorfeed.publish.files.spark_files import SparkFiles, check_counts, upload_file
 from mirrorfeed.publish.files.staging_area import StagingArea
-from mirrorfeed.publish.files.staging_job import BadRow, BadRows, Staged, StagingJob, joined
+from mirrorfeed.publish.files.staging_job import BadRow, BadRows, Staged, StagingJob, combine_staged
 from mirrorfeed.storage.retry import retry_counter
 
 _Batches = Iterator[pa.RecordBatch]
@@ -41,7 +41,7 @@ def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
             raise BadRows(*(BadRow(Problem(problem), key) for problem, key in each["bad"]))
         files_ = [File(**file) for file in each["files"]]
         found[each["number"]] = Staged(files_, retries=each["retries"], differed=each["differed"])
-    staged = joined(part for _, part in sorted(found.items()))
+    staged = combine_staged(part for _, part in sorted(found.items()))
     retry_counter().add(staged.retries)
     check_counts(files, staged)
     return staged

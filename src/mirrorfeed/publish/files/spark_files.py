@@ -35,11 +35,11 @@ from mirrorfeed.publish.files.staging_job import (
     StagingJob,
     arrow_schema,
     bad_rows,
+    combine_staged,
     count_markers,
-    joined,
 )
 from mirrorfeed.publish.landing_rows import PROBLEM
-from mirrorfeed.runtime.spark_errors import SOURCE_FAULTS, first_of
+from mirrorfeed.runtime.spark_errors import SOURCE_FAULTS, find_condition
 from mirrorfeed.source.identifier import quote
 from mirrorfeed.storage import Store, per_process
 from mirrorfeed.storage.errors import NotThere, StoreUnavailable
@@ -99,7 +99,7 @@ def write_with_spark(
             finished.write.options(**options).parquet(folder)
         except Exception as error:
             # The source's reader handles its own errors.
-            if first_of(error, SOURCE_FAULTS) or area.root not in str(error):
+            if find_condition(error, SOURCE_FAULTS) or area.root not in str(error):
                 raise
             raise area.write_error(rows.sparkSession, folder, error) from error
         # An engine may write the files and report no metrics. Then a second query counts the same rows: versions are
@@ -230,7 +230,7 @@ def upload_files(job: StagingJob, files: SparkFiles) -> Staged:
     pool = per_process("uploads", lambda: ThreadPoolExecutor(_PARALLEL_FILES))
     uploads = [pool.submit(upload_file, job, files.area, path) for path in files.paths]
     try:
-        staged = joined(upload.result() for upload in uploads)
+        staged = combine_staged(upload.result() for upload in uploads)
     finally:
         wait([upload for upload in uploads if not upload.cancel()])
     check_counts(files, staged)

@@ -28,7 +28,7 @@ from mirrorfeed.publish.files.staging_job import (
     Staged,
     StagingJob,
     bad_rows,
-    joined,
+    combine_staged,
     row_text,
 )
 from mirrorfeed.publish.landing_rows import PROBLEM
@@ -113,7 +113,7 @@ def stage(
             if job.output.by_time:
                 time.sleep(_TIME_STEP)
             written.append(part.write())
-        return joined(written)._replace(corrections=sum(len(part.files) for part in written[1:]))
+        return combine_staged(written)._replace(corrections=sum(len(part.files) for part in written[1:]))
 
 
 def collect_small_batch(rows: DataFrame) -> pa.Table | None:

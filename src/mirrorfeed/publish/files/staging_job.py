@@ -164,7 +164,7 @@ def count_markers(rows: pa.Table | pa.RecordBatch) -> dict[int | None, int]:
     return {entry["values"]: entry["counts"] for entry in pc.value_counts(rows.column(MARKER)).to_pylist()}
 
 
-def joined(parts: Iterable[Staged]) -> Staged:
+def combine_staged(parts: Iterable[Staged]) -> Staged:
     """Combine the files of several parts without corrections."""
     found = list(parts)
     differed = next((part.differed for part in found if part.differed), "")

@@ -47,7 +47,7 @@ from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging_area import staging_area_for
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
-from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, first_of
+from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, find_condition
 from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
 from mirrorfeed.source.identifier import Source
@@ -140,7 +140,7 @@ class RowHashTable:
             else:
                 writer.option("mergeSchema", "true").append()
         except Exception as error:
-            if first_of(error, _CONFLICTS):
+            if find_condition(error, _CONFLICTS):
                 raise RowHashesChanged(states=str(self.place), table=self.table) from error
             raise
         newest = read_history(self.spark, self.place, 16)
@@ -191,7 +191,7 @@ class RowHashTable:
         try:
             yield
         except Exception as error:
-            if version is not None and first_of(error, _GONE) and folder in str(error):
+            if version is not None and find_condition(error, _GONE) and folder in str(error):
                 raise RowHashesLost(
                     table=self.table, states=str(self.place), published=version, where=version
                 ) from error

@@ -19,7 +19,7 @@ from mirrorfeed.publish.errors import HistoryUnusable, NotComparable, RangeCompa
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.sources import ChangeSource
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
-from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, first_of
+from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, find_condition
 from mirrorfeed.source import versions
 from mirrorfeed.source.errors import Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
@@ -77,7 +77,7 @@ class SnapshotDiff(DeltaFeed):
         try:
             yield
         except Exception as error:
-            if isinstance(error, Gap | SnapshotGone) or first_of(error, (*FILES_GONE, *LOG_GONE, EXPIRED)):
+            if isinstance(error, Gap | SnapshotGone) or find_condition(error, (*FILES_GONE, *LOG_GONE, EXPIRED)):
                 version = what.from_version_exclusive
                 raise NotComparable(table=str(self.source), published=version, where=version) from error
             raise
