@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from mirrorfeed.api.errors import NotInATask, TaskFailed
 from mirrorfeed.cli import main
 from mirrorfeed.cli.__main__ import task
 from mirrorfeed.cli.deployment import set_task_value
-from mirrorfeed.cli.errors import NotInATask, TaskFailed
 from mirrorfeed.config.errors import UnknownTable
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config

@@ -149,7 +149,7 @@ def test_interrupt_while_the_commands_are_imported_prints_one_line() -> None:
     code = """if True:
         import os, signal, sys
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in background jobs
-        sys.setprofile(lambda frame, *_: frame.f_globals.get("__name__") == "mirrorfeed.cli.errors" and stop())
+        sys.setprofile(lambda frame, *_: frame.f_globals.get("__name__") == "mirrorfeed.api.errors" and stop())
         def stop():
             sys.setprofile(None)
             os.kill(os.getpid(), signal.SIGINT)

@@ -24,7 +24,7 @@ import mirrorfeed
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.api.results import Changes, Difference, Result, VersionChanges
 from mirrorfeed.cli import main, output
-from mirrorfeed.cli.main import print_error
+from mirrorfeed.cli.main import fail
 from mirrorfeed.display import terminal
 from mirrorfeed.display.redact import escape_html, printable, printable_block, shell_argument
 from mirrorfeed.errors import Unexpected
@@ -137,8 +137,9 @@ def test_value_in_an_error_cannot_start_a_new_line(tmp_path: Path) -> None:
     assert hostile(printed) == []
 
 
-def test_name_before_an_error_cannot_start_a_new_line(capsys: pytest.CaptureFixture[str]) -> None:
-    print_error(Unexpected(doing="Reading", kind="ValueError", reason=HOSTILE), HOSTILE)
+def test_reason_in_an_error_cannot_start_a_new_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        fail(Unexpected(doing="Reading", kind="ValueError", reason=HOSTILE))
     printed = capsys.readouterr().err
     assert hostile(printed) == []
     assert len(printed.splitlines()) == 1

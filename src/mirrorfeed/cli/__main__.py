@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from mirrorfeed.api.errors import TaskFailed
 from mirrorfeed.cli import main
-from mirrorfeed.cli.errors import TaskFailed
 
 
 def task() -> None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirrorfeed.cli.errors import ArchiveTablesInvalid, FileExists, FileNotWritten, NotInATask
-from mirrorfeed.cli.main import config_option, feed, load_as_written, main
+from mirrorfeed.api.errors import ArchiveTablesInvalid, FileExists, FileNotWritten, NotInATask
+from mirrorfeed.cli.main import config_option, feed, load_as_written, main, overrides
 from mirrorfeed.config import FILE
 from mirrorfeed.display.rows import Row, row, shown
 
@@ -85,13 +85,11 @@ def tables(task_value: str | None, path: str) -> Result[Listed] | Result[TaskInp
 @click.option("--mirror", default="", help="Folder of the mirrored tables, if it is not the mirrored database.")
 @click.option("--archive-tables", default="[]", help="The tables with an archive, as JSON.")
 @config_option
-@click.pass_context
-def deployment(context: click.Context, file: str, mirror: str, archive_tables: str, path: str) -> None:
+def deployment(file: str, mirror: str, archive_tables: str, path: str) -> None:
     """Check the settings of a deployment, and write those that its notebooks need into FILE. The bundle calls it."""
     archived = parse_archive_tables(archive_tables)
     load_as_written(path)
-    facts = context.find_object(dict) or {}
-    Path(file).write_text(json.dumps({**facts, "mirror": mirror, "archive_tables": archived}, indent=1) + "\n")
+    Path(file).write_text(json.dumps({**overrides(), "mirror": mirror, "archive_tables": archived}, indent=1) + "\n")
 
 
 def parse_archive_tables(text: str) -> list[str]:

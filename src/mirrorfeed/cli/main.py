@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from mirrorfeed.cli.errors import Misused, NotConfirmed
+from mirrorfeed.api.errors import Misused, NotConfirmed
 from mirrorfeed.config import FILE
 from mirrorfeed.display.redact import filter_logs, is_escaped, printable, printable_block, redact
 from mirrorfeed.errors import MirrorfeedError, is_spark_gone, named
@@ -206,16 +206,11 @@ def _escaped(found: re.Match[str]) -> str:
     return json.dumps(found[0])[1:-1] if is_escaped(found[0]) else found[0]
 
 
-def print_error(error: MirrorfeedError, of: str = "") -> None:
-    """Print an error, and the table that it concerns, to standard error."""
-    click.echo(f"Error {error.code}: {of and f'{printable(of)}: '}{error}", err=True)
-
-
 def fail(error: MirrorfeedError, status: int = 1) -> NoReturn:
     if for_programs():
         print_json({"error": error.to_dict()})
     else:
-        print_error(error)
+        click.echo(f"Error {error.code}: {error}", err=True)
     sys.exit(status)
 
 
@@ -237,17 +232,22 @@ def feed_if_there(path: str) -> Feed:
 
     if config := load_if_there(path):
         return feed_of(config)
-    ledger = (click.get_current_context().find_object(dict) or {}).get("ledger")
-    given = {} if ledger is None else {"ledger": Source.parse_argument(ledger)}
-    return feed_of(Config(landing_zone=".", tables=()).model_copy(update=given))
+    ledger = overrides()["ledger"]
+    config = Config(landing_zone=".", tables=())
+    return feed_of(config.model_copy(update={"ledger": Source.parse_argument(ledger)}) if ledger else config)
 
 
 def load_as_written(path: str) -> Config:
     """Read the configuration with the options before the command, without expanding patterns."""
     from mirrorfeed.config import loader
 
-    given: dict[str, str | None] = click.get_current_context().find_object(dict) or {}
-    return loader.load(path, **given)
+    return loader.load(path, **overrides())
+
+
+def overrides() -> dict[str, str | None]:
+    """The options before the command that override the configuration: landing zone, ledger and staging path."""
+    found: dict[str, str | None] = click.get_current_context().find_root().obj
+    return found
 
 
 def load_if_there(path: str) -> Config | None:

@@ -91,15 +91,8 @@ def publish(
       mirrorfeed publish --follow --duration 60   keep publishing for an hour
       mirrorfeed publish --shard 2/8              publish one of eight parts of the tables
     """
-    if shard and tables:
-        raise click.UsageError("--shard cannot be combined with TABLES.")
+    _check_options(tables, dry_run, shard, follow, duration)
     tables = (shard,) if shard else tables
-    if duration is not None and not follow:
-        raise click.UsageError("--duration requires --follow.")
-    if follow and (dry_run or for_programs()):
-        raise click.UsageError(
-            "--follow prints each publication as it happens, and cannot be combined with --dry-run or --json."
-        )
     if dry_run:
         return feed(path).dry_run(*tables)
     if follow:
@@ -109,6 +102,19 @@ def publish(
         return feed(path).follow(*tables, minutes=duration, on_done=FollowLog(print_lines), stop=stoppable())
     with publishing() as steps:
         return feed(path).publish(*tables, on_step=steps, on_done=steps.done, stop=stoppable())
+
+
+def _check_options(
+    tables: tuple[str, ...], dry_run: bool, shard: str | None, follow: bool, duration: float | None
+) -> None:
+    if shard and tables:
+        raise click.UsageError("--shard cannot be combined with TABLES.")
+    if duration is not None and not follow:
+        raise click.UsageError("--duration requires --follow.")
+    if follow and (dry_run or for_programs()):
+        raise click.UsageError(
+            "--follow prints each publication as it happens, and cannot be combined with --dry-run or --json."
+        )
 
 
 @main.group()
