@@ -14,7 +14,7 @@ from fixtures.public_api import FUNCTIONS, members, signatures, values
 from mirrorfeed.api import results
 from mirrorfeed.api.archive_table import ArchiveAwareTable
 from mirrorfeed.api.results import Comparison, Difference, Failed, Finding, Result, Status, TableResult
-from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.monitor.findings import Severity
 from mirrorfeed.source.errors import FeedOff
 
@@ -209,8 +209,14 @@ def test_import_and_load_start_neither_spark_nor_cloud_clients(tmp_path: Path) -
     assert ran.stdout.splitlines() == ["('a',)", "[]"]
 
 
-def status(table: str, error: str | None = None, lag: int | None = 0) -> Status:
-    return Status(table, f"main.{table}", "behind", "on", None, 3, 3 + (lag or 0), lag, 0.0, 0, 0, False, None, error)  # type: ignore[arg-type]
+class Gone(Terminal):
+    code = "MF0000"
+    what = "It is gone."
+    fix = "Look for it."
+
+
+def status(table: str, error: MirrorfeedError | None = None, lag: int | None = 0) -> Status:
+    return Status(table, f"main.{table}", "behind", "on", None, 3, 3 + (lag or 0), lag, 0.0, 0, 0, False, None, error)
 
 
 def publication(table: str, error: MirrorfeedError | None = None) -> TableResult:
@@ -218,12 +224,12 @@ def publication(table: str, error: MirrorfeedError | None = None) -> TableResult
 
 
 def test_result_is_a_sequence_with_an_overall_status() -> None:
-    found = Result((status("a"), status("b", "It is gone. Look for it.")))
+    found = Result((status("a"), status("b", Gone())))
     assert [row.table for row in found] == ["a", "b"]
     assert (len(found), found[0].ok, found[1].ok, found.ok, found[:1]) == (2, True, False, False, (found[0],))
     with pytest.raises(Failed) as raised:
         found.check()
-    assert str(raised.value) == "b: It is gone. Look for it."
+    assert str(raised.value) == "b: MF0000: It is gone. Look for it."
     assert Result((status("a"),)).check() is None
 
 

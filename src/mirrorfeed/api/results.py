@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import DataRow as DataRow
 from mirrorfeed.display.rows import Row as Row
-from mirrorfeed.display.rows import render, row, shown
+from mirrorfeed.display.rows import html_of, row, shown, text_of
 from mirrorfeed.errors import MirrorfeedError, Terminal, coded
 from mirrorfeed.runtime import lazy_names
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mirrorfeed.mirror.verify.row_comparison import Difference as Difference
     from mirrorfeed.monitor.alerts import Alert as Alert
     from mirrorfeed.monitor.findings import Finding as Finding
-    from mirrorfeed.monitor.report_figures import Report as Report
+    from mirrorfeed.monitor.report import Report as Report
     from mirrorfeed.monitor.status import Status as Status
     from mirrorfeed.orchestration.histories import Append as Append
     from mirrorfeed.orchestration.histories import History as History
@@ -93,10 +93,10 @@ class Result(Sequence[R], Generic[R]):
         return len(self.rows)
 
     def __repr__(self) -> str:
-        return render(self, "terminal")
+        return text_of(self.rows, self.notes, self.summary, every=self.every)
 
     def _repr_html_(self) -> str:
-        return render(self, "html")
+        return html_of(self.rows, self.notes, self.summary, every=self.every)
 
 
 class Failed(Terminal):
@@ -270,7 +270,7 @@ _HOMES = {
     "Recent": "archive.table",
     "Repair": "orchestration.verification",
     "Replay": "history.replay",
-    "Report": "monitor.report_figures",
+    "Report": "monitor.report",
     "RestorePlan": "archive.restore_plan",
     "Restoring": "archive.restore",
     "Setting": "mirror.fabric.rows",

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from datetime import date, datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform
 
 from mirrorfeed.display.humanize import counted
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _COLUMN = "column"
 Kind = TypeVar("Kind", bound=type[Any])
+AnyRow = TypeVar("AnyRow", bound="Row")
 
 
 class Column(NamedTuple):
@@ -76,8 +77,8 @@ class Row:
 
     @property
     def quiet(self) -> bool:
-        """True if the row need not be listed among many rows."""
-        return False
+        """Whether nobody needs to see the row among many that have `QUIET`."""
+        return self.ok
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields by name, as JSON values. An error has `code`, `what`, `next` and `facts`."""
@@ -94,12 +95,12 @@ class Row:
         return found
 
     def remarks(self) -> Sequence[str]:
-        """Return the lines to show below the table."""
+        """Lines below the table: the error, unless it has a column."""
         error = getattr(self, "error", None)
-        if error is None:
+        if error is None or any(each.name == "error" and _COLUMN in each.metadata for each in fields(self)):  # type: ignore[arg-type]
             return ()
         parts = (getattr(self, "table", None), getattr(error, "code", None), str(error))
-        return (": ".join(part for part in parts if part),)
+        return (": ".join(filter(None, parts)),)
 
     def __str__(self) -> str:
 
@@ -168,20 +169,6 @@ LISTED = 20
 """With more quiet rows, the rows are counted instead of listed."""
 
 
-class Shown(Protocol):
-    """The parts of a result that are shown."""
-
-    @property
-    def rows(self) -> Sequence[Row]: ...
-    @property
-    def notes(self) -> Sequence[str]: ...
-    @property
-    def summary(self) -> str: ...
-    @property
-    def every(self) -> bool: ...
-    def to_dict(self) -> dict[str, Any]: ...
-
-
 class Grid(NamedTuple):
     """Cells of a table as texts, without columns that have no known value."""
 
@@ -189,13 +176,6 @@ class Grid(NamedTuple):
     lines: Sequence[Sequence[str]]
     right: frozenset[int]
     """Columns to align right."""
-
-
-def render(result: Shown, to: Literal["terminal", "html", "json"]) -> str:
-    if to == "json":
-        return json.dumps(result.to_dict(), indent=2, ensure_ascii=False)
-    shape = html_of if to == "html" else text_of
-    return shape(result.rows, result.notes, result.summary, every=result.every)
 
 
 def text_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
@@ -268,7 +248,7 @@ def grid_of(rows: Sequence[Row]) -> Grid:
     return Grid(header, cells, frozenset(at for at, right in enumerate(numeric) if right))
 
 
-def split(rows: Sequence[Row], every: bool = False) -> tuple[Sequence[Row], Sequence[Row], str]:
+def split(rows: Sequence[AnyRow], every: bool = False) -> tuple[Sequence[AnyRow], Sequence[AnyRow], str]:
     """Return the rows to list, the other rows, and the number of the others in words."""
     quiet = [row for row in rows if row.QUIET and row.quiet]
     if every or len(quiet) <= LISTED:
