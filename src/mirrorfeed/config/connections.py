@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, Strict, model_validator
 
 from mirrorfeed.config import values
 from mirrorfeed.landing.errors import BadTarget
@@ -171,20 +171,12 @@ class Alerts(values.Form):
     remind_after_hours: Annotated[int, Field(ge=1, le=168)] = 24
     """Hours after which a problem that lasts is sent again. The maximum also limits how long a forged alert state can
     suppress an alert."""
-    webhooks: tuple[Webhook, ...] = ()
+    webhooks: Annotated[tuple[Webhook, ...], Strict(False)] = ()
     mail: Mail | None = None
     state_path: values.StatePath | None = None
     """Folder of the alert state. None is the landing zone."""
     sql_endpoint: Literal["leave", "refresh"] = "leave"
     """Whether each check refreshes the SQL endpoint. Without a refresh its lag is unknown."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _lists(cls, data: Any) -> Any:
-        """Convert a list in the file to a tuple."""
-        if isinstance(data, dict) and isinstance(data.get("webhooks"), list):
-            return {**data, "webhooks": tuple(data["webhooks"])}
-        return data
 
     @model_validator(mode="after")
     def _distinct(self) -> Alerts:

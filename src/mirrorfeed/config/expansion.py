@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirrorfeed.config import values
 from mirrorfeed.config.errors import HistoriesMeet, NothingMatches, TargetsMeet
@@ -40,17 +40,14 @@ class Expansion:
     listed: tuple[Listed, ...]
 
 
-def expanded(
-    config: Config, spark: Callable[[], SparkSession], workspace: Callable[[], Any] = default_workspace
-) -> Expansion:
+def expanded(config: Config, spark: Callable[[], SparkSession]) -> Expansion:
     """Expand the patterns. Without patterns, no catalog is read and no Spark session is started."""
     if not config.patterns:
         return expand(config, ())
     from mirrorfeed.source.catalog import list_tables
 
-    return expand(
-        config, [list_tables(each.sources, each.keys is not None, spark, workspace) for each in config.patterns]
-    )
+    found = [list_tables(each.sources, each.keys is not None, spark, default_workspace) for each in config.patterns]
+    return expand(config, found)
 
 
 def expand(config: Config, found: Sequence[Sequence[FoundTable]]) -> Expansion:

@@ -240,8 +240,8 @@ def _beside(ledger: Source, name: str) -> Source:
     return Source(path=f"{above}{slash}{name}")
 
 
-def zone_of(config: Config) -> Store:
-    """Return the store of the landing zone. Raises `DatabaseNotNamed`."""
+def zone_of(config: Config, root_folder: str = "Files/LandingZone") -> Store:
+    """Return the store of the landing zone, or of another folder of its database. Raises `DatabaseNotNamed`."""
     if config.onelake is None:
         return open_folder(config.landing_zone)
     workspace, database = config.onelake
@@ -249,7 +249,8 @@ def zone_of(config: Config) -> Store:
         raise DatabaseNotNamed(landing_zone=config.landing_zone)
     from mirrorfeed.storage.onelake import ENDPOINT, OneLakeStore  # takes a second to import, and folders never need it
 
-    return OneLakeStore(workspace, database, config.credential, config.files_endpoint or ENDPOINT, config.ca_bundle)
+    endpoint = config.files_endpoint or ENDPOINT
+    return OneLakeStore(workspace, database, config.credential, endpoint, config.ca_bundle, root_folder=root_folder)
 
 
 def without_files(config: Config) -> list[str]:
