@@ -21,8 +21,9 @@ from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.history import record as history_record
 from mirrorfeed.landing import output_format, record
 from mirrorfeed.landing.errors import DamagedFile, RecordTooNew
-from mirrorfeed.monitor import alert_state
-from mirrorfeed.monitor.alert_state import Check
+from mirrorfeed.monitor import alerts
+from mirrorfeed.monitor.alerts import Alert
+from mirrorfeed.monitor.doctor import Check
 from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.publish.log.audit import audit_log
 from mirrorfeed.publish.log.table_log import TableLog
@@ -87,14 +88,15 @@ def _saved(plan: Plan) -> bytes:
         return path.read_bytes()
 
 
-def _alerts(data: bytes) -> alert_state.Notified:
+def _alerts(data: bytes) -> list[Alert]:
     """Alerts of a run that reads this state."""
-    store, sent = MemoryStore(), list[alert_state.Message]()
+    store, sent = MemoryStore(), list[Alert]()
     store.create("alerts.json", data)
     check = Check((Finding(Severity.WRONG, "MF2102", "GAP", "a", "What.", "mirrorfeed x"),))
-    found = alert_state.notify(store, "alerts.json", check, {"ops": sent.append}, lambda: NOW)
-    assert all(isinstance(each, DamagedFile) for each in found.warnings)
-    assert not found.warnings or [each for each in sent if not each.over]
+    found = alerts.notify(store, "alerts.json", check, {"ops": sent.append}, lambda: NOW)
+    warnings = [row.error for row in found if row.error]
+    assert all(isinstance(each, DamagedFile) for each in warnings)
+    assert not warnings or [each for each in sent if not each.over]
     return found
 
 
@@ -139,10 +141,10 @@ KINDS = {
     ),
     "alerts": Kind(
         [
-            alert_state.spell(
+            alerts.spell(
                 (
-                    alert_state.SentAlert("a", "GAP", NOW, None, {"ops": NOW}),
-                    alert_state.SentAlert("b", "OTHER", NOW - Check().remind_after, NOW, {"ops": NOW}),
+                    alerts.SentAlert("a", "GAP", NOW, None, {"ops": NOW}),
+                    alerts.SentAlert("b", "OTHER", NOW - Check().remind_after, NOW, {"ops": NOW}),
                 )
             )
         ],

@@ -24,7 +24,6 @@ from mirrorfeed.monitor.collector import Collector
 from mirrorfeed.monitor.status import status_of
 from mirrorfeed.publish import next_publication
 from mirrorfeed.runtime import spark_session
-from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import SparkMissing
 from mirrorfeed.source.identifier import Source
 from tests.delta import DeltaTable
@@ -135,7 +134,7 @@ def test_up_to_date_tables_are_reported_without_spark(
     project.run("publish", "sales.orders")
     facts = Collector(loader.load(project.config), lambda: spark)
     store = zone_of(facts.config)
-    stopping = [status_of(facts._with_spark(spark, store, each, default_workspace)) for each in facts.config.tables]
+    stopping = [status_of(facts._facts(spark, store, each)) for each in facts.config.tables]
 
     def no_spark(*_: object) -> None:
         raise SparkMissing()
@@ -152,7 +151,9 @@ def test_up_to_date_tables_are_reported_without_spark(
         "publish", "--dry-run", code=1
     )  # no table `lines` is published
     orders.insert(1)
-    for asked_for in (["status"], ["publish", "sales.orders", "--dry-run"], ["publish", "sales.orders"]):
+    behind, _ = project.json("status")["rows"]
+    assert (behind["table"], behind["state"], behind["lag_versions"]) == ("sales.orders", "behind", 1)
+    for asked_for in (["publish", "sales.orders", "--dry-run"], ["publish", "sales.orders"]):
         assert "This command needs Spark, but pyspark and delta-spark are not installed" in project.run(
             *asked_for, code=1
         )
@@ -172,9 +173,10 @@ def test_recreated_table_and_changed_keys_are_not_decided_without_spark(
     DeltaTable(spark, orders.path)
     assert next_publication.UpToDateCheck(loader.load(project.config)).decision(table) is None
     collector = Collector(loader.load(project.config), lambda: spark)
-    assert collector._without_spark(next_publication.UpToDateCheck(collector.config), table) is None
+    store = zone_of(collector.config)
+    assert collector._without_spark(store, table) is None
     shutil.rmtree(orders.path)
-    assert collector._without_spark(next_publication.UpToDateCheck(collector.config), table) is None
+    assert collector._without_spark(store, table) is None
     for source in ("main.sales.orders", "abfss://a@b/c"):
         elsewhere = table.model_copy(update={"source": Source.parse(source)})
         assert next_publication.read_local_newest(elsewhere) is None

@@ -21,10 +21,9 @@ from fixtures.onelake import tls
 from mirrorfeed.config.connections import Mail, Webhook
 from mirrorfeed.config.loader import load
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-from mirrorfeed.monitor.alert_state import Message, SentAlert
-from mirrorfeed.monitor.alerts import channels_of, post, send_mail, slack, teams, text
+from mirrorfeed.monitor.alert_channels import channels_of, post, send_mail, slack, teams, text
+from mirrorfeed.monitor.alerts import Alert
 from mirrorfeed.monitor.errors import ChannelUnavailable, MailRefused, WebhookRefused
-from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.runtime.addresses import BadProxy
 from mirrorfeed.runtime.credentials import Secret
 from mirrorfeed.runtime.errors import SecretUnreachable
@@ -33,9 +32,8 @@ from tests.monitor.conftest import HIDDEN, Hook
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 FIX = "mirrorfeed rebuild sales.all_orders"
-GAP = Finding(Severity.WRONG, "MF2102", "GAP", "sales.all_orders", "Versions <3> & 4 *are* gone.", FIX)
-NEW = Message("ops", SentAlert(*GAP.key, NOW), GAP)
-OVER = Message("ops", SentAlert("", "MIRRORING_PAUSED", NOW, NOW + timedelta(hours=2), {"ops": NOW}))
+NEW = Alert("sales.all_orders", "GAP", "Versions <3> & 4 *are* gone.", FIX, NOW)
+OVER = Alert("", "MIRRORING_PAUSED", "", "", NOW, NOW + timedelta(hours=2))
 
 BRISK = RetryLimits(seconds=5, first_pause=0.001, longest_pause=0.002, response_seconds=5)
 
@@ -79,8 +77,7 @@ def test_slack_message_is_plain_text_with_an_escaped_notification() -> None:
 
 
 def test_too_long_alerts_are_truncated() -> None:
-    problem = Finding(Severity.WRONG, "MF1000", "OTHER", "t" * 300, "w" * 30_000, "mirrorfeed x")
-    long = Message("ops", SentAlert(*problem.key, NOW), problem)
+    long = Alert("t" * 300, "OTHER", "w" * 30_000, "mirrorfeed x", NOW)
     header, section = (block["text"]["text"] for block in slack(long)["blocks"])
     assert (len(header), header[-1]) == (150, "…")
     assert len(section) < 3000
@@ -90,11 +87,11 @@ def test_too_long_alerts_are_truncated() -> None:
 # Webhooks
 
 
-def sent(url: str, kind: str = "slack", retry_limits: RetryLimits = BRISK, message: Message = NEW) -> list[float]:
+def sent(url: str, kind: str = "slack", retry_limits: RetryLimits = BRISK, alert: Alert = NEW) -> list[float]:
     """Pauses between the attempts."""
     pauses: list[float] = []
     webhook = Webhook.model_validate({"name": "ops", "kind": kind, "url": {"env": "HOOK"}})
-    post(webhook, message, read=lambda _: f" {url}\n", retry_limits=retry_limits, sleep=pauses.append)
+    post(webhook, alert, read=lambda _: f" {url}\n", retry_limits=retry_limits, sleep=pauses.append)
     return pauses
 
 
@@ -275,12 +272,12 @@ AS_SENT = base64.b64encode(f"\0feed\0{HIDDEN}".encode()).decode()
 """Login by AUTH PLAIN."""
 
 
-def mail_to(mail_server: MailServer, message: Message = NEW, password: str = HIDDEN) -> None:
+def mail_to(mail_server: MailServer, alert: Alert = NEW, password: str = HIDDEN) -> None:
     facts = {
         "server": "localhost", "port": mail_server.port, "tls": mail_server.tls, "sender": "feed@example.com",
         "to": ["a@example.com", "b@example.com"], "user": "feed", "password": {"env": "MAIL"},
     }  # fmt: skip
-    send_mail(Mail.model_validate(facts), message, read=lambda _: password, context=lambda: mail_server.context)
+    send_mail(Mail.model_validate(facts), alert, read=lambda _: password, context=lambda: mail_server.context)
 
 
 @pytest.mark.parametrize("tls_", ["implicit", "starttls"])

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from mirrorfeed.config.connections import Alerts, MaxLagMinutes
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-from mirrorfeed.monitor.alert_state import Check
-from mirrorfeed.monitor.alerts import check_of
+from mirrorfeed.monitor.doctor import Check, check_of
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Freshness, Step
 
@@ -20,6 +20,7 @@ WELL = TableFacts(
 )
 LATE = Freshness(since={Step.PUBLISHED: NOW - timedelta(minutes=45)})
 LIMITS = {Step.PUBLISHED: 1800.0}
+ALERTS = Alerts(max_lag_minutes=MaxLagMinutes(published=30.0))
 
 
 class Broken(Terminal):
@@ -38,7 +39,7 @@ class CapacityPaused(Terminal):
 
 
 def check(*tables: TableFacts, database: DatabaseFacts | None = None) -> Check:
-    return check_of(database or DatabaseFacts(), tables, patience=1800.0)
+    return check_of(database or DatabaseFacts(), tables, ALERTS)
 
 
 def facts(**changes: Any) -> TableFacts:
@@ -46,7 +47,7 @@ def facts(**changes: Any) -> TableFacts:
 
 
 def test_healthy_table_has_no_problem_and_hides_none() -> None:
-    assert check(WELL) == Check((), frozenset(), 1800.0)
+    assert check(WELL) == Check((), frozenset(), ALERTS)
 
 
 def test_lag_over_its_limit_is_a_problem_since_the_first_waiting_change() -> None:
@@ -86,8 +87,8 @@ def test_notes_are_not_problems() -> None:
         (WELL, None, set()),
         (facts(freshness=None), None, {"LAG_PUBLISHED", "LAG_QUERYABLE"}),
         (facts(freshness=Freshness(unknown={Step.QUERYABLE: "no"})), None, {"LAG_QUERYABLE"}),
-        (facts(log_facts=None), None, {"LAG_PUBLISHED", "LAG_QUERYABLE", "Gap"}),
-        (facts(source_facts=None), None, {"LAG_PUBLISHED", "LAG_QUERYABLE", "Gap"}),
+        (facts(log_facts=LogFacts(is_read=False)), None, {"LAG_PUBLISHED", "LAG_QUERYABLE", "Gap"}),
+        (facts(source_facts=SourceFacts(is_read=False)), None, {"LAG_PUBLISHED", "LAG_QUERYABLE", "Gap"}),
         (facts(errors=(Silent(),)), None, {"LAG_PUBLISHED", "LAG_QUERYABLE", "Gap"}),
         (facts(errors=(Broken(),)), None, set()),
         (facts(errors=(CapacityPaused(),)), None, {"LAG_PUBLISHED", "LAG_QUERYABLE", "Gap"}),

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +17,20 @@ import pytest
 
 from fixtures.faults import Crash, FaultyStore, faults_at
 from fixtures.memory import MemoryStore
+from mirrorfeed.config.connections import Alerts, MaxLagMinutes
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.errors import DamagedFile
-from mirrorfeed.monitor.alert_state import (
-    Check,
-    Message,
-    Notified,
+from mirrorfeed.monitor.alerts import (
+    Alert,
     SentAlert,
     after,
-    due_messages,
+    due_channels,
     notify,
     observe,
     parse,
     spell,
 )
+from mirrorfeed.monitor.doctor import Check
 from mirrorfeed.monitor.errors import AlertsNotRecorded, ChannelUnavailable
 from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.storage import Store
@@ -57,11 +58,11 @@ class AlertRun:
     def check(self, *problems: Finding, to: list[str] | None = None, failing: str = "", **check: Any) -> list[str]:
         names, seen = BOTH if to is None else to, Check(problems, **check)
         self.alerts = observe(self.alerts, seen, self.now)
-        sent = [each for each in due_messages(self.alerts, seen, names, self.now) if each.to != failing]
-        self.alerts = after(self.alerts, sent, names, self.now)
+        sent = [(to, each) for each in self.alerts for to in due_channels(each, seen, names, self.now) if to != failing]
+        self.alerts = after(self.alerts, [(to, each.key) for to, each in sent], names, self.now)
         assert parse(spell(self.alerts), self.now) == self.alerts
         self.now += timedelta(minutes=10)
-        return [f"{each.to} {each.alert.kind}{' over' if each.over else ''}" for each in sent]
+        return [f"{to} {each.kind}{' over' if each.over else ''}" for to, each in sent]
 
 
 def test_each_problem_and_its_resolution_are_sent_once() -> None:
@@ -83,20 +84,20 @@ def test_lasting_problem_is_sent_once_a_day() -> None:
 
 
 def test_lasting_problem_is_sent_once_per_configured_interval() -> None:
-    run_, interval = AlertRun(), timedelta(hours=1)
-    there = [run_.check(ONE, remind_after=interval) for _ in range(13)]
+    run_, hourly = AlertRun(), Alerts(remind_after_hours=1)
+    there = [run_.check(ONE, alerts=hourly) for _ in range(13)]
     assert there == [["ops GAP", "team GAP"] if at % 6 == 0 else [] for at in range(13)]
-    assert run_.check(remind_after=interval) == ["ops GAP over", "team GAP over"]
-    assert [run_.check(remind_after=interval) for _ in range(7)] == [[]] * 7
+    assert run_.check(alerts=hourly) == ["ops GAP over", "team GAP over"]
+    assert [run_.check(alerts=hourly) for _ in range(7)] == [[]] * 7
 
 
 def test_reminder_interval_of_each_problem_and_channel_starts_with_its_own_message() -> None:
-    run_, interval = AlertRun(), timedelta(hours=1)
-    assert run_.check(ONE, failing="team", remind_after=interval) == ["ops GAP"]
-    assert run_.check(ONE, TWO, remind_after=interval) == ["team GAP", "ops LAG_QUERYABLE", "team LAG_QUERYABLE"]
-    assert [run_.check(ONE, TWO, remind_after=interval) for _ in range(4)] == [[]] * 4
-    assert run_.check(ONE, TWO, remind_after=interval) == ["ops GAP"]
-    assert run_.check(ONE, TWO, remind_after=interval) == ["team GAP", "ops LAG_QUERYABLE", "team LAG_QUERYABLE"]
+    run_, hourly = AlertRun(), Alerts(remind_after_hours=1)
+    assert run_.check(ONE, failing="team", alerts=hourly) == ["ops GAP"]
+    assert run_.check(ONE, TWO, alerts=hourly) == ["team GAP", "ops LAG_QUERYABLE", "team LAG_QUERYABLE"]
+    assert [run_.check(ONE, TWO, alerts=hourly) for _ in range(4)] == [[]] * 4
+    assert run_.check(ONE, TWO, alerts=hourly) == ["ops GAP"]
+    assert run_.check(ONE, TWO, alerts=hourly) == ["team GAP", "ops LAG_QUERYABLE", "team LAG_QUERYABLE"]
 
 
 def test_failed_channel_is_notified_later_and_of_known_resolutions_only() -> None:
@@ -130,7 +131,7 @@ def test_passing_problem_is_sent_only_after_it_has_lasted() -> None:
     run_, slow = AlertRun(), replace(ONE, passing=True)
 
     def look(*problems: Finding) -> list[str]:
-        return run_.check(*problems, patience=1000.0)
+        return run_.check(*problems, alerts=Alerts(max_lag_minutes=MaxLagMinutes(published=17.0)))
 
     assert [look(slow), look(slow), look(slow)] == [[], [], ["ops GAP", "team GAP"]]
     assert look() == ["ops GAP over", "team GAP over"]
@@ -155,17 +156,19 @@ class Checks:
     def __init__(self) -> None:
         self.store = MemoryStore()
         self.sent: list[str] = []
+        self.rows: list[Alert] = []
         self.now = NOW
 
     def run(
-        self, *problems: Finding, store: Store | None = None, send: Callable[[Message], None] | None = None
-    ) -> Notified:
-        return notify(
-            store or self.store, PATH, Check(problems), dict.fromkeys(BOTH, send or self.keep), lambda: self.now
-        )
+        self, *problems: Finding, store: Store | None = None, send: Callable[[str, Alert], None] | None = None
+    ) -> list[MirrorfeedError]:
+        """Notify both channels, and return what is wrong with the state."""
+        channels = {name: partial(send or self.keep, name) for name in BOTH}
+        self.rows = notify(store or self.store, PATH, Check(problems), channels, lambda: self.now)
+        return [row.error for row in self.rows if row.error and not row.name]
 
-    def keep(self, message: Message) -> None:
-        self.sent.append(f"{message.to} {message.alert.kind}{' over' if message.over else ''}")
+    def keep(self, to: str, alert: Alert) -> None:
+        self.sent.append(f"{to} {alert.name}{' over' if alert.over else ''}")
 
     @property
     def etag(self) -> str | None:
@@ -188,10 +191,10 @@ def test_two_concurrent_checks_lose_no_sent_alert() -> None:
     checks = Checks()
     checks.run(TWO)
 
-    def check_meanwhile(message: Message) -> None:
-        if message.to == "ops":
+    def check_meanwhile(to: str, alert: Alert) -> None:
+        if to == "ops":
             checks.run(ONE, TWO)
-        checks.keep(message)
+        checks.keep(to, alert)
 
     checks.run(ONE, TWO, send=check_meanwhile)
     assert Counter(checks.sent[2:]) == {"ops GAP": 2, "team GAP": 2}
@@ -203,13 +206,13 @@ def test_two_concurrent_checks_lose_no_sent_alert() -> None:
 def test_failing_channel_does_not_delay_others_and_is_notified_later(failure: Exception) -> None:
     checks = Checks()
 
-    def send(message: Message) -> None:
-        if message.to == "ops":
+    def send(to: str, alert: Alert) -> None:
+        if to == "ops":
             raise failure
-        checks.keep(message)
+        checks.keep(to, alert)
 
-    found = checks.run(ONE, TWO, send=send)
-    assert [name for name, _ in found.failed] == ["ops"]
+    checks.run(ONE, TWO, send=send)
+    assert [row.name for row in checks.rows if row.error] == ["ops"]
     assert checks.sent == ["team GAP", "team LAG_QUERYABLE"]
     checks.run(ONE, TWO)
     assert checks.sent[2:] == ["ops GAP", "ops LAG_QUERYABLE"]
@@ -247,10 +250,10 @@ def test_unwritable_state_is_a_warning() -> None:
             raise PlaceUnusable(action="create", address=path, reason="it is read-only")
 
     checks = Checks()
-    found = checks.run(ONE, store=ReadOnly())
+    (warning,) = checks.run(ONE, store=ReadOnly())
     assert checks.sent == ["ops GAP", "team GAP"]
-    assert isinstance(found.warnings[0], AlertsNotRecorded)
-    assert found.warnings[0].address == "memory:/_mirrorfeed/alerts.json"
+    assert isinstance(warning, AlertsNotRecorded)
+    assert warning.address == "memory:/_mirrorfeed/alerts.json"
 
 
 def entry(**changes: Any) -> dict[str, Any]:
@@ -279,13 +282,12 @@ def entry(**changes: Any) -> dict[str, Any]:
 def test_damaged_state_is_reported_and_all_alerts_are_sent(content: bytes | dict[str, Any]) -> None:
     checks = Checks()
     checks.store.create(PATH, content if isinstance(content, bytes) else json.dumps(content).encode())
-    found = checks.run(ONE)
+    (warning,) = checks.run(ONE)
     assert checks.sent == ["ops GAP", "team GAP"]
-    (warning,) = found.warnings
     assert isinstance(warning, DamagedFile)
     assert str(warning).startswith(f"memory:/{PATH} is damaged, or mirrorfeed did not write it: ")
     assert "current problems are reported again" in str(warning)
-    assert not checks.run(ONE).warnings
+    assert not checks.run(ONE)
     assert len(checks.sent) == 2
 
 
@@ -298,9 +300,9 @@ def test_special_file_or_symlink_as_state_suppresses_no_alert(tmp_path: Path, ki
     else:
         place.symlink_to("/dev/zero")
     checks = Checks()
-    found = checks.run(ONE, store=FolderStore(str(tmp_path)))
+    warning, *_ = checks.run(ONE, store=FolderStore(str(tmp_path)))
     assert checks.sent == ["ops GAP", "team GAP"]
-    assert isinstance(found.warnings[0], DamagedFile)
+    assert isinstance(warning, DamagedFile)
     assert place.is_symlink() == (kind == "link")
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.config.loader import load
-from mirrorfeed.monitor.alert_state import Check, Message, notify
-from mirrorfeed.monitor.alerts import check_all, ledger_rows, send_alerts, state_of
+from mirrorfeed.monitor.alerts import Alert, ledger_rows, notify, send_alerts, state_of
+from mirrorfeed.monitor.doctor import Check, check_all
 from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.monitor.rules import RULES
 
@@ -26,13 +26,13 @@ def test_landing_zone_without_permission_is_one_problem_and_hides_others(onelake
     )
     config = load(tmp_path / "mirrorfeed.yml")
     store, file = state_of(config)
-    sent: list[Message] = []
+    sent: list[Alert] = []
     gap = Finding(Severity.WRONG, "MF2102", "GAP", "sales.orders", "What.", "mirrorfeed x")
 
     def messages(check: Check) -> list[tuple[str, str]]:
         sent.clear()
         notify(store, file, check, {"output": sent.append}, lambda: NOW)
-        return [each.alert.key for each in sent]
+        return [(each.table, each.name) for each in sent]
 
     assert messages(Check((gap,))) == [("sales.orders", "GAP")]
 
@@ -41,7 +41,7 @@ def test_landing_zone_without_permission_is_one_problem_and_hides_others(onelake
     assert sorted(messages(check)) == [("", "NoPermission"), ("sales.orders", "NoPermission")]
     assert messages(check) == []
     assert ledger_rows(config, facts) == []
-    assert [(each.log_facts, each.freshness) for each in facts] == [(None, None)]
+    assert [(each.log_facts.is_read, each.freshness) for each in facts] == [(False, None)]
     assert not {each.name for each in check.problems} & {rule.name for rule in RULES}
 
 

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.cli import main
 from mirrorfeed.config import loader
-from mirrorfeed.monitor.freshness import Step, mirror_times_of
-from mirrorfeed.monitor.status import statuses
+from mirrorfeed.monitor.freshness import Step
+from mirrorfeed.monitor.status import read_status
 from mirrorfeed.orchestration import ledger
 from tests.delta import DeltaTable
 from tests.ledgers import read_ledger
@@ -74,7 +74,7 @@ def test_status_shows_each_step_from_commit_to_mirror(spark: SparkSession, tmp_p
     loaded = loader.load(project.file)
 
     def waits() -> set[Step]:
-        (found,) = statuses(lambda: spark, loaded, times_of=mirror_times_of(loaded, mirror=project.mirror))
+        (found,), _, _ = read_status(lambda: spark, loaded, mirror=project.mirror)
         assert found.freshness
         return set(found.freshness.since)
 

@@ -13,7 +13,7 @@ from mirrorfeed.config.model import Config
 from mirrorfeed.landing.record import File, Record
 from mirrorfeed.monitor.alerts import ledger_rows
 from mirrorfeed.monitor.findings import TableFacts
-from mirrorfeed.monitor.freshness import LAG_STEPS, NOTHING_PUBLISHED, Freshness, MirrorTimes, Step, freshness_of
+from mirrorfeed.monitor.freshness import LAG_STEPS, NOTHING_PUBLISHED, Freshness, Step, freshness_of, mirror_freshness
 from mirrorfeed.orchestration import ledger
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
@@ -58,7 +58,7 @@ def test_remaining_files_show_the_consumed_version(
     records: list[Record], left: list[int], published: float | None, consumed: float | None, expected: dict[str, float]
 ) -> None:
     found = freshness_of(records, left, ago(12), None)
-    assert (found.published, found.consumed) == tuple(
+    assert (found.times.get(Step.PUBLISHED), found.times.get(Step.CONSUMED)) == tuple(
         None if each is None else ago(each) for each in (published, consumed)
     )
     assert waits(found) == expected
@@ -71,8 +71,8 @@ def test_remaining_files_show_the_consumed_version(
 def test_first_file_is_consumed_only_with_evidence(
     has_consumed: bool, mirrored: datetime | None, consumed: datetime | None
 ) -> None:
-    found = freshness_of(RECORDS[2:], [1], ago(40), None, has_consumed=has_consumed, mirror=MirrorTimes(mirrored))
-    assert (found.published, found.consumed) == (ago(30), consumed)
+    found = freshness_of(RECORDS[2:], [1], ago(40), None, has_consumed=has_consumed, mirror=mirror_freshness(mirrored))
+    assert (found.times[Step.PUBLISHED], found.times.get(Step.CONSUMED)) == (ago(30), consumed)
     assert (Step.CONSUMED in found.unknown) is (consumed is None)
     assert found.lag(Step.CONSUMED, NOW) == (None if consumed is None else 0)
 
@@ -90,27 +90,27 @@ def test_commits_wait_until_their_files_are_renamed(
     unpublished: datetime | None, unfinished: bool, published: float, expected: dict[str, float]
 ) -> None:
     found = freshness_of(RECORDS, [3], ago(5), unpublished, unfinished=unfinished)
-    assert found.published == ago(published)
+    assert found.times[Step.PUBLISHED] == ago(published)
     assert waits(found) == expected
 
 
 @pytest.mark.parametrize(
     ("mirror", "expected"),
     [
-        pytest.param(MirrorTimes(ago(9), ago(8)), {}, id="through"),
-        pytest.param(MirrorTimes(ago(15), ago(14)), {"mirrored": 10}, id="the newest is not in the mirror"),
-        pytest.param(MirrorTimes(ago(25), ago(24)), {"mirrored": 20}, id="since the oldest that is not"),
-        pytest.param(MirrorTimes(None, None), {"mirrored": 30}, id="no such table yet"),
-        pytest.param(MirrorTimes(ago(9), None), {}, id="an endpoint without a time"),
-        pytest.param(MirrorTimes(ago(9), ago(11)), {}, id="and found nothing new since"),
-        pytest.param(MirrorTimes(ago(9), None, refresh_failed=True), {"queryable": 9}, id="never queryable"),
-        pytest.param(MirrorTimes(ago(9), ago(11), refresh_failed=True), {"queryable": 9}, id="queryable before"),
-        pytest.param(MirrorTimes(ago(9), ago(8), refresh_failed=True), {}, id="a failure with nothing new"),
-        pytest.param(MirrorTimes(ago(9), unknown={Step.QUERYABLE: "no"}), {}, id="the endpoint is unknown"),
+        pytest.param(mirror_freshness(ago(9), ago(8)), {}, id="through"),
+        pytest.param(mirror_freshness(ago(15), ago(14)), {"mirrored": 10}, id="the newest is not in the mirror"),
+        pytest.param(mirror_freshness(ago(25), ago(24)), {"mirrored": 20}, id="since the oldest that is not"),
+        pytest.param(mirror_freshness(None, None), {"mirrored": 30}, id="no such table yet"),
+        pytest.param(mirror_freshness(ago(9), None), {}, id="an endpoint without a time"),
+        pytest.param(mirror_freshness(ago(9), ago(11)), {}, id="and found nothing new since"),
+        pytest.param(mirror_freshness(ago(9), None, refresh_failed=True), {"queryable": 9}, id="never queryable"),
+        pytest.param(mirror_freshness(ago(9), ago(11), refresh_failed=True), {"queryable": 9}, id="queryable before"),
+        pytest.param(mirror_freshness(ago(9), ago(8), refresh_failed=True), {}, id="a failure with nothing new"),
+        pytest.param(mirror_freshness(ago(9), unknown={Step.QUERYABLE: "no"}), {}, id="the endpoint is unknown"),
     ],
 )
 def test_published_changes_wait_for_the_mirror_and_then_its_endpoint(
-    mirror: MirrorTimes, expected: dict[str, float]
+    mirror: Freshness, expected: dict[str, float]
 ) -> None:
     assert waits(freshness_of(RECORDS, [4], ago(12), None, mirror=mirror)) == expected
 
@@ -156,7 +156,9 @@ def test_clock_differences_cause_no_negative_lag() -> None:
 
 
 def test_ledger_row_has_times_and_lags() -> None:
-    found = freshness_of(RECORDS, [3, 4], ago(12), None, mirror=MirrorTimes(ago(15), unknown={Step.QUERYABLE: "no"}))
+    found = freshness_of(
+        RECORDS, [3, 4], ago(12), None, mirror=mirror_freshness(ago(15), unknown={Step.QUERYABLE: "no"})
+    )
     facts = TableFacts("sales.orders", "a.b.c", freshness=found, at=NOW)
     (row,) = ledger_rows(Config(landing_zone="zone", tables=()), [facts, replace(facts, freshness=None)])
     assert (row.time, row.table, row.outcome) == (NOW, "sales.orders", ledger.WATCHED)

@@ -19,17 +19,16 @@ from pyspark.sql import SparkSession
 from mirrorfeed.api.results import Changes, Comparison, Difference, Result, VersionChanges
 from mirrorfeed.display.rows import section_of, text_of
 from mirrorfeed.monitor.errors import NoLedger
-from mirrorfeed.monitor.report_figures import (
+from mirrorfeed.monitor.report import Report, read_report, report_of
+from mirrorfeed.monitor.report_sections import (
+    DASHBOARD_ONLY,
+    QUERIES,
     ArchiveState,
     DayOnTime,
-    Report,
     TableFreshness,
     TableState,
     Totals,
-    ledger_of,
-    read_report,
 )
-from mirrorfeed.monitor.report_queries import DASHBOARD_ONLY, QUERIES
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.errors import LedgerUnreadable
 from mirrorfeed.orchestration.ledger import (
@@ -283,7 +282,7 @@ def test_report_requires_a_readable_ledger(spark: SparkSession, tmp_path: Path) 
         read_report(spark, Source(path=str(tmp_path / "nowhere")), NOW)
     no_ledger: Any = SimpleNamespace(ledger=None, path="mirrorfeed.yml")
     with pytest.raises(NoLedger, match="configures no ledger"):
-        ledger_of(no_ledger)
+        report_of(lambda: spark, no_ledger)
 
 
 def test_report_does_not_change_the_session_time_zone(spark: SparkSession, place: Source) -> None:

@@ -16,7 +16,7 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.mirror.fabric.database import client_of
 from mirrorfeed.monitor.findings import Finding, Severity
-from mirrorfeed.monitor.setup_access import Host, Right, check_host, check_rights, hosts, needed
+from mirrorfeed.monitor.setup_access import Rights, check_host, check_rights, hosts, needed
 from mirrorfeed.runtime.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
 
 ZONE = "onelake://0f8fad5b-d9cb-469f-a165-70867728950e/7c9e6679-7425-40de-944b-e07fc1f90ae7"
@@ -30,12 +30,12 @@ def config(folder: Path, *sources: str, zone: str = "./zone", more: str = "") ->
 
 
 def test_reading_a_table_needs_catalog_schema_and_table_privileges(tmp_path: Path) -> None:
-    assert needed(config(tmp_path, "main.sales.orders", "main.sales.lines")) == (
-        Right("CATALOG", ("main",), "USE_CATALOG"),
-        Right("SCHEMA", ("main", "sales"), "USE_SCHEMA"),
-        Right("TABLE", ORDERS, "SELECT"),
-        Right("TABLE", ("main", "sales", "lines"), "SELECT"),
-    )
+    assert list(needed(config(tmp_path, "main.sales.orders", "main.sales.lines")).items()) == [
+        (("CATALOG", ("main",)), ["USE_CATALOG"]),
+        (("SCHEMA", ("main", "sales")), ["USE_SCHEMA"]),
+        (("TABLE", ORDERS), ["SELECT"]),
+        (("TABLE", ("main", "sales", "lines")), ["SELECT"]),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -52,14 +52,15 @@ def test_reading_a_table_needs_catalog_schema_and_table_privileges(tmp_path: Pat
 )
 def test_other_privileges_depend_on_the_locations(tmp_path: Path, zone: str, more: str, expected: set[str]) -> None:
     found = needed(config(tmp_path, "./orders", zone=zone, more=more))
-    assert {f"{right.privilege} on {right.kind.lower()}" for right in found if "USE" not in right.privilege} == expected
+    privileges = {f"{each} on {kind.lower()}" for (kind, _), held in found.items() for each in held}
+    assert {each for each in privileges if not each.startswith("USE_")} == expected
 
 
-def checked(workspace: RecordingGrants, *rights: Right) -> list[Finding]:
-    return list(check_rights(workspace, rights))  # type: ignore[arg-type]
+def checked(workspace: RecordingGrants, rights: Rights) -> list[Finding]:
+    return list(check_rights(lambda: workspace, rights))  # type: ignore[arg-type, return-value]
 
 
-SELECT = Right("TABLE", ORDERS, "SELECT")
+SELECT = {("TABLE", ORDERS): ["SELECT"]}
 
 
 @pytest.mark.parametrize(
@@ -82,15 +83,15 @@ def test_privilege_is_held_directly_by_a_group_by_all_or_by_the_owner(
 
 def test_missing_privilege_has_its_grant_statement() -> None:
     workspace = RecordingGrants("publisher", [], {("CATALOG", "my%23main"): {}})
-    _, found = checked(workspace, Right("CATALOG", ("my#main",), "USE_CATALOG"))
+    _, found = checked(workspace, {("CATALOG", ("my#main",)): ["USE_CATALOG"]})
     assert found.what == "not granted, except possibly to a nested group"
     assert found.fix == "GRANT USE CATALOG ON CATALOG `my#main` TO `publisher`"
 
 
 def test_all_privileges_on_one_object_need_one_request() -> None:
     workspace = RecordingGrants("publisher", [], {("SCHEMA", "main.ours"): {"publisher": ["MODIFY"]}})
-    rights = [Right("SCHEMA", ("main", "ours"), privilege) for privilege in ("CREATE_TABLE", "MODIFY")]
-    assert [check.severity for check in checked(workspace, *rights)] == [Severity.OK, Severity.WRONG, Severity.OK]
+    rights = {("SCHEMA", ("main", "ours")): ["CREATE_TABLE", "MODIFY"]}
+    assert [check.severity for check in checked(workspace, rights)] == [Severity.OK, Severity.WRONG, Severity.OK]
     assert workspace.asked == [("SCHEMA", "main.ours")]
 
 
@@ -119,7 +120,7 @@ def test_privilege_without_a_response_is_missing_and_the_next_is_checked() -> No
             return super().do(method, path, **more)
 
     workspace = Slow("publisher", [], {("TABLE", "main.sales.orders"): {"publisher": ["SELECT"]}})
-    _, schema, table = checked(workspace, Right("SCHEMA", ("main", "sales"), "USE_SCHEMA"), SELECT)
+    _, schema, table = checked(workspace, {("SCHEMA", ("main", "sales")): ["USE_SCHEMA"], **SELECT})
     assert (schema.severity, schema.what) == (Severity.WRONG, "cannot be read: Timed out after 0:05:00")
     assert table.severity is Severity.OK
 
@@ -144,7 +145,7 @@ def principal(authority: str | None = None) -> ServicePrincipal:
 )
 def test_required_hosts_depend_on_landing_zone_and_credential(credential: Credential, expected: list[str]) -> None:
     found = hosts(Config(landing_zone=ZONE, tables=(), credential=credential), {})
-    assert [host.address for host in found] == [f"https://{name}" for name in expected]
+    assert list(found) == [f"https://{name}" for name in expected]
 
 
 def test_configured_hosts_replace_the_public_ones() -> None:
@@ -155,7 +156,7 @@ def test_configured_hosts_replace_the_public_ones() -> None:
         fabric_endpoint="https://private.example",
         credential=principal(),
     )
-    assert [host.address for host in hosts(private, {"AZURE_AUTHORITY_HOST": "login.chinacloudapi.cn"})] == [
+    assert list(hosts(private, {"AZURE_AUTHORITY_HOST": "login.chinacloudapi.cn"})) == [
         "https://0f8f.z0f.dfs.fabric.microsoft.com",
         "https://0f8f.z0f.blob.fabric.microsoft.com",
         "https://private.example",
@@ -166,7 +167,7 @@ def test_configured_hosts_replace_the_public_ones() -> None:
 def test_private_link_of_a_workspace_gives_the_hosts_their_names() -> None:
     config = Config(landing_zone=ZONE, tables=(), private_link=True)
     name = "https://0f8fad5bd9cb469fa16570867728950e.z0f"
-    assert [host.address for host in hosts(config, {})] == [
+    assert list(hosts(config, {})) == [
         f"{name}.dfs.fabric.microsoft.com",
         f"{name}.blob.fabric.microsoft.com",
         f"{name}.w.api.fabric.microsoft.com",
@@ -177,7 +178,7 @@ def test_private_link_of_a_workspace_gives_the_hosts_their_names() -> None:
 
 
 def test_landing_zone_in_a_folder_needs_no_host() -> None:
-    assert hosts(Config(landing_zone="/Volumes/main/mirrorfeed/landing", tables=())) == ()
+    assert hosts(Config(landing_zone="/Volumes/main/mirrorfeed/landing", tables=())) == {}
 
 
 def test_responding_host_passes_with_its_purpose(onelake: OneLake) -> None:
@@ -191,7 +192,7 @@ def test_responding_host_passes_with_its_purpose(onelake: OneLake) -> None:
     )
     assert [
         (check.name, check.severity, check.what)
-        for check in (check_host(each, settings.ca_bundle) for each in hosts(settings))
+        for check in (check_host(*each, settings.ca_bundle) for each in hosts(settings).items())
     ] == [
         (f"response of {onelake.dfs}", Severity.OK, "OneLake: writing, renaming, listing"),
         (f"response of {onelake.dfs.replace('.dfs.', '.blob.')}", Severity.OK, "OneLake: creating records, reading"),
@@ -203,7 +204,7 @@ FIX = "Allow it in the firewall, or in the network policy of serverless compute 
 
 
 def test_host_that_does_not_respond_is_named(dropping: str) -> None:
-    check = check_host(Host(dropping, "files"), seconds=0.2)
+    check = check_host(dropping, "files", seconds=0.2)
     assert (check.name, check.severity) == (f"response of {dropping}", Severity.WRONG)
     assert (check.what, check.fix) == ("no response within 0.2 seconds", FIX)
 
@@ -217,20 +218,20 @@ def test_host_that_does_not_respond_is_named(dropping: str) -> None:
     ],
 )
 def test_unreachable_host_is_named_with_the_reason(address: str, reason: str) -> None:
-    check = check_host(Host(address, "files"), seconds=5)
+    check = check_host(address, "files", seconds=5)
     assert (check.name, check.severity) == (f"response of {address}", Severity.WRONG)
     assert (check.what, check.fix) == (reason, FIX)
 
 
 def test_invalid_proxy_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://:0")
-    check = check_host(Host("https://127.0.0.1:1", "files"), seconds=5)
+    check = check_host("https://127.0.0.1:1", "files", seconds=5)
     assert check.severity is Severity.WRONG
     assert check.what.startswith("The environment variable HTTPS_PROXY is not the address of a proxy.")
 
 
 def test_host_behind_an_inspecting_proxy_has_its_own_fix(onelake: OneLake, tmp_path: Path) -> None:
-    check = check_host(Host(onelake.dfs, "files"), seconds=5)
+    check = check_host(onelake.dfs, "files", seconds=5)
     assert check.severity is Severity.WRONG
     assert check.what.startswith("its certificate is not trusted here (certificate verify failed: ")
     assert check.fix.startswith("Set `ca_bundle` to the certificates")
@@ -239,7 +240,7 @@ def test_host_behind_an_inspecting_proxy_has_its_own_fix(onelake: OneLake, tmp_p
 def test_host_that_closes_the_connection_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         Thread(target=lambda: server.accept()[0].close(), daemon=True).start()
-        check = check_host(Host(f"https://127.0.0.1:{server.getsockname()[1]}", "files"), seconds=5)
+        check = check_host(f"https://127.0.0.1:{server.getsockname()[1]}", "files", seconds=5)
     assert check.severity is Severity.WRONG
     assert check.what.startswith("the request failed (")
     assert check.fix == FIX

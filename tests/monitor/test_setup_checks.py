@@ -68,6 +68,7 @@ def test_all_checks_are_listed_and_leave_no_files(spark: SparkSession, tmp_path:
     assert found[5].fix == "Run `mirrorfeed enable-cdf`, then `mirrorfeed publish`."
     assert found[6].what.startswith("There is no Delta table at")
     assert [check.code for check in found] == [*[""] * 5, "MF2101", "MF2002", "MF2001", "", ""]
+    assert found[1].what == "the landing zone is not in OneLake"  # only OneLake needs a credential
     assert found[3].what == f"{tmp_path}/zone/_mirrorfeed_files{MADE_ANEW}"
     assert not list((tmp_path / "zone").glob("_mirrorfeed_setup*"))
     assert list((tmp_path / "zone/_mirrorfeed_files").iterdir()) == []
@@ -148,7 +149,9 @@ def test_source_error_is_reported_and_landing_zone_error_only_once() -> None:
     read, log = SourceFacts("on"), LogFacts()
     known = TableFacts("t", "a", "a", source_facts=read, log_facts=log)
     assert check_source(known) == passed("changes of a", "on")
-    assert check_source(replace(known, log_facts=None, errors=(gone,))) == passed("changes of a", "on")
+    assert check_source(replace(known, log_facts=LogFacts(is_read=False), errors=(gone,))) == passed(
+        "changes of a", "on"
+    )
     for facts in (replace(known, errors=(masked,)), TableFacts("t", "a", "a", errors=(gone, masked))):
         found = check_source(facts)
         assert (found.severity, found.code) == (Severity.WRONG, "MF2201")

@@ -18,7 +18,7 @@ from mirrorfeed.display.rows import draw, grid_of, text_from
 from mirrorfeed.mirror.fabric.rows import TableState
 from mirrorfeed.monitor.findings import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Freshness, Step
-from mirrorfeed.monitor.status import status_of, statuses, summary_of, unknown_consumption
+from mirrorfeed.monitor.status import read_status, status_of, summary_of, unknown_consumption
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.source.errors import SourceRecreated
@@ -36,7 +36,7 @@ def test_status_has_a_row_per_table(spark: SparkSession, tmp_path: Path, configu
     for i in range(2):
         tables["behind"].insert(i)
     before = everything(tmp_path)
-    nowhere, behind, new, done = statuses(lambda: spark, config)
+    (nowhere, behind, new, done), _, _ = read_status(lambda: spark, config)
     assert (new.published_version, new.newest_version, new.lag_versions, new.lag_seconds) == (None, 0, None, None)
     assert (behind.published_version, behind.newest_version, behind.lag_versions) == (0, 2, 2)
     assert behind.lag_seconds is not None
@@ -44,12 +44,15 @@ def test_status_has_a_row_per_table(spark: SparkSession, tmp_path: Path, configu
     assert (done.lag_versions, done.lag_seconds, done.not_renamed) == (0, 0.0, 0)
     assert (done.not_consumed, done.has_consumed) == (1, False)
     assert done.freshness
-    assert done.freshness.consumed is None
+    assert Step.CONSUMED not in done.freshness.times
     assert str(nowhere.error).startswith(f"There is no Delta table at {tmp_path}/nowhere")
     assert everything(tmp_path) == before
 
 
-def facts(name: str, log: LogFacts | None = None, source: SourceFacts | None = None, **more: Any) -> TableFacts:
+UNREAD_LOG, UNREAD_SOURCE = LogFacts(is_read=False), SourceFacts(is_read=False)
+
+
+def facts(name: str, log: LogFacts = UNREAD_LOG, source: SourceFacts = UNREAD_SOURCE, **more: Any) -> TableFacts:
     return TableFacts(name, "s", log_facts=log, source_facts=source, at=NOW, **more)
 
 
@@ -104,7 +107,7 @@ def test_unknown_consumption_is_reported_of_tables_that_are_not_listed() -> None
         ({"log_facts": {"has_consumed": True}}, 1, None),
         ({"service": TableState("done", "Replicating", rows=5)}, 1, None),
         ({"service": TableState("done", "Snapshotting", rows=0)}, 1, "at most 1"),
-        ({"freshness": Freshness(mirrored=NOW)}, 1, None),
+        ({"freshness": Freshness({Step.MIRRORED: NOW})}, 1, None),
     ],
 )
 def test_remaining_file_is_consumed_only_with_evidence(known: dict[str, Any], files: int, shown: object) -> None:
@@ -115,8 +118,10 @@ def test_remaining_file_is_consumed_only_with_evidence(known: dict[str, Any], fi
 
 def test_each_step_shows_its_age_or_waiting_time() -> None:
     ago = [NOW - timedelta(minutes=minutes) for minutes in range(8)]
-    freshness = Freshness(ago[2], ago[3], ago[3], None, None, {Step.CONSUMED: ago[7]}, {Step.QUERYABLE: "no"})
-    whole = Freshness(ago[2], None, None, ago[1], ago[0], {}, {Step.PUBLISHED: "no"})
+    times = {Step.COMMITTED: ago[2], Step.PUBLISHED: ago[3], Step.CONSUMED: ago[3]}
+    freshness = Freshness(times, {Step.CONSUMED: ago[7]}, {Step.QUERYABLE: "no"})
+    times = {Step.COMMITTED: ago[2], Step.MIRRORED: ago[1], Step.QUERYABLE: ago[0]}
+    whole = Freshness(times, unknown={Step.PUBLISHED: "no"})
     grid = grid_of(
         [status_of(facts(name, freshness=each)) for name, each in (("a", freshness), ("b", None), ("c", whole))]
     )
@@ -146,7 +151,7 @@ def test_recreated_table_has_no_negative_lag(
         spark.sql(create)
         (outcome,) = publish_tables(RunContext(spark, config, sleep=never))
         assert isinstance(outcome.error, SourceRecreated)
-        (found,) = statuses(lambda: spark, config)
+        (found,), _, _ = read_status(lambda: spark, config)
         assert "was replaced, or dropped and created again" in str(found.error)
         assert (found.lag_versions, found.lag_seconds) == (None, None)
         assert (found.published_version, found.newest_version) == (1, None)

@@ -17,7 +17,7 @@ from mirrorfeed.errors import MirrorfeedError, Unexpected
 from mirrorfeed.landing.record import File, Record
 from mirrorfeed.mirror.errors import MirrorNotReached
 from mirrorfeed.mirror.verify.row_comparison import Comparison, Difference
-from mirrorfeed.monitor.report_figures import read_report
+from mirrorfeed.monitor.report import read_report
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.errors import LedgerNotWritten
 from mirrorfeed.orchestration.ledger import (

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from mirrorfeed.api.results import Configured, Enabled, PartnerFile, Result
 from mirrorfeed.config import FILE
-from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.terminal import progress
 from mirrorfeed.errors import MirrorfeedError, coded, named
 
@@ -310,14 +308,10 @@ class Feed:
         if setup or live:
             from mirrorfeed.monitor.setup_checks import check_live, check_setup
 
-            progress.info("Checking the setup")
             return Result(tuple((check_live if live else check_setup)(self._spark, self._config)))
         from mirrorfeed.monitor.doctor import diagnose
-        from mirrorfeed.monitor.rules import NOTHING
 
-        progress.info("Checking tables, landing zone and Fabric")
-        rows, notes = diagnose(lambda: self._spark, self._config, tables, fix=fix)
-        return Result(tuple(rows), tuple(notes), counted(len(rows), "finding") if rows else NOTHING)
+        return Result(*diagnose(lambda: self._spark, self._config, tables, fix=fix))
 
     def check_alerts(self, mirror: str | None = None) -> Result[results.Alert]:
         """Check all tables and send an alert for each new problem and each resolved one, as configured in `alerts`.
@@ -325,15 +319,9 @@ class Feed:
         A row is a current problem, or one that this check found resolved. A row is not `ok` if the problem is new or an
         alert could not be sent. `mirror` is the folder of the replicated tables.
         """
-        from mirrorfeed.monitor.alerts import check_all, ledger_rows, send_alerts, summary_of
-        from mirrorfeed.orchestration import ledger
+        from mirrorfeed.monitor.alerts import check_alerts
 
-        config = self._config
-        progress.info("Checking all tables")
-        check, facts = check_all(lambda: self._spark, config, mirror)
-        lost = ledger.try_append(self._spark, config.ledger, ledger_rows(config, facts)) if config.ledger else None
-        rows = send_alerts(config, check, lambda: datetime.now(UTC))
-        return Result(tuple(rows), (coded(lost),) if lost else (), summary_of(rows))
+        return Result(*check_alerts(lambda: self._spark, self._config, mirror))
 
     def enable_cdf(self, *tables: str) -> Result[Enabled]:
         """Turn on the change data feed of the sources where it is off. The feed does not contain earlier changes."""
@@ -440,19 +428,16 @@ class Feed:
 
         A notebook shows the report with charts. Raises `MirrorfeedError` if the configuration has no ledger.
         """
-        from mirrorfeed.monitor.report_figures import ledger_of, read_report
+        from mirrorfeed.monitor.report import report_of
 
-        ledger = ledger_of(self._written)
-        spark = self._spark
-        progress.info("Reading the ledger %s", ledger)
-        return read_report(spark, ledger, datetime.now(UTC))
+        return report_of(lambda: self._spark, self._written)
 
     def chart(self) -> Chart:
         """Return two charts of the report: lag from commit to publication, and rows per day by operation.
 
         Both are empty if the configuration has no ledger.
         """
-        from mirrorfeed.monitor.report_page import publication_chart
+        from mirrorfeed.monitor.report import publication_chart
 
         return publication_chart(lambda: self._spark, self._written.ledger)
 

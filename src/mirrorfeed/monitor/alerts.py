@@ -1,235 +1,48 @@
-"""Check all tables, and send alerts to Teams, to Slack and by mail. No error contains a secret."""
+"""Problems of all tables, and which of them each channel is notified of.
+
+A problem is one alert when it starts, one per interval while it lasts, and one at its end. The state of the alerts is
+one JSON file. By default it is in the landing zone, where others may write, so it holds names and times only, and
+little of it is believed: an alert counts as sent for one interval, and a file that is damaged or has times in the
+future is reported, ignored and replaced. The file is written after the alerts are sent. If that fails, or two watchers
+run at the same moment, an alert may be sent twice, but none is lost.
+"""
 
 from __future__ import annotations
 
-import base64
-import smtplib
-import ssl
-import time
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from email.message import EmailMessage
-from email.utils import formatdate, make_msgid, parseaddr
-from functools import partial
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from mirrorfeed.config.connections import MAIL, OUTPUT, Mail, Webhook
+from pydantic import Field, TypeAdapter
+
+from mirrorfeed.config.connections import OUTPUT
 from mirrorfeed.config.model import Config, zone_of
-from mirrorfeed.display.humanize import counted, duration
-from mirrorfeed.display.redact import printable, redact_answer, remember
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import Row, row
-from mirrorfeed.errors import MirrorfeedError, coded, first_line
+from mirrorfeed.display.terminal import progress
+from mirrorfeed.errors import MirrorfeedError, coded, named
+from mirrorfeed.landing.errors import DamagedFile
 from mirrorfeed.landing.names import LOG
-from mirrorfeed.monitor.alert_state import FILE, REMIND_AFTER, Check, Message, Send, notify
-from mirrorfeed.monitor.collector import Collector, database_facts
-from mirrorfeed.monitor.errors import ChannelUnavailable, MailRefused, WebhookRefused
-from mirrorfeed.monitor.findings import DatabaseFacts, TableFacts
-from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, LAG_STEPS, Step, mirror_times_of, read_endpoint
-from mirrorfeed.monitor.rules import ALERT_RULES, TABLE_RULES, database_findings, table_findings
-from mirrorfeed.runtime.addresses import check_proxy, is_host
-from mirrorfeed.runtime.credentials import Secret
-from mirrorfeed.runtime.errors import SecretUnreachable
-from mirrorfeed.runtime.login import read_secret
-from mirrorfeed.storage.retry import RETRYABLE_STATUS, RetryLimits
+from mirrorfeed.landing.strict_json import CONFIG, UtcTime, is_distinct, parse_json, validate
+from mirrorfeed.monitor.alert_channels import Send, channels_of, text
+from mirrorfeed.monitor.doctor import Check, check_all
+from mirrorfeed.monitor.errors import AlertsNotRecorded
+from mirrorfeed.monitor.findings import TableFacts
+from mirrorfeed.monitor.freshness import LAG_STEPS, Step
+from mirrorfeed.storage import Store, open_folder
+from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable, SymbolicLink, UnreadableFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mirrorfeed.config.model import Config
     from mirrorfeed.orchestration import ledger
-    from mirrorfeed.source.catalog import Workspace
-    from mirrorfeed.storage import Store
 
-
-RETRY_LIMITS = RetryLimits(seconds=30.0, response_seconds=20.0)
-"""Short limits, because the next run sends messages that this run cannot send."""
-_LOCAL = ("localhost", "127.0.0.1", "::1")
-_LONGEST_TEXT = 1_400
-"""Maximum number of characters of each of the two texts in a message. Slack accepts 3,000 in a block, Teams 28 KB in
-total."""
-_LONGEST_TITLE = 150
-"""Maximum number of characters of a title in Slack."""
-_LONGEST_RESPONSE = 200
-
-
-def channels_of(config: Config) -> dict[str, Send]:
-    """Return the configured channels by name."""
-    found: dict[str, Send] = {each.name: partial(post, each) for each in config.alerts.webhooks}
-    if mail := config.alerts.mail:
-        found[MAIL] = partial(send_mail, mail)
-    return found
-
-
-def title(message: Message) -> str:
-    alert = message.alert
-    resolved = " is resolved" if message.over else ""
-    return printable(f"{alert.table or 'The mirrored database'}: {alert.kind}{resolved}", _LONGEST_TITLE)
-
-
-def lines(message: Message) -> list[str]:
-    """Return the lines below the title."""
-    alert, problem = message.alert, message.problem
-    if problem is None:
-        over = alert.over or alert.since
-        lasted = duration(max(0.0, (over - alert.since).total_seconds()))
-        return [f"Resolved at {_time(over)}, after {lasted}."]
-    what, fix = printable(problem.what, _LONGEST_TEXT), printable(problem.fix, _LONGEST_TEXT)
-    return [what, f"Since {_time(alert.since)}.", f"Fix: {fix}"]
-
-
-def text(message: Message) -> str:
-    return "\n".join([title(message), *lines(message)])
-
-
-def teams(message: Message) -> dict[str, Any]:
-    """Return a card for a workflow that posts when a webhook request is received. Text runs have no markup."""
-    colour = "Good" if message.over else "Attention"
-    heading = {"type": "TextRun", "text": title(message), "weight": "Bolder", "size": "Medium", "color": colour}
-    body = [heading, *({"type": "TextRun", "text": line} for line in lines(message))]
-    card = {
-        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
-        "type": "AdaptiveCard",
-        "version": "1.4",
-        "fallbackText": text(message),
-        "body": [{"type": "RichTextBlock", "inlines": [run]} for run in body],
-    }
-    content = {"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": None, "content": card}
-    return {"type": "message", "attachments": [content]}
-
-
-def slack(message: Message) -> dict[str, Any]:
-    """Return blocks of plain text for an incoming webhook. Only the notification text has markup to escape."""
-    escaped = text(message).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return {
-        "text": escaped,
-        "blocks": [
-            {"type": "header", "text": {"type": "plain_text", "text": title(message), "emoji": False}},
-            {"type": "section", "text": {"type": "plain_text", "text": "\n".join(lines(message)), "emoji": False}},
-        ],
-    }
-
-
-FORMS: Mapping[str, Callable[[Message], dict[str, Any]]] = MappingProxyType({"teams": teams, "slack": slack})
-
-
-def _time(time: datetime) -> str:
-    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def post(
-    webhook: Webhook,
-    message: Message,
-    *,
-    read: Callable[[Secret], str] = read_secret,
-    retry_limits: RetryLimits = RETRY_LIMITS,
-    sleep: Callable[[float], None] = time.sleep,
-) -> None:
-    """Send a message to a webhook. Raises `ChannelUnavailable` or `WebhookRefused`."""
-    try:
-        address = read(webhook.url).strip()
-    except SecretUnreachable as error:
-        raise WebhookRefused(name=webhook.name, response=_unreadable("its address", error)) from None
-    remember(address)
-    if not _is_https(address):
-        raise WebhookRefused(name=webhook.name, response="its address is not an https address")
-    check_proxy()
-    from mirrorfeed.storage.http import HttpClient  # imported late: Azure's libraries, which most commands do not need
-
-    unavailable = partial(ChannelUnavailable, channel=f"webhook {webhook.name}")
-    answer = HttpClient(retry_limits, sleep=sleep).send(
-        "POST", address, FORMS[webhook.kind](message), lambda reason: unavailable(response=reason)
-    )
-    if answer.status_code >= 300:
-        content = first_line(redact_answer(answer.body().decode("utf-8", "replace"), address))[:_LONGEST_RESPONSE]
-        response = f"{answer.status_code} {content}"
-        if answer.status_code in RETRYABLE_STATUS:
-            raise unavailable(response=response)
-        raise WebhookRefused(name=webhook.name, response=response)
-
-
-def _is_https(address: str) -> bool:
-    """Return whether this is an HTTPS address, or an HTTP address of this machine."""
-    try:
-        parts = urlsplit(address)
-        is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL)
-        return is_safe and is_host(parts.hostname or "") and parts.port != 0 and "@" not in parts.netloc
-    except ValueError:  # the port is not a number, or a bracket is not closed
-        return False
-
-
-def send_mail(
-    mail: Mail,
-    message: Message,
-    *,
-    read: Callable[[Secret], str] = read_secret,
-    context: Callable[[], ssl.SSLContext] = ssl.create_default_context,
-) -> None:
-    """Send a message by mail. Raises `ChannelUnavailable` or `MailRefused`."""
-    server, seconds = f"{mail.server}:{mail.port}", RETRY_LIMITS.response_seconds
-    channel = f"mail server {server}"
-    try:
-        password = read(mail.password) if mail.password else None
-    except SecretUnreachable as error:
-        raise MailRefused(server=server, response=_unreadable("its password", error)) from None
-    sent = _as_sent(mail.user, password)
-    remember(*sent)
-    try:
-        with (
-            smtplib.SMTP_SSL(mail.server, mail.port, timeout=seconds, context=context())
-            if mail.tls == "implicit"
-            else smtplib.SMTP(mail.server, mail.port, timeout=seconds) as connection
-        ):
-            if mail.tls == "starttls":
-                connection.starttls(context=context())
-            if mail.user and password:
-                connection.login(mail.user, password)
-            refused = connection.send_message(_letter(mail, message))
-    except smtplib.SMTPResponseException as error:  # not chained, because the error may contain the password
-        reason = error.smtp_error.decode(errors="replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
-        response = f"{error.smtp_code} {first_line(redact_answer(reason, *sent))}"
-        if error.smtp_code >= 500:
-            raise MailRefused(server=server, response=response) from None
-        raise ChannelUnavailable(channel=channel, response=response) from None
-    except smtplib.SMTPRecipientsRefused as error:
-        recipients = ", ".join(sorted(error.recipients))
-        raise MailRefused(server=server, response=f"it accepts none of {recipients}") from None
-    except smtplib.SMTPNotSupportedError as error:
-        raise MailRefused(server=server, response=first_line(str(error))) from None
-    except UnicodeEncodeError:
-        raise MailRefused(server=server, response="user and password must be ASCII characters") from None
-    except (OSError, smtplib.SMTPException) as error:
-        response = f"{type(error).__name__}: {first_line(str(error))}"
-        raise ChannelUnavailable(channel=channel, response=response) from None
-    if refused:
-        response = f"it does not accept {', '.join(sorted(refused))}; the other recipients have the mail"
-        raise MailRefused(server=server, response=response)
-
-
-def _letter(mail: Mail, message: Message) -> EmailMessage:
-    letter = EmailMessage()
-    letter["Subject"], letter["From"], letter["To"] = f"mirrorfeed: {title(message)}", mail.sender, ", ".join(mail.to)
-    domain = parseaddr(mail.sender)[1].rpartition("@")[2]
-    # Some servers treat mails without these headers as spam.
-    letter["Date"], letter["Message-ID"] = formatdate(usegmt=True), make_msgid(domain=domain)
-    letter.set_content(text(message))
-    return letter
-
-
-def _as_sent(user: str | None, password: str | None) -> tuple[str, ...]:
-    """Return the password in every encoding that a login may send."""
-    if not password:
-        return ()
-    return password, *(base64.b64encode(form.encode()).decode() for form in (password, f"\0{user}\0{password}"))
-
-
-def _unreadable(what: str, error: SecretUnreachable) -> str:
-    return f"{what} cannot be read from {error.secret}: {error.reason}"
-
-
-_HIDING = frozenset({"MIRRORING_PAUSED", "CapacityPaused"})
-"""Problems that hide all other problems."""
+FILE = "alerts.json"
+_CLOCK_SKEW = timedelta(minutes=10)
+_ATTEMPTS = 5
 
 
 @row
@@ -259,63 +72,196 @@ class Alert(Row):
         return tuple(self.what.splitlines()) if OUTPUT in self.sent_to else ()
 
 
-def check_all(
-    spark: Callable[[], SparkSession],
-    config: Config,
-    mirror: str | None = None,
-    *,
-    workspace: Callable[[], Workspace] | None = None,
-    now: Callable[[], datetime] = lambda: datetime.now(UTC),
-) -> tuple[Check, list[TableFacts]]:
-    """Check all tables. Errors are returned as findings, not raised. Spark is started only if a table needs it."""
-    database = database_facts(config)
-    refreshes = database.states is not None and config.alerts.sql_endpoint == "refresh"
-    syncs = read_endpoint(config) if refreshes else ENDPOINT_NOT_READ
-    times_of = mirror_times_of(config, database.states, syncs, mirror)
-    collector = Collector(config, spark, True, database.states, times_of, workspace, now)
-    facts = collector.collect(config.tables)
-    patience = (config.alerts.max_lag_minutes.published or 0.0) * 60
-    return check_of(database, facts, patience, timedelta(hours=config.alerts.remind_after_hours)), facts
+@dataclass(frozen=True, slots=True)
+class SentAlert:
+    """A problem that was found, and the channels that were notified."""
+
+    table: Annotated[str, Field(max_length=300)]
+    kind: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,64}$")]
+    since: UtcTime
+    over: UtcTime | None = None
+    notified: Mapping[str, UtcTime] = field(default_factory=dict)
+    """Time of the last notification that the problem exists, by channel. A channel that was notified of the end is
+    removed."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.table, self.kind
 
 
-def check_of(
-    database: DatabaseFacts, tables: Sequence[TableFacts], patience: float = 0.0, remind_after: timedelta = REMIND_AFTER
-) -> Check:
-    """Return the problems that require an alert. Ignores notes and paused tables."""
-    found = database_findings(database)
-    unknown = {("", "")} if database.error else set()
-    for facts in tables:
-        if facts.paused or not facts.is_complete:
-            unknown.add((facts.table, ""))
-        if facts.paused:
-            continue
-        for rule, step in zip(ALERT_RULES, LAG_STEPS, strict=True):
-            if facts.freshness is None or step in facts.freshness.unknown:
-                unknown.add((facts.table, rule.name))
-        found += table_findings(facts, (*TABLE_RULES, *ALERT_RULES))
-    problems = {each.key: each for each in found if not each.ok}
-    unknown |= {(each.table, "") for each in problems.values() if each.name in _HIDING}
-    return Check(tuple(problems.values()), frozenset(unknown), patience, remind_after)
+@dataclass(frozen=True, slots=True)
+class _File:
+    __pydantic_config__: ClassVar = CONFIG
+    alerts: tuple[SentAlert, ...]
+    format: Literal[1] = 1
+
+
+_FILE: TypeAdapter[_File] = TypeAdapter(_File)
+
+
+def check_alerts(
+    spark: Callable[[], SparkSession], config: Config, mirror: str | None
+) -> tuple[tuple[Alert, ...], tuple[str, ...], str]:
+    """Check all tables, write the lags to the ledger and send alerts. Returns rows, notes and a summary."""
+    from mirrorfeed.orchestration import ledger
+
+    progress.info("Checking all tables")
+    check, facts = check_all(spark, config, mirror)
+    lost = ledger.try_append(spark(), config.ledger, ledger_rows(config, facts)) if config.ledger else None
+    rows = send_alerts(config, check, lambda: datetime.now(UTC))
+    return tuple(rows), (coded(lost),) if lost else (), summary_of(rows)
 
 
 def send_alerts(config: Config, check: Check, clock: Callable[[], datetime]) -> list[Alert]:
-    """Notify the channels of `alerts`, and return a row for each current or resolved problem."""
+    """Notify the channels of `alerts`."""
     store, path = state_of(config)
-    channels = {OUTPUT: lambda _: None, **channels_of(config)}
-    notified = notify(store, path, check, channels, clock)
-    sent: dict[tuple[str, str], list[Message]] = {each.key: [] for each in check.problems}
-    for message in notified.sent:
-        sent.setdefault(message.alert.key, []).append(message)
-    problems = {each.key: each for each in check.problems}
-    rows = []
-    for (table, name), messages in sent.items():
-        to, problem = tuple(each.to for each in messages), problems.get((table, name))
-        what = text(messages[0]) if messages else problem.what if problem else ""
-        first = messages[0].alert if messages else None
-        since = first.since if first else problem.since if problem else None
-        rows.append(Alert(table, name, what, problem.fix if problem else "", since, first.over if first else None, to))
-    rows += [Alert("", name, "", error=error) for name, error in notified.failed]
-    return rows + [Alert("", "", "", error=error) for error in notified.warnings]
+    return notify(store, path, check, {OUTPUT: lambda _: None, **channels_of(config)}, clock)
+
+
+def notify(
+    store: Store, path: str, check: Check, channels: Mapping[str, Send], clock: Callable[[], datetime]
+) -> list[Alert]:
+    """Send what is new for each channel, then record it in the file at `path`.
+
+    Returns a row for each current or resolved problem, for each channel that cannot be reached, which the next run
+    notifies, and for what is wrong with the file.
+    """
+    now = clock()
+    state = _read(store, path, now)
+    rows, reached, failed = list[Alert](), set[tuple[str, tuple[str, str]]](), dict[str, MirrorfeedError]()
+    for known in observe(state.alerts, check, now):
+        problem, sent_to = check.problem(known.key), list[str]()
+        what, fix = (problem.what, problem.fix) if problem else ("", "")
+        alert = Alert(*known.key, what, fix, known.since, known.over)
+        for name in due_channels(known, check, channels, now):
+            if name in failed:
+                continue
+            try:
+                channels[name](alert)
+                sent_to.append(name)
+            except Exception as error:  # what was sent is still to be recorded
+                failed[name] = named(f"Notifying {name}", error)
+        if sent_to:
+            reached |= {(name, known.key) for name in sent_to}
+            rows.append(replace(alert, what=text(alert), sent_to=tuple(sent_to)))
+        elif problem:
+            rows.append(replace(alert, since=problem.since))
+    lost = _record(store, path, state, lambda alerts: after(observe(alerts, check, now), reached, channels, now), now)
+    rows += [Alert("", name, "", error=error) for name, error in failed.items()]
+    return rows + [Alert("", "", "", error=error) for error in (state.damage, lost) if error]
+
+
+def observe(alerts: Iterable[SentAlert], check: Check, now: datetime) -> tuple[SentAlert, ...]:
+    """Return the alerts after a check of all tables.
+
+    A problem that occurs again before its end was reported counts as continuing.
+    """
+    there = {each.key: each for each in check.problems}
+    found = []
+    for alert in alerts:
+        if there.pop(alert.key, None) is not None:
+            found.append(replace(alert, over=None))
+        elif alert.over is not None or check.hides(alert.key):
+            found.append(alert)
+        elif alert.notified:
+            found.append(replace(alert, over=now))
+    new = (SentAlert(*each.key, min(each.since or now, now)) for each in there.values())
+    return (*found, *new)
+
+
+def due_channels(alert: SentAlert, check: Check, channels: Collection[str], now: datetime) -> list[str]:
+    """The channels to notify now. Only those that were notified of a problem are notified of its end."""
+    problem, last = check.problem(alert.key), alert.notified
+    if alert.over is not None:
+        return [name for name in last if name in channels]
+    if problem is None or (now - alert.since).total_seconds() < check.delay(problem):
+        return []
+    return [name for name in channels if name not in last or now - last[name] >= check.remind_after]
+
+
+def after(
+    alerts: Iterable[SentAlert],
+    reached: Collection[tuple[str, tuple[str, str]]],
+    channels: Collection[str],
+    now: datetime,
+) -> tuple[SentAlert, ...]:
+    """The alerts once these channels are notified. Channels that are no longer configured are forgotten."""
+    found = []
+    for alert in alerts:
+        new = {name: now for name in channels if (name, alert.key) in reached}
+        known = {name: at for name, at in alert.notified.items() if name in channels}
+        if alert.over is None:
+            found.append(replace(alert, notified=known | new))
+        elif left := {name: at for name, at in known.items() if name not in new}:
+            found.append(replace(alert, notified=left))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    alerts: tuple[SentAlert, ...] = ()
+    etag: str | None = None
+    """ETag of the file. None if the file does not exist."""
+    damage: DamagedFile | None = None
+
+
+def _read(store: Store, path: str, now: datetime) -> _State:
+    folder, _, name = path.rpartition("/")
+    etag = next((each.etag for each in store.list(folder) if each.name == name), None)
+    if etag is None:
+        return _State()
+    try:
+        return _State(parse(store.read(path), now), etag)
+    except NotThere:
+        return _State()
+    except ValueError as error:
+        reason = str(error)
+    except (UnreadableFile, SymbolicLink) as error:
+        reason = error.reason
+    return _State((), etag, DamagedFile(address=store.address(path), reason=reason, kind="alerts"))
+
+
+def _record(
+    store: Store,
+    path: str,
+    state: _State,
+    change: Callable[[tuple[SentAlert, ...]], tuple[SentAlert, ...]],
+    now: datetime,
+) -> AlertsNotRecorded | None:
+    """Replace the file that was read. If another check replaced it first, apply the change to that file's alerts."""
+    reason = "other runs of check-alerts keep replacing it"
+    with suppress(StoreUnavailable):
+        for _ in range(_ATTEMPTS):
+            if (new := change(state.alerts)) == state.alerts and not state.damage:
+                return None
+            try:
+                if state.etag is None:
+                    store.create(path, spell(new))
+                else:
+                    store.replace(path, spell(new), state.etag)
+            except (AlreadyThere, NotThere):
+                pass
+            except MirrorfeedError as error:
+                reason = error.problem
+            state = _read(store, path, now)  # whatever the response was: a request that failed may take effect
+    return AlertsNotRecorded(address=store.address(path), reason=reason)
+
+
+def spell(alerts: tuple[SentAlert, ...]) -> bytes:
+    return json.dumps(asdict(_File(alerts)), ensure_ascii=False, indent=1, default=datetime.isoformat).encode()
+
+
+def parse(data: bytes, now: datetime) -> tuple[SentAlert, ...]:
+    """Parse the alerts in a file. Raises `ValueError` with the reason if the file cannot be trusted."""
+    alerts = validate(_FILE, parse_json(data)).alerts
+    is_distinct(tuple(alert.key for alert in alerts))
+    for alert in alerts:
+        times = [*alert.notified.values(), *([alert.over] if alert.over else [])]
+        if max([alert.since, *times]) > now + _CLOCK_SKEW:
+            raise ValueError("it has a time in the future")
+        if min([alert.since, *times]) + _CLOCK_SKEW < alert.since:
+            raise ValueError("it has an alert that was sent before its problem started")
+    return alerts
 
 
 def summary_of(rows: Sequence[Alert]) -> str:
@@ -328,8 +274,6 @@ def summary_of(rows: Sequence[Alert]) -> str:
 
 def state_of(config: Config) -> tuple[Store, str]:
     """Return the store and the path of the file with sent alerts."""
-    from mirrorfeed.storage import open_folder
-
     if config.alerts.state_path is not None:
         return open_folder(config.alerts.state_path), FILE
     return zone_of(config), f"{LOG}/{FILE}"
@@ -343,7 +287,7 @@ def ledger_rows(config: Config, facts: Sequence[TableFacts]) -> list[ledger.Row]
     found = []
     for each in facts:
         if freshness := each.freshness:
-            times: dict[str, Any] = {f"{step}_at": freshness.at(step) for step in Step}
+            times: dict[str, Any] = {f"{step}_at": freshness.times.get(step) for step in Step}
             waits: dict[str, Any] = {f"{step}_lag_seconds": freshness.lag(step, each.at) for step in LAG_STEPS}
             within = targets.get(each.table)
             found.append(

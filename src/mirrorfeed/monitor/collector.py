@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config.model import Config, Table, without_files, zone_of
 from mirrorfeed.display.humanize import counted, duration
@@ -15,8 +15,21 @@ from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.landing.names import LOG as LOGS
 from mirrorfeed.landing.names import LOG_ID, PROCESSED, data_number, is_log_id
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts
-from mirrorfeed.monitor.freshness import LAG_STEPS, NOT_READ, MirrorTimes, freshness_of, is_consumption_visible
+from mirrorfeed.monitor.freshness import LAG_STEPS, NOT_READ, MirrorReader, freshness_of, is_consumption_visible
 from mirrorfeed.orchestration.scheduler import map_parallel
+from mirrorfeed.publish.errors import FilesLost, RowsRefused
+from mirrorfeed.publish.log.table_log import TableLog
+from mirrorfeed.publish.next_publication import (
+    UpToDateCheck,
+    check_decision,
+    decide_next,
+    deselected_columns,
+    with_keys,
+)
+from mirrorfeed.runtime.credentials import default_workspace
+from mirrorfeed.source.errors import Finding
+from mirrorfeed.source.next_step import NothingNew, Published, recreated
+from mirrorfeed.source.table_info import FILES, LOG, count_files, open_local_table, read_table_info, retention_seconds
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -25,13 +38,10 @@ if TYPE_CHECKING:
     from mirrorfeed.landing.record import Record
     from mirrorfeed.landing.selection import Selection
     from mirrorfeed.mirror.fabric.rows import TableState
-    from mirrorfeed.publish.log.table_log import TableLog
     from mirrorfeed.publish.log.view import View
-    from mirrorfeed.publish.next_publication import UpToDateCheck
     from mirrorfeed.source.catalog import Workspace
     from mirrorfeed.source.identifier import Source
     from mirrorfeed.storage import Store
-
 
 LARGEST_MEASURED = 64 * 2**20
 """Maximum size of a table's files for measuring texts and checking keys, because both read all rows."""
@@ -39,16 +49,15 @@ LARGEST_MEASURED = 64 * 2**20
 
 def database_facts(config: Config) -> DatabaseFacts:
     if config.onelake is None:
-        return DatabaseFacts(config.landing_zone)
+        return DatabaseFacts()
     from mirrorfeed.mirror.fabric.database import database_of
 
     try:
         database = database_of(config)
-        status, states = database.status(), database.tables()
         published = len(config.tables) - len(without_files(config))
+        return DatabaseFacts(database.status(), states=database.tables(), published_tables=published)
     except Exception as error:
-        return DatabaseFacts(config.landing_zone, error=named("Reading the state of the mirrored database", error))
-    return DatabaseFacts(config.landing_zone, status, states=states, published_tables=published)
+        return DatabaseFacts(error=named("Reading the state of the mirrored database", error))
 
 
 @dataclass(frozen=True)
@@ -61,28 +70,34 @@ class Collector:
     """True to check everything that the next publication checks, which reads more of the source."""
     states: Sequence[TableState] | None = None
     """Tables in Fabric, or None if Fabric was not read."""
-    times_of: Callable[[Table], MirrorTimes] = lambda _: NOT_READ
-    workspace: Callable[[], Workspace] | None = None
+    read_mirror: MirrorReader = lambda *_: NOT_READ
+    workspace: Callable[[], Workspace] = default_workspace
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def collect(self, tables: Sequence[Table]) -> list[TableFacts]:
-        from mirrorfeed.publish.next_publication import UpToDateCheck
-        from mirrorfeed.runtime.credentials import default_workspace
-
         store = zone_of(self.config)
-        idle = UpToDateCheck(self.config, store)
-        found = map_parallel(lambda table: self._without_spark(idle, table), tables)
+        found = map_parallel(lambda table: self._without_spark(store, table), tables)
         if None not in found:
             return [facts for facts in found if facts]
-        spark, workspace = self.spark(), cache(self.workspace or default_workspace)
-        pairs = list(zip(tables, found, strict=True))
-        return map_parallel(lambda pair: pair[1] or self._with_spark(spark, store, pair[0], workspace), pairs)
+        shared = replace(self, workspace=cache(self.workspace))
+        spark, pairs = self.spark(), list(zip(tables, found, strict=True))
+        return map_parallel(lambda pair: pair[1] or shared._facts(spark, store, pair[0]), pairs)
 
-    def _begin(self, table: Table, now: datetime) -> TableFacts:
-        most, pause = self.config.alerts.max_lag_minutes, table.pause_at(now)
-        published = table.freshness_target_minutes or most.published
+    def _without_spark(self, store: Store, table: Table) -> TableFacts | None:
+        """The facts about a table in a local folder; None if something needs Spark, or may be wrong."""
+        if open_local_table(table.source) is None or table.changes == "compare":
+            return None
+        if self.deep and (table.selection or UpToDateCheck(self.config, store).published_view(table) is None):
+            return None
+        facts = self._facts(None, store, table)
+        return None if facts.errors else facts
+
+    def _facts(self, spark: Any, store: Store, table: Table) -> TableFacts:
+        """The facts about a table. Without a session, whatever needs one is an error."""
+        most, now = self.config.alerts.max_lag_minutes, self.now()
+        pause, published = table.pause_at(now), table.freshness_target_minutes or most.published
         minutes = dict(zip(LAG_STEPS, (published, most.consumed, most.mirrored, most.queryable), strict=True))
-        return TableFacts(
+        facts = TableFacts(
             table=str(table.target),
             source=table.source.sql,
             source_name=str(table.source),
@@ -93,51 +108,25 @@ class Collector:
             at=now,
             limits={step: each and each * 60 for step, each in minutes.items()},
         )
-
-    def _with_spark(
-        self, spark: SparkSession, store: Store, table: Table, workspace: Callable[[], Workspace]
-    ) -> TableFacts:
-        from mirrorfeed.publish.errors import RowsRefused
-        from mirrorfeed.publish.log.table_log import TableLog
-        from mirrorfeed.publish.next_publication import check_decision, decide_next, with_keys
-        from mirrorfeed.publish.sources import source_for
-        from mirrorfeed.source.errors import Finding
-        from mirrorfeed.source.next_step import NothingNew
-
-        facts, log = self._begin(table, self.now()), TableLog(store, table.target.folder)
-        view: View | None = None
+        log, view = TableLog(store, table.target.folder), None
         try:
             view = log.read_view()
-            facts = replace(facts, log_facts=read_log(log, view, facts.at))
+            facts = replace(facts, log_facts=read_log(log, view, now))
         except Exception as error:
             facts = replace(facts, errors=(named(f"Reading the log of {table.target}", error),))
-        is_log_read = facts.log_facts is not None
         try:
-            facts = self._read_source(spark, table, facts, log, view)
-            if self.deep and (not facts.errors or not is_log_read):
-                table, feed = with_keys(table, workspace), source_for(spark, self.config, table)
-                ahead, decision = decide_next(feed, table, view)
-                if isinstance(decision, Finding):
-                    raise decision
-                if is_log_read:
-                    check_decision(feed, store, table, view, ahead, decision)
-                reads_all = (ahead.bytes or 0) <= LARGEST_MEASURED and not isinstance(decision, NothingNew)
-                checks_keys = table.keys and table.validate_keys != "none" and table.changes != "compare"
-                if reads_all and checks_keys and (bad := feed.bad_keys(ahead.latest, table)):
-                    raise RowsRefused(table=str(table.source), range=ahead.latest, rows=bad)
+            facts = self._with_source(spark, table, facts, log, view)
+            if self.deep and spark and (not facts.errors or not facts.log_facts.is_read):
+                self._check_next(spark, store, table, view, facts.log_facts.is_read)
         except Exception as error:
             facts = replace(facts, errors=(*facts.errors, named(f"Checking {table.target}", error)))
         return facts
 
-    def _read_source(
-        self, spark: SparkSession, table: Table, facts: TableFacts, log: TableLog, view: View | None
-    ) -> TableFacts:
-        from mirrorfeed.publish.next_publication import deselected_columns
+    def _with_source(self, spark: Any, table: Table, facts: TableFacts, log: TableLog, view: View | None) -> TableFacts:
+        """Add the facts about the source, and the freshness."""
         from mirrorfeed.publish.sources.full_compare import COMPARED
         from mirrorfeed.source import versions
         from mirrorfeed.source.change_feed import feed_kind
-        from mirrorfeed.source.next_step import Published, recreated
-        from mirrorfeed.source.table_info import FILES, LOG, read_table_info, retention_seconds
 
         newest = view.newest if view else None
         if table.changes == "compare":
@@ -149,17 +138,20 @@ class Collector:
         if self.deep and view:
             records = list(log.records(view))
         begin = published if not self.deep or not records else records[-1].to_version_inclusive - 1
-        commits = versions.commits(spark, table.source, begin)
+        if begin is None:
+            commits = [versions.newest_commit(spark, table.source)]
+        else:
+            commits = versions.commits(spark, table.source, begin)
         detail = read_table_info(spark, table.source)
         feed = feed_kind(spark, table.source, detail).value
-        if newest:
-            before = Published(newest.source_id, newest.to_version_inclusive)
-            if found := recreated(str(table.source), before, detail.table_id, commits[-1].version):
-                return replace(facts, source_facts=SourceFacts(feed), errors=(found,))
-            try:
+        try:
+            if newest:
+                before = Published(newest.source_id, newest.to_version_inclusive)
+                if found := recreated(str(table.source), before, detail.table_id, commits[-1].version):
+                    raise found
                 deselected_columns(table, newest)
-            except MirrorfeedError as error:
-                return replace(facts, source_facts=SourceFacts(feed), errors=(error,))
+        except MirrorfeedError as error:
+            return replace(facts, source_facts=SourceFacts(feed), errors=(error,))
         new = [each for each in commits if published is not None and each.version > published]
         since = new[0].timestamp if new else None
         times = {each.version: each.timestamp for each in commits}
@@ -175,11 +167,28 @@ class Collector:
             longest_wait=longest_wait(records, times),
             retention=retention_seconds(detail.properties, FILES),
             log_retention=retention_seconds(detail.properties, LOG),
-            cloned_from=versions.clone_source(spark, table.source) if self.deep else None,
+            cloned_from=versions.clone_source(spark, table.source) if self.deep and spark else None,
             longest_text=self._longest_text(spark, table),
         )
         facts = replace(facts, source_facts=source)
         return self._with_freshness(table, facts, log, view, commits[-1].timestamp, since)
+
+    def _check_next(
+        self, spark: SparkSession, store: Store, table: Table, view: View | None, is_log_read: bool
+    ) -> None:
+        """Raise what would stop the next publication."""
+        from mirrorfeed.publish.sources import source_for
+
+        table, feed = with_keys(table, self.workspace), source_for(spark, self.config, table)
+        ahead, decision = decide_next(feed, table, view)
+        if isinstance(decision, Finding):
+            raise decision
+        if is_log_read:
+            check_decision(feed, store, table, view, ahead, decision)
+        reads_all = (ahead.bytes or 0) <= LARGEST_MEASURED and not isinstance(decision, NothingNew)
+        checks_keys = table.keys and table.validate_keys != "none" and table.changes != "compare"
+        if reads_all and checks_keys and (bad := feed.bad_keys(ahead.latest, table)):
+            raise RowsRefused(table=str(table.source), range=ahead.latest, rows=bad)
 
     def _with_freshness(
         self,
@@ -191,77 +200,27 @@ class Collector:
         unpublished: datetime | None = None,
     ) -> TableFacts:
         """Add the freshness, if the log was read. Lost files count as not consumed."""
-        from mirrorfeed.publish.errors import FilesLost
-
-        mirror = self.times_of(table)
-        if facts.log_facts is None:
+        if not facts.log_facts.is_read:
             return facts
-        if view is None:
-            return replace(facts, freshness=freshness_of((), (), committed, unpublished, mirror=mirror))
         lost = facts.log_facts.lost
         found = freshness_of(
-            log.records(view),
-            [*view.numbers, *lost.numbers] if isinstance(lost, FilesLost) else view.numbers,
+            log.records(view) if view else (),
+            [*(view.numbers if view else ()), *(lost.numbers if isinstance(lost, FilesLost) else ())],
             committed,
             unpublished,
-            unfinished=bool(view.unfinished),
+            unfinished=bool(view and view.unfinished),
             has_consumed=facts.has_consumed,
-            mirror=mirror,
+            mirror=self.read_mirror(table, facts.service),
         )
         return replace(facts, freshness=found)
 
-    def _longest_text(self, spark: SparkSession, table: Table) -> tuple[str, int] | None:
-        from mirrorfeed.source.table_info import read_table_info
-
+    def _longest_text(self, spark: Any, table: Table) -> tuple[str, int] | None:
+        if self.deep and spark is None and (local := open_local_table(table.source)):
+            return longest_local_text(local)
         with suppress(Exception):  # the checks of the next publication report unreadable parts
             if self.deep and read_table_info(spark, table.source, counted=True).bytes <= LARGEST_MEASURED:
                 return longest_text(spark, table.source, table.selection)
         return None
-
-    def _without_spark(self, idle: UpToDateCheck, table: Table) -> TableFacts | None:
-        """Return the facts about a table in a local folder with nothing to publish, or None if Spark is needed."""
-        from mirrorfeed.publish.log.table_log import TableLog
-        from mirrorfeed.publish.next_publication import committed, is_up_to_date, read_local_newest
-        from mirrorfeed.source.change_feed import FeedKind
-        from mirrorfeed.source.table_info import FILES, LOG, open_local_table, retention_seconds
-
-        if self.deep and table.selection is not None:  # only Spark can select rows
-            return None
-        try:
-            found, delta = read_local_newest(table), open_local_table(table.source)
-            if found is None or delta is None:
-                return None
-            (detail, version), path = found, table.source.path or ""
-            if detail.tracks_rows and not detail.records_changes:
-                return None  # only the engine knows whether it computes changes
-            log = TableLog(idle.zone, table.target.folder)
-            if self.deep:
-                up_to_date = idle.published_view(table)
-                if up_to_date is None:
-                    return None
-                view: View | None = up_to_date[0]
-            else:
-                view = log.read_view()
-            newest = view.newest if view else None
-            if view and newest and (newest.selection != table.selection or not is_up_to_date(view, detail, version)):
-                return None
-            facts = self._begin(table, self.now())
-            log_facts = read_log(log, view, facts.at)
-            records = list(log.records(view)) if self.deep and view else []
-            firsts = {(record.from_version_exclusive or 0) + 1 for record in records[:-1]}
-            source = SourceFacts(
-                (FeedKind.RECORDED if detail.records_changes else FeedKind.OFF).value,
-                version,
-                lag_seconds=0.0 if newest else None,
-                longest_wait=longest_wait(records, {each: at for each in firsts if (at := committed(path, each))}),
-                retention=retention_seconds(detail.properties, FILES),
-                log_retention=retention_seconds(detail.properties, LOG),
-                longest_text=longest_local_text(delta) if self.deep else None,
-            )
-            facts = replace(facts, log_facts=log_facts, source_facts=source)
-            return self._with_freshness(table, facts, log, view, committed(path, version))
-        except Exception:  # the check with Spark reports the error
-            return None
 
 
 def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
@@ -332,8 +291,6 @@ def longest_local_text(table: DeltaTable) -> tuple[str, int] | None:
     """
     import pyarrow as pa
     import pyarrow.compute as pc
-
-    from mirrorfeed.source.table_info import count_files
 
     if count_files(table)[1] > LARGEST_MEASURED:
         return None

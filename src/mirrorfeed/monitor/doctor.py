@@ -1,15 +1,29 @@
-"""Diagnose problems between the source tables and Fabric, and apply safe fixes."""
+"""Finds problems between the source tables and Fabric, for `doctor` and for alerts, and applies the safe fixes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from mirrorfeed.config.connections import Alerts
 from mirrorfeed.config.model import zone_of
+from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.terminal import progress
 from mirrorfeed.errors import MirrorfeedError, coded, first_line, named
 from mirrorfeed.monitor.collector import Collector, database_facts
-from mirrorfeed.monitor.findings import Finding, error_finding
-from mirrorfeed.monitor.rules import DOCTOR_RULES, SAFE, database_findings, table_findings
+from mirrorfeed.monitor.findings import DatabaseFacts, Finding, TableFacts, error_finding
+from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, LAG_STEPS, mirror_reader, read_endpoint
+from mirrorfeed.monitor.rules import (
+    ALERT_RULES,
+    DOCTOR_RULES,
+    NOTHING,
+    SAFE,
+    TABLE_RULES,
+    database_findings,
+    table_findings,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,8 +34,9 @@ if TYPE_CHECKING:
 
 def diagnose(
     spark: Callable[[], SparkSession], config: Config, names: Sequence[str] = (), *, fix: bool = False
-) -> tuple[list[Finding], list[str]]:
-    """Return the findings of the mirrored database, of the ledger and of each table, and notes about the fixes."""
+) -> tuple[tuple[Finding, ...], tuple[str, ...], str]:
+    """The findings of the mirrored database, of the ledger and of each table, notes about fixes, and a summary."""
+    progress.info("Checking tables, landing zone and Fabric")
     store, notes = zone_of(config), list[str]()
     database = database_facts(config)
     collector = Collector(config, spark, deep=True, states=database.states)
@@ -33,7 +48,7 @@ def diagnose(
             notes.append(_fix(store, table))
             of_table = table_findings(collector.collect([table])[0], DOCTOR_RULES)
         found += of_table
-    return found, notes
+    return tuple(found), tuple(notes), counted(len(found), "finding") if found else NOTHING
 
 
 def _ledger_findings(spark: Callable[[], SparkSession], config: Config) -> list[Finding]:
@@ -71,3 +86,67 @@ def finish_and_clean_up(store: Store, table: Table) -> None:
     error: MirrorfeedError | None = clean_up(log, view, table.log_retention_records, others=True) if view else None
     if error:
         raise error
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Result of one check of all tables."""
+
+    problems: tuple[Finding, ...] = ()
+    unknown: frozenset[tuple[str, str]] = frozenset()
+    """Problems, by table and name, that the check could not evaluate. An empty name means all problems of the table.
+    An empty table means all problems."""
+    alerts: Alerts = field(default_factory=Alerts)
+
+    def hides(self, key: tuple[str, str]) -> bool:
+        table, name = key
+        return bool(self.unknown & {(table, name), (table, ""), ("", "")})
+
+    def problem(self, key: tuple[str, str]) -> Finding | None:
+        return next((each for each in self.problems if each.key == key), None)
+
+    def delay(self, problem: Finding) -> float:
+        """Seconds for which a problem must last before an alert is sent. One that may pass is given time."""
+        return (self.alerts.max_lag_minutes.published or 0.0) * 60 if problem.passing else 0.0
+
+    @property
+    def remind_after(self) -> timedelta:
+        return timedelta(hours=self.alerts.remind_after_hours)
+
+
+_HIDING = frozenset({"MIRRORING_PAUSED", "CapacityPaused"})
+"""Problems that hide all other problems."""
+
+
+def check_all(
+    spark: Callable[[], SparkSession],
+    config: Config,
+    mirror: str | None = None,
+    *,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> tuple[Check, list[TableFacts]]:
+    """Check all tables. Errors are returned as findings, not raised. Spark is started only if a table needs it."""
+    database = database_facts(config)
+    refreshes = database.states is not None and config.alerts.sql_endpoint == "refresh"
+    syncs = read_endpoint(config) if refreshes else ENDPOINT_NOT_READ
+    collector = Collector(config, spark, True, database.states, mirror_reader(config, syncs, mirror), now=now)
+    facts = collector.collect(config.tables)
+    return check_of(database, facts, config.alerts), facts
+
+
+def check_of(database: DatabaseFacts, tables: Sequence[TableFacts], alerts: Alerts) -> Check:
+    """Return the problems that require an alert. Ignores notes and paused tables."""
+    found = database_findings(database)
+    unknown = {("", "")} if database.error else set()
+    for facts in tables:
+        if facts.paused or not facts.is_complete:
+            unknown.add((facts.table, ""))
+        if facts.paused:
+            continue
+        for rule, step in zip(ALERT_RULES, LAG_STEPS, strict=True):
+            if facts.freshness is None or step in facts.freshness.unknown:
+                unknown.add((facts.table, rule.name))
+        found += table_findings(facts, (*TABLE_RULES, *ALERT_RULES))
+    problems = {each.key: each for each in found if not each.ok}
+    unknown |= {(each.table, "") for each in problems.values() if each.name in _HIDING}
+    return Check(tuple(problems.values()), frozenset(unknown), alerts)

@@ -1,7 +1,6 @@
-"""Facts about tables and the mirrored database, and findings. Rules convert facts to findings.
+"""Facts about tables and the mirrored database, rules over them, and the findings of rules and checks.
 
-A part that could not be read is None, which means unknown and not empty. The error that prevented reading is a fact as
-well.
+A part that could not be read is unknown and not empty. The error that prevented it is a fact as well.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from mirrorfeed.display.redact import redact, shell_argument
 from mirrorfeed.display.rows import Row, row
-from mirrorfeed.errors import MirrorfeedError, Transient, Unexpected
+from mirrorfeed.errors import MirrorfeedError, Transient, Unexpected, fill
 from mirrorfeed.monitor.freshness import Freshness, Step
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 class LogFacts:
     """Facts about a table's folder in the landing zone, and the log in this folder."""
 
+    is_read: bool = field(default=True, kw_only=True)
     exists: bool = False
     data_files: int = 0
     has_consumed: bool = False
@@ -48,8 +48,9 @@ class LogFacts:
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    feed: str
+    feed: str = ""
     """Kind of change data feed that the source has, as text."""
+    is_read: bool = field(default=True, kw_only=True)
     newest_version: int | None = None
     """Newest version of the source. None for a source without versions."""
     lag_seconds: float | None = None
@@ -77,8 +78,8 @@ class TableFacts:
     zone: str = "the landing zone"
     paused: str | None = None
     """End and reason of the pause, or None."""
-    log_facts: LogFacts | None = None
-    source_facts: SourceFacts | None = None
+    log_facts: LogFacts = LogFacts(is_read=False)
+    source_facts: SourceFacts = SourceFacts(is_read=False)
     errors: tuple[MirrorfeedError, ...] = ()
     """Errors that prevent the next publication, or that occurred while these facts were read."""
     freshness: Freshness | None = None
@@ -96,13 +97,18 @@ class TableFacts:
 
         Fabric leaves the last consumed file, so one remaining file shows nothing.
         """
-        by_log = self.log_facts is not None and self.log_facts.has_consumed
-        return by_log or bool(self.service and self.service.rows) or bool(self.freshness and self.freshness.mirrored)
+        is_mirrored = self.freshness is not None and Step.MIRRORED in self.freshness.times
+        return self.log_facts.has_consumed or is_mirrored or bool(self.service and self.service.rows)
+
+    @property
+    def names_in_fixes(self) -> Mapping[str, str]:
+        """The names that the fix of a rule can contain, as its command or statement needs them."""
+        return {"table": shell_argument(self.table), "source": self.source, "zone": shell_argument(self.zone)}
 
     @property
     def is_complete(self) -> bool:
         """True if everything was read, so that a problem that was not found is resolved."""
-        is_read = self.log_facts is not None and self.source_facts is not None
+        is_read = self.log_facts.is_read and self.source_facts.is_read
         return is_read and not any(isinstance(error, Transient | Unexpected) for error in self.errors)
 
 
@@ -110,7 +116,8 @@ class TableFacts:
 class DatabaseFacts:
     """Facts about the mirrored database in Fabric."""
 
-    zone: str = "the landing zone"
+    table: ClassVar = ""
+    names_in_fixes: ClassVar[Mapping[str, str]] = {}
     status: str | None = None
     """Status as Fabric spells it. None if the landing zone is not in Fabric, or Fabric could not be read."""
     error: MirrorfeedError | None = None
@@ -167,6 +174,35 @@ class Finding(Row):
         fix = [f"        Fix: {self.fix}"] if self.fix else []
         run = [f"        Run: {self.command}"] if self.command not in ("", self.fix) else []
         return (about.rstrip(": "), *fix, *run)
+
+
+Values = Mapping[str, Any]
+F = TypeVar("F", TableFacts, DatabaseFacts)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(Generic[F]):
+    code: str
+    name: str
+    test: Callable[[F], Values | None]
+    """Return the values of `text`, or None if the problem does not exist."""
+    text: str
+    """Template in the syntax of `mirrorfeed.errors`."""
+    fix: str
+    """A command that a shell can run, a statement in SQL, or what a person must do. {table} is the target, {source} the
+    source in SQL, {zone} the landing zone."""
+    severity: Severity = Severity.WRONG
+    is_safe: bool = False
+    """True if `doctor --fix` applies the fix: it does only what every run does first."""
+    passing: bool = False
+
+    def find(self, facts: F) -> Finding | None:
+        values = self.test(facts)
+        if values is None:
+            return None
+        fix = self.fix.format(**facts.names_in_fixes)
+        what, since = fill(self.text, values), values.get("since")
+        return Finding(self.severity, self.code, self.name, facts.table, what, fix, runnable(fix), since, self.passing)
 
 
 def error_finding(table: str, error: MirrorfeedError, severity: Severity = Severity.WRONG) -> Finding:

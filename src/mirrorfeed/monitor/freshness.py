@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from mirrorfeed.config.model import zone_of
 from mirrorfeed.display.rows import as_json
 from mirrorfeed.errors import named
+from mirrorfeed.mirror.errors import MirrorNotNamed
 from mirrorfeed.source.table_info import commit_version
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.folder import FolderStore
@@ -40,34 +43,12 @@ FIRST_FILE_LEFT = "the first file is still there, and Fabric leaves the last fil
 
 
 @dataclass(frozen=True, slots=True)
-class MirrorTimes:
-    """Times of a mirrored table that are not in the landing zone."""
-
-    mirrored: datetime | None = None
-    """Time of the last write to the mirror. None if there is no mirrored table yet."""
-    queryable: datetime | None = None
-    """Time when the SQL endpoint last loaded new changes."""
-    refresh_failed: bool = False
-    """True if a refresh of the endpoint has just failed. Only in this case, changes wait for the endpoint."""
-    unknown: Mapping[Step, str] = field(default_factory=dict)
-    """Steps whose time could not be read, with the reasons."""
-
-
-NOT_READ = MirrorTimes(unknown={Step.MIRRORED: FABRIC_NOT_READ, Step.QUERYABLE: FABRIC_NOT_READ})
-
-
-@dataclass(frozen=True, slots=True)
 class Freshness:
-    committed: datetime | None = None
-    """Commit time of the newest version of the source."""
-    published: datetime | None = None
-    """Publication time of the newest files, from their record."""
-    consumed: datetime | None = None
-    """Publication time of the newest files that Fabric has consumed."""
-    mirrored: datetime | None = None
-    """Time of the last write to the mirror."""
-    queryable: datetime | None = None
-    """Time when the SQL endpoint last loaded new changes."""
+    """When the newest changes of a table reached each step, and which steps changes wait for."""
+
+    times: Mapping[Step, datetime] = field(default_factory=dict)
+    """The commit, the publication of the newest files and of the newest consumed files, the last write to the mirror,
+    and the last time that the SQL endpoint loaded new changes."""
     since: Mapping[Step, datetime] = field(default_factory=dict)
     """Steps that changes wait for, with the start of the wait."""
     unknown: Mapping[Step, str] = field(default_factory=dict)
@@ -77,15 +58,11 @@ class Freshness:
         """Return one line with all times in UTC."""
 
         def shown(step: Step) -> str:
-            at = self.at(step)
+            at = self.times.get(step)
             time = "unknown" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
             return f"{step} {time}{' (changes wait)' if step in self.since else ''}"
 
         return ", ".join(map(shown, Step))
-
-    def at(self, step: Step) -> datetime | None:
-        found: datetime | None = getattr(self, step.value)
-        return found
 
     def lag(self, step: Step, now: datetime) -> float | None:
         """Return the seconds for which changes have waited for a step. 0 if none wait, and None if unknown."""
@@ -96,10 +73,30 @@ class Freshness:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the times, and since when changes wait for each step, as JSON values."""
-        times: dict[str, Any] = {step.value: self.at(step) for step in Step}
-        waiting = {step.value: self.since.get(step) for step in LAG_STEPS}
+        times: dict[str, Any] = {step.value: self.times.get(step) for step in Step}
+        waiting = {step: self.since.get(step) for step in LAG_STEPS}
         found: dict[str, Any] = as_json({**times, "waiting_since": waiting, "unknown": self.unknown})
         return found
+
+
+MirrorReader = Callable[["Table", "TableState | None"], Freshness]
+"""Reads how fresh the mirror of a table is, which may be in Fabric."""
+NOT_READ = Freshness(unknown={Step.MIRRORED: FABRIC_NOT_READ, Step.QUERYABLE: FABRIC_NOT_READ})
+"""The mirror, if it was not read."""
+
+
+def mirror_freshness(
+    mirrored: datetime | None,
+    queryable: datetime | None = None,
+    unknown: Mapping[Step, str] = MappingProxyType({}),
+    *,
+    refresh_failed: bool = False,
+) -> Freshness:
+    """The steps that the landing zone does not show. Changes wait for the SQL endpoint only if a refresh failed."""
+    times = {Step.MIRRORED: mirrored, Step.QUERYABLE: queryable}
+    waits = refresh_failed and mirrored and (queryable is None or queryable < mirrored)
+    since = {Step.QUERYABLE: mirrored} if mirrored and waits else {}
+    return Freshness({step: at for step, at in times.items() if at}, since, unknown)
 
 
 def freshness_of(
@@ -110,7 +107,7 @@ def freshness_of(
     *,
     unfinished: bool = False,
     has_consumed: bool = False,
-    mirror: MirrorTimes = NOT_READ,
+    mirror: Freshness = NOT_READ,
 ) -> Freshness:
     """Return the freshness of a table. Reads no more records than necessary.
 
@@ -118,7 +115,7 @@ def freshness_of(
     the newest version and of the oldest unpublished one. `unfinished` is True if the newest record has files to rename.
     `has_consumed` is True if something other than missing files shows that Fabric consumed files of the table.
     """
-    unknown = dict(mirror.unknown)
+    unknown, mirrored = dict(mirror.unknown), mirror.times.get(Step.MIRRORED)
     if committed is None:
         unknown |= {Step.COMMITTED: "the file of the commit is not accessible"}
     waiting = sorted(left)[1:2]  # the oldest may be the last consumed file, which Fabric leaves
@@ -137,23 +134,22 @@ def freshness_of(
             consumed = record.at
             if waiting and after:
                 since[Step.CONSUMED] = after
-        if Step.MIRRORED not in unknown and (mirror.mirrored is None or record.at > mirror.mirrored):
+        if Step.MIRRORED not in unknown and (mirrored is None or record.at > mirrored):
             since[Step.MIRRORED] = record.at
         elif consumed:
             break
         after = record.at
     if oldest is None:
         unknown = {step: NOTHING_PUBLISHED for step in LAG_STEPS if step not in since} | unknown
-        return Freshness(committed, since=since, unknown=unknown)
+        return Freshness({Step.COMMITTED: committed} if committed else {}, since, unknown)
     if waiting and consumed is None:  # the record was pruned, so the wait is at least this long
         since[Step.CONSUMED] = after or oldest
-    if not (has_consumed or mirror.mirrored or is_consumption_visible(left)):
+    if not (has_consumed or mirrored or is_consumption_visible(left)):
         consumed = None
         if Step.CONSUMED not in since:
             unknown |= {Step.CONSUMED: FIRST_FILE_LEFT}
-    if mirror.refresh_failed and mirror.mirrored and (mirror.queryable is None or mirror.queryable < mirror.mirrored):
-        since[Step.QUERYABLE] = mirror.mirrored
-    return Freshness(committed, published, consumed, mirror.mirrored, mirror.queryable, since, unknown)
+    times = {Step.COMMITTED: committed, Step.PUBLISHED: published, Step.CONSUMED: consumed, **mirror.times}
+    return Freshness({step: at for step, at in times.items() if at}, {**since, **mirror.since}, unknown)
 
 
 def is_consumption_visible(left: Sequence[int]) -> bool:
@@ -171,27 +167,23 @@ def read_endpoint(config: Config) -> Sequence[TableSync] | str:
         return named("Refreshing the SQL endpoint", error).problem.rstrip(".")
 
 
-def mirror_times_of(
-    config: Config,
-    states: Sequence[TableState] | None = None,
-    syncs: Sequence[TableSync] | str = ENDPOINT_NOT_READ,
-    mirror: str | None = None,
-) -> Callable[[Table], MirrorTimes]:
-    """Return a function that reads the times of one mirrored table.
+def mirror_reader(
+    config: Config, syncs: Sequence[TableSync] | str = ENDPOINT_NOT_READ, mirror: str | None = None
+) -> MirrorReader:
+    """A function that reads how fresh the mirror of one table is.
 
-    The function reads the Delta log of the mirror, in the folder `mirror` or in OneLake next to the landing zone.
-    `states` are the tables in Fabric, and `syncs` is the result of `read_endpoint`.
+    It reads the Delta log of the mirror, in the folder `mirror` or in OneLake next to the landing zone. `syncs` is what
+    `read_endpoint` returned.
     """
 
-    def times_of(table: Table) -> MirrorTimes:
+    def freshness_of_mirror(table: Table, state: TableState | None = None) -> Freshness:
         unknown: dict[Step, str] = {}
         mirrored = queryable = None
         refresh_failed = False
         try:
-            synced = next((each.synced for each in states or () if each.is_of(table.target)), None)
             store, log = _log_of(config, table.target, mirror)
-            commits = [each.modified for each in store.list(log) if commit_version(each.name) is not None]
-            mirrored = max((*commits, *([synced] if synced else [])), default=None)
+            times = [each.modified for each in store.list(log) if commit_version(each.name) is not None]
+            mirrored = max((*times, *([state.synced] if state and state.synced else [])), default=None)
         except Exception as error:
             unknown[Step.MIRRORED] = named("Reading the mirror", error).problem.rstrip(".")
         if isinstance(syncs, str):
@@ -203,9 +195,9 @@ def mirror_times_of(
                 queryable, refresh_failed = sync.synced, not sync.ok
             else:
                 unknown[Step.QUERYABLE] = "the SQL endpoint reports no table that is surely this one"
-        return MirrorTimes(mirrored, queryable, refresh_failed, unknown)
+        return mirror_freshness(mirrored, queryable, unknown, refresh_failed=refresh_failed)
 
-    return times_of
+    return freshness_of_mirror
 
 
 def _log_of(config: Config, target: Target, mirror: str | None) -> tuple[Store, str]:
@@ -214,12 +206,6 @@ def _log_of(config: Config, target: Target, mirror: str | None) -> tuple[Store, 
     if mirror:
         folder = Path(mirror).resolve()
         return FolderStore(str(folder)), "_delta_log" if (folder / "_delta_log").is_dir() else log
-    workspace, database = config.onelake or (None, None)
-    if workspace is None or database is None:
-        from mirrorfeed.mirror.errors import MirrorNotNamed
-
+    if config.onelake is None or config.onelake[1] is None:
         raise MirrorNotNamed(landing_zone=config.landing_zone)
-    from mirrorfeed.storage.onelake import ENDPOINT, OneLakeStore  # imported late: slow to import
-
-    endpoint = config.files_endpoint or ENDPOINT
-    return OneLakeStore(workspace, database, config.credential, endpoint, config.ca_bundle, root_folder="Tables"), log
+    return zone_of(config, "Tables"), log

@@ -7,67 +7,22 @@ problems that no error reports. A rule finds nothing in facts that are unknown.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from mirrorfeed.display.redact import shell_argument
-from mirrorfeed.errors import Transient, fill
-from mirrorfeed.monitor.findings import (
-    DatabaseFacts,
-    Finding,
-    LogFacts,
-    Severity,
-    SourceFacts,
-    TableFacts,
-    error_finding,
-    runnable,
-)
+from mirrorfeed.errors import Transient
+from mirrorfeed.monitor.findings import DatabaseFacts, Finding, Rule, Severity, TableFacts, Values, error_finding
 from mirrorfeed.monitor.freshness import Step
 from mirrorfeed.source.table_info import FILES, LOG, MIN_FACTOR
 
 NOTHING = "No problem was found. Some problems are found only when you publish."
 
-Values = Mapping[str, Any]
-F = TypeVar("F", TableFacts, DatabaseFacts)
-
-
-@dataclass(frozen=True, slots=True)
-class Rule(Generic[F]):
-    code: str
-    name: str
-    test: Callable[[F], Values | None]
-    """Return the values of `text`, or None if the problem does not exist."""
-    text: str
-    """Template in the syntax of `mirrorfeed.errors`."""
-    fix: str
-    """A command that a shell can run, a SQL statement, or an instruction for a person.
-
-    {table} is the target, {source} the source in SQL, {source_name} the source as an argument of commands, {zone} the
-    landing zone.
-    """
-    severity: Severity = Severity.WRONG
-    is_safe: bool = False
-    """True if `doctor --fix` applies the fix: it does only what every run does first."""
-    passing: bool = False
-
-    def find(self, facts: F) -> Finding | None:
-        values = self.test(facts)
-        if values is None:
-            return None
-        names = {name: getattr(facts, name, "") for name in ("table", "source_name", "zone")}
-        words = {name: shell_argument(word) if word else "" for name, word in names.items()}
-        fix = self.fix.format(source=getattr(facts, "source", ""), **words).strip()
-        what, since = fill(self.text, values), values.get("since")
-        table, command = names["table"], runnable(fix)
-        return Finding(self.severity, self.code, self.name, table, what, fix, command, since, self.passing)
-
 
 def table_findings(facts: TableFacts, rules: Sequence[Rule[TableFacts]] | None = None) -> list[Finding]:
     """Return the findings of a table: errors first, then the findings of the rules, in order."""
     found = [error_finding(facts.table, error) for error in facts.errors]
-    lost = facts.log_facts.lost if facts.log_facts else None
+    lost = facts.log_facts.lost
     if lost and type(lost) not in map(type, facts.errors):
         found.append(error_finding(facts.table, lost, Severity.SOON if isinstance(lost, Transient) else Severity.WRONG))
     return found + [each for rule in rules or TABLE_RULES if (each := rule.find(facts))]
@@ -108,14 +63,6 @@ _WORDS = {
 """Words that identify Fabric's errors. Only "throttled" is documented."""
 
 
-def _of_log(test: Callable[[LogFacts], Values | None]) -> Callable[[TableFacts], Values | None]:
-    return lambda facts: test(facts.log_facts) if facts.log_facts else None
-
-
-def _of_source(test: Callable[[SourceFacts], Values | None]) -> Callable[[TableFacts], Values | None]:
-    return lambda facts: test(facts.source_facts) if facts.source_facts else None
-
-
 def _fabric_error(name: str) -> Callable[[TableFacts], Values | None]:
     """Return a test for an error that Fabric reports, if this rule is the first of `_WORDS` that matches the error."""
 
@@ -130,38 +77,42 @@ def _fabric_error(name: str) -> Callable[[TableFacts], Values | None]:
 
 
 def _too_long(facts: TableFacts) -> Values | None:
-    name, length = (facts.source_facts and facts.source_facts.longest_text) or ("", 0)
+    name, length = facts.source_facts.longest_text or ("", 0)
     return {"column": name, "bytes": length, "most": _TEXT} if length > _TEXT else None
 
 
 def _too_long_in_old_table(facts: TableFacts) -> Values | None:
-    name, length = (facts.source_facts and facts.source_facts.longest_text) or ("", 0)
-    begun = facts.log_facts.log_created if facts.log_facts else None
+    name, length = facts.source_facts.longest_text or ("", 0)
+    begun = facts.log_facts.log_created
     if not begun or begun >= _LONGER_SINCE or not _OLD_TEXT < length <= _TEXT:
         return None
     return {"column": name, "bytes": length, "most": _OLD_TEXT, "begun": begun, "change": _LONGER_SINCE}
 
 
-def _lost_already(kept: str) -> Callable[[SourceFacts], Values | None]:
-    def test(source: SourceFacts) -> Values | None:
-        seconds, lag = getattr(source, kept), source.lag_seconds or 0.0
-        return {"kept": seconds, "lag": lag} if seconds is not None and seconds < lag else None
+def _retention_rules(code: str, name: str, fact: str, option: str, days: int) -> tuple[Rule[TableFacts], ...]:
+    """Rules over a retention: it is shorter than the lag, or than a wait with one failed run."""
+    fix = f"ALTER TABLE {{source}} SET TBLPROPERTIES ({option} = 'interval {days} days')"
 
-    return test
+    def lost_already(facts: TableFacts) -> Values | None:
+        kept, lag = getattr(facts.source_facts, fact), facts.source_facts.lag_seconds or 0.0
+        return {"kept": kept, "lag": lag} if kept is not None and kept < lag else None
 
-
-def _short(kept: str) -> Callable[[SourceFacts], Values | None]:
-    def test(source: SourceFacts) -> Values | None:
-        seconds, waited = getattr(source, kept), source.longest_wait
-        if seconds is None or seconds < (source.lag_seconds or 0.0) or seconds >= MIN_FACTOR * waited:
+    def short(facts: TableFacts) -> Values | None:
+        kept, waited = getattr(facts.source_facts, fact), facts.source_facts.longest_wait
+        if kept is None or kept < (facts.source_facts.lag_seconds or 0.0) or kept >= MIN_FACTOR * waited:
             return None
-        return {"kept": seconds, "waited": waited}
+        return {"kept": kept, "waited": waited}
 
-    return test
+    lost = f"{option} is {{kept:duration}}, but the lag is {{lag:duration}}: changes may already be lost."
+    may_lose = (
+        f"{option} is {{kept:duration}}, and a change waited {{waited:duration}} until it was published:"
+        " one failed run may lose changes."
+    )
+    return Rule(code, name, lost_already, lost, fix), Rule(code, name, short, may_lose, fix, Severity.SOON)
 
 
-def _falls_behind(source: SourceFacts) -> Values | None:
-    lag = source.lag_seconds or 0.0
+def _falls_behind(facts: TableFacts) -> Values | None:
+    source, lag = facts.source_facts, facts.source_facts.lag_seconds or 0.0
     least = min((each for each in (source.retention, source.log_retention) if each is not None), default=None)
     if least is None or not _NO_LAG * least <= lag <= least:
         return None
@@ -176,13 +127,22 @@ def _waits_for_fabric(status: str | None) -> Callable[[TableFacts], Values | Non
 
     def test(facts: TableFacts) -> Values | None:
         log, service = facts.log_facts, facts.service
-        if not facts.read_service or not log or (log.newest_file_age or 0.0) < _HANGS_AFTER:
+        if not facts.read_service or (log.newest_file_age or 0.0) < _HANGS_AFTER:
             return None
         if (service.status if service else None) != status or (service and service.error):
             return None
-        return {"age": log.newest_file_age or 0.0} if service or log.data_files else None
+        return {"age": log.newest_file_age} if service or log.data_files else None
 
     return test
+
+
+def _is_unpublished(facts: TableFacts) -> Values | None:
+    return {} if facts.log_facts.is_read and facts.log_facts.published is None and not facts.errors else None
+
+
+def _is_empty(facts: TableFacts) -> Values | None:
+    log = facts.log_facts
+    return {} if log.exists and log.published is None and not log.data_files else None
 
 
 def _stopped(facts: TableFacts) -> Values | None:
@@ -202,15 +162,7 @@ def _lags(step: Step) -> Callable[[TableFacts], Values | None]:
 
 
 _REBUILD, _PUBLISH, _FIX = "mirrorfeed rebuild {table}", "mirrorfeed publish {table}", "mirrorfeed doctor {table} --fix"
-_LONGER = f"ALTER TABLE {{source}} SET TBLPROPERTIES ({FILES} = 'interval 30 days')"
-_LOG_LONGER = f"ALTER TABLE {{source}} SET TBLPROPERTIES ({LOG} = 'interval 90 days')"
 _REPORTED = "Fabric reports: {reason}"
-_LOST = " is {kept:duration}, but the lag is {lag:duration}: changes may already be lost."
-_MAY_LOSE = (
-    " is {kept:duration}, and a change waited {waited:duration} until it was published:"
-    " one failed run may lose changes."
-)
-_SINCE = " since {since:%Y-%m-%d %H:%M:%S} UTC. Waiting for {waited:duration}."
 
 DATABASE_RULES: tuple[Rule[DatabaseFacts], ...] = (
     Rule(
@@ -239,7 +191,7 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
     Rule(
         "MF822",
         "NOT_PUBLISHED",
-        lambda facts: {} if facts.log_facts and facts.log_facts.published is None and not facts.errors else None,
+        _is_unpublished,
         "Nothing is published yet.",
         _PUBLISH,
         Severity.NOTE,
@@ -255,7 +207,7 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
     Rule(
         "MF807",
         "UNFINISHED",
-        _of_log(lambda log: {"files": log.unfinished} if log.unfinished else None),
+        lambda facts: {"files": facts.log_facts.unfinished} if facts.log_facts.unfinished else None,
         "A run ended after it recorded a publication: {files:count file} of the newest record must still be"
         " renamed. The next run does that.",
         _FIX,
@@ -265,7 +217,7 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
     Rule(
         "MF808",
         "ORPHANS",
-        _of_log(lambda log: {"files": log.orphans} if log.orphans else None),
+        lambda facts: {"files": facts.log_facts.orphans} if facts.log_facts.orphans else None,
         "Files next to the log will never be published, and do no harm: {files:few}.",
         _FIX,
         Severity.NOTE,
@@ -274,7 +226,7 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
     Rule(
         "MF820",
         "EMPTY_FILE",
-        _of_log(lambda log: {"files": log.empty_files} if log.empty_files else None),
+        lambda facts: {"files": facts.log_facts.empty_files} if facts.log_facts.empty_files else None,
         "Data files have 0 bytes, so Fabric reads no file after them: {files:few}.",
         _REBUILD,
     ),
@@ -282,7 +234,7 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
     Rule(
         "MF821",
         "EMPTY_TABLE",
-        _of_log(lambda log: {} if log.exists and log.published is None and not log.data_files else None),
+        _is_empty,
         "The folder of the table has no data file. After days Fabric fails such a table and pauses the database. If you"
         " cannot publish it soon, remove it from the configuration and run `mirrorfeed drop`.",
         _PUBLISH,
@@ -292,7 +244,7 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
     Rule(
         "MF815",
         "CLONED",
-        _of_source(lambda source: {"original": source.cloned_from} if source.cloned_from else None),
+        lambda facts: {"original": facts.source_facts.cloned_from} if facts.source_facts.cloned_from else None,
         "The source is a clone of {original}. It has its own history and feed, so its first publication is a snapshot.",
         "",
         Severity.NOTE,
@@ -314,21 +266,12 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         Severity.SOON,
     ),
     Rule("MF829", "TEXT_TOO_LONG", _fabric_error("TEXT_TOO_LONG"), _REPORTED, _REBUILD),
-    Rule("MF804", "RETENTION_SHORT", _of_source(_lost_already("retention")), f"{FILES}{_LOST}", _LONGER),
-    Rule("MF804", "RETENTION_SHORT", _of_source(_short("retention")), f"{FILES}{_MAY_LOSE}", _LONGER, Severity.SOON),
-    Rule("MF806", "LOG_RETENTION_SHORT", _of_source(_lost_already("log_retention")), f"{LOG}{_LOST}", _LOG_LONGER),
-    Rule(
-        "MF806",
-        "LOG_RETENTION_SHORT",
-        _of_source(_short("log_retention")),
-        f"{LOG}{_MAY_LOSE}",
-        _LOG_LONGER,
-        Severity.SOON,
-    ),
+    *_retention_rules("MF804", "RETENTION_SHORT", "retention", FILES, 30),
+    *_retention_rules("MF806", "LOG_RETENTION_SHORT", "log_retention", LOG, 90),
     Rule(
         "MF805",
         "FALLS_BEHIND",
-        _of_source(_falls_behind),
+        _falls_behind,
         "The lag is {lag:duration}. At the present rate, it reaches the retention of the feed ({kept:duration}) in"
         " {hours:.1f} hours.",
         "mirrorfeed publish {table} --follow",
@@ -359,35 +302,25 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         "mirrorfeed fabric stop && mirrorfeed fabric start",
     ),
 )
-ALERT_RULES: tuple[Rule[TableFacts], ...] = (
+ALERT_RULES = tuple(
     Rule(
-        "MF834",
-        "LAG_PUBLISHED",
-        _lags(Step.PUBLISHED),
-        f"Commits have not been published{_SINCE}",
-        "mirrorfeed doctor {table}",
-    ),
-    Rule(
-        "MF835",
-        "LAG_CONSUMED",
-        _lags(Step.CONSUMED),
-        f"Fabric has not consumed published files{_SINCE}",
-        "mirrorfeed fabric status",
-    ),
-    Rule(
-        "MF836",
-        "LAG_MIRRORED",
-        _lags(Step.MIRRORED),
-        f"Published changes have not reached the mirror{_SINCE}",
-        "mirrorfeed fabric status",
-    ),
-    Rule(
-        "MF837",
-        "LAG_QUERYABLE",
-        _lags(Step.QUERYABLE),
-        f"The SQL endpoint has not shown changes of the mirror{_SINCE}",
-        "mirrorfeed status {table} --fabric",
-    ),
+        code,
+        f"LAG_{step.name}",
+        _lags(step),
+        f"{problem} since {{since:%Y-%m-%d %H:%M:%S}} UTC. Waiting for {{waited:duration}}.",
+        fix,
+    )
+    for code, step, problem, fix in (
+        ("MF834", Step.PUBLISHED, "Commits have not been published", "mirrorfeed doctor {table}"),
+        ("MF835", Step.CONSUMED, "Fabric has not consumed published files", "mirrorfeed fabric status"),
+        ("MF836", Step.MIRRORED, "Published changes have not reached the mirror", "mirrorfeed fabric status"),
+        (
+            "MF837",
+            Step.QUERYABLE,
+            "The SQL endpoint has not shown changes of the mirror",
+            "mirrorfeed status {table} --fabric",
+        ),
+    )
 )
 """Rules for changes that wait longer than `alerts` allows."""
 DOCTOR_RULES = (*TABLE_RULES, *(rule for rule in ALERT_RULES if rule.name == "LAG_CONSUMED"))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as percent_encoded
 
@@ -16,7 +14,7 @@ from mirrorfeed.config.model import Config
 from mirrorfeed.display.redact import redact
 from mirrorfeed.errors import first_line
 from mirrorfeed.landing.names import join_name
-from mirrorfeed.monitor.findings import Finding, failed, failed_with, passed
+from mirrorfeed.monitor.findings import Finding, failed, failed_with, not_checked, passed
 from mirrorfeed.runtime.addresses import BadProxy, check_proxy
 from mirrorfeed.runtime.credentials import ServiceCredential, ServicePrincipal
 from mirrorfeed.storage import VOLUMES
@@ -29,27 +27,22 @@ _SECONDS = 10.0
 _EVERYBODY = "account users"
 
 
-@dataclass(frozen=True, slots=True)
-class Right:
-    kind: str
-    """Kind of securable in Unity Catalog: CATALOG, SCHEMA, TABLE, VOLUME or CREDENTIAL."""
-    parts: tuple[str, ...]
-    privilege: str
+_PRIVILEGES = "privileges in Unity Catalog"
 
-    @property
-    def thing(self) -> str:
-        return f"{self.kind.lower()} {join_name(self.parts)}"
+Rights = Mapping[tuple[str, tuple[str, ...]], Sequence[str]]
+"""Privileges by securable in Unity Catalog: its kind, such as CATALOG or VOLUME, and its name."""
 
 
-def needed(config: Config) -> tuple[Right, ...]:
-    """Return the distinct rights that a configuration needs, catalogs before their contents."""
-    found: list[Right] = []
+def needed(config: Config) -> Rights:
+    """The rights that a configuration needs, catalogs before what is in them."""
+    found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
 
     def add(kind: str, parts: tuple[str, ...], *privileges: str) -> None:
         if kind != "CREDENTIAL":
-            found.append(Right("CATALOG", parts[:1], "USE_CATALOG"))
-            found.append(Right("SCHEMA", parts[:2], "USE_SCHEMA"))
-        found.extend(Right(kind, parts, privilege) for privilege in privileges)
+            found.setdefault(("CATALOG", parts[:1]), ["USE_CATALOG"])
+            found.setdefault(("SCHEMA", parts[:2]), ["USE_SCHEMA"])
+        held = found.setdefault((kind, parts), [])
+        held += [each for each in privileges if each not in held]
 
     for table in config.tables:
         if table.source.is_in_unity_catalog:
@@ -61,27 +54,39 @@ def needed(config: Config) -> tuple[Right, ...]:
             add("VOLUME", tuple(path.removeprefix(VOLUMES).split("/")[:3]), "READ_VOLUME", "WRITE_VOLUME")
     if isinstance(config.credential, ServiceCredential):
         add("CREDENTIAL", (config.credential.name,), "ACCESS")
-    return tuple(dict.fromkeys(found))
+    return found
 
 
-def check_rights(workspace: WorkspaceClient, rights: Sequence[Right]) -> Iterator[Finding]:
+def check_rights(workspace: Callable[[], WorkspaceClient], rights: Rights) -> Iterator[Finding]:
     """Compare the rights with the effective grants. Does not know membership in nested groups."""
+    if not rights:
+        yield not_checked(_PRIVILEGES, "the configuration uses nothing in Unity Catalog")
+        return
     try:
-        me = workspace.current_user.me()
+        client = workspace()
+        me = client.current_user.me()
+    except ValueError:
+        securables = ", ".join(_in_words(*securable) for securable in rights)
+        yield not_checked(_PRIVILEGES, f"no workspace is configured here: {securables}")
+        return
     except Exception as error:
         yield failed_with("workspace", error)
         return
     names = {me.user_name, *(group.display for group in me.groups or ()), _EVERYBODY}
     yield passed("workspace", f"logged in as {me.user_name}")
-    for (kind, parts), wanted in groupby(rights, lambda right: (right.kind, right.parts)):
-        yield from _check_securable(workspace, kind, parts, list(wanted), names, str(me.user_name))
+    for (kind, parts), wanted in rights.items():
+        yield from _check_securable(client, kind, parts, wanted, names, str(me.user_name))
+
+
+def _in_words(kind: str, parts: tuple[str, ...]) -> str:
+    return f"{kind.lower()} {join_name(parts)}"
 
 
 def _check_securable(
     workspace: WorkspaceClient,
     kind: str,
     parts: tuple[str, ...],
-    wanted: Sequence[Right],
+    wanted: Sequence[str],
     names: set[str | None],
     me: str,
 ) -> Iterator[Finding]:
@@ -96,20 +101,20 @@ def _check_securable(
             if assignment.get("principal") in names
             for given in assignment.get("privileges") or ()
         }
-        owner = None if kind == "CREDENTIAL" else _owner(workspace, kind, full_name)
+        owner = None if kind == "CREDENTIAL" else _get(workspace, f"{kind.lower()}s/{full_name}").get("owner")
     except (DatabricksError, OSError) as error:  # the client raises OSError if there is no response
         reason = f"cannot be read: {redact(str(error).splitlines()[0]) if str(error) else type(error).__name__}"
-        yield from (failed(f"{right.privilege} on {right.thing}", reason) for right in wanted)
+        yield from (failed(f"{privilege} on {_in_words(kind, parts)}", reason) for privilege in wanted)
         return
-    for right in wanted:
-        what = f"{right.privilege} on {right.thing}"
+    for privilege in wanted:
+        what = f"{privilege} on {_in_words(kind, parts)}"
         if owner in names:
             yield passed(what, f"{owner} is the owner")
-        elif right.privilege in held or "ALL_PRIVILEGES" in held:
+        elif privilege in held or "ALL_PRIVILEGES" in held:
             yield passed(what)
         else:
             quoted = ".".join(f"`{part.replace('`', '``')}`" for part in parts)
-            grant = f"GRANT {right.privilege.replace('_', ' ')} ON {kind} {quoted} TO `{me}`"
+            grant = f"GRANT {privilege.replace('_', ' ')} ON {kind} {quoted} TO `{me}`"
             yield failed(what, "not granted, except possibly to a nested group", grant)
 
 
@@ -117,40 +122,26 @@ def _assignments(workspace: WorkspaceClient, kind: str, full_name: str) -> Itera
     """Yield effective grants, page by page. The client's own method has no pages in older releases."""
     query: dict[str, Any] = {"max_results": 0}
     while True:
-        path = f"/api/2.1/unity-catalog/effective-permissions/{kind}/{full_name}"
-        page: Any = workspace.api_client.do("GET", path, query=query, headers={"Accept": "application/json"})
+        page = _get(workspace, f"effective-permissions/{kind}/{full_name}", query)
         yield from page.get("privilege_assignments") or ()
         if not (token := page.get("next_page_token")):
             return
         query["page_token"] = token
 
 
-def _owner(workspace: WorkspaceClient, kind: str, full_name: str) -> str | None:
-    match kind:
-        case "CATALOG":
-            return workspace.catalogs.get(full_name).owner
-        case "SCHEMA":
-            return workspace.schemas.get(full_name).owner
-        case "VOLUME":
-            return workspace.volumes.read(full_name).owner
-        case _:
-            return workspace.tables.get(full_name).owner
+def _get(workspace: WorkspaceClient, path: str, query: dict[str, Any] | None = None) -> dict[str, Any]:
+    accepted = {"Accept": "application/json"}
+    found: Any = workspace.api_client.do("GET", f"/api/2.1/unity-catalog/{path}", query=query, headers=accepted)
+    return found or {}
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
-    address: str
-    """HTTPS address without a path."""
-    what_for: str
+def hosts(config: Config, environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
+    """The https addresses that a configuration needs besides the Databricks workspace, each with its purpose.
 
-
-def hosts(config: Config, environment: Mapping[str, str] = os.environ) -> tuple[Host, ...]:
-    """Return the hosts that a configuration needs in addition to the Databricks workspace.
-
-    Returns no hosts if the landing zone is a folder.
+    None if the landing zone is a folder.
     """
     if config.onelake is None:
-        return ()
+        return {}
     from mirrorfeed.mirror.fabric.client import ENDPOINT as API
     from mirrorfeed.storage.onelake import ENDPOINT, blob_endpoint
 
@@ -165,16 +156,16 @@ def hosts(config: Config, environment: Mapping[str, str] = os.environ) -> tuple[
         # hosts.
         authority = config.credential.authority or environment.get("AZURE_AUTHORITY_HOST") or LOGIN
         found.setdefault(authority if "://" in authority else f"https://{authority}", "Entra ID: logging in")
-    return tuple(Host(address.rstrip("/"), what_for) for address, what_for in found.items())
+    return {address.rstrip("/"): purpose for address, purpose in found.items()}
 
 
-def check_host(host: Host, ca_bundle: str | None = None, seconds: float = _SECONDS) -> Finding:
+def check_host(address: str, purpose: str, ca_bundle: str | None = None, seconds: float = _SECONDS) -> Finding:
     """Check that the host responds. The content of the response is ignored, because other checks find missing
     permissions."""
-    what = f"response of {host.address}"
+    what = f"response of {address}"
     try:
         check_proxy()
-        requests.head(host.address, timeout=seconds, verify=ca_bundle or True, allow_redirects=False)
+        requests.head(address, timeout=seconds, verify=ca_bundle or True, allow_redirects=False)
     except BadProxy as error:
         return failed_with(what, error)
     except (requests.RequestException, HTTPError, OSError) as error:
@@ -195,6 +186,6 @@ def check_host(host: Host, ca_bundle: str | None = None, seconds: float = _SECON
                 problem = f"no response within {seconds:g} seconds"
             case _:
                 problem = f"the request failed ({reason})"
-        fix = f"Allow it in the firewall, or in the network policy of serverless compute ({host.what_for})."
+        fix = f"Allow it in the firewall, or in the network policy of serverless compute ({purpose})."
         return failed(what, problem, fix)
-    return passed(what, host.what_for)
+    return passed(what, purpose)

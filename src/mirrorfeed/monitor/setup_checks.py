@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
@@ -21,6 +22,7 @@ import mirrorfeed
 from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.config.values import ONELAKE
 from mirrorfeed.display.humanize import counted, size
+from mirrorfeed.display.terminal import progress
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.names import LOG, MAX_DAILY_BYTES, SPREAD, WARN_DAILY_BYTES, table_limit_warning
 from mirrorfeed.landing.schema import Column
@@ -43,7 +45,6 @@ from mirrorfeed.storage.volume import VolumeStore
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
 
-_PRIVILEGES = "privileges in Unity Catalog"
 _TOKEN_FOR = "https://storage.azure.com/.default"
 _CHANGES = "changes of one day in one mirrored database"
 MANUAL_CHECKS = "docs/go-live-checklist.md"
@@ -66,12 +67,13 @@ def check_setup(
     spark: SparkSession, config: Config, workspace: Callable[[], WorkspaceClient] = default_workspace
 ) -> Iterator[Finding]:
     """Yield the findings of all checks, in the order in which a publication would need the checked parts."""
+    progress.info("Checking the setup")
     place = config.ledger
-    yield from _check_rights(config, workspace)
+    yield from check_rights(workspace, needed(config))
     if place:  # so that readers find the ledger before the first publication
         yield attempt(f"ledger {place}", lambda: ledger.prepare(spark, place))
-    for host in hosts(config):
-        yield check_host(host, config.ca_bundle)
+    for address, purpose in hosts(config).items():
+        yield check_host(address, purpose, config.ca_bundle)
     yield check_credential(config)
     yield from _check_landing_zone(spark, config)
     for facts in Collector(config, lambda: spark, deep=True, workspace=workspace).collect(config.tables):
@@ -84,20 +86,6 @@ def check_setup(
         except Exception as error:
             yield not_checked(_CHANGES, failed_with(_CHANGES, error).what)
     yield check_days(spark)
-
-
-def _check_rights(config: Config, workspace: Callable[[], WorkspaceClient]) -> Iterator[Finding]:
-    rights = needed(config)
-    if not rights:
-        yield not_checked(_PRIVILEGES, "the configuration uses nothing in Unity Catalog")
-        return
-    try:
-        client = workspace()
-    except ValueError:
-        things = ", ".join(dict.fromkeys(right.thing for right in rights))
-        yield not_checked(_PRIVILEGES, f"no workspace is configured here: {things}")
-        return
-    yield from check_rights(client, rights)
 
 
 def check_credential(config: Config) -> Finding:
@@ -199,7 +187,7 @@ def check_source(facts: TableFacts) -> Finding:
     Errors of the landing zone are ignored if the source was read, because other checks report them.
     """
     check, errors = f"changes of {facts.source_name}", facts.errors
-    if facts.source_facts is None or (errors and facts.log_facts):
+    if not facts.source_facts.is_read or (errors and facts.log_facts.is_read):
         return failed_with(check, errors[-1])
     return passed(check, facts.source_facts.feed)
 
@@ -222,6 +210,7 @@ def check_days(spark: SparkSession) -> Finding:
 def check_live(spark: SparkSession, config: Config, environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:
     """Check the behavior of the platform, least certain parts first. Findings contain no tables, locations or
     people."""
+    progress.info("Checking the platform")
     store = zone_of(config)
     for finding in _check_live(spark, config, store, environment):
         yield replace(finding, what=_anonymous(finding.what, config, store), fix=_anonymous(finding.fix, config, store))
@@ -234,15 +223,15 @@ def _check_live(spark: SparkSession, config: Config, store: Store, environment: 
             yield check_mount(f"{what}: mount of the volume", path)
     folder = new_folder()
     for what, action in CHECKS.items():
-        yield attempt(f"landing zone: {what}", lambda action=action: action(store, folder))  # type: ignore[misc]
+        yield attempt(f"landing zone: {what}", partial(action, store, folder))
     usable = check_staging_area(spark, config, store, environment)
     yield usable
     area = staging_area_for(spark, config.staging_path, store, environment) if usable.ok else None
     if area is not None:
         yield from check_spark_writes(spark, area)
     yield check_settings(spark)
-    for host in hosts(config):
-        yield check_host(host, config.ca_bundle)
+    for address, purpose in hosts(config).items():
+        yield check_host(address, purpose, config.ca_bundle)
     yield check_credential(config)
     yield not_checked("manual checks", f"the list is in {MANUAL_CHECKS}")
 

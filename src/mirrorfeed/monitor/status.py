@@ -4,45 +4,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mirrorfeed.config.model import zone_of
 from mirrorfeed.display.humanize import counted, duration
-from mirrorfeed.display.rows import LISTED, Cell, Row, nonzero, row, shown
+from mirrorfeed.display.rows import Cell, Row, nonzero, row, shown, split
 from mirrorfeed.display.terminal import progress
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.monitor.collector import Collector
-from mirrorfeed.monitor.findings import LogFacts, SourceFacts, TableFacts
-from mirrorfeed.monitor.freshness import (
-    ENDPOINT_NOT_READ,
-    NOT_READ,
-    Freshness,
-    Step,
-    mirror_times_of,
-    read_endpoint,
-)
+from mirrorfeed.monitor.findings import TableFacts
+from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, Freshness, Step, mirror_reader, read_endpoint
 from mirrorfeed.orchestration.orphans import find_orphans
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mirrorfeed.config.model import Config, Table
-    from mirrorfeed.mirror.fabric.rows import TableState
-    from mirrorfeed.monitor.freshness import MirrorTimes
+    from mirrorfeed.config.model import Config
 
 STATES = ("failing", "behind", "never published", "paused", "compared", "up to date")
 """States of tables, the most urgent first."""
 _CURRENT = STATES[-2:]
 """States of tables with nothing to publish."""
-_STEPS = {
-    Step.COMMITTED: "committed",
-    Step.PUBLISHED: "published at",
-    Step.CONSUMED: "consumed",
-    Step.MIRRORED: "mirrored",
-    Step.QUERYABLE: "queryable",
-}
+_HEADINGS = {step: step.value for step in Step} | {Step.PUBLISHED: "published at"}
 
 
 @row
@@ -89,8 +74,9 @@ class Status(Row):
         return self.paused is not None or self.error is None
 
     def cells(self) -> Mapping[str, Cell]:
-        steps = {heading: self._step(step) for step, heading in _STEPS.items()} if self.freshness else {}
-        found = {**Row.cells(self), **{heading: Cell(value, False) for heading, value in steps.items()}}
+        found = dict(Row.cells(self))
+        if self.freshness:
+            found |= {_HEADINGS[step]: Cell(self._step(self.freshness, step), False) for step in Step}
         if self.not_consumed and not self.has_consumed:
             found["not consumed"] = Cell(f"at most {self.not_consumed:,}", True)
         return found
@@ -98,24 +84,33 @@ class Status(Row):
     def remarks(self) -> Sequence[str]:
         return (f"{self.table}: {self.paused}",) if self.paused else Row.remarks(self)
 
-    def _step(self, step: Step) -> str | None:
+    def _step(self, freshness: Freshness, step: Step) -> str | None:
         """Return the time since a step, or for how long changes have waited for the step. None if unknown."""
-        assert self.freshness
-        if waited := self.freshness.lag(step, self.at):
+        if waited := freshness.lag(step, self.at):
             return f"waits {duration(waited)}"
-        at = None if step in self.freshness.unknown else self.freshness.at(step)
+        at = None if step in freshness.unknown else freshness.times.get(step)
         return f"{duration(max(0.0, (self.at - at).total_seconds()))} ago" if at else None
 
 
 def status_of(facts: TableFacts) -> Status:
-    log, source = facts.log_facts or LogFacts(), facts.source_facts or SourceFacts("")
+    log, source = facts.log_facts, facts.source_facts
     error, lag = next(iter(facts.errors), log.lost), None
     if source.newest_version is not None and log.published is not None:
         lag = source.newest_version - log.published
+    if facts.paused:
+        state = "paused"
+    elif error or not log.is_read:
+        state = "failing"
+    elif log.published is None:
+        state = "never published"
+    elif lag or log.unfinished:
+        state = "behind"
+    else:
+        state = "compared" if lag is None else "up to date"
     return Status(
         table=facts.table,
         source=facts.source_name,
-        state=_state(facts, error, lag),
+        state=state,
         feed=source.feed or None,
         service=(facts.service.in_words if facts.service else "no such table") if facts.read_service else None,
         published_version=log.published,
@@ -143,15 +138,15 @@ def read_status(
 ) -> tuple[tuple[Status, ...], tuple[str, ...], str]:
     """Return the status of each table (most urgent first), notes and a summary."""
     progress.info("Reading the newest versions")
-    times_of, states = None, None
-    if fabric:
+    collector = Collector(config, spark)
+    if fabric or mirror:
         from mirrorfeed.mirror.fabric.database import database_of
 
-        states = database_of(config).tables()
-    if fabric or mirror:
+        states = database_of(config).tables() if fabric else None
         syncs = read_endpoint(config) if fabric else ENDPOINT_NOT_READ
-        times_of = mirror_times_of(config, states, syncs, mirror)
-    rows = statuses(spark, config, names, states=states, times_of=times_of or (lambda _: NOT_READ))
+        collector = replace(collector, states=states, read_mirror=mirror_reader(config, syncs, mirror))
+    found = [status_of(facts) for facts in collector.collect(config.select(names))]
+    rows = sorted(found, key=lambda each: (STATES.index(each.state), -(each.lag_seconds or 0.0)))
     notes = [
         f"{target} is published but not configured. `mirrorfeed drop` removes it."
         for target in ([] if names else find_orphans(zone_of(config), config))
@@ -161,27 +156,11 @@ def read_status(
     return listed, tuple(notes), summary_of(rows)
 
 
-def statuses(
-    spark: Callable[[], SparkSession],
-    config: Config,
-    names: Sequence[str] = (),
-    *,
-    states: Sequence[TableState] | None = None,
-    times_of: Callable[[Table], MirrorTimes] = lambda _: NOT_READ,
-) -> list[Status]:
-    """Return the statuses, most urgent first, otherwise in the order of the configuration.
-
-    `states` are the tables in Fabric, and `times_of` reads the times of mirrors.
-    """
-    collector = Collector(config, spark, states=states, times_of=times_of)
-    found = [status_of(facts) for facts in collector.collect(config.select(names))]
-    return sorted(found, key=lambda each: (STATES.index(each.state), -(each.lag_seconds or 0.0)))
-
-
 def unknown_consumption(rows: Sequence[Status]) -> Sequence[str]:
-    """Return a note if nothing shows that Fabric has consumed files, for too many tables to list."""
-    unknown = sum(row.not_consumed > 0 and not row.has_consumed for row in rows)
-    if unknown <= LISTED:
+    """A note if tables are not listed that have files, but nothing shows that Fabric has consumed any."""
+    _, counted_only, _ = split(rows)
+    unknown = sum(row.not_consumed > 0 and not row.has_consumed for row in counted_only)
+    if not unknown:
         return ()
     return (
         f"{counted(unknown, 'table')}: nothing shows that Fabric has consumed a file."
@@ -193,16 +172,3 @@ def summary_of(rows: Sequence[Status]) -> str:
     counts = Counter(each.state for each in rows)
     counted_states = [f"{counts[state]:,} {state}" for state in reversed(STATES) if counts[state]]
     return f"{counted(len(rows), 'table')}: {', '.join(counted_states)}"
-
-
-def _state(facts: TableFacts, error: MirrorfeedError | None, lag: int | None) -> str:
-    log = facts.log_facts
-    if facts.paused:
-        return "paused"
-    if error or log is None:
-        return "failing"
-    if log.published is None:
-        return "never published"
-    if lag or log.unfinished:
-        return "behind"
-    return "compared" if lag is None else "up to date"

@@ -104,7 +104,7 @@ def test_missing_comparison_options_are_reported_with_their_line(
 def test_delta_versions_do_not_make_a_compared_table_up_to_date(tmp_path: Path) -> None:
     table = a_table(keys=("id",)).model_copy(update={"source": Source(path=str(tmp_path))})
     idle = UpToDateCheck(Config(landing_zone=str(tmp_path / "zone"), tables=(table,)))
-    assert Collector(idle.config, NO_SPARK)._without_spark(idle, table) is None
+    assert Collector(idle.config, NO_SPARK)._without_spark(idle.zone, table) is None
     assert (idle.decision(table), idle.outcome(table)) == (None, None)
 
 

@@ -1,0 +1,214 @@
+"""The channels of alerts: webhooks of Teams and Slack, and mail. No error shows a secret."""
+
+from __future__ import annotations
+
+import base64
+import smtplib
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from email.utils import formatdate, make_msgid, parseaddr
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from mirrorfeed.config.connections import MAIL, Mail, Webhook
+from mirrorfeed.display.humanize import duration
+from mirrorfeed.display.redact import printable, redact_answer, remember
+from mirrorfeed.errors import first_line
+from mirrorfeed.monitor.errors import ChannelUnavailable, MailRefused, WebhookRefused
+from mirrorfeed.runtime.addresses import check_proxy, is_host
+from mirrorfeed.runtime.credentials import Secret
+from mirrorfeed.runtime.errors import SecretUnreachable
+from mirrorfeed.runtime.login import read_secret
+from mirrorfeed.storage.retry import RETRYABLE_STATUS, RetryLimits
+
+if TYPE_CHECKING:
+    from mirrorfeed.config.model import Config
+    from mirrorfeed.monitor.alerts import Alert
+
+Send = Callable[["Alert"], None]
+"""Sends an alert to one channel, or raises."""
+RETRY_LIMITS = RetryLimits(seconds=30.0, response_seconds=20.0)
+"""Short limits, because the next run sends messages that this run cannot send."""
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+_LONGEST_TEXT = 1_400
+"""Maximum number of characters of each of the two texts in a message. Slack accepts 3,000 in a block, Teams 28 KB in
+total."""
+_LONGEST_TITLE = 150
+"""Maximum number of characters of a title in Slack."""
+_LONGEST_RESPONSE = 200
+
+
+def channels_of(config: Config) -> dict[str, Send]:
+    """Return the configured channels by name."""
+    found: dict[str, Send] = {each.name: partial(post, each) for each in config.alerts.webhooks}
+    if mail := config.alerts.mail:
+        found[MAIL] = partial(send_mail, mail)
+    return found
+
+
+def title(alert: Alert) -> str:
+    resolved = " is resolved" if alert.over else ""
+    return printable(f"{alert.table or 'The mirrored database'}: {alert.name}{resolved}", _LONGEST_TITLE)
+
+
+def lines(alert: Alert) -> list[str]:
+    """Return the lines below the title."""
+    if alert.over:
+        lasted = duration(max(0.0, (alert.over - (alert.since or alert.over)).total_seconds()))
+        return [f"Resolved at {_time(alert.over)}, after {lasted}."]
+    since = [f"Since {_time(alert.since)}."] if alert.since else []
+    return [printable(alert.what, _LONGEST_TEXT), *since, f"Fix: {printable(alert.fix, _LONGEST_TEXT)}"]
+
+
+def text(alert: Alert) -> str:
+    return "\n".join([title(alert), *lines(alert)])
+
+
+def teams(alert: Alert) -> dict[str, Any]:
+    """Return a card for a workflow that posts when a webhook request is received. Text runs have no markup."""
+    colour = "Good" if alert.over else "Attention"
+    heading = {"type": "TextRun", "text": title(alert), "weight": "Bolder", "size": "Medium", "color": colour}
+    body = [heading, *({"type": "TextRun", "text": line} for line in lines(alert))]
+    card = {
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+        "type": "AdaptiveCard",
+        "version": "1.4",
+        "fallbackText": text(alert),
+        "body": [{"type": "RichTextBlock", "inlines": [run]} for run in body],
+    }
+    content = {"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": None, "content": card}
+    return {"type": "message", "attachments": [content]}
+
+
+def slack(alert: Alert) -> dict[str, Any]:
+    """Return blocks of plain text for an incoming webhook. Only the notification text has markup to escape."""
+    escaped = text(alert).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return {
+        "text": escaped,
+        "blocks": [
+            {"type": "header", "text": {"type": "plain_text", "text": title(alert), "emoji": False}},
+            {"type": "section", "text": {"type": "plain_text", "text": "\n".join(lines(alert)), "emoji": False}},
+        ],
+    }
+
+
+FORMS: Mapping[str, Callable[[Alert], dict[str, Any]]] = MappingProxyType({"teams": teams, "slack": slack})
+
+
+def _time(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def post(
+    webhook: Webhook,
+    alert: Alert,
+    *,
+    read: Callable[[Secret], str] = read_secret,
+    retry_limits: RetryLimits = RETRY_LIMITS,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Send an alert to a webhook, or raise `ChannelUnavailable` or `WebhookRefused`."""
+    try:
+        address = read(webhook.url).strip()
+    except SecretUnreachable as error:
+        raise WebhookRefused(name=webhook.name, response=_unreadable("its address", error)) from None
+    remember(address)
+    if not _is_https(address):
+        raise WebhookRefused(name=webhook.name, response="its address is not an https address")
+    check_proxy()
+    from mirrorfeed.storage.http import HttpClient  # Azure's libraries, which most commands do not need
+
+    unavailable = partial(ChannelUnavailable, channel=f"webhook {webhook.name}")
+    answer = HttpClient(retry_limits, sleep=sleep).send(
+        "POST", address, FORMS[webhook.kind](alert), lambda reason: unavailable(response=reason)
+    )
+    if answer.status_code >= 300:
+        content = first_line(redact_answer(answer.body().decode("utf-8", "replace"), address))[:_LONGEST_RESPONSE]
+        response = f"{answer.status_code} {content}"
+        if answer.status_code in RETRYABLE_STATUS:
+            raise unavailable(response=response)
+        raise WebhookRefused(name=webhook.name, response=response)
+
+
+def _is_https(address: str) -> bool:
+    """Return whether this is an HTTPS address, or an HTTP address of this machine."""
+    try:
+        parts = urlsplit(address)
+        is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL)
+        return is_safe and is_host(parts.hostname or "") and parts.port != 0 and "@" not in parts.netloc
+    except ValueError:  # the port is not a number, or a bracket is not closed
+        return False
+
+
+def send_mail(
+    mail: Mail,
+    alert: Alert,
+    *,
+    read: Callable[[Secret], str] = read_secret,
+    context: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+) -> None:
+    """Send an alert by mail, or raise `ChannelUnavailable` or `MailRefused`."""
+    server, seconds = f"{mail.server}:{mail.port}", RETRY_LIMITS.response_seconds
+    channel = f"mail server {server}"
+    try:
+        password = read(mail.password) if mail.password else None
+    except SecretUnreachable as error:
+        raise MailRefused(server=server, response=_unreadable("its password", error)) from None
+    sent = _as_sent(mail.user, password)
+    remember(*sent)
+    try:
+        with (
+            smtplib.SMTP_SSL(mail.server, mail.port, timeout=seconds, context=context())
+            if mail.tls == "implicit"
+            else smtplib.SMTP(mail.server, mail.port, timeout=seconds) as connection
+        ):
+            if mail.tls == "starttls":
+                connection.starttls(context=context())
+            if mail.user and password:
+                connection.login(mail.user, password)
+            refused = connection.send_message(_letter(mail, alert))
+    except smtplib.SMTPResponseException as error:  # not chained, because it may repeat the password
+        reason = error.smtp_error.decode(errors="replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
+        response = f"{error.smtp_code} {first_line(redact_answer(reason, *sent))}"
+        if error.smtp_code >= 500:
+            raise MailRefused(server=server, response=response) from None
+        raise ChannelUnavailable(channel=channel, response=response) from None
+    except smtplib.SMTPRecipientsRefused as error:
+        recipients = ", ".join(sorted(error.recipients))
+        raise MailRefused(server=server, response=f"it accepts none of {recipients}") from None
+    except smtplib.SMTPNotSupportedError as error:
+        raise MailRefused(server=server, response=first_line(str(error))) from None
+    except UnicodeEncodeError:
+        raise MailRefused(server=server, response="user and password must be ASCII characters") from None
+    except (OSError, smtplib.SMTPException) as error:
+        response = f"{type(error).__name__}: {first_line(str(error))}"
+        raise ChannelUnavailable(channel=channel, response=response) from None
+    if refused:
+        response = f"it does not accept {', '.join(sorted(refused))}; the other recipients have the mail"
+        raise MailRefused(server=server, response=response)
+
+
+def _letter(mail: Mail, alert: Alert) -> EmailMessage:
+    letter = EmailMessage()
+    letter["Subject"], letter["From"], letter["To"] = f"mirrorfeed: {title(alert)}", mail.sender, ", ".join(mail.to)
+    domain = parseaddr(mail.sender)[1].rpartition("@")[2]
+    # Some servers treat mails without these headers as spam.
+    letter["Date"], letter["Message-ID"] = formatdate(usegmt=True), make_msgid(domain=domain)
+    letter.set_content(text(alert))
+    return letter
+
+
+def _as_sent(user: str | None, password: str | None) -> tuple[str, ...]:
+    """Return the password in every encoding that a login may send."""
+    if not password:
+        return ()
+    return password, *(base64.b64encode(form.encode()).decode() for form in (password, f"\0{user}\0{password}"))
+
+
+def _unreadable(what: str, error: SecretUnreachable) -> str:
+    return f"{what} cannot be read from {error.secret}: {error.reason}"

@@ -1,0 +1,213 @@
+"""The report: figures that Spark aggregates from the ledger, as tables, JSON, and an HTML page with charts."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from mirrorfeed.display.html import Chart, Point, bars, card, folded, framed, lines, page_of, titled
+from mirrorfeed.display.redact import escape_html
+from mirrorfeed.display.rows import (
+    Row,
+    as_json,
+    draw,
+    grid_of,
+    section_of,
+    split,
+    text_from,
+)
+from mirrorfeed.display.terminal import progress, text
+from mirrorfeed.errors import first_line
+from mirrorfeed.monitor.errors import NoLedger
+from mirrorfeed.monitor.report_sections import DASHBOARD_ONLY, NOW, QUERIES, SECTIONS, ArchiveState, time_in_utc
+from mirrorfeed.orchestration.errors import LedgerUnreadable
+from mirrorfeed.orchestration.ledger import all_rows_query
+from mirrorfeed.runtime.spark_session import setting
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from rich.console import Console
+
+    from mirrorfeed.config.model import Config
+    from mirrorfeed.source.identifier import Source
+
+Figures = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Rows of each query, by the query's name."""
+Series = Mapping[str, Mapping[date, float]]
+"""Values by name and time, from which a chart is drawn."""
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """Report on the ledger at one time, in sections. A notebook shows its charts and tables."""
+
+    as_of: datetime
+    figures: Figures
+    """Rows of all queries, from which charts are drawn."""
+
+    @property
+    def sections(self) -> Mapping[str, Sequence[Row]]:
+        """Rows of each section that is not empty, by name. For archives, only the newest day."""
+        found = {name: [kind(**each) for each in self.figures[name]] for name, (_, kind) in SECTIONS.items()}
+        archive = self.figures["archive"]
+        found["archive"] = [ArchiveState(**each) for each in archive if each["day"] == archive[-1]["day"]]
+        return {name: rows for name, rows in found.items() if rows}
+
+    @property
+    def notes(self) -> Mapping[str, Sequence[str]]:
+        """Notes by section."""
+        failures = self.figures["failures"]
+        older = failures[0]["total"] - len(failures) if failures else 0
+        return {"failures": (f"{older:,} older failures are not listed.",)} if older else {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return `as_of` and the rows of each section, as JSON values."""
+        sections = {name: [each.to_dict() for each in self.sections.get(name, ())] for name in SECTIONS}
+        return {"as_of": as_json(self.as_of), **sections}
+
+    def page(self) -> str:
+        """Return the report as a single HTML file, without scripts and without links to other files."""
+        return page_of("mirrorfeed", body(self))
+
+    def draw(self, out: Console) -> None:
+        """Print all sections as tables."""
+        out.print(text(f"As of {time_in_utc(self.as_of)} UTC"))
+        for name, rows in self.sections.items():
+            draw(out, rows, self.notes.get(name, ()), SECTIONS[name][0])
+
+    def __repr__(self) -> str:
+        return text_from(self.draw)
+
+    def _repr_html_(self) -> str:
+        return framed(body(self))
+
+
+def report_of(start_spark: Callable[[], SparkSession], config: Config) -> Report:
+    """The report of the configured ledger, as of now. Raises `NoLedger` or `LedgerUnreadable`."""
+    if config.ledger is None:
+        raise NoLedger(path=config.path)
+    spark = start_spark()
+    progress.info("Reading the ledger %s", config.ledger)
+    return read_report(spark, config.ledger, datetime.now(UTC))
+
+
+def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Iterable[str] | None = None) -> Report:
+    """Run the queries of the report, or only those with these names, as of `now`. Raises `LedgerUnreadable`."""
+    moment = f"TIMESTAMP '{now.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
+    found: dict[str, Sequence[Mapping[str, Any]]] = dict.fromkeys(QUERIES, ())
+    try:
+        with setting(spark, "spark.sql.session.timeZone", "UTC"), _cached(spark, ledger) as view:
+            for name in QUERIES.keys() - DASHBOARD_ONLY if names is None else names:
+                query = f"WITH ledger AS (SELECT * FROM {view}) {QUERIES[name].replace(NOW, moment)}"
+                found[name] = spark.sql(query).toArrow().to_pylist()
+    except Exception as error:
+        raise LedgerUnreadable(ledger=str(ledger), reason=first_line(str(error))) from error
+    return Report(now, found)
+
+
+@contextmanager
+def _cached(spark: SparkSession, ledger: Source) -> Iterator[str]:
+    """Yield a temporary view of the ledger. Spark reads the ledger once for all queries."""
+    frame, view = spark.sql(all_rows_query(spark, ledger)), f"mirrorfeed_ledger_{uuid.uuid4().hex}"
+    with suppress(Exception):  # serverless compute has no cache
+        frame.persist()
+    frame.createOrReplaceTempView(view)
+    try:
+        yield view
+    finally:
+        spark.catalog.dropTempView(view)
+        with suppress(Exception):
+            frame.unpersist()
+
+
+def body(report: Report) -> str:
+    """The content of the page: figures, charts, then a table for each section with many quiet rows folded."""
+    sections = dict(report.sections)
+    totals = grid_of(sections.pop("totals"))
+    tiles = "".join(
+        f'<div class="tile"><b{" class=long" * (len(value) > 8)}>{escape_html(value)}</b>{escape_html(name)}</div>'
+        for name, value in zip(totals.header, totals.lines[0], strict=True)
+    )
+    drawn = "".join(card(title, chart) for title, chart in charts(report.figures))
+    listed = ""
+    for name, rows in sections.items():
+        _, others, _ = split(rows)
+        below = folded(f"Show {len(others):,} more", section_of(others, every=True)) if others else ""
+        listed += card(SECTIONS[name][0], section_of(rows, report.notes.get(name, ())) + below)
+    return (
+        f"<header><h1>mirrorfeed</h1><p>As of {time_in_utc(report.as_of)} UTC</p></header>"
+        f'<div class="tiles">{tiles}</div><div class="charts">{drawn}</div>{listed}'
+    )
+
+
+def charts(figures: Figures) -> Iterator[tuple[str, str]]:
+    """Yield titles and SVG charts. Charts of archives are left out if no table has an archive."""
+    yield from publication_charts(figures)
+    mib, rows = (_series(figures["volume"], "day", {"": value}) for value in ("mib", "rows"))
+    by_size = sorted(mib, key=lambda table: (-sum(mib[table].values()), table))
+    yield "MiB per day by table", _by_day({table: mib[table] for table in by_size}, "MiB")
+    yield "Rows per day by table", _by_day({table: rows[table] for table in by_size}, "rows")
+    phases = {phase: f"{phase}_seconds" for phase in ("stage", "record", "rename")}
+    yield "Seconds per day by phase", _by_day(_series(figures["days"], "day", phases), "s")
+    if not (archive := figures["archive"]):
+        return
+    yield "Archived share by table", _over_time(_series(archive, "day", {"": "archived_percent"}), "%")
+    totals = [each for each in archive if each["table"] == ArchiveState.ALL]
+    parts = _series(totals, "day", {part: f"{part}_gib" for part in ("active", "archived", "restored")})
+    if any(any(days.values()) for days in parts.values()):
+        yield "GiB of all tables with an archive", _by_day(parts, "GiB")
+    if ages := figures["archive_ages"]:
+        columns = [(each["age"], {"files": each["gib"]}) for each in ages]
+        yield "GiB by age of the files", bars(columns, ["files"], "GiB", "age")
+    for currency in sorted({each["currency"] for each in totals if each["currency"]}):
+        own = [each for each in totals if each["currency"] == currency]
+        prices = _series(own, "day", {"cost": "month_cost", "saving": "month_saving"})
+        yield f"Storage cost per month, and saving by the archive, {currency}", _over_time(prices, currency)
+
+
+def publication_charts(figures: Figures) -> Iterator[tuple[str, str]]:
+    yield "Lag from commit to publication", _over_time(_series(figures["lag"], "hour", {"": "lag_minutes"}), "min")
+    operations = {operation: operation for operation in ("inserts", "updates", "upserts", "deletes")}
+    yield "Rows per day by operation", _by_day(_series(figures["days"], "day", operations), "rows")
+
+
+def publication_chart(spark: Callable[[], SparkSession], ledger: Source | None) -> Chart:
+    """Draw the charts of lag and of rows per day. They are empty without a ledger."""
+    figures: Figures = {"lag": (), "days": ()}
+    if ledger:
+        figures = read_report(spark(), ledger, datetime.now(UTC), ("lag", "days")).figures
+    (title, lag), operations = publication_charts(figures)
+    return Chart(title, lag + titled(*operations))
+
+
+def _series(rows: Sequence[Mapping[str, Any]], time: str, values: Mapping[str, str]) -> Series:
+    """The sum of each value by its name and by time. A value without a name is summed for each table."""
+    found: dict[str, dict[date, float]] = {name: {} for name in values if name}
+    for each in rows:
+        for name, value in values.items():
+            if each[value] is not None:
+                times = found.setdefault(name or each["table"], {})
+                times[each[time]] = times.get(each[time], 0) + each[value]
+    return found
+
+
+def _by_day(series: Series, unit: str) -> str:
+    """Draw bars for every day from the first to the last, including days without a value."""
+    known, columns = sorted({day for days in series.values() for day in days}), []
+    for count in range((known[-1] - known[0]).days + 1 if known else 0):
+        day = known[0] + timedelta(days=count)
+        parts = {name: days[day] for name, days in series.items() if day in days}
+        columns.append((f"{day:%b} {day.day}", parts))
+    return bars(columns, list(series), unit, "day, UTC")
+
+
+def _over_time(series: Series, unit: str) -> str:
+    def moment(time: date) -> datetime:
+        return time if isinstance(time, datetime) else datetime(time.year, time.month, time.day, tzinfo=UTC)
+
+    points = {name: [Point(moment(time), value) for time, value in times.items()] for name, times in series.items()}
+    return lines({name: each for name, each in points.items() if each}, unit)

@@ -1,0 +1,335 @@
+"""The sections of the report: SQL over the ledger, which the dashboard has too, and the rows that it returns.
+
+The report runs each query as of one moment, the dashboard as of now. `resources/ledger.lvdash.json` holds copies of the
+queries. Days are days in UTC: the report sets the time zone of the session, and a SQL warehouse has it by default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime
+
+from mirrorfeed.display.humanize import duration, size
+from mirrorfeed.display.rows import Cell, Row, nonzero, row, shown
+from mirrorfeed.orchestration.ledger import (
+    ARCHIVE,
+    ATTENTION_OUTCOMES,
+    COMPARISON_OUTCOMES,
+    DIFFERENT,
+    PUBLISHED,
+    STATE_OUTCOMES,
+    STOPPED,
+    VERIFIED,
+    WATCHED,
+)
+
+NOW = "current_timestamp()"
+DASHBOARD_ONLY = frozenset({"operations", "phases"})
+"""Queries whose figures the report takes from `days`, because each query may read the ledger only once."""
+
+
+def _any_of(outcomes: Iterable[str]) -> str:
+    return "IN ({})".format(", ".join(f"'{outcome}'" for outcome in outcomes))
+
+
+def _published(days: int) -> str:
+    return f"FROM ledger WHERE outcome = '{PUBLISHED}' AND time >= {NOW} - INTERVAL {days} DAYS"
+
+
+_LAST_STATE = f"FILTER (WHERE outcome {_any_of(STATE_OUTCOMES)})"
+_LAST_COMPARISON = f"FILTER (WHERE outcome {_any_of(COMPARISON_OUTCOMES)})"
+_STEPS = ("published", "consumed", "mirrored", "queryable")
+_MINUTES_SINCE_STEPS = ",\n".join(
+    f"       (unix_timestamp({NOW}) - unix_timestamp(max_by({step}_at, time))) / 60 AS {step}_minutes"
+    for step in ("committed", *_STEPS)
+)
+_WAITS = ",\n".join(f"       max_by({step}_lag_seconds, time) / 60 AS {step}_waits" for step in _STEPS)
+
+QUERIES = {
+    "totals": f"""\
+SELECT count(*) AS tables, count_if(state {_any_of(STOPPED)}) AS stopped, count_if(mirror = '{DIFFERENT}') AS different,
+       coalesce(sum(publications), 0) AS publications, coalesce(sum(rows), 0) AS rows,
+       coalesce(sum(bytes), 0) / 1048576 AS mib, coalesce(sum(retries), 0) AS retries
+FROM (SELECT max_by(outcome, time) {_LAST_STATE} AS state,
+             max_by(outcome, time) {_LAST_COMPARISON} AS mirror,
+             count_if(recent) AS publications, sum(retries) FILTER (WHERE recent) AS retries,
+             sum(inserts + updates + upserts + deletes) FILTER (WHERE recent) AS rows,
+             sum(bytes) FILTER (WHERE recent) AS bytes
+      FROM (SELECT *, outcome = '{PUBLISHED}' AND time >= {NOW} - INTERVAL 1 DAY AS recent
+            FROM ledger WHERE outcome {_any_of((*STATE_OUTCOMES, *COMPARISON_OUTCOMES))})
+      GROUP BY `table`)
+""",
+    "tables": f"""\
+SELECT `table`, max_by(outcome, time) {_LAST_STATE} AS state, max_by(error, time) {_LAST_STATE} AS error,
+       max_by(to_version, time) FILTER (WHERE outcome = '{PUBLISHED}') AS published_version,
+       max_by(lag_versions, time) {_LAST_STATE} AS lag_versions,
+       max(time) FILTER (WHERE outcome = '{PUBLISHED}') AS last_published,
+       max(time) {_LAST_STATE} AS last_reported,
+       max_by(outcome, time) {_LAST_COMPARISON} AS mirror,
+       max_by(to_version, time) {_LAST_COMPARISON} AS mirror_version,
+       max(time) {_LAST_COMPARISON} AS last_compared,
+       max(time) FILTER (WHERE outcome = '{VERIFIED}') AS last_equal,
+       max_by(message, time) {_LAST_COMPARISON} AS comparison
+FROM ledger WHERE outcome {_any_of((*STATE_OUTCOMES, *COMPARISON_OUTCOMES))}
+GROUP BY `table` ORDER BY `table`
+""",
+    "freshness": f"""\
+SELECT `table`, max(time) AS as_of,
+{_MINUTES_SINCE_STEPS},
+{_WAITS}
+FROM ledger WHERE outcome = '{WATCHED}' AND time >= {NOW} - INTERVAL 1 DAY
+GROUP BY `table` ORDER BY `table`
+""",
+    "on_time": f"""\
+SELECT `table`, date(time) AS day, count_if(lag_seconds <= freshness_target_minutes * 60) AS on_time,
+       count(*) AS publications, max(lag_seconds) / 60 AS longest_minutes,
+       max(freshness_target_minutes) AS target_minutes
+FROM ledger WHERE outcome = '{PUBLISHED}' AND freshness_target_minutes IS NOT NULL AND lag_seconds IS NOT NULL
+  AND date(time) > date({NOW}) - INTERVAL 7 DAYS
+GROUP BY `table`, date(time) ORDER BY `table`, day DESC
+""",
+    "lag": f"""\
+SELECT date_trunc('HOUR', time) AS hour, `table`, max(lag_seconds) / 60 AS lag_minutes
+{_published(14)} AND lag_seconds IS NOT NULL
+GROUP BY date_trunc('HOUR', time), `table` ORDER BY hour
+""",
+    "days": f"""\
+SELECT date(time) AS day, count(*) AS publications, sum(inserts) AS inserts, sum(updates) AS updates,
+       sum(upserts) AS upserts, sum(deletes) AS deletes, sum(bytes) AS bytes,
+       coalesce(sum(stage_seconds), 0) AS stage_seconds, coalesce(sum(record_seconds), 0) AS record_seconds,
+       coalesce(sum(rename_seconds), 0) AS rename_seconds, max(lag_seconds) AS lag_seconds
+{_published(30)}
+GROUP BY date(time) ORDER BY day DESC
+""",
+    "operations": f"""\
+SELECT date(time) AS day, operation, sum(rows) AS rows
+FROM (SELECT time, stack(4, 'inserts', inserts, 'updates', updates, 'upserts', upserts, 'deletes', deletes)
+        AS (operation, rows)
+      {_published(30)})
+GROUP BY date(time), operation ORDER BY day
+""",
+    "volume": f"""\
+SELECT date(time) AS day, `table`, sum(inserts + updates + upserts + deletes) AS rows, sum(bytes) / 1048576 AS mib
+{_published(30)}
+GROUP BY date(time), `table` ORDER BY day
+""",
+    "phases": f"""\
+SELECT date(time) AS day, phase, coalesce(sum(seconds), 0) AS seconds
+FROM (SELECT time, stack(3, 'stage', stage_seconds, 'record', record_seconds, 'rename', rename_seconds)
+        AS (phase, seconds)
+      {_published(30)})
+GROUP BY date(time), phase ORDER BY day
+""",
+    # The state at the end of each day: of every table its newest row up to then.
+    "archive": f"""\
+SELECT day, coalesce(`table`, 'all tables') AS `table`, currency,
+       CASE WHEN `table` IS NOT NULL THEN max(archived_share) * 100 END AS archived_percent,
+       sum(hot_bytes - coalesce(restored_bytes, 0)) / 1073741824 AS active_gib,
+       sum(archived_bytes - coalesce(restored_bytes, 0)) / 1073741824 AS archived_gib,
+       sum(restored_bytes) / 1073741824 AS restored_gib,
+       sum(month_cost) AS month_cost, sum(month_saving) AS month_saving
+FROM (SELECT day, `table`, max_by(archived_share, time) AS archived_share, max_by(hot_bytes, time) AS hot_bytes,
+             max_by(archived_bytes, time) AS archived_bytes, max_by(restored_bytes, time) AS restored_bytes,
+             max_by(month_cost, time) AS month_cost, max_by(month_saving, time) AS month_saving,
+             max_by(currency, time) AS currency
+      FROM (SELECT explode(sequence(date(min(time)), date(max(time)))) AS day
+            FROM ledger WHERE outcome = '{ARCHIVE}' AND time >= {NOW} - INTERVAL 90 DAYS)
+      JOIN ledger ON outcome = '{ARCHIVE}' AND time >= {NOW} - INTERVAL 90 DAYS AND date(time) <= day
+      GROUP BY day, `table`)
+GROUP BY GROUPING SETS ((day, `table`, currency), (day, currency)) ORDER BY day, `table`, currency
+""",
+    "archive_ages": f"""\
+SELECT age, sum(bytes) / 1073741824 AS gib
+FROM (SELECT explode(bytes_by_age) AS (age, bytes)
+      FROM (SELECT max_by(bytes_by_age, time) AS bytes_by_age
+            FROM ledger WHERE outcome = '{ARCHIVE}' AND time >= {NOW} - INTERVAL 90 DAYS GROUP BY `table`))
+GROUP BY age ORDER BY try_cast(regexp_extract(age, '^[0-9]+', 0) AS INT) NULLS LAST
+""",
+    "failures": f"""\
+SELECT time, `table`, outcome, error, message, count(*) OVER () AS total
+FROM ledger WHERE outcome {_any_of(ATTENTION_OUTCOMES)} AND time >= {NOW} - INTERVAL 30 DAYS
+ORDER BY time DESC, `table`, outcome LIMIT 50
+""",
+}
+
+
+def time_in_utc(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+def _minutes(minutes: float) -> str:
+    return duration(max(0.0, minutes * 60))
+
+
+_amount, _seconds = "{:,.2f}".format, "{:,.1f} s".format
+
+
+@row
+class Totals(Row):
+    """Totals of all tables. Publications, rows, MiB and retries are those of the last 24 hours."""
+
+    tables: int = shown("Tables")
+    stopped: int = shown("Stopped")
+    different: int = shown("Mirrors that differ")
+    publications: int = shown("Publications, 24 h")
+    rows: int = shown("Rows, 24 h")
+    mib: float = shown("MiB, 24 h")
+    retries: int = shown("Repeated calls, 24 h")
+
+
+@row
+class TableState(Row):
+    """Last publication or failure of a table, and last comparison with its mirror."""
+
+    QUIET = "{tables}: published, and no difference was found."
+
+    table: str = shown("Table")
+    state: str | None = shown("State")
+    """Outcome `published`, `recovered`, `blocked` or `failed`. None without a publication or failure."""
+    error: str | None = shown("Error")
+    published_version: int | None = shown("Version published")
+    lag_versions: int | None = shown("Versions not published")
+    last_published: datetime | None = shown("Last published", time_in_utc)
+    last_reported: datetime | None
+    """Time of `state`."""
+    mirror: str | None = shown("Mirror")
+    """`verified` or `different`. None if the table was never compared."""
+    mirror_version: int | None = shown("At version")
+    last_compared: datetime | None = shown("Last compared", time_in_utc)
+    last_equal: datetime | None
+    comparison: str | None
+    """Result of the last comparison, in words."""
+
+    @property
+    def ok(self) -> bool:
+        return self.state not in STOPPED and self.mirror != DIFFERENT
+
+    @property
+    def quiet(self) -> bool:
+        return self.ok and self.error is None
+
+
+@row
+class TableFreshness(Row):
+    """Minutes since the newest commit of a table, and since each step on its way to Fabric.
+
+    Also the minutes that a change waits for a step, or 0 if none waits. None means unknown.
+    """
+
+    QUIET = "{tables}: no change waits."
+
+    table: str
+    as_of: datetime
+    committed_minutes: float | None
+    published_minutes: float | None
+    consumed_minutes: float | None
+    mirrored_minutes: float | None
+    queryable_minutes: float | None
+    published_waits: float | None
+    consumed_waits: float | None
+    mirrored_waits: float | None
+    queryable_waits: float | None
+
+    @property
+    def ok(self) -> bool:
+        return not any(getattr(self, f"{step}_waits") for step in _STEPS)
+
+    def cells(self) -> Mapping[str, Cell]:
+        steps = {step.capitalize(): self._step(step) for step in _STEPS}
+        committed = "unknown" if self.committed_minutes is None else f"{_minutes(self.committed_minutes)} ago"
+        found = {"Table": self.table, "Committed": committed, **steps, "Checked at": time_in_utc(self.as_of)}
+        return {heading: Cell(text, False) for heading, text in found.items()}
+
+    def _step(self, step: str) -> str:
+        minutes, waits = getattr(self, f"{step}_minutes"), getattr(self, f"{step}_waits")
+        if waits:
+            return f"waiting for {_minutes(waits)}"
+        return "unknown" if waits is None or minutes is None else f"{_minutes(minutes)} ago"
+
+
+@row
+class DayOnTime(Row):
+    """Publications of a table on one day, and how many of them reached its freshness target."""
+
+    QUIET = "{rows} other days of a table: every publication was on time."
+
+    table: str = shown("Table")
+    day: date = shown("Day (UTC)", str)
+    on_time: int = shown("On time")
+    publications: int = shown("Publications")
+    longest_minutes: float = shown("Longest lag", _minutes, right=True)
+    target_minutes: float = shown("Target", _minutes, right=True)
+
+    @property
+    def ok(self) -> bool:
+        return self.on_time == self.publications
+
+
+@row
+class DayTotals(Row):
+    """All publications of one day."""
+
+    day: date = shown("Day (UTC)", str)
+    publications: int = shown("Publications")
+    inserts: int = shown("Inserts", nonzero)
+    updates: int = shown("Updates", nonzero)
+    upserts: int = shown("Upserts", nonzero)
+    deletes: int = shown("Deletes", nonzero)
+    bytes: int = shown("Size", size, right=True)
+    stage_seconds: float = shown("Stage", _seconds, right=True)
+    record_seconds: float = shown("Record", _seconds, right=True)
+    rename_seconds: float = shown("Rename", _seconds, right=True)
+    lag_seconds: float | None = shown("Longest lag", duration, right=True)
+
+
+@row
+class ArchiveState(Row):
+    """Archive of a table, or of all tables whose prices have the same currency, at the end of a day."""
+
+    ALL = "all tables"
+    QUIET = "{tables} with archived files: only the sum is listed."
+
+    day: date
+    table: str = shown("Table")
+    currency: str | None
+    archived_percent: float | None = shown("Archived, %")
+    active_gib: float | None = shown("Active, GiB", _amount, right=True)
+    archived_gib: float | None = shown("Archived, GiB", _amount, right=True)
+    restored_gib: float | None = shown("Restored, GiB", _amount, right=True)
+    month_cost: float | None = shown("Cost per month", _amount, right=True)
+    month_saving: float | None = shown("Saving per month", _amount, right=True)
+
+    @property
+    def quiet(self) -> bool:
+        return self.table != self.ALL
+
+    def cells(self) -> Mapping[str, Cell]:
+        return {**Row.cells(self), "Currency": Cell(self.currency, False)}
+
+
+@row
+class Failure(Row):
+    """A failure, a reload, or a mirror that differs or could not be compared."""
+
+    time: datetime = shown("Time (UTC)", time_in_utc)
+    table: str = shown("Table")
+    outcome: str = shown("Outcome")
+    error: str | None = shown("Error")
+    message: str | None = shown("Message")
+    total: int
+    """Failures of the last 30 days. The report contains the newest 50."""
+
+    @property
+    def ok(self) -> bool:
+        return False
+
+
+SECTIONS: Mapping[str, tuple[str, type[Row]]] = {
+    "totals": ("Totals", Totals),
+    "tables": ("State of tables and mirrors", TableState),
+    "freshness": ("Freshness at the last check", TableFreshness),
+    "on_time": ("Publications within the freshness target", DayOnTime),
+    "days": ("Publications per day", DayTotals),
+    "archive": ("Archives", ArchiveState),
+    "failures": ("Failures in the last 30 days", Failure),
+}
