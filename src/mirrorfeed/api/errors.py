@@ -1,4 +1,4 @@
-"""Errors of calls and commands that cannot be carried out as they were made."""
+"""Errors of calls and commands with invalid or missing arguments."""
 
 from __future__ import annotations
 

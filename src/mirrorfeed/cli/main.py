@@ -245,7 +245,7 @@ def load_as_written(path: str) -> Config:
 
 
 def overrides() -> dict[str, str | None]:
-    """The options before the command that override the configuration: landing zone, ledger and staging path."""
+    """Return the options before the command that override the configuration: landing zone, ledger and staging path."""
     found: dict[str, str | None] = click.get_current_context().find_root().obj
     return found
 

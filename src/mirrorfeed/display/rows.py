@@ -77,7 +77,7 @@ class Row:
 
     @property
     def quiet(self) -> bool:
-        """Whether nobody needs to see the row among many that have `QUIET`."""
+        """True if the row need not be listed among many rows that have `QUIET`."""
         return self.ok
 
     def to_dict(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class Row:
         return found
 
     def remarks(self) -> Sequence[str]:
-        """Lines below the table: the error, unless it has a column."""
+        """Return the lines to show below the table: the error, unless it has a column."""
         error = getattr(self, "error", None)
         if error is None or any(each.name == "error" and _COLUMN in each.metadata for each in fields(self)):  # type: ignore[arg-type]
             return ()

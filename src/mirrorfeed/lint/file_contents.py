@@ -1,6 +1,7 @@
-"""Read the contents of data files as facts: Parquet in a child process of the linter, and delimited text.
+"""Read the contents of data files as facts.
 
-The reader of Parquet files reads the footer and, in batches, the keys, the row markers and all texts.
+Parquet files are read in a child process of the linter: the footer and, in batches, keys, row markers and texts.
+Delimited text is read in the same process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The channels of alerts: webhooks of Teams and Slack, and mail. No error shows a secret."""
+"""Send alerts to Teams and Slack webhooks and by mail. No error contains a secret."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mirrorfeed.monitor.alerts import Alert
 
 Send = Callable[["Alert"], None]
-"""Sends an alert to one channel, or raises."""
+"""Send an alert to one channel. Raises an error if this fails."""
 RETRY_LIMITS = RetryLimits(seconds=30.0, response_seconds=20.0)
 """Short limits, because the next run sends messages that this run cannot send."""
 _LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -112,7 +112,7 @@ def post(
     retry_limits: RetryLimits = RETRY_LIMITS,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Send an alert to a webhook, or raise `ChannelUnavailable` or `WebhookRefused`."""
+    """Send an alert to a webhook. Raises `ChannelUnavailable` or `WebhookRefused`."""
     try:
         address = read(webhook.url).strip()
     except SecretUnreachable as error:
@@ -152,7 +152,7 @@ def send_mail(
     read: Callable[[Secret], str] = read_secret,
     context: Callable[[], ssl.SSLContext] = ssl.create_default_context,
 ) -> None:
-    """Send an alert by mail, or raise `ChannelUnavailable` or `MailRefused`."""
+    """Send an alert by mail. Raises `ChannelUnavailable` or `MailRefused`."""
     server, seconds = f"{mail.server}:{mail.port}", RETRY_LIMITS.response_seconds
     channel = f"mail server {server}"
     try:

@@ -1,10 +1,12 @@
-"""Problems of all tables, and which of them each channel is notified of.
+"""Check all tables, and decide which channels are notified of which problems.
 
-A problem is one alert when it starts, one per interval while it lasts, and one at its end. The state of the alerts is
-one JSON file. By default it is in the landing zone, where others may write, so it holds names and times only, and
-little of it is believed: an alert counts as sent for one interval, and a file that is damaged or has times in the
-future is reported, ignored and replaced. The file is written after the alerts are sent. If that fails, or two watchers
-run at the same moment, an alert may be sent twice, but none is lost.
+Alerts are deduplicated: a channel gets one alert when a problem starts, one per interval while it lasts, and one when
+it ends.
+
+The state of the alerts is one JSON file. By default the file is in the landing zone, where others may write. So it
+contains only names and times, and is trusted little: an alert counts as sent for one interval, and a file that is
+damaged or has times in the future is reported, ignored and replaced. The file is written after the alerts are sent. If
+writing fails, or two checks run at the same time, an alert may be sent twice, but none is lost.
 """
 
 from __future__ import annotations
@@ -113,7 +115,7 @@ def check_alerts(
 
 
 def send_alerts(config: Config, check: Check, clock: Callable[[], datetime]) -> list[Alert]:
-    """Notify the channels of `alerts`."""
+    """Notify the channels of `alerts`, and return a row for each result."""
     store, path = state_of(config)
     return notify(store, path, check, {OUTPUT: lambda _: None, **channels_of(config)}, clock)
 
@@ -121,10 +123,10 @@ def send_alerts(config: Config, check: Check, clock: Callable[[], datetime]) -> 
 def notify(
     store: Store, path: str, check: Check, channels: Mapping[str, Send], clock: Callable[[], datetime]
 ) -> list[Alert]:
-    """Send what is new for each channel, then record it in the file at `path`.
+    """Send new alerts to each channel, then record them in the file at `path`.
 
-    Returns a row for each current or resolved problem, for each channel that cannot be reached, which the next run
-    notifies, and for what is wrong with the file.
+    Returns a row for each current or resolved problem, for each channel that cannot be reached (the next run tries
+    again), and for each problem with the file.
     """
     now = clock()
     state = _read(store, path, now)
@@ -170,7 +172,7 @@ def observe(alerts: Iterable[SentAlert], check: Check, now: datetime) -> tuple[S
 
 
 def due_channels(alert: SentAlert, check: Check, channels: Collection[str], now: datetime) -> list[str]:
-    """The channels to notify now. Only those that were notified of a problem are notified of its end."""
+    """Return the channels to notify now. Only channels that were notified of a problem are notified of its end."""
     problem, last = check.problem(alert.key), alert.notified
     if alert.over is not None:
         return [name for name in last if name in channels]
@@ -185,7 +187,7 @@ def after(
     channels: Collection[str],
     now: datetime,
 ) -> tuple[SentAlert, ...]:
-    """The alerts once these channels are notified. Channels that are no longer configured are forgotten."""
+    """Return the alerts after these channels are notified. Removes channels that are no longer configured."""
     found = []
     for alert in alerts:
         new = {name: now for name in channels if (name, alert.key) in reached}

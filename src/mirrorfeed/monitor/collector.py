@@ -84,7 +84,7 @@ class Collector:
         return map_parallel(lambda pair: pair[1] or shared._facts(spark, store, pair[0]), pairs)
 
     def _without_spark(self, store: Store, table: Table) -> TableFacts | None:
-        """The facts about a table in a local folder; None if something needs Spark, or may be wrong."""
+        """Return the facts about a table in a local folder. None if Spark is needed, or if something may be wrong."""
         if open_local_table(table.source) is None or table.changes == "compare":
             return None
         if self.deep and (table.selection or UpToDateCheck(self.config, store).published_view(table) is None):
@@ -93,7 +93,7 @@ class Collector:
         return None if facts.errors else facts
 
     def _facts(self, spark: Any, store: Store, table: Table) -> TableFacts:
-        """The facts about a table. Without a session, whatever needs one is an error."""
+        """Return the facts about a table. Without a session, each fact that needs a session is an error."""
         most, now = self.config.alerts.max_lag_minutes, self.now()
         pause, published = table.pause_at(now), table.freshness_target_minutes or most.published
         minutes = dict(zip(LAG_STEPS, (published, most.consumed, most.mirrored, most.queryable), strict=True))
@@ -176,7 +176,7 @@ class Collector:
     def _check_next(
         self, spark: SparkSession, store: Store, table: Table, view: View | None, is_log_read: bool
     ) -> None:
-        """Raise what would stop the next publication."""
+        """Raise the error that would stop the next publication, if there is one."""
         from mirrorfeed.publish.sources import source_for
 
         table, feed = with_keys(table, self.workspace), source_for(spark, self.config, table)

@@ -1,4 +1,4 @@
-"""Finds problems between the source tables and Fabric, for `doctor` and for alerts, and applies the safe fixes."""
+"""Find problems between the source tables and Fabric, for `doctor` and for alerts, and apply safe fixes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 def diagnose(
     spark: Callable[[], SparkSession], config: Config, names: Sequence[str] = (), *, fix: bool = False
 ) -> tuple[tuple[Finding, ...], tuple[str, ...], str]:
-    """The findings of the mirrored database, of the ledger and of each table, notes about fixes, and a summary."""
+    """Return the findings of the mirrored database, of the ledger and of each table, notes about fixes, and a
+    summary."""
     progress.info("Checking tables, landing zone and Fabric")
     store, notes = zone_of(config), list[str]()
     database = database_facts(config)
@@ -106,7 +107,7 @@ class Check:
         return next((each for each in self.problems if each.key == key), None)
 
     def delay(self, problem: Finding) -> float:
-        """Seconds for which a problem must last before an alert is sent. One that may pass is given time."""
+        """Return the seconds that a problem must last before an alert is sent. More than 0 for temporary problems."""
         return (self.alerts.max_lag_minutes.published or 0.0) * 60 if problem.passing else 0.0
 
     @property

@@ -1,6 +1,6 @@
-"""Facts about tables and the mirrored database, rules over them, and the findings of rules and checks.
+"""Facts about tables and the mirrored database, rules over facts, and the findings of rules and checks.
 
-A part that could not be read is unknown and not empty. The error that prevented it is a fact as well.
+A part that could not be read is unknown and not empty. The error that prevented reading is a fact as well.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class TableFacts:
 
     @property
     def names_in_fixes(self) -> Mapping[str, str]:
-        """The names that the fix of a rule can contain, as its command or statement needs them."""
+        """Names that the fix of a rule can contain, in the form that its command or statement needs."""
         return {"table": shell_argument(self.table), "source": self.source, "zone": shell_argument(self.zone)}
 
     @property
@@ -189,8 +189,10 @@ class Rule(Generic[F]):
     text: str
     """Template in the syntax of `mirrorfeed.errors`."""
     fix: str
-    """A command that a shell can run, a statement in SQL, or what a person must do. {table} is the target, {source} the
-    source in SQL, {zone} the landing zone."""
+    """A command that a shell can run, a SQL statement, or an instruction for a person.
+
+    {table} is the target, {source} the source in SQL, {zone} the landing zone.
+    """
     severity: Severity = Severity.WRONG
     is_safe: bool = False
     """True if `doctor --fix` applies the fix: it does only what every run does first."""

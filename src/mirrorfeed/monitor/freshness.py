@@ -44,11 +44,11 @@ FIRST_FILE_LEFT = "the first file is still there, and Fabric leaves the last fil
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """When the newest changes of a table reached each step, and which steps changes wait for."""
+    """Times when the newest changes of a table reached each step, and the steps that changes wait for."""
 
     times: Mapping[Step, datetime] = field(default_factory=dict)
-    """The commit, the publication of the newest files and of the newest consumed files, the last write to the mirror,
-    and the last time that the SQL endpoint loaded new changes."""
+    """Times by step: the newest commit, the publication of the newest files and of the newest consumed files, the last
+    write to the mirror, and the last time that the SQL endpoint loaded new changes."""
     since: Mapping[Step, datetime] = field(default_factory=dict)
     """Steps that changes wait for, with the start of the wait."""
     unknown: Mapping[Step, str] = field(default_factory=dict)
@@ -80,9 +80,9 @@ class Freshness:
 
 
 MirrorReader = Callable[["Table", "TableState | None"], Freshness]
-"""Reads how fresh the mirror of a table is, which may be in Fabric."""
+"""Read the freshness of a table's mirror, which may be in Fabric."""
 NOT_READ = Freshness(unknown={Step.MIRRORED: FABRIC_NOT_READ, Step.QUERYABLE: FABRIC_NOT_READ})
-"""The mirror, if it was not read."""
+"""Freshness of a mirror that was not read."""
 
 
 def mirror_freshness(
@@ -92,7 +92,10 @@ def mirror_freshness(
     *,
     refresh_failed: bool = False,
 ) -> Freshness:
-    """The steps that the landing zone does not show. Changes wait for the SQL endpoint only if a refresh failed."""
+    """Return the freshness of the steps that the landing zone does not show.
+
+    Changes wait for the SQL endpoint only if a refresh failed.
+    """
     times = {Step.MIRRORED: mirrored, Step.QUERYABLE: queryable}
     waits = refresh_failed and mirrored and (queryable is None or queryable < mirrored)
     since = {Step.QUERYABLE: mirrored} if mirrored and waits else {}
@@ -170,10 +173,10 @@ def read_endpoint(config: Config) -> Sequence[TableSync] | str:
 def mirror_reader(
     config: Config, syncs: Sequence[TableSync] | str = ENDPOINT_NOT_READ, mirror: str | None = None
 ) -> MirrorReader:
-    """A function that reads how fresh the mirror of one table is.
+    """Return a function that reads the freshness of one table's mirror.
 
-    It reads the Delta log of the mirror, in the folder `mirror` or in OneLake next to the landing zone. `syncs` is what
-    `read_endpoint` returned.
+    The function reads the Delta log of the mirror, in the folder `mirror` or in OneLake next to the landing zone.
+    `syncs` is the result of `read_endpoint`.
     """
 
     def freshness_of_mirror(table: Table, state: TableState | None = None) -> Freshness:

@@ -1,4 +1,4 @@
-"""The report: figures that Spark aggregates from the ledger, as tables, JSON, and an HTML page with charts."""
+"""Report on the ledger: figures that Spark aggregates, as tables, JSON, and an HTML page with charts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Figures = Mapping[str, Sequence[Mapping[str, Any]]]
 """Rows of each query, by the query's name."""
 Series = Mapping[str, Mapping[date, float]]
-"""Values by name and time, from which a chart is drawn."""
+"""Values by name and time, for a chart."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,7 +87,7 @@ class Report:
 
 
 def report_of(start_spark: Callable[[], SparkSession], config: Config) -> Report:
-    """The report of the configured ledger, as of now. Raises `NoLedger` or `LedgerUnreadable`."""
+    """Return the report on the configured ledger, as of now. Raises `NoLedger` or `LedgerUnreadable`."""
     if config.ledger is None:
         raise NoLedger(path=config.path)
     spark = start_spark()
@@ -125,7 +125,7 @@ def _cached(spark: SparkSession, ledger: Source) -> Iterator[str]:
 
 
 def body(report: Report) -> str:
-    """The content of the page: figures, charts, then a table for each section with many quiet rows folded."""
+    """Return the content of the page: figures, charts, then a table for each section. Many quiet rows are folded."""
     sections = dict(report.sections)
     totals = grid_of(sections.pop("totals"))
     tiles = "".join(
@@ -185,7 +185,7 @@ def publication_chart(spark: Callable[[], SparkSession], ledger: Source | None) 
 
 
 def _series(rows: Sequence[Mapping[str, Any]], time: str, values: Mapping[str, str]) -> Series:
-    """The sum of each value by its name and by time. A value without a name is summed for each table."""
+    """Return the sum of each value by name and time. A value without a name is summed for each table."""
     found: dict[str, dict[date, float]] = {name: {} for name in values if name}
     for each in rows:
         for name, value in values.items():

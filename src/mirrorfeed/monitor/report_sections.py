@@ -1,7 +1,7 @@
-"""The sections of the report: SQL over the ledger, which the dashboard has too, and the rows that it returns.
+"""Sections of the report: SQL queries over the ledger, which the dashboard shares, and the rows that they return.
 
-The report runs each query as of one moment, the dashboard as of now. `resources/ledger.lvdash.json` holds copies of the
-queries. Days are days in UTC: the report sets the time zone of the session, and a SQL warehouse has it by default.
+The report runs each query as of one time, the dashboard as of now. `resources/ledger.lvdash.json` contains copies of
+the queries. Days are in UTC: the report sets the session's time zone, and UTC is the default of a SQL warehouse.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def _too_long_in_old_table(facts: TableFacts) -> Values | None:
 
 
 def _retention_rules(code: str, name: str, fact: str, option: str, days: int) -> tuple[Rule[TableFacts], ...]:
-    """Rules over a retention: it is shorter than the lag, or than a wait with one failed run."""
+    """Return the rules for a retention that is shorter than the lag, or than a wait with one failed run."""
     fix = f"ALTER TABLE {{source}} SET TBLPROPERTIES ({option} = 'interval {days} days')"
 
     def lost_already(facts: TableFacts) -> Values | None:

@@ -30,11 +30,11 @@ _EVERYBODY = "account users"
 _PRIVILEGES = "privileges in Unity Catalog"
 
 Rights = Mapping[tuple[str, tuple[str, ...]], Sequence[str]]
-"""Privileges by securable in Unity Catalog: its kind, such as CATALOG or VOLUME, and its name."""
+"""Privileges by securable in Unity Catalog: kind (such as CATALOG or VOLUME) and name."""
 
 
 def needed(config: Config) -> Rights:
-    """The rights that a configuration needs, catalogs before what is in them."""
+    """Return the rights that a configuration needs, catalogs before their contents."""
     found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
 
     def add(kind: str, parts: tuple[str, ...], *privileges: str) -> None:
@@ -136,9 +136,10 @@ def _get(workspace: WorkspaceClient, path: str, query: dict[str, Any] | None = N
 
 
 def hosts(config: Config, environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
-    """The https addresses that a configuration needs besides the Databricks workspace, each with its purpose.
+    """Return the HTTPS addresses that a configuration needs in addition to the Databricks workspace, with their
+    purposes.
 
-    None if the landing zone is a folder.
+    Returns no addresses if the landing zone is a folder.
     """
     if config.onelake is None:
         return {}

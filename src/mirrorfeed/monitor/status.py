@@ -157,7 +157,7 @@ def read_status(
 
 
 def unknown_consumption(rows: Sequence[Status]) -> Sequence[str]:
-    """A note if tables are not listed that have files, but nothing shows that Fabric has consumed any."""
+    """Return a note if tables that are not listed have files, but nothing shows that Fabric has consumed any."""
     _, counted_only, _ = split(rows)
     unknown = sum(row.not_consumed > 0 and not row.has_consumed for row in counted_only)
     if not unknown:
