@@ -297,10 +297,10 @@ def next_steps(table: str, tiers: TierStore, terms: Terms) -> str:
 
 
 def is_copied(spark: SparkSession, plan: Plan, into: Source) -> bool:
-    return made_before(spark, into, _COPY_OF, _fingerprint(plan), "copy of the rows of this plan")
+    return is_existing_copy(spark, into, _COPY_OF, _fingerprint(plan), "copy of the rows of this plan")
 
 
-def made_before(spark: SparkSession, into: Source, property_: str, value: str, expected: str) -> bool:
+def is_existing_copy(spark: SparkSession, into: Source, property_: str, value: str, expected: str) -> bool:
     """Return whether the table exists and a property has this value. Raises `TargetExists` for another value."""
     try:
         found = read_table_info(spark, into)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.archive.restore import made_before
+from mirrorfeed.archive.restore import is_existing_copy
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.history import record as segments
 from mirrorfeed.history.errors import HistoryChanged, HistoryEmpty, NotInHistory
@@ -55,7 +55,7 @@ def replay(spark: SparkSession, history: Source, into: Source, asked: str | int)
     record = find_record(segment, version)
     origin = f"{view.newest.source_id} version {version}"
     committed = next(each.timestamp for each in record.commits if each.version == version)
-    if made_before(spark, into, _REPLAY_OF, origin, "replay of this version"):
+    if is_existing_copy(spark, into, _REPLAY_OF, origin, "replay of this version"):
         return Replay(str(into), str(history), version, committed, created=False)
     rows = apply_changes(table.read_rows(view, segment, segment[0].to_version_inclusive - 1, version), record)
     writer = rows.writeTo(into.sql).using("delta").tableProperty(_REPLAY_OF, origin)

@@ -47,7 +47,7 @@ def starts(partition_columns: Sequence[str], random_names: bool) -> list[str]:
     return [f"{partition_columns[0]}=" if partition_columns else "part-", "deletion_vector_", "_change_data/"]
 
 
-def meet(prefix: str, folder: str) -> bool:
+def prefixes_overlap(prefix: str, folder: str) -> bool:
     """Return whether `folder` can contain paths that start with `prefix`."""
     return folder.startswith(prefix) or prefix.startswith(folder)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirrorfeed.archive.errors import NoRules, TooManyRules
-from mirrorfeed.archive.lifecycle import Finding, Wanted, meet
+from mirrorfeed.archive.lifecycle import Finding, Wanted, prefixes_overlap
 from mirrorfeed.display.humanize import a_few
 
 BY_CREATION = "daysAfterCreationGreaterThan"
@@ -95,7 +95,7 @@ class AzureRules:
             filters = _part(definition, "filters", name)
             actions = _part(_part(definition, "actions", name), "baseBlob", name)
             reach = [str(prefix) for prefix in filters.get("prefixMatch") or [""]]
-            touching = [prefix for prefix in reach if meet(prefix, self.folder)]
+            touching = [prefix for prefix in reach if prefixes_overlap(prefix, self.folder)]
             kinds = [str(kind).lower() for kind in filters.get("blobTypes") or ["blockBlob"]]  # files are block blobs
             if not rule.get("enabled", True) or not touching or "blockblob" not in kinds:
                 continue
@@ -105,7 +105,7 @@ class AzureRules:
                 )
             if "tierToArchive" not in actions:
                 continue
-            if any(meet(prefix, f"{self.folder}_delta_log/") for prefix in touching):
+            if any(prefixes_overlap(prefix, f"{self.folder}_delta_log/") for prefix in touching):
                 found.append(Finding(name, "archives the table's _delta_log, so that the table can no longer be read"))
             if filters.get("blobIndexMatch"):
                 found.append(Finding(name, "selects files by tag, which the log does not contain"))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirrorfeed.archive.errors import NoBucketRules, TooManyRules
-from mirrorfeed.archive.lifecycle import Finding, Wanted, meet
+from mirrorfeed.archive.lifecycle import Finding, Wanted, prefixes_overlap
 from mirrorfeed.display.humanize import a_few, counted
 
 MOST_RULES = 1000
@@ -81,7 +81,7 @@ class S3Rules:
         covered: set[str] = set()
         for rule in rules_in(policy):
             name, prefix = str(rule.get("ID") or "a rule without a name"), _prefix(rule)
-            if rule.get("Status") != "Enabled" or not meet(prefix, self.folder):
+            if rule.get("Status") != "Enabled" or not prefixes_overlap(prefix, self.folder):
                 continue
             expiration = rule.get("Expiration") or {}
             if expiration.keys() & {"Days", "Date"}:
@@ -93,7 +93,7 @@ class S3Rules:
             archives = [move for move in moves if move.get("StorageClass") in CLASSES]
             if not archives:
                 continue
-            if meet(prefix, f"{self.folder}_delta_log/"):
+            if prefixes_overlap(prefix, f"{self.folder}_delta_log/"):
                 found.append(Finding(name, "archives the table's _delta_log, so that the table can no longer be read"))
             if _filters(rule).keys() & {"Tag", "Tags"}:
                 found.append(Finding(name, "selects files by tag, which the log does not contain"))
