@@ -199,7 +199,7 @@ def test_archive_tables_that_exceed_a_job_parameter_fail_the_build(project: Path
     with workspace() as (service, address):
         answer = bundle(project, address, "deploy", **DEV)
     assert answer.returncode == 1
-    assert "The bundle variable `archive_tables` has 14,000 characters, and a job takes 10,000." in answer.stderr
+    assert "The bundle variable `archive_tables` has 14,000 characters, but a job accepts only 10,000." in answer.stderr
     assert not service.of_kind("job")
 
 

@@ -52,7 +52,7 @@ def test_every_command_has_json_output_and_reports_unknown_options(
     error = run_json(*path, "--1", code=2)["error"]
     assert error["what"] == error["facts"]["reason"] in ("No such option '--1'.", "No such option: --1")  # click 8.1
     assert error["code"] == "MF1001"
-    assert error["next"] == "Run the command with `--help` to see its arguments and options."
+    assert error["next"] == "Run the command with `--help` to list its arguments and options."
 
 
 @pytest.mark.parametrize("arguments", [["nothing"], ["archive", "nothing"], ["archive", "plan", "t"]], ids=" ".join)
@@ -83,7 +83,7 @@ def test_failures_have_one_json_format(arguments: list[str]) -> None:
         "error": {
             "code": "MF1101",
             "what": "There is no configuration file /not/there.yml.",
-            "next": "Run `mirrorfeed init` to write a commented example, or name another file with `--config`.",
+            "next": "Run `mirrorfeed init` to write an example, or set another file with `--config`.",
             "facts": {"path": "/not/there.yml"},
         }
     }
@@ -125,7 +125,7 @@ def test_unanswered_confirmation_is_printed_as_json(file: str) -> None:
     assert json.loads(result.stdout)["error"] == {
         "code": "MF1010",
         "what": "Nothing was changed, because you did not confirm.",
-        "next": "To skip the question, pass `--yes`.",
+        "next": "Run the command again and confirm, or use `--yes` to skip the question.",
         "facts": {},
     }
     assert "Continue? [y/N]" in result.stderr

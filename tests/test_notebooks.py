@@ -64,7 +64,7 @@ def test_notebook_runs_with_its_defaults_in_the_deployed_folder(
     assert str(outputs).count('class="mirrorfeed"') == FRAMES[name]
     assert [output for output in outputs if _shown_as_python(output)] == []
     if name == "feed":
-        assert "No row was changed" not in str(outputs)  # the feed of the shop was on from its first row
+        assert "No rows were changed" not in str(outputs)  # the feed of the shop was on from its first row
 
 
 def _shown_as_python(output: dict[str, Any]) -> bool:

@@ -122,7 +122,7 @@ def test_int64_markers_are_accepted_with_a_warning(zone: Zone) -> None:
 
 def test_text_markers_are_an_error(zone: Zone) -> None:
     zone.parquet(1, [{"id": 1, MARKER: "4"}])
-    assert zone.said == [f"MF508 {MARKER} has the type string, which is not an integer."]
+    assert zone.said == [f"MF508 {MARKER} has the type string instead of int32."]
     assert "MF508 error" in zone.printed
 
 
@@ -130,7 +130,10 @@ def test_empty_first_file_without_types_creates_no_table(zone: Zone) -> None:
     zone.parquet(1, [], columns=["id", "name", MARKER])
     first = zone.replicate()
     assert (first.state, first.files) == (State.REPLICATING, 0)
-    assert first.message == f"No column of {1:020}.parquet has a type, so there is no table yet."
+    assert first.message == (
+        f"All values in {1:020}.parquet are NULL, so the column types are unknown. The mirrored table is not created"
+        f" yet."
+    )
     zone.parquet(2, [{"id": 1, "name": "a", MARKER: 4}])
     zone.parquet(3, [{"id": 1, "name": None, MARKER: 2}, {"id": 2, "name": None, MARKER: 4}])
     assert zone.said == [
@@ -161,13 +164,13 @@ def test_rows_without_any_type_are_refused(zone: Zone) -> None:
     zone.metadata()
     zone.parquet(1, [{"note": None}])
     assert "The column 'note'" in zone.replicate().message
-    assert "has the type null, which a mirrored table cannot store." in zone.replicate().message
+    assert "has the type null. A mirrored table cannot store this type." in zone.replicate().message
 
 
 def test_changes_before_any_key_has_a_type_are_refused(zone: Zone) -> None:
     zone.parquet(1, [{"id": None, "name": "a", MARKER: 4}])
     assert "The column 'id'" in zone.replicate().message
-    assert "has the type null, which a mirrored table cannot store." in zone.replicate().message
+    assert "has the type null. A mirrored table cannot store this type." in zone.replicate().message
 
 
 def test_marker_without_a_type_counts_as_missing(zone: Zone) -> None:

@@ -26,10 +26,10 @@ for folder, arguments in json.load(sys.stdin):
 NOWHERE = "onelake://0f8fad5b-d9cb-469f-a165-70867728950e"
 WITHOUT_SPARK = {
     "--version": (0, "mirrorfeed 0."),
-    "init new.yml": (0, "Wrote new.yml."),
+    "init new.yml": (0, "new.yml was written."),
     "tables": (0, "sales.orders"),
     "lint landing": (0, "no findings"),
-    "partner": (0, "The configuration has no `partner`."),
+    "partner": (0, "The configuration does not set `partner`, so there is nothing to write."),
     "drop sales.gone": (1, "does not exist"),
     "fabric status": (1, "is not in a mirrored database of Fabric"),
     "fabric start": (1, "is not in a mirrored database of Fabric"),

@@ -79,7 +79,7 @@ def test_empty_mirror_means_the_onelake_database_or_is_required(files: Path) -> 
         "/7c9e6679-7425-40de-944b-e07fc1f90ae7/Tables"
     )
     with pytest.raises(
-        MirrorNotNamed, match="in Python with the argument `mirror`, in a notebook in the field `mirror`"
+        MirrorNotNamed, match="in Python with the argument `mirror`, in the field `mirror` of a notebook"
     ):
         mirrorfeed.deployed(Fields(files / "notebooks/verify"), SPARK).verify()
 

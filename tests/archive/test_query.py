@@ -211,8 +211,8 @@ def test_error_names_missing_files_per_table_and_the_fix(asking: Guarded, tables
         f" {tables['returns'].path} at version 2, {theirs.uri}. Nothing was read."
     )
     assert StatementNeedsArchivedFiles.of(caught.value.tables, "SELECT 'a'").solution == (
-        "Restore them with `mirrorfeed archive plan --sql \"SELECT 'a'\" --to PLAN` and `mirrorfeed archive restore"
-        " PLAN`, or use conditions that need no archived file."
+        "Restore the files with `mirrorfeed archive plan --sql \"SELECT 'a'\" --to PLAN` and `mirrorfeed archive"
+        " restore PLAN`, or use conditions that need no archived file."
     )
     of_frames = StatementNeedsArchivedFiles.of(caught.value.tables)
     assert "with `error.plan().save('PLAN')` and `mirrorfeed archive restore PLAN`" in of_frames.solution
@@ -266,7 +266,7 @@ def test_invalid_value_is_reported_when_the_query_is_planned(asking: Guarded) ->
     with pytest.raises(CannotBePlanned) as caught:
         asking.sql("SELECT v FROM orders WHERE id = 'x'")
     assert str(caught.value).startswith("The query cannot be planned: [CAST_INVALID_INPUT] The value 'x' of the type")
-    assert str(caught.value).endswith("Nothing was read. Correct the cause and run the query again.")
+    assert str(caught.value).endswith("Nothing was read. Correct the query, and run it again.")
 
 
 @pytest.mark.parametrize("name", ["spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"])
@@ -281,8 +281,8 @@ def test_session_that_ignores_missing_files_is_refused(
         with pytest.raises(CannotBePlanned):
             writer.delete("id = 35")
     assert str(caught.value) == (
-        f"The query cannot be planned: {name} is true, so rows of unreadable files would be missing."
-        " Nothing was read. Correct the cause and run the query again."
+        f"The query cannot be planned: {name} is true, so rows of unreadable files would be missing. Nothing was read."
+        f" Correct the query, and run it again."
     )
 
 

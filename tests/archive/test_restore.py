@@ -124,7 +124,7 @@ def test_plan_of_another_table_is_refused(table_id: str, newest: int) -> None:
     check_table(TABLE, "id-1", 7)
     with pytest.raises(PlanOfAnotherTable) as caught:
         check_table(TABLE, table_id, newest)
-    assert str(caught.value).startswith("The plan is for another table than t is now: its id was id-1")
+    assert str(caught.value).startswith("t is no longer the table of the plan: the id of the table was id-1")
 
 
 def test_files_are_restored_to_the_requested_tier(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_plan_and_restore_estimate_the_same_costs(tmp_path: Path, copies: bool) 
     assert f"{planned.cost:.2f} EUR in total" in planned.remarks()[0]
     unknown = restore.estimate(plan, None, rates, now)
     assert (unknown.files, unknown.cost) == (3, plan.cost)
-    assert "retrieval alone" in unknown.remarks()[0]
+    assert "contains only the retrieval" in unknown.remarks()[0]
 
 
 def test_next_steps_depend_on_the_storage(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_next_steps_depend_on_the_storage(tmp_path: Path) -> None:
     assert "archives these files again within about a day" in steps
     assert "`mirrorfeed archive rule t --merge EXPORTED --paused`" in steps
     scene.tiers.copies = True
-    assert restore.next_steps("t", scene.tiers, Terms(keep_days=1)).startswith("The copies expire 1 day after")
+    assert restore.next_steps("t", scene.tiers, Terms(keep_days=1)).startswith("The restored copies expire 1 day after")
 
 
 CARRIED_OUT = """

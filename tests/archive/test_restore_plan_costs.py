@@ -109,7 +109,7 @@ def test_invalid_prices_are_refused(change: dict[str, Any], reason: str, tmp_pat
     path.write_text(json.dumps(PRICES | change))
     with pytest.raises(InvalidPrices) as caught:
         Prices.load(str(path))
-    assert str(caught.value).startswith(f"{path} is not a valid price file ({reason}")
+    assert str(caught.value).startswith(f"{path} is not a valid file with prices: {reason}")
     assert Prices.load(str(_written(tmp_path))) == RATES
 
 

@@ -53,7 +53,7 @@ def test_irreplaceable_relative_times_are_refused(text: str) -> None:
 
 
 def test_refusal_names_the_relative_time() -> None:
-    assert "A plan cannot contain 'today'" in str(RelativeWord(text="day = 'today'", word="'today'"))
+    assert "'today'" in str(RelativeWord(text="day = 'today'", word="'today'"))
 
 
 def test_timestamp_is_shown_in_the_session_time_zone(spark: SparkSession) -> None:

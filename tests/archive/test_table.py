@@ -95,15 +95,15 @@ def test_error_names_count_bytes_files_and_the_fix(guarded: GuardedTable, table:
     (file,) = caught.value.files
     assert str(caught.value) == (
         f"A query needs 1 archived file ({file.bytes} B) of {table.path} at version 3: {file.uri}. Nothing was read."
-        f" Restore them with `mirrorfeed archive plan {table.path} --where 'id = 15' --to PLAN` and"
-        " `mirrorfeed archive restore PLAN`, or use a condition that needs no archived file."
+        f" Restore the files with `mirrorfeed archive plan {table.path} --where 'id = 15' --to PLAN` and `mirrorfeed"
+        f" archive restore PLAN`, or use a condition that needs no archived file."
     )
 
 
 @pytest.mark.parametrize("where", ["day = '2026-01-05'", "`a b` = 1", 'v = "$HOME"', r"v LIKE '\_%'", "v = '`id`'"])
 def test_fix_is_a_valid_shell_command(where: str) -> None:
     solution = ArchivedFilesNeeded(asked="A query", table="t", version=3, where=where, files=[]).solution
-    command = solution.removeprefix("Restore them with `").partition("` and `mirrorfeed archive restore")[0]
+    command = solution.removeprefix("Restore the files with `").partition("` and `mirrorfeed archive restore")[0]
     printed = subprocess.run(["sh", "-c", f'set -- {command}; printf %s "$6"'], capture_output=True, text=True)
     assert printed.stdout == where
 
@@ -143,7 +143,6 @@ def test_limit_returns_active_rows_and_fails_with_too_few(guarded: GuardedTable,
     archived = sum(file.bytes or 0 for file in caught.value.files)
     assert (caught.value.asked, caught.value.found) == (20, 19)
     assert caught.value.missing == f"2 archived files ({archived / 1024:.1f} KiB)"
-    assert str(caught.value).startswith("Not enough files to satisfy LIMIT: the active files of")
     with pytest.raises(BadPredicate, match="names `id`, which is not a column"):
         guarded.limit(1, "id = 15")
 
@@ -151,18 +150,18 @@ def test_limit_returns_active_rows_and_fails_with_too_few(guarded: GuardedTable,
 @pytest.mark.parametrize(
     ("question", "error", "words"),
     [
-        (lambda t: t.query(columns=["id", "nope"]), NoSuchColumn, "has no column 'nope'. Its columns are id, v, day."),
+        (lambda t: t.query(columns=["id", "nope"]), NoSuchColumn, "has no column 'nope'. Use one of the columns of"),
         (lambda t: t.bounds("nope"), NoSuchColumn, "has no column 'nope'"),
-        (lambda t: t.query(version=-1), NoSuchVersion, "cannot be read at version -1. Its newest version is 3."),
+        (lambda t: t.query(version=-1), NoSuchVersion, "cannot be read at version -1. The newest version is 3."),
         (lambda t: t._needed(version=-1), NoSuchVersion, "cannot be read at version -1"),
         (
             lambda t: t.query("day = 3", version=4),
             NoSuchVersion,
-            "cannot be read at version 4. Its newest version is 3.",
+            "cannot be read at version 4. The newest version is 3.",
         ),
         (lambda t: t.count(version=9), NoSuchVersion, "at version 9"),
         (lambda t: t.partitions(version=-2), NoSuchVersion, "at version -2"),
-        (lambda t: t.limit(-1), BadNumber, "is -1, which is negative."),
+        (lambda t: t.limit(-1), BadNumber, "is negative: -1."),
         (lambda t: t.stream(-1), BadNumber, "The starting version for"),
     ],
 )
@@ -210,7 +209,9 @@ def test_active_rows_keep_names_of_mapped_columns(spark: SparkSession, tmp_path:
 
 
 def test_active_rows_are_not_selected_on_databricks() -> None:
-    assert "The active rows of t cannot be selected on Databricks." in str(ActiveRowsUnavailable(table="t"))
+    assert "On Databricks, the rows in active files of t cannot be selected (`recent`)." in str(
+        ActiveRowsUnavailable(table="t")
+    )
 
 
 @pytest.mark.parametrize(("start", "needed"), [(None, ["1", "2"]), (1, ["1", "2"]), (3, [])])

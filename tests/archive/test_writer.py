@@ -133,7 +133,7 @@ def test_subqueries_in_a_statement_are_refused_before_it_starts(
     spark: SparkSession, table: Orders, writer: GuardedTable, statement: Callable[[GuardedTable, SparkSession], None]
 ) -> None:
     before = table.latest
-    with pytest.raises(SubqueryInStatement, match="contains a subquery, which Delta does not support there"):
+    with pytest.raises(SubqueryInStatement, match="contains a subquery, but Delta does not support"):
         statement(writer, spark)
     assert table.latest == before
 

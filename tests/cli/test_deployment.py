@@ -133,7 +133,7 @@ def test_empty_mirror_option_is_refused_before_spark_starts(file: str) -> None:
 def test_rebuild_of_an_empty_name_is_refused_before_spark_starts(file: str) -> None:
     result = CliRunner().invoke(main, ["rebuild", "", "--yes", "--config", file])
     assert result.exit_code == 1
-    assert "has no table ''. Name one of its targets (sales.orders, lines)" in result.output
+    assert "has no target or source ''. Use one of the targets in the file (sales.orders, lines)" in result.output
 
 
 def deployment(file: str, *options: str, tables: str = "[]") -> tuple[int, str]:
@@ -159,8 +159,8 @@ def test_deployment_settings_for_notebooks_are_written_at_build_time(file: str) 
 @pytest.mark.parametrize(
     ("tables", "words"),
     [
-        (json.dumps(["t" * 9_997]), "has 10,001 characters, and a job takes 10,000. Nothing was deployed"),
-        (json.dumps(["t" * 50] * 200), "has 10,800 characters, and a job takes 10,000. Nothing was deployed"),
+        (json.dumps(["t" * 9_997]), "has 10,001 characters, but a job accepts only 10,000. Nothing was deployed"),
+        (json.dumps(["t" * 50] * 200), "has 10,800 characters, but a job accepts only 10,000. Nothing was deployed"),
         ("main.sales.orders", "cannot be read: it is not valid JSON (expected value"),
         ('{"a": 1}', 'is not a list of names: {"a": 1}. Nothing'),
         ("[1]", "is not a list of names: [1]. Nothing"),

@@ -100,7 +100,7 @@ def test_failures_attempts_and_unvalidated_keys_are_remarks() -> None:
     assert remarks(TableResult("a", error=error)) == [f"MF2101: {error}"]
     assert remarks(first_load(keys_checked=False, tries=3)) == [
         "3 attempts.",
-        "the keys of the initial load were not validated (`validate_keys: none`).",
+        "the keys of the initial load were not validated, because of `validate_keys: none`.",
     ]
     assert remarks(first_load()) == []
 

@@ -44,7 +44,7 @@ def test_command_without_safe_stops_exits_at_the_first_signal(first: signal.Sign
     assert codes == [1]
 
 
-INTERRUPTED = "Interrupted. The next run completes the unfinished work.\n"
+INTERRUPTED = "Interrupted. The next run completes unfinished publications.\n"
 STARTING_SPARK = """if True:
     import os, signal, sys, threading, time
     from mirrorfeed.cli import main
@@ -128,8 +128,8 @@ def test_immediate_exit_waits_for_no_thread_and_prints_one_line() -> None:
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == (
-        "Stopping after the current files. Press Ctrl-C again to stop immediately.\n"
-        "Interrupted. The next run completes the unfinished work.\n"
+        "Stopping after the current files. Press Ctrl-C again to stop immediately.\nInterrupted. The next run"
+        " completes unfinished publications.\n"
     )
 
 
@@ -142,7 +142,7 @@ def test_interrupt_before_a_command_starts_prints_one_line() -> None:
         """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr == "Interrupted. The next run completes the unfinished work.\n"
+    assert ended.stderr == "Interrupted. The next run completes unfinished publications.\n"
 
 
 def test_interrupt_while_the_commands_are_imported_prints_one_line() -> None:
@@ -172,7 +172,7 @@ def test_message_replaces_the_line_of_progress_on_a_terminal() -> None:
     output = os.read(parent_end, 1000)
     os.close(parent_end)
     os.close(child_end)
-    assert output == b"Starting Spark\x1b[?25h\r\x1b[KInterrupted. The next run completes the unfinished work.\r\n"
+    assert output == b"Starting Spark\x1b[?25h\r\x1b[KInterrupted. The next run completes unfinished publications.\r\n"
 
 
 def test_other_threads_run_without_a_signal_handler() -> None:

@@ -325,7 +325,7 @@ def test_table_without_a_key_is_listed_as_accepting_only_inserts(written: Writte
     rows = listed(expand(written(SALES), [found_tables(ORDERS, LINES, TMP)]), None, lambda: workspace)
     assert [(row.table, row.keys, row.takes) for row in rows] == [
         ("sales.orders", ("order_id",), "inserts, updates, deletes"),
-        ("sales.lines", (), "inserts only, because it has no key"),
+        ("sales.lines", (), "inserts only, because the table has no keys"),
         ("sales.tmp_x", None, None),
     ]
     assert not rows.ok
@@ -337,7 +337,7 @@ def test_keys_are_not_guessed_without_a_configured_workspace(written: Written) -
     rows = listed(expand(written(NAMED, SALES), [found_tables(LINES)]), None, unconfigured)
     assert [(row.keys, row.takes, row.why) for row in rows] == [
         (("order_id",), "inserts, updates, deletes", "has its own entry"),
-        (None, None, "by main.sales.*; its keys are in Unity Catalog, and no workspace is configured here"),
+        (None, None, "by main.sales.*; the keys are in Unity Catalog, but no workspace is configured here"),
     ]
     assert rows.ok
 

@@ -366,7 +366,7 @@ def test_unknown_table_is_refused_with_the_known_ones(load: Load, name: str) -> 
 
 
 def test_all_unknown_tables_are_named_together(load: Load) -> None:
-    with pytest.raises(UnknownTable, match=re.escape("mirrorfeed.yml has no table 'x', 'y'.")):
+    with pytest.raises(UnknownTable, match=re.escape("mirrorfeed.yml has no target or source 'x', 'y'.")):
         load(SEVERAL).select(["x", "customers", "y"])
 
 

@@ -31,11 +31,11 @@ from tests.ledgers import read_ledger
         (["change-interval", "t", "--to", "0 days"], "The interval '0 days' is empty."),
         (
             ["unset", "t"],
-            "Without an interval, files of t in the archive tier count as readable, and queries on them fail.",
+            "Files of t may still be archived. Without an interval, queries that read them fail.",
         ),
         (["plan", "t", "--prices", "/no/such/file", "--to", "p"], "/no/such/file is not a valid price file"),
         (["plan", "t", "--to", "/no/such/folder/p"], "the folder /no/such/folder does not exist"),
-        (["plan", "t", "--to", "/tmp"], "/tmp exists and was not overwritten."),
+        (["plan", "t", "--to", "/tmp"], "The file /tmp already exists, and was not overwritten."),
         (["restore", "/no/such/plan"], "/no/such/plan is not a valid restore plan"),
     ],
 )
@@ -52,7 +52,7 @@ def test_archive_plan_needs_either_a_query_or_a_feed_range() -> None:
     assert "--where and --feed-from cannot be combined" in ended
     assert "--feed-to requires --feed-from" in run_command(["archive", "plan", "t", "--feed-to", "1", "--to", "p"], 2)
     for given in (["t", "--sql", "SELECT 1"], [], ["--sql", "SELECT 1", "--where", "id = 1"]):
-        assert "Give either TABLE" in run_command(["archive", "plan", *given, "--to", "p"], 2)
+        assert "Use either TABLE" in run_command(["archive", "plan", *given, "--to", "p"], 2)
     assert "-1 is not in the range x>=0" in run_command(["archive", "plan", "t", "--feed-from", "-1", "--to", "p"], 2)
 
 
@@ -93,7 +93,9 @@ def test_lifecycle_rules_of_a_table_are_merged_into_the_account_policy(
     assert [rule["name"] for rule in ruled["policy"]["rules"]] == ["logs", "legalhold"]
     assert (ruled["rules_of_others"], ruled["problems"]) == (["legalhold"], [])
     result_text = run_command(["archive", "rule", str(table), "--merge", str(exported), "--remove"], 0)
-    assert f"Kept (--take-over replaces them): legalhold, which archive only files of {table}" in result_text
+    assert (
+        f"Kept (to replace these rules, use --take-over): legalhold, which archive only files of {table}" in result_text
+    )
     assert "legalhold" in run("rule", str(table), "--merge", str(exported), "--remove")
     assert f"Replaced: legalhold, which archive only files of {table}" in run_command(
         ["archive", "rule", str(table), "--merge", str(exported), "--take-over"], 0
@@ -141,7 +143,7 @@ def test_restored_rows_are_copied_into_another_table(
 
     planned = run_command(["archive", "plan", table, "--where", "id BETWEEN 18 AND 32", "--to", plan], 0)
     assert re.search(r"15\.0 +│? *[\d,]+\.\d\d +│? *EUR", planned)
-    assert "cannot be kept for 3 days" in restored("--keep", "3", code=1)
+    assert "do not stay restored for 3 days" in restored("--keep", "3", code=1)
     once = run_json("archive", "restore", plan, "--once", "--tier", "cool", "--into", str(copied))
     (requested,) = once.rows
     assert requested == {
@@ -162,7 +164,7 @@ def test_restored_rows_are_copied_into_another_table(
     (again,) = run_json("archive", "restore", plan, "--into", str(copied)).rows
     assert (again["done"], again["ready"], again["into"]) == (True, None, str(copied))
     assert again["notes"] == [f"{copied} already contains the rows of the plan."]
-    assert f"{table} exists and is not a copy of the rows of this plan" in restored("--into", table, code=1)
+    assert f"{table} already exists and is not a copy of the rows of this plan" in restored("--into", table, code=1)
 
     other = Path(plan)
     other.write_text(json.dumps(json.loads(other.read_text()) | {"feed_from": 1}))

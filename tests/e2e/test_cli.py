@@ -103,7 +103,7 @@ def test_ctrl_c_stops_publish_after_the_current_files(
     monkeypatch.setattr(Interruption, "notify", notify)
     ended = project.run("publish", code=1)
     assert messages == ["Stopping after the current files. Press Ctrl-C again to stop immediately."]
-    assert "Stopped on request. 1 of 3 tables left for the next run." in ended
+    assert "Stopped on request. The next run continues with 1 of 3 tables." in ended
     assert "stopped" in ended
     assert ended.count("snapshot to 1 ") == 2
     assert not list(project.landing.rglob("_mirrorfeed/*/*-*"))
@@ -193,7 +193,7 @@ def test_recreated_table_and_changed_keys_are_not_decided_without_spark(
         (["publish"], "far: MF1000: Publishing far failed with", "snapshot to 0"),
         (
             ["publish", "--dry-run"],
-            "far: MF1000: Deciding about far failed with",
+            "far: MF1000: Deciding the next step of far failed with",
             "snapshot at version 0",
         ),
         (["status"], "far: MF1000: Checking far failed with", "sales.orders"),
@@ -209,7 +209,7 @@ def test_unexpected_error_does_not_affect_other_tables(
     ended = project.run(*command, code=1)
     assert words in ended
     assert 'No FileSystem for scheme "foo"' in ended
-    assert "No data is lost or duplicated. Try again" in ended
+    assert "No data is lost or duplicated. Run the same command again" in ended
     assert other in ended
 
 
@@ -310,7 +310,7 @@ def test_configuration_errors_are_reported_before_spark_starts(tmp_path: Path) -
     assert "mirrorfeed.yml:3: kyes: is not a known field; did you mean keys?" in wrong
     assert "mirrorfeed.yml:4: target: 'A' is also the target of the table on line 3" in wrong
     project.configure("  - {source: ./a, target: a}")
-    assert "has no table 'b'. Name one of its targets (a)" in project.run("publish", "b", code=1)
+    assert "has no target or source 'b'. Use one of the targets in the file (a)" in project.run("publish", "b", code=1)
 
 
 def test_missing_replica_package_is_reported_with_install_command(
@@ -321,7 +321,7 @@ def test_missing_replica_package_is_reported_with_install_command(
     monkeypatch.setitem(sys.modules, "deltalake", None)
     monkeypatch.delattr("mirrorfeed.mirror.replica", raising=False)
     lacking = run_command(["replicate", str(tmp_path), str(tmp_path)], 1)
-    assert "Error MF1005: The replica requires the package deltalake" in lacking
+    assert "Error MF1005: The replica requires the Python package deltalake" in lacking
 
 
 @pytest.mark.parametrize("group", [[], ["archive"], ["fabric"]], ids=["all", "archive", "fabric"])

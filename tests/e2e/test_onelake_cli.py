@@ -61,7 +61,7 @@ def test_onelake_journey_from_publish_to_rebuild(spark: SparkSession, project: P
     assert row["service"] == "Replicating, 0 rows"
     assert "in Fabric" in project.run("status", "--fabric")
     assert "in Fabric" not in project.run("status")
-    assert "1 table: no findings There is no _partnerEvents.json" in project.run("lint", ADDRESS)
+    assert "1 table: no findings The landing zone has no _partnerEvents.json" in project.run("lint", ADDRESS)
 
     table.sql("UPDATE {} SET v = 'new'")
     project.run("replicate", ADDRESS, project.mirror)
@@ -88,8 +88,8 @@ def test_rebuild_waits_for_fabric_and_resumes(spark: SparkSession, project: Proj
     onelake.fabric.databases[DATABASE].tables = {("sales", "orders"): {"status": "Replicating"}}
     onelake.fabric.drop_looks = 2
     failed = project.run("rebuild", "sales.orders", "--yes", "--wait", "0", code=1)
-    assert "sales.orders: waiting until Fabric has dropped it; now Replicating" in failed
-    assert "Error MF4214: The folder of sales.orders is deleted, but after 0 s" in failed
+    assert "sales.orders: waiting until Fabric has dropped the table; current status: Replicating" in failed
+    assert "Error MF4214: The folder of sales.orders was deleted, but after 0 s" in failed
     assert project.files() == []
 
     onelake.fabric.databases[DATABASE].tables = {}

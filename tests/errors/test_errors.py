@@ -34,8 +34,8 @@ def test_unexpected_error_names_the_action_and_logs_its_traceback(
     with caplog.at_level(logging.ERROR):
         error = named("Publishing a", cause)
     assert str(pickle.loads(pickle.dumps(error))) == (
-        "Publishing a failed with ValueError: first line second line more"
-        " No data is lost or duplicated. Try again. If it fails again, see the log for the full message."
+        "Publishing a failed with ValueError: first line second line more No data is lost or duplicated. Run the same"
+        " command again. If it fails again, see the log for the full message."
     )
     (logged,) = caplog.records
     assert logged.getMessage() == "Publishing a failed"

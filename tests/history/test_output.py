@@ -79,10 +79,10 @@ def test_tables_without_a_history_are_skipped_unless_named(tmp_path: Path) -> No
     file.write_text(f"landing_zone: /lz\nhistory: main.history\n{tables}", encoding="utf-8")
     config = load(file)
     assert [str(table.target) for table in select_tables(config)] == ["a"]
-    with pytest.raises(NoHistory, match="configures no history for b"):
+    with pytest.raises(NoHistory, match="sets no history for b"):
         select_tables(config, ["a", "b"])
     file.write_text(f"landing_zone: /lz\n{tables}", encoding="utf-8")
-    with pytest.raises(NoHistory, match="configures no history for a, b"):
+    with pytest.raises(NoHistory, match="sets no history for a, b"):
         select_tables(load(file))
 
 
@@ -115,7 +115,7 @@ def test_histories_run_independently_in_order_of_priority(tmp_path: Path, monkey
 def test_replay_needs_either_a_version_or_a_time(requested: list[str]) -> None:
     found = CliRunner().invoke(main, ["history", "replay", "orders", "--into", "./rebuilt", *requested])
     assert found.exit_code == 2
-    assert "Give either --to-version or --as-of." in found.output
+    assert "Use either --to-version or --as-of." in found.output
 
 
 def test_replay_target_is_a_name_or_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,10 @@ def _found(store: MemoryStore, **options: Any) -> list[str]:
 
 def _says(file: int, count: str, row: int) -> str:
     verb = "inserts" if count == "1 row" else "insert"
-    return f"{file}: {count} {verb} a key that the table already has, first in row {row}, so the mirror has it twice."
+    return (
+        f"{file}: {count} {verb} a key that the table already has, first in row {row}. The mirror then has the key"
+        f" twice."
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,7 +92,7 @@ def test_large_tables_are_checked_only_on_request(monkeypatch: pytest.MonkeyPatc
     store = _zone(_plain(1, 1))
     assert _found(store) == []
     assert lint(store).notes == (
-        "Duplicate keys were not checked in 1 table with more than 10 B: t. Use --check-keys to check it.",
+        "Duplicate keys were not checked in 1 table with more than 10 B: t. Use --check-keys to check all tables.",
     )
     assert _found(store, check_keys=True) == [_says(1, "1 row", 2)]
     assert lint(store, check_keys=True).notes == ()
@@ -99,7 +102,10 @@ def test_a_missing_partner_file_is_a_note() -> None:
     store = _zone(_plain(1))
     store.remove("_partnerEvents.json")
     report = lint(store)
-    assert (report.findings, report.notes) == ((), ("There is no _partnerEvents.json, which describes the publisher.",))
+    assert (report.findings, report.notes) == (
+        (),
+        ("The landing zone has no _partnerEvents.json that describes the publisher.",),
+    )
 
 
 def test_memory_does_not_grow_with_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,18 +164,21 @@ _LATE = _strings(*[b"x"] * 70_000, b"\xff")
     [
         ({"id": _PLAIN_TEXT, "v": _PLAIN_TEXT}, []),
         ({"id": _PLAIN_TEXT, "v": _NOT_UTF_8.cast(pa.binary())}, []),
-        ({"id": _PLAIN_TEXT, "v": _NOT_UTF_8}, ["'v' has a value that is not valid UTF-8 in row 2"]),
+        ({"id": _PLAIN_TEXT, "v": _NOT_UTF_8}, ["'v' has a value that is not valid UTF-8, first in row 2"]),
         (
             {"id": _PLAIN_TEXT, "v": _NOT_UTF_8.dictionary_encode()},
-            ["'v' has a value that is not valid UTF-8 in row 2"],
+            ["'v' has a value that is not valid UTF-8, first in row 2"],
         ),
         (
             {"id": _NOT_UTF_8, "v": _NOT_UTF_8},
-            ["'id' has a value that is not valid UTF-8 in row 2", "'v' has a value that is not valid UTF-8 in row 2"],
+            [
+                "'id' has a value that is not valid UTF-8, first in row 2",
+                "'v' has a value that is not valid UTF-8, first in row 2",
+            ],
         ),
         (
             {"id": pa.array(range(70_001)), "v": _LATE},
-            ["'v' has a value that is not valid UTF-8 in row 70,001"],
+            ["'v' has a value that is not valid UTF-8, first in row 70,001"],
         ),
     ],
 )
@@ -184,7 +187,7 @@ def test_invalid_utf8_text_is_named_by_column_and_row(columns: dict[str, pa.Arra
     store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
     store.create(f"t/{data_name(1)}", _parquet_of(**columns))
     found = [f"{finding.code} {finding.what}" for finding in lint(store).findings if finding.code != "MF408"]
-    assert found == [f"MF315 The column {each}, so readers fail." for each in messages]
+    assert found == [f"MF315 The column {each}. Readers fail on such values." for each in messages]
 
 
 def test_invalid_utf8_row_marker_is_a_finding() -> None:

@@ -22,8 +22,8 @@ from mirrorfeed.lint.specification import Finding, Rule, Severity
 _NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _ID, _NAME, _MARKER = Column("id", "int64"), Column("name", "string"), Column(MARKER, "int32")
 _PLAIN = Contents((_ID, _NAME), 1)
-_NOT_A_NUMBER = "The name is not a number of 20 digits from 1 upwards and an extension."
-_NONE_LEFT = "Number 2 was consumed, and no data file is left in the folder to show the next number."
+_NOT_A_NUMBER = "The file name must be a 20-digit number greater than 0 and an extension."
+_NONE_LEFT = "Fabric consumed number 2, but the folder has no data file left that shows the next number."
 _UPSERT = Contents((_ID, _NAME, _MARKER), 1, markers={"4": 1})
 
 
@@ -65,22 +65,29 @@ def test_advice_has_separate_codes_and_is_ok() -> None:
     ("numbers", "processed", "message"),
     [
         ((1, 2, 3), (), []),
-        ((), (), ["MF310 orders: The table's folder has no data file, and Fabric fails such a table after some time."]),
+        (
+            (),
+            (),
+            [
+                "MF310 orders: The folder of the table has no data file. After some time, Fabric reports such a table"
+                " as failed."
+            ],
+        ),
         ((7,), (), []),
         ((3, 4), (1, 2), []),
         ((3,), (1, 2, 3), []),
         ((3, 4), (3,), []),
         ((10**19 + 1,), (10**19,), []),
-        ((1, 3), (), [f"MF302 {data_name(3)}: Before this file, number 2 is missing. The previous file is 1."]),
+        ((1, 3), (), [f"MF302 {data_name(3)}: Number 2 is missing before this file. The previous number is 1."]),
         (
             (1, 5, 6),
             (),
-            [f"MF302 {data_name(5)}: Before this file, the numbers 2 to 4 are missing. The previous file is 1."],
+            [f"MF302 {data_name(5)}: The numbers 2 to 4 are missing before this file. The previous number is 1."],
         ),
         (
             (5,),
             (1, 2),
-            [f"MF302 {data_name(5)}: Before this file, the numbers 3 to 4 are missing. The previous file is 2."],
+            [f"MF302 {data_name(5)}: The numbers 3 to 4 are missing before this file. The previous number is 2."],
         ),
         (
             (3, 4),
@@ -96,8 +103,8 @@ def test_advice_has_separate_codes_and_is_ok() -> None:
             (1, 3),
             (1, 2),
             [
-                f"MF304 {data_name(1)}: The number 1 was consumed before, as _ProcessedFiles/{data_name(1)}, so Fabric"
-                " never reads this file."
+                f"MF304 {data_name(1)}: Fabric already consumed the number 1, as _ProcessedFiles/{data_name(1)}, so it"
+                f" never reads this file."
             ],
         ),
     ],
@@ -125,7 +132,7 @@ def test_file_numbers_increase_by_one_after_processed_files(
         ),
         (
             "00000000000000000001.parquet.tmp",
-            "MF703 00000000000000000001.parquet.tmp: The name is that of an unfinished or temporary file.",
+            "MF703 00000000000000000001.parquet.tmp: The file has the name of an unfinished or temporary file.",
         ),
     ],
 )
@@ -137,7 +144,10 @@ def test_files_ordered_by_time_have_any_name_and_are_checked_in_order() -> None:
     later = Contents((_ID, Column("name", "int64")), 1)
     files = (_file(1, later, name="a.parquet", modified=_NOON + timedelta(seconds=1)), _file(1, name="b.parquet"))
     metadata = {"keyColumns": ["id"], "fileDetectionStrategy": "LastUpdateTimeFileDetection"}
-    expected = "MF404 a.parquet: The column 'name' was string and is int64 from this file on, which stops the table."
+    expected = (
+        "MF404 a.parquet: The type of column 'name' changes from string to int64 in this file. This stops replication"
+        " of the table."
+    )
     assert messages_of(_table(*files, metadata=metadata)) == [expected]
 
 
@@ -155,21 +165,21 @@ def test_files_ordered_by_time_have_any_name_and_are_checked_in_order() -> None:
             Contents((_ID, Column("Name", "string")), 1),
             ["MF402: The column 'Name' is spelled 'name' in earlier files."],
         ),
-        (Contents((Column("id", "int32"), _NAME), 1), ["MF404: The column 'id' was int64 and is int32"]),
-        (Contents((_NAME,), 1), ["MF407: The file does not have the key column 'id'; it has 'name'."]),
-        (Contents((Column("ID", "int64"), _NAME), 1), ["MF407: The file does not have the key column 'id'; it spells"]),
+        (Contents((Column("id", "int32"), _NAME), 1), ["MF404: The type of column 'id' changes from int64 to int32"]),
+        (Contents((_NAME,), 1), ["MF407: The file does not have the key column 'id': it has 'name'."]),
+        (Contents((Column("ID", "int64"), _NAME), 1), ["MF407: The file does not have the key column 'id': it spells"]),
         (Contents((_ID, _NAME), 9, null_keys={"id": 3}), ["MF408: The key column 'id' is NULL in 3 of 9 rows."]),
         (
             Contents((_ID, _NAME, Column("x", "list"))),
-            ["MF403: The column 'x' has the type list, which a mirrored"],
+            ["MF403: The column 'x' has the type list. A mirrored"],
         ),
         (Contents((_ID, _NAME, Column("x", "decimal(38, 9)"))), []),
         (Contents((_ID, _NAME, Column("x", "decimal(39, 9)"))), ["MF403: The column 'x' has the type decimal(39, 9)"]),
-        (Contents((_MARKER, _ID, _NAME)), [f"MF502: {MARKER} is the first of 3 columns."]),
-        (Contents((_ID, _MARKER, _NAME)), [f"MF501: {MARKER} is column 2 of 3."]),
+        (Contents((_MARKER, _ID, _NAME)), [f"MF502: {MARKER} is the first of 3 columns, not the last."]),
+        (Contents((_ID, _MARKER, _NAME)), [f"MF501: {MARKER} is column 2 of 3, not the last."]),
         (
             Contents((_ID, _NAME, Column(MARKER, "string"))),
-            [f"MF508: {MARKER} has the type string, which is not"],
+            [f"MF508: {MARKER} has the type string instead of int32."],
         ),
         (
             Contents((_ID, _NAME, _MARKER), 5, markers={"3": 2, "4": 1, "NULL": 2}, first_odd_marker=4),
@@ -252,12 +262,13 @@ def test_metadata_is_parsed_to_settings(metadata: dict[str, Any], settings: Sett
         ),
         (
             {"keyColumns": ["id"], "fileDetectionStrategy": 5},
-            "MF208 _metadata.json: fileDetectionStrategy is the value 5.",
+            'MF208 _metadata.json: fileDetectionStrategy is the value 5, but only "LastUpdateTimeFileDetection" is'
+            " allowed.",
         ),
         ({"keyColumns": ["id", "ID"]}, "MF207 _metadata.json: keyColumns lists 'ID' twice."),
         (
             {"keyColumns": ["id"], "isUpsertDefaultRowMarker": 1},
-            "MF209 _metadata.json: isUpsertDefaultRowMarker is the value 1.",
+            "MF209 _metadata.json: isUpsertDefaultRowMarker is the value 1, but must be true or false.",
         ),
         (b"[1]", "MF203 _metadata.json: It cannot be read: it holds a list, not an object."),
         (b"", "MF203 _metadata.json: It cannot be read: it is empty."),

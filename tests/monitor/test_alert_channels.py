@@ -126,7 +126,9 @@ def test_retry_after_of_a_webhook_is_respected(hook: Hook) -> None:
 
 def test_webhook_with_long_retry_after_is_left_to_the_next_run(hook: Hook) -> None:
     hook.answers = [(429, {"Retry-After": "3600"}, b"slow down")]
-    assert "The webhook ops is not available (429 slow down)." in refusal(hook.url, ChannelUnavailable)
+    assert "Alerts could not be sent: the webhook ops is not available (429 slow down)." in refusal(
+        hook.url, ChannelUnavailable
+    )
     assert len(hook.asked) == 1
 
 
@@ -159,7 +161,9 @@ def test_invalid_proxy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_unreachable_webhook_is_reported_without_its_address() -> None:
     response = refusal(f"http://127.0.0.1:1/{HIDDEN}", ChannelUnavailable)
-    assert response.startswith("The webhook ops is not available (Failed to establish a new connection: [Errno 111]")
+    assert response.startswith(
+        "Alerts could not be sent: the webhook ops is not available (Failed to establish a new connection: [Errno 111]"
+    )
 
 
 @pytest.mark.parametrize(
@@ -173,7 +177,9 @@ def test_unreachable_webhook_is_reported_without_its_address() -> None:
 )
 def test_webhook_refusal_is_reported_and_not_retried(hook: Hook, status: int, response: bytes, shown: str) -> None:
     hook.answers = [(status, {"Location": f"{hook.url}/other"}, response)]
-    assert f"The webhook ops does not accept alerts ({shown})." in refusal(hook.url, WebhookRefused)
+    assert f"Alerts could not be sent: the webhook ops does not accept them ({shown})." in refusal(
+        hook.url, WebhookRefused
+    )
     assert len(hook.asked) == 1
 
 
@@ -297,10 +303,10 @@ def test_one_mail_is_sent_to_all_recipients(mail_server: MailServer, tls_: str) 
 @pytest.mark.parametrize(
     ("responses", "kind", "words"),
     [
-        ({"AUTH": f"535 {HIDDEN} is wrong"}, MailRefused, "rejected an alert (535 (not shown))"),
-        ({"AUTH": f"535 {AS_SENT} is wrong"}, MailRefused, "rejected an alert (535 (not shown))"),
+        ({"AUTH": f"535 {HIDDEN} is wrong"}, MailRefused, "rejected it (535 (not shown))"),
+        ({"AUTH": f"535 {AS_SENT} is wrong"}, MailRefused, "rejected it (535 (not shown))"),
         ({"MAIL": "451 later"}, ChannelUnavailable, "is not available (451 later)"),
-        ({"DATA": "554 no"}, MailRefused, "rejected an alert (554 no)."),
+        ({"DATA": "554 no"}, MailRefused, "rejected it (554 no)."),
         ({"RCPT": "550 unknown"}, MailRefused, "(it accepts none of a@example.com, b@example.com)."),
     ],
 )
@@ -316,7 +322,7 @@ def test_mail_server_refusal_is_reported_without_the_password(
 
 
 def test_password_that_is_not_ascii_is_reported_without_it(mail_server: MailServer) -> None:
-    with pytest.raises(MailRefused, match="user and password must be ASCII characters") as caught:
+    with pytest.raises(MailRefused, match="user and password can contain only ASCII characters") as caught:
         mail_to(mail_server, password=f"{HIDDEN}é")
     assert HIDDEN not in repr((caught.value, caught.value.__dict__, caught.value.__cause__))
     assert caught.value.__suppress_context__

@@ -49,7 +49,7 @@ def test_mirror_without_the_table_has_no_unknown_step(config: Config, tmp_path: 
 
 def test_mirror_without_a_location_is_unknown(config: Config) -> None:
     found = mirror_reader(config)(config.tables[0], None)
-    assert found.unknown[Step.MIRRORED] == f"The location of the mirror of {config.landing_zone} is not known"
+    assert found.unknown[Step.MIRRORED] == f"The folder with the mirror of {config.landing_zone} is unknown"
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_endpoint_sync_is_used_and_a_missing_one_is_unknown(onelake: OneLake, in
     found = mirror_reader(in_onelake, syncs=syncs)(in_onelake.tables[0], None)
     assert found.times == {Step.QUERYABLE: NOW}
     silent = mirror_reader(in_onelake, syncs=[])(in_onelake.tables[0], None)
-    assert silent.unknown == {Step.QUERYABLE: "the SQL endpoint reports no table that is surely this one"}
+    assert silent.unknown == {Step.QUERYABLE: "no table of the SQL endpoint has exactly this name"}
 
 
 def test_unreadable_endpoint_is_unknown(onelake: OneLake, in_onelake: Config, config: Config) -> None:

@@ -281,7 +281,7 @@ def test_report_requires_a_readable_ledger(spark: SparkSession, tmp_path: Path) 
     with pytest.raises(LedgerUnreadable, match=r"nowhere cannot be read: "):
         read_report(spark, Source(path=str(tmp_path / "nowhere")), NOW)
     no_ledger: Any = SimpleNamespace(ledger=None, path="mirrorfeed.yml")
-    with pytest.raises(NoLedger, match="configures no ledger"):
+    with pytest.raises(NoLedger, match="sets no ledger"):
         report_of(lambda: spark, no_ledger)
 
 
@@ -345,7 +345,7 @@ def test_terminal_lists_only_days_on_which_a_publication_was_late() -> None:
     days = [DayOnTime(f"orders_{n}", date(2026, 11, 25), 4, 4, 3.0, 15.0) for n in range(300)]
     late = replace(days[7], on_time=3, longest_minutes=22.0)
     shown = text_of([*days[:7], late, *days[8:]])
-    assert "299 other days of a table: every publication was on time." in shown
+    assert "299 other days of tables: every publication was on time." in shown
     assert ("orders_7 " in shown, "orders_8 " in shown) == (True, False)
     assert "orders_19 " in text_of(days[:20])
 
@@ -354,7 +354,7 @@ def test_terminal_lists_the_sum_of_many_archives() -> None:
     archives = [ArchiveState(NOW.date(), f"orders_{n}", "EUR", 30.0, 1.0, 2.0, 0.0, 3.0, 4.0) for n in range(60)]
     total = ArchiveState(NOW.date(), ArchiveState.ALL, "EUR", None, 60.0, 120.0, 0.0, 180.0, 240.0)
     shown = text_of([total, *archives])
-    assert "60 tables with archived files: only the sum is listed." in shown
+    assert "60 tables with archived files: only the total is listed." in shown
     assert ("all tables" in shown, "orders_5 " in shown) == (True, False)
 
 
@@ -367,7 +367,7 @@ def test_page_folds_many_tables_without_a_problem() -> None:
     }
     page = Report(NOW, figures).page()
     assert "<details><summary>Show 300 more</summary>" in page
-    assert page.index("300 tables: no change waits.") < page.index("<details>") < page.index("t_299")
+    assert page.index("300 tables: no changes are waiting.") < page.index("<details>") < page.index("t_299")
 
 
 def test_terminal_counts_many_tables_without_a_problem() -> None:
@@ -376,7 +376,7 @@ def test_terminal_counts_many_tables_without_a_problem() -> None:
     ]
     late = [replace(each, table=f"late_{n}", mirror=DIFFERENT) for n, each in enumerate(done[:3])]
     text = text_of([*late, *done])
-    assert "297 tables: published, and no difference was found." in text
+    assert "297 tables: published, and no comparison found a difference." in text
     assert ("late_2" in text, "done_2" in text) == (True, False)
     assert (
         section_of([*late, *done], every=True).count("<tr>") + section_of([*late, *done], every=True).count("<tr ")

@@ -223,23 +223,24 @@ def test_lost_files_are_found_once() -> None:
     [
         (
             text(9_000, OLD),
-            "Column 'v' has a value of 9,000 bytes, and the table has been published since 2025-11-17: in tables that"
-            " Fabric created before 2025-11-18 a text column holds 8,000.",
+            "Column 'v' has a value of 9,000 bytes, but the table was first published on 2025-11-17. Text columns of"
+            " tables that Fabric created before 2025-11-18 can store only 8,000 bytes.",
             Severity.SOON,
         ),
         (
             text(2**25),
-            "Column 'v' has a value of 33,554,432 bytes, but a text column in Fabric holds at most 16,777,216.",
+            "Column 'v' has a value of 33,554,432 bytes, but a text column in Fabric can store at most 16,777,216.",
             Severity.WRONG,
         ),
         (
             source(**{**KEEPS, "lag_seconds": 6 * DAY}),
-            "The lag is 6.0 d. At the present rate, it reaches the retention of the feed (7.0 d) in 24.0 hours.",
+            "The lag is 6.0 d. At the current rate, the lag exceeds the retention of the source (7.0 d) in 24.0 hours."
+            " Later changes are then lost.",
             Severity.SOON,
         ),
         (
             waiting(Step.PUBLISHED, 45),
-            "Commits have not been published since 2026-03-14 08:45:00 UTC. Waiting for 45.0 min.",
+            "Commits have not been published for 45.0 min, since 2026-03-14 08:45:00 UTC.",
             Severity.WRONG,
         ),
         (fabric("Failed", "A {brace}"), "Fabric reports: A {brace}", Severity.WRONG),

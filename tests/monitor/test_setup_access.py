@@ -84,7 +84,7 @@ def test_privilege_is_held_directly_by_a_group_by_all_or_by_the_owner(
 def test_missing_privilege_has_its_grant_statement() -> None:
     workspace = RecordingGrants("publisher", [], {("CATALOG", "my%23main"): {}})
     _, found = checked(workspace, {("CATALOG", ("my#main",)): ["USE_CATALOG"]})
-    assert found.what == "not granted, except possibly to a nested group"
+    assert found.what == "not granted to this identity or its groups (nested groups were not checked)"
     assert found.fix == "GRANT USE CATALOG ON CATALOG `my#main` TO `publisher`"
 
 
@@ -194,17 +194,21 @@ def test_responding_host_passes_with_its_purpose(onelake: OneLake) -> None:
         (check.name, check.severity, check.what)
         for check in (check_host(*each, settings.ca_bundle) for each in hosts(settings).items())
     ] == [
-        (f"response of {onelake.dfs}", Severity.OK, "OneLake: writing, renaming, listing"),
-        (f"response of {onelake.dfs.replace('.dfs.', '.blob.')}", Severity.OK, "OneLake: creating records, reading"),
-        (f"response of https://{onelake.address}", Severity.OK, "Fabric: create, start, status, rebuild"),
+        (f"response of {onelake.dfs}", Severity.OK, "write, rename and list files in OneLake"),
+        (
+            f"response of {onelake.dfs.replace('.dfs.', '.blob.')}",
+            Severity.OK,
+            "create records and read files in OneLake",
+        ),
+        (f"response of https://{onelake.address}", Severity.OK, "manage the mirrored database in Fabric"),
     ]
 
 
-FIX = "Allow it in the firewall, or in the network policy of serverless compute (files)."
+FIX = "Allow this host in the firewall, or in the network policy of serverless compute. It is needed to read files."
 
 
 def test_host_that_does_not_respond_is_named(dropping: str) -> None:
-    check = check_host(dropping, "files", seconds=0.2)
+    check = check_host(dropping, "read files", seconds=0.2)
     assert (check.name, check.severity) == (f"response of {dropping}", Severity.WRONG)
     assert (check.what, check.fix) == ("no response within 0.2 seconds", FIX)
 
@@ -212,35 +216,35 @@ def test_host_that_does_not_respond_is_named(dropping: str) -> None:
 @pytest.mark.parametrize(
     ("address", "reason"),
     [
-        ("https://nowhere.invalid", "its name cannot be resolved here"),
-        ("https://127.0.0.1:1", "there is no connection (Connection refused)"),
+        ("https://nowhere.invalid", "this process cannot resolve the name of the host"),
+        ("https://127.0.0.1:1", "no connection (Connection refused)"),
         ("https://a..b", "the request failed (Failed to parse: 'a..b', label empty or too long)"),
     ],
 )
 def test_unreachable_host_is_named_with_the_reason(address: str, reason: str) -> None:
-    check = check_host(address, "files", seconds=5)
+    check = check_host(address, "read files", seconds=5)
     assert (check.name, check.severity) == (f"response of {address}", Severity.WRONG)
     assert (check.what, check.fix) == (reason, FIX)
 
 
 def test_invalid_proxy_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://:0")
-    check = check_host("https://127.0.0.1:1", "files", seconds=5)
+    check = check_host("https://127.0.0.1:1", "read files", seconds=5)
     assert check.severity is Severity.WRONG
     assert check.what.startswith("The environment variable HTTPS_PROXY is not the address of a proxy.")
 
 
 def test_host_behind_an_inspecting_proxy_has_its_own_fix(onelake: OneLake, tmp_path: Path) -> None:
-    check = check_host(onelake.dfs, "files", seconds=5)
+    check = check_host(onelake.dfs, "read files", seconds=5)
     assert check.severity is Severity.WRONG
-    assert check.what.startswith("its certificate is not trusted here (certificate verify failed: ")
+    assert check.what.startswith("this process does not trust the certificate of the host (certificate verify failed: ")
     assert check.fix.startswith("Set `ca_bundle` to the certificates")
 
 
 def test_host_that_closes_the_connection_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         Thread(target=lambda: server.accept()[0].close(), daemon=True).start()
-        check = check_host(f"https://127.0.0.1:{server.getsockname()[1]}", "files", seconds=5)
+        check = check_host(f"https://127.0.0.1:{server.getsockname()[1]}", "read files", seconds=5)
     assert check.severity is Severity.WRONG
     assert check.what.startswith("the request failed (")
     assert check.fix == FIX

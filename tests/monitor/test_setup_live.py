@@ -133,7 +133,7 @@ class Careless(MemoryStore):
 
 
 def test_store_that_creates_one_name_twice_is_detected() -> None:
-    with pytest.raises(NotAsExpected, match="the second creation was not refused"):
+    with pytest.raises(NotAsExpected, match="the second creation of a file was not refused"):
         creates_once(Careless(), "x")
 
 

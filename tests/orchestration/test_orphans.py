@@ -146,7 +146,9 @@ def test_remaining_hashes_of_a_dropped_table_are_reported(
     code, output = run(config, "sales.old", "--yes")
     assert code == 0
     hashes = place.format(root=tmp_path)
-    assert output.endswith(f"Its row hashes, some with source rows, stay in {hashes}. To delete them: {remove}\n")
+    assert output.endswith(
+        f"The row hashes of the table, some with source rows, remain in {hashes}. To delete them: {remove}\n"
+    )
 
 
 def test_refused_publication_does_not_make_a_foreign_folder_droppable(published: Published) -> None:

@@ -45,7 +45,7 @@ from tests.json_output import run_json
             None,
             1,
             True,
-            "1 row of the mirror cannot be addressed: the key contains NULL",
+            "1 row of the mirror cannot be replaced, because the key contains NULL",
         ),
     ],
 )

@@ -223,7 +223,10 @@ class TestLint:
             ((1, 2, 3), []),
             (
                 (1, 2, 3, 4),
-                ["MF310 The table's folder has no data file, and Fabric fails such a table after some time."],
+                [
+                    "MF310 The folder of the table has no data file. After some time, Fabric reports such a table as"
+                    " failed."
+                ],
             ),
         ],
     )

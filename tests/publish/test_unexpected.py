@@ -33,7 +33,7 @@ def test_unexpected_error_has_versions_operations_and_a_fix() -> None:
         " [ODD] no one knows it"
     )
     assert caught.value.solution.endswith(
-        " `mirrorfeed rebuild` starts the table again from a snapshot, which reads none of these changes."
+        " `mirrorfeed rebuild` reloads the table from a snapshot, without reading these changes."
     )
 
 

@@ -91,7 +91,7 @@ def test_invalid_proxy_is_refused_without_showing_it(
     with pytest.raises(BadProxy) as caught:
         check_proxy()
     assert str(caught.value) == (
-        f"The environment variable {variable} is not the address of a proxy. Set it to an address such as"
+        f"The environment variable {variable} is not the address of a proxy. Set {variable} to an address such as"
         " http://proxy.example.com:8080, or unset it."
     )
 

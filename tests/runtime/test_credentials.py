@@ -122,7 +122,9 @@ def test_unreadable_scope_is_reported_without_third_party_text() -> None:
         "Cannot read the client secret from the secret kv/mirror of the Databricks workspace: the request to the"
         " workspace failed with ValueError."
     )
-    assert caught.value.solution.endswith('set it in `spark_env_vars` of the cluster to "{{secrets/kv/mirror}}".')
+    assert caught.value.solution.endswith(
+        'set this variable in `spark_env_vars` of the cluster to "{{secrets/kv/mirror}}".'
+    )
 
 
 def test_missing_secret_is_reported() -> None:
@@ -184,13 +186,13 @@ def test_service_credential_refused_by_the_runtime_is_reported(monkeypatch: pyte
     [
         (
             lambda onelake: setattr(onelake.authority, "expired", True),
-            f"its client secret has expired (AADSTS7000222). Create a new secret in Entra ID and put it into the"
-            f" environment variable {SECRET}.",
+            f"its client secret has expired (AADSTS7000222). Create a new secret in Entra ID, and store its value in"
+            f" the environment variable {SECRET}.",
         ),
         (
             lambda onelake: setattr(onelake.authority, "secret", "another"),
-            f"its client secret is wrong (AADSTS7000215). Put the value of the right secret, not its id, into the"
-            f" environment variable {SECRET}.",
+            f"its client secret is wrong (AADSTS7000215). Store the value of the secret, not the id of the secret, in"
+            f" the environment variable {SECRET}.",
         ),
     ],
 )
@@ -207,7 +209,7 @@ def test_application_unknown_to_the_tenant_is_reported(onelake: OneLake) -> None
     store = onelake.store(credential=onelake.principal(client_id=TENANT))
     with pytest.raises(
         CredentialRefused,
-        match=r"the tenant does not know the application \(AADSTS700016\)\. Check `client_id` and `tenant_id`\.",
+        match=r"the tenant does not know the application \(AADSTS700016\)\. Correct `client_id` or `tenant_id`",
     ):
         store.list("")
 

@@ -130,7 +130,7 @@ def test_session_may_not_allow_changing_settings(spark: Any, found: bool) -> Non
 )
 def test_fixed_setting_that_changes_values_stops_the_table(name: str, value: str, refused: bool) -> None:
     spark = session("false", free=False, others={name: value})
-    with pytest.raises(SettingFixed, match=f"{name} = {value}") if refused else nullcontext(), faithful(spark):
+    with pytest.raises(SettingFixed, match=f"{name} is {value}") if refused else nullcontext(), faithful(spark):
         pass
     after = session("false")
     before = dict(after.conf.values)

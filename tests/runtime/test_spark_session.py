@@ -84,13 +84,13 @@ def test_java_home_takes_precedence_over_the_path(tmp_path: Path) -> None:
 
 
 def test_missing_java_is_reported_with_install_instructions() -> None:
-    with pytest.raises(JavaMissing, match=r"there is none on PATH\. Install JDK 17 or 21"):
+    with pytest.raises(JavaMissing, match=r"there is no Java on PATH\. Install JDK 17 or 21"):
         java_command({"PATH": ""})
 
 
 def test_java_home_without_java_is_reported_even_with_java_on_path(tmp_path: Path) -> None:
     on_path = executable(tmp_path / "bin/java", "")
-    with pytest.raises(JavaMissing, match=r"JAVA_HOME is /nowhere, which has no bin/java\. Install JDK"):
+    with pytest.raises(JavaMissing, match=r"no bin/java in JAVA_HOME \(/nowhere\)\. Install JDK"):
         java_command({"PATH": str(on_path.parent), "JAVA_HOME": "/nowhere"})
 
 
@@ -104,10 +104,10 @@ def test_java_17_and_21_are_accepted(tmp_path: Path, version: str) -> None:
     [
         (
             'openjdk version "25.0.3" 2026-04-21 LTS',
-            r"java is Java 25, which Spark does not support\. Install JDK 17 or 21",
+            r"java is Java 25, but Spark does not support this version\. Install JDK 17 or 21",
         ),
-        ('openjdk version "11.0.2" 2019-01-15', r"java is Java 11, which"),
-        ('java version "1.8.0_402"', r"java is Java 8, which"),
+        ('openjdk version "11.0.2" 2019-01-15', r"java is Java 11, but"),
+        ('java version "1.8.0_402"', r"java is Java 8, but"),
         ("Unable to locate a Java Runtime", r"java does not report its Java version\. Install JDK 17 or 21"),
     ],
 )
@@ -149,7 +149,7 @@ def test_missing_spark_is_reported_with_install_instructions() -> None:
 
 @pytest.mark.parametrize(
     ("resolving", "next_step"),
-    [(True, "check that Maven Central can be reached"), (False, "See /c/spark.log for the rest.")],
+    [(True, "Check that Maven Central can be reached"), (False, "See /c/spark.log for the full output.")],
 )
 def test_failed_spark_start_is_reported_with_its_message_and_log(resolving: bool, next_step: str) -> None:
     error = SparkDidNotStart(log="/c/spark.log", last_words="no space left", resolving=resolving)

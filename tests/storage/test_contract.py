@@ -610,7 +610,7 @@ def test_fifo_is_reported_with_a_fix(tmp_path: Path) -> None:
     with pytest.raises(UnreadableFile) as caught:
         FolderStore(str(tmp_path)).read("log.json")
     assert vars(caught.value) == {"address": f"{tmp_path}/log.json", "reason": "it is not a regular file"}
-    assert "Find out who did, and delete it." in caught.value.solution
+    assert "Find out who wrote the file, and delete it." in caught.value.solution
 
 
 def test_file_above_the_size_limit_is_not_read(tmp_path: Path) -> None:

@@ -43,4 +43,4 @@ def report(
         rows.append(found.priced(rates))
         if found.ok and (lost := try_append(spark, ledger, [archived(rows[-1], datetime.now(UTC))])):
             notes.append(coded(lost))
-    return Result(tuple(rows), tuple(notes), "" if rows else "No table has an archive.")
+    return Result(tuple(rows), tuple(notes), "" if rows else "No configured table has an archive.")

@@ -11,21 +11,23 @@ from mirrorfeed.errors import Terminal
 class Misused(Terminal):
     code = "MF1001"
     what = "{reason}"
-    fix = "Run the command with `--help` to see its arguments and options."
+    fix = "Run the command with `--help` to list its arguments and options."
     meaning = "A command was called with wrong or missing arguments or options."
 
 
 class FileExists(Terminal):
     code = "MF1003"
-    what = "{path} exists, and `mirrorfeed init` does not overwrite it."
-    fix = "Name another file: `mirrorfeed init FILE`."
+    what = "The file {path} already exists, and `mirrorfeed init` does not overwrite files."
+    fix = "Choose another file: `mirrorfeed init FILE`."
 
 
 class TaskFailed(Terminal):
     code = "MF1007"
-    what = "{command} ended with exit code {status}."
-    fix = "See the error in the output above."
-    meaning = "A Databricks job task ran a command that failed. The output of the task has the error with its own code."
+    what = "`{command}` failed with exit code {status}."
+    fix = "See the error in the output of the task, above this line."
+    meaning = (
+        "A task of a Databricks job ran a command that failed. The output of the task contains the error and its code."
+    )
     arguments: Sequence[str]
 
     @property
@@ -36,55 +38,58 @@ class TaskFailed(Terminal):
 class FileNotWritten(Terminal):
     code = "MF1009"
     what = "{path} cannot be written: {reason:phrase}."
-    fix = "Name a file in a folder that exists and that you can write to: `mirrorfeed init FILE`."
+    fix = "Choose a file in a folder that exists and is writable: `mirrorfeed init FILE`."
 
 
 class NotConfirmed(Terminal):
     code = "MF1010"
     what = "Nothing was changed, because you did not confirm."
-    fix = "To skip the question, pass `--yes`."
+    fix = "Run the command again and confirm, or use `--yes` to skip the question."
 
 
 class ArchiveTablesInvalid(Terminal):
     code = "MF1301"
     what = "The bundle variable `archive_tables` {reason:phrase}. Nothing was deployed."
-    fix = "Write it as '[\"main.sales.orders\"]'. If it is too long, split the tables over several bundles."
+    fix = (
+        "Write a list such as '[\"main.sales.orders\"]'. If the list is too long, split the tables over several"
+        " bundles."
+    )
 
 
 class NotInATask(Terminal):
     code = "MF1302"
-    what = "Task values cannot be set here, because this is not a Databricks runtime."
+    what = "--task-value works only in a task of a Databricks job."
     fix = "Omit --task-value."
 
 
 class NoLandingZone(Terminal):
     code = "MF1004"
     what = "There is no landing zone at {path}."
-    fix = "Use the folder or the OneLake address in `landing_zone` of the configuration."
+    fix = "Use the value of `landing_zone` in the configuration: a folder or an address in OneLake."
 
 
 class ReplicaMissing(Terminal):
     code = "MF1005"
-    what = "The replica requires the package {module}, which is not installed."
-    fix = "Install the extra `replica`, with `uv tool install '.[replica]'` or `make setup` in the project."
+    what = "The replica requires the Python package {module}, but {module} is not installed."
+    fix = "Run `make setup` or `uv tool install '.[replica]'` in the project."
 
 
 class ConditionMissing(Terminal):
     code = "MF1006"
-    what = "Without reading the mirror, the rows that differ are unknown."
-    fix = "Select the rows to publish again with `where` (--where). To publish all rows again, use `--where true`."
-    meaning = "A repair from the source alone (--source-only) needs a condition."
+    what = "--source-only does not read the mirror, so it is unknown which rows differ."
+    fix = "Select the rows to publish again with --where (in Python `where`). For all rows, use `--where true`."
+    meaning = "A repair with --source-only needs a condition, because it does not read the mirror."
 
 
 class NoArchiveNamed(Terminal):
     code = "MF1304"
-    what = (
-        "No table with an archive is named, neither in the notebook field `table` nor in the variable `archive_tables`."
-    )
-    fix = "Name a table. Run `mirrorfeed archive set` to define the archive of a table."
+    what = "No table is set: the field `table` of the notebook and the variable `archive_tables` are both empty."
+    fix = "Enter a table in the field `table`. If the table has no archive yet, run `mirrorfeed archive set` first."
 
 
 class NothingToMirror(Terminal):
     code = "MF4216"
-    what = "Tables without a file in the landing zone: {tables:list}. Fabric would report errors for them later."
-    fix = "Run `mirrorfeed publish` first, or start anyway with --force."
+    what = (
+        "Tables have no file in the landing zone yet: {tables:list}. Fabric would report errors for these tables later."
+    )
+    fix = "Run `mirrorfeed publish` first, or start mirroring anyway with --force."

@@ -253,7 +253,7 @@ class Feed:
         if found is None:
             if not self._written.patterns:
                 self._written.select([table])  # an unknown name is an error
-            return Result((), summary=f"{target} has no log: nothing was published.")
+            return Result((), summary=f"{target} has no log, because nothing was published.")
         return Result(found.rows(str(target)), found.notes)
 
     def lint(self, check_keys: bool = False) -> Result[results.LintFinding]:
@@ -291,7 +291,7 @@ class Feed:
         passes = [service.step()] if poll_seconds is None else replica.passes(service, poll_seconds, stop or bool)
         for made in passes:
             reports, notes = ((), (coded(made),)) if isinstance(made, MirrorfeedError) else (tuple(made), ())
-            found = Result(reports, notes, "" if reports else "The landing zone has no table.")
+            found = Result(reports, notes, "" if reports else "The landing zone contains no tables.")
             if on_pass:
                 on_pass(found)
         return found
@@ -331,7 +331,7 @@ class Feed:
         chosen = self._config.select(tables)
         spark = self._spark_for(*delta_sources(chosen))
         rows = tuple(self._enabled(spark, table) for table in chosen)
-        return Result(rows, (f"To enable it for all new tables, set in the Spark configuration: {DEFAULT_LINE}",))
+        return Result(rows, (f"To turn on the feed of all new tables, add to the Spark configuration: {DEFAULT_LINE}",))
 
     def changes(
         self,
@@ -407,7 +407,7 @@ class Feed:
         from mirrorfeed.publish.log.metadata_files import write_partner_events
 
         if self._written.partner is None:
-            return Result((), summary="The configuration has no `partner`.")
+            return Result((), summary="The configuration does not set `partner`, so there is nothing to write.")
         written = write_partner_events(self._zone, self._written, force=force)
         return Result((PartnerFile(self._zone.address(PARTNER_EVENTS), written),))
 
@@ -477,7 +477,8 @@ class Feed:
         """Return the status of each table as Fabric reports it, and the database's status as a note. Needs no Spark."""
         database = self._database
         status, rows = database.status(), tuple(database.tables())
-        return Result(rows, (f"The mirrored database is {status}.",), "" if rows else "The database has no table.")
+        note, summary = f"The mirrored database is {status}.", "" if rows else "The mirrored database has no tables."
+        return Result(rows, (note,), summary)
 
     def fabric_plan(self) -> Result[results.Setting]:
         """Return the settings of the mirrored database that differ from `fabric` in the configuration. Needs no
@@ -500,7 +501,7 @@ class Feed:
         """Refresh the SQL endpoint of the mirrored database, and return its report for each table. Uses capacity."""
         progress.info("Refreshing the SQL endpoint")
         rows = tuple(self._database.refresh())
-        return Result(rows, summary="" if rows else "The SQL endpoint has no table.")
+        return Result(rows, summary="" if rows else "The SQL endpoint has no tables.")
 
     def archive(self, table: str | None = None) -> ArchiveAwareTable:
         """Return a table whose old files are in an archive tier.

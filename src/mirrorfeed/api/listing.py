@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mirrorfeed.config.model import Table
 
 
-_NO_WORKSPACE = "its keys are in Unity Catalog, and no workspace is configured here"
+_NO_WORKSPACE = "the keys are in Unity Catalog, but no workspace is configured here"
 
 
 def listed(
@@ -90,4 +90,4 @@ def _check_columns(client: Workspace | None, spark: SparkSession | None, table: 
 
 
 def _takes(keys: Sequence[str]) -> str:
-    return "inserts, updates, deletes" if keys else "inserts only, because it has no key"
+    return "inserts, updates, deletes" if keys else "inserts only, because the table has no keys"

@@ -219,7 +219,7 @@ class Changes:
                 if kind in _KINDS:
                     found.setdefault(version, dict.fromkeys(_KINDS.values(), 0))[_KINDS[kind]] = count
         rows = tuple(VersionChanges(version, **found[version]) for version in sorted(found))
-        return Result(rows, (repr(self)[1:-1],), "" if rows else "No row was changed.")
+        return Result(rows, (repr(self)[1:-1],), "" if rows else "No rows were changed.")
 
     def chart(self) -> Chart:
         """Draw the changed rows by version and operation, for the newest 60 versions with changes."""

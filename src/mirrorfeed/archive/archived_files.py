@@ -231,8 +231,8 @@ class ArchivedFilesNeeded(Terminal):
     code = "MF5001"
     what = "{asked} needs {amount} of {table} at version {version}: {uris}. Nothing was read."
     fix: ClassVar[Any] = (
-        "Restore them with `{command}` and `mirrorfeed archive restore PLAN`, or"
-        " use a condition that needs no archived file."
+        "Restore the files with `{command}` and `mirrorfeed archive restore PLAN`, or use a condition that needs no"
+        " archived file."
     )
     asked: str
     table: str
@@ -259,7 +259,10 @@ class ArchivedFilesNeeded(Terminal):
 
 class LookUpNeedsArchive(ArchivedFilesNeeded):
     code = "MF5015"
-    fix = f"If its keys are always unique, set `validate_keys: range`. Otherwise, r{ArchivedFilesNeeded.fix[1:]}"
+    fix = (
+        f"If the keys of {{table}} are always unique, set `validate_keys: range`. Otherwise"
+        f" r{ArchivedFilesNeeded.fix[1:]}"
+    )
     asked: str = "A lookup of deleted keys"
 
 
@@ -268,12 +271,12 @@ class StatementNeedsArchivedFiles(ArchivedFilesNeeded):
     what = "{asked} needs {amount}: {each}. Nothing was read."
     fix: ClassVar[Any] = {
         True: (
-            "Restore them with `mirrorfeed archive plan --sql {statement:argument} --to PLAN` and `mirrorfeed archive"
-            " restore PLAN`, or use conditions that need no archived file."
+            "Restore the files with `mirrorfeed archive plan --sql {statement:argument} --to PLAN` and `mirrorfeed"
+            " archive restore PLAN`, or use conditions that need no archived file."
         ),
         False: (
-            "Restore them with `error.plan().save('PLAN')` and `mirrorfeed archive restore PLAN`, or use conditions"
-            " that need no archived file."
+            "Restore the files with `error.plan().save('PLAN')` and `mirrorfeed archive restore PLAN`, or use"
+            " conditions that need no archived file."
         ),
     }
     tables: Sequence[NeededFiles]
@@ -313,10 +316,10 @@ class StatementNeedsArchivedFiles(ArchivedFilesNeeded):
 class NotEnoughFiles(Terminal):
     code = "MF5003"
     what = (
-        "Not enough files to satisfy LIMIT: the active files of {table} contain {found:,} of {asked:,} rows. {missing}"
-        " more would be needed."
+        "The active files of {table} contain only {found:,} of the {asked:,} rows that LIMIT asks for. {missing} would"
+        " also be needed."
     )
-    fix = "Reduce the LIMIT, or restore the files."
+    fix = "Use a smaller LIMIT, or restore the archived files: create a plan with `mirrorfeed archive plan`."
     files: Sequence[DataFile]
 
     @property

@@ -10,29 +10,29 @@ from mirrorfeed.errors import Terminal, Transient
 
 class BadNumber(Terminal):
     code = "MF5004"
-    what = "The {named} for {table} is {value}, which is negative."
-    fix = "Use a whole number that is not negative."
+    what = "The {named} for {table} is negative: {value}."
+    fix = "Use 0 or a positive whole number."
 
 
 class NoSuchColumn(Terminal):
     code = "MF5005"
     what = "{table} has no column {column!r}."
-    fix = "Its columns are {columns:list}."
+    fix = "Use one of the columns of {table}: {columns:list}."
 
 
 class BadPredicate(Terminal):
     code = "MF5006"
     what = "The condition {predicate!r} for {table} {reason}."
     fix = (
-        "Write a condition as after WHERE, on columns of the table, without subqueries and without functions such as"
+        "Write a condition as after WHERE, only on columns of the table, without subqueries and functions such as"
         " rand() or uuid()."
     )
 
 
 class NoSuchVersion(Terminal):
     code = "MF5009"
-    what = "{table} cannot be read at version {version}. Its newest version is {newest}."
-    fix = "Choose a version that DESCRIBE HISTORY shows."
+    what = "{table} cannot be read at version {version}. The newest version is {newest}."
+    fix = "Choose a version that `DESCRIBE HISTORY` lists."
 
 
 class OnlyNewestVersion(Terminal):
@@ -41,70 +41,81 @@ class OnlyNewestVersion(Terminal):
         "Databricks returns the archived files of {table} only for its newest version {newest}, not for version"
         " {version}."
     )
-    fix = "Use the newest version, or read the older version with a normal query, which Databricks guards itself."
+    fix = (
+        "Use the newest version, or read version {version} with an ordinary query. Databricks itself checks such"
+        " queries for archived files."
+    )
 
 
 class TableByTable(Terminal):
     code = "MF5011"
     what = "On Databricks, a restore can be planned for only one table at a time."
-    fix = "Run `mirrorfeed archive plan TABLE` for each table of the query, with --where for its condition."
+    fix = (
+        "Run `mirrorfeed archive plan TABLE` for each table of the query, with the condition on this table in --where."
+        " With open source Spark, one plan can be for any number of tables."
+    )
 
 
 class ActiveRowsUnavailable(Terminal):
     code = "MF5012"
-    what = "The active rows of {table} cannot be selected on Databricks."
-    fix = "Use LIMIT, or a condition that needs no archived file, such as on a partition column."
+    what = "On Databricks, the rows in active files of {table} cannot be selected (`recent`)."
+    fix = (
+        "Query with LIMIT, or with a condition that needs no archived file, such as a condition on a partition column."
+    )
 
 
 class SubqueryInStatement(Terminal):
     code = "MF5013"
-    what = "The {kind} of {table} contains a subquery, which Delta does not support there: {text!r}."
-    fix = "Use a merge, and join the data of the subquery to its source rows."
+    what = "The {kind} of {table} contains a subquery, but Delta does not support subqueries there: {text!r}."
+    fix = "Use a merge, and join the data of the subquery to the source rows of the merge."
 
 
 class UnknownFiles(Terminal):
     code = "MF5101"
     what = "The files that the query needs are unknown, because it reads {reads}. Nothing was read."
-    fix = "Query the tables by name or path in one query. Write other rows to a table first, or checkpoint them."
+    fix = "Query the tables by name or path in one query. Write rows from other sources to a table first."
 
 
 class CannotBePlanned(Terminal):
     code = "MF5102"
     what = "The query cannot be planned: {reason:phrase}. Nothing was read."
-    fix = "Correct the cause and run the query again."
+    fix = "Correct the query, and run it again."
 
 
 class NoPlan(Terminal):
     code = "MF5103"
-    what = "Spark Connect does not show the plan of a query on open source Delta. Nothing was read."
-    fix = "Use classic Spark, or Databricks, which guards archived files itself."
+    what = "Spark Connect with open source Delta does not show the plan of a query. Nothing was read."
+    fix = "Use classic Spark, or Databricks. Databricks itself checks queries for archived files."
 
 
 class FileOfNoTable(Terminal):
     code = "MF5104"
     what = (
-        "{table} has the file {uri}, which is in no table's folder, so nothing shows whether it is archived. Nothing"
-        " was read."
+        "The file {uri} of {table} is not in the folder of a table, so nothing shows whether the file is archived."
+        " Nothing was read."
     )
     fix = "Restore the table from which this shallow clone was created, or query a table that has its own files."
 
 
 class CommitsElsewhere(Terminal):
     code = "MF5105"
-    what = "{table} has the table feature {feature}, with which its _delta_log may not contain the newest commits."
-    fix = "Query it on Databricks, which returns the archived files of such a table itself."
+    what = "{table} has the table feature {feature}, so its _delta_log may not contain the newest commits."
+    fix = "Query the table on Databricks. Databricks itself checks such tables for archived files."
 
 
 class FeedOnDatabricks(Terminal):
     code = "MF5201"
     what = "Databricks does not return the archived files that the change data feed of {table} needs."
-    fix = "Plan with open source Spark on the path of the table, or publish before files are archived."
+    fix = (
+        "Create the plan with open source Spark and the path of the table. To avoid this error, publish changes before"
+        " their files are archived."
+    )
 
 
 class RelativeWord(Terminal):
     code = "MF5204"
-    what = "A plan cannot contain {word} in {text!r}, because it may have another value when the plan is carried out."
-    fix = "Write the date or time itself, such as DATE '2026-01-31'."
+    what = "{word} in {text!r} cannot be part of a plan: its value may differ when the plan is carried out."
+    fix = "Write the date or time itself, such as DATE '2026-01-31', or a function such as current_date()."
 
 
 class BadPlan(Terminal):
@@ -115,8 +126,11 @@ class BadPlan(Terminal):
 
 class PlanExists(Terminal):
     code = "MF5206"
-    what = "{path} exists and was not overwritten."
-    fix = "Carry out that plan with `mirrorfeed archive restore`, delete the file, or choose another file."
+    what = "The file {path} already exists, and was not overwritten."
+    fix = (
+        "If {path} is a plan, carry it out with `mirrorfeed archive restore`. Otherwise delete the file, or choose"
+        " another file."
+    )
 
 
 class PlanNotWritten(Terminal):
@@ -127,60 +141,61 @@ class PlanNotWritten(Terminal):
 
 class PlanOfAnotherTable(Terminal):
     code = "MF5208"
-    what = "The plan is for another table than {table} is now: its id was {planned} and is {found}."
+    what = "{table} is no longer the table of the plan: the id of the table was {planned} and is {found}."
     fix = "Create a new plan with `mirrorfeed archive plan`."
 
 
 class FilesGone(Terminal):
     code = "MF5209"
-    what = "Files of {table} in the plan no longer exist: {uris:few}."
-    fix = "VACUUM may have deleted them. Create a new plan for a newer version."
+    what = "Planned files of {table} no longer exist: {uris:few}."
+    fix = "VACUUM may have deleted these files. Create a new plan for a newer version."
 
 
 class CannotKeep(Terminal):
     code = "MF5210"
     what = (
-        "Restored files of {table} cannot be kept for {days:count day}: in Azure they keep their creation time, so the"
-        " lifecycle rule archives them again within about a day."
+        "Restored files of {table} do not stay restored for {days:count day}: Azure does not change their creation"
+        " time, so the lifecycle rule archives them again within about a day."
     )
     fix = (
-        "Pause the rule (`mirrorfeed archive rule {table:argument} --merge EXPORTED --paused`; this can take a day) and"
-        " restore without --keep, or copy the rows with --into."
+        "Copy the rows with --into. Or print a policy with the rule paused (`mirrorfeed archive rule {table:argument}"
+        " --merge EXPORTED --paused`), apply the policy, wait up to a day, and restore without --keep."
     )
 
 
 class OnlyHot(Terminal):
     code = "MF5211"
-    what = "Files of {table} cannot be restored to {to.value}: S3 creates copies in its standard class."
-    fix = "Omit --tier. Use --keep for the number of days to keep the copies."
+    what = "Files of {table} cannot be restored to {to.value}: S3 restores copies in its standard storage class."
+    fix = "Omit --tier. Use --keep to set how many days the copies stay."
 
 
 class TargetExists(Terminal):
     code = "MF5213"
-    what = "{table} exists and is not a {expected}. It was not changed."
-    fix = "Choose another table for --into, or drop this one."
+    what = "The table {table} already exists and is not a {expected}. It was not changed."
+    fix = "Choose another table for --into, or drop {table}."
 
 
 class OnlyRows(Terminal):
     code = "MF5214"
-    what = "The plan for {table} has no rows to copy: it is for a range of the change data feed, or for files alone."
-    fix = "Restore without --into, or plan with --where."
+    what = "The plan for {table} has no rows to copy, because it is for the change data feed or for files alone."
+    fix = "Restore without --into, or create a plan with --where."
 
 
 class LongerInterval(Terminal):
     code = "MF5302"
     what = (
-        "{table} counts files as archived after {now:count day}. With {asked:count day}, files that the cloud has"
-        " already moved would count as active."
+        "The interval of {table} is {now:count day} and cannot be increased to {asked:count day} at once: files that"
+        " the lifecycle rule has already archived would count as active."
     )
     fix = (
-        "Change the lifecycle rule, then run `mirrorfeed archive change-interval {table:argument} --to '{asked} days'`."
+        "Change the lifecycle rule first, then run `mirrorfeed archive change-interval {table:argument} --to '{asked}"
+        " days'`."
     )
 
 
 class StillArchived(Terminal):
     code = "MF5304"
-    what = "Without an interval, files of {table} in the archive tier count as readable, and queries on them fail."
+    what = "Files of {table} may still be archived. Without an interval, queries that read them fail."
     fix = (
         "Remove the lifecycle rule (`mirrorfeed archive rule {table:argument} --merge EXPORTED --remove`) and restore"
         " all files. Then run the command again with --nothing-archived."
@@ -195,7 +210,7 @@ class RuleFirst(Terminal):
     )
     fix = (
         "Change the rule first (`mirrorfeed archive rule {table:argument} --merge EXPORTED --interval '{asked} days'`)."
-        " Wait until it applies, in Azure for a day. Then run the command again with --rule-changed."
+        " Wait until the new rule applies, in Azure for a day. Then run the command again with --rule-changed."
     )
 
 
@@ -210,7 +225,7 @@ class NoJson(Terminal):
 
 class NoLifecycle(Terminal):
     code = "MF5401"
-    what = "{table} is at {location}, which is neither in Azure storage nor in S3, so it has no lifecycle rules."
+    what = "{table} has no lifecycle rules, because {location} is neither in Azure storage nor in S3."
     fix = (
         "Choose a table whose folder has an address such as abfss://container@account.dfs.core.windows.net/folder or"
         " s3://bucket/folder."
@@ -231,16 +246,16 @@ class NoBucketRules(Terminal):
 
 class CannotCheckFiles(Terminal):
     code = "MF5501"
-    what = "The files of {table} cannot be checked from here, for example {uri}."
-    fix = "Check a table in Azure storage, in S3, on this machine or on Databricks."
+    what = "Files of {table} cannot be checked, because their storage is not supported, for example {uri}."
+    fix = "Check only tables whose files are in Azure storage or S3, on this machine, or on Databricks."
 
 
 class CannotSimulate(Terminal):
     code = "MF5502"
-    what = "An interval for {table} cannot be simulated here: {reason}."
+    what = "Intervals for {table} cannot be simulated here: {reason}."
     fix = (
-        "Use classic Spark, which shows the files that a query reads (Spark Connect and serverless compute do not). It"
-        " must be able to read the _delta_log of the table. Name the table by its path."
+        "Use classic Spark, because Spark Connect and serverless compute do not show which files a query reads. Name"
+        " the table by its path. The identity of the session must be able to read the _delta_log of the table."
     )
 
 
@@ -252,10 +267,10 @@ class NoConditions(Terminal):
 
 class NoHistory(Terminal):
     code = "MF5504"
-    what = "The query history (system.query.history) does not contain the queries of {table}: {reason}."
+    what = "The query history (system.query.history) cannot be used for {table}: {reason}."
     fix = (
-        "On Databricks, use the catalog name of the table, and ask an administrator for the right to read this system"
-        " table. Elsewhere, use --where or --predicates."
+        "On Databricks, use the catalog name of the table, and ask an administrator for SELECT on system.query.history."
+        " Elsewhere, use --where or --predicates."
     )
 
 
@@ -281,8 +296,8 @@ class NoQuery(Terminal):
 
 class NoSuchRange(Terminal):
     code = "MF5202"
-    what = "{table} has no versions {first} to {end}. Its newest version is {newest}."
-    fix = "Choose versions that DESCRIBE HISTORY shows, the first before the last."
+    what = "{table} has no versions {first} to {end}: the newest version is {newest}."
+    fix = "Choose versions that `DESCRIBE HISTORY` lists, the first before the last."
     last: int | None
 
     @property
@@ -293,12 +308,12 @@ class NoSuchRange(Terminal):
 class NothingToRestore(Terminal):
     code = "MF5203"
     what = "The query {statement:query} needs no archived file, so there is nothing to plan."
-    fix = "Run the query."
+    fix = "Run the query without a plan."
 
 
 class RestoreRejected(Transient):
     code = "MF5212"
-    what = "The storage rejected the restore of {files} of {table}: {first}."
+    what = "The storage rejected the request to restore {files} of {table}: {first}."
     fix = "Run the same command again later. Files that are being restored are not requested twice."
     refused: Mapping[str, str]
 
@@ -314,15 +329,15 @@ class RestoreRejected(Transient):
 class NoInterval(Terminal):
     code = "MF5301"
     what = "{table} has no archive interval: delta.timeUntilArchived is not set."
-    fix = "Run `mirrorfeed archive set {table:argument} 'X days'` with the days of the lifecycle rule."
+    fix = "Run `mirrorfeed archive set {table:argument} 'X days'`, where X is the number of days in the lifecycle rule."
 
 
 class InvalidInterval(Terminal):
     code = "MF5303"
     what = "The archive properties of {table} are invalid: {listed}."
     fix = (
-        "Run `mirrorfeed archive set {table:argument} 'X days'` with the days of the lifecycle rule. If no file is"
-        " archived, run `mirrorfeed archive unset {table:argument} --nothing-archived`."
+        "Run `mirrorfeed archive set {table:argument} 'X days'`, where X is the number of days in the lifecycle rule."
+        " If no file is archived, run `mirrorfeed archive unset {table:argument} --nothing-archived`."
     )
     properties: Mapping[str, str]
 
@@ -337,6 +352,6 @@ class TooManyRules(Terminal):
         "{owner} accepts at most {limit:,} lifecycle rules, and {needed:,} are needed to archive the table in {folder}."
     )
     fix = (
-        "Combine other rules, or move tables whose files have random names (column mapping) to another account or"
-        " bucket: each needs several rules."
+        "Combine other rules, or move tables with column mapping to another account or bucket: their files have random"
+        " names, so each table needs several rules."
     )

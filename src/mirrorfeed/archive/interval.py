@@ -120,13 +120,17 @@ class Interval(Row):
         table, notes = str(source), []
         frontier = policy.frontier if policy.days < policy.rule else None
         if frontier:
-            how = "It increases daily" if policy.exact else "It increases at the end"
-            notes.append(f"{how}: run `mirrorfeed archive step {shell_argument(table)}` daily.")
+            how = (
+                ("The interval increases every day")
+                if policy.exact
+                else ("The interval increases when the new value is safe")
+            )
+            notes.append(f"{how}. Until then, run `mirrorfeed archive step {shell_argument(table)}` daily.")
         if not moved:
             days = counted(policy.rule, "day")
             notes.append(
-                f"No files were moved. Set the lifecycle rule to {days} after creation as well:"
-                f" `mirrorfeed archive rule {shell_argument(table)}` prints it."
+                f"This moved no files. Also set the lifecycle rule to {days} after creation. To print the rule, run"
+                f" `mirrorfeed archive rule {shell_argument(table)}`."
             )
         until, exact = (frontier.done_at(), policy.exact) if frontier else (None, None)
         return cls(table, policy.days, policy.rule, until, exact, notes=tuple(notes))

@@ -39,7 +39,7 @@ class Maintained(Row):
 
     def remarks(self) -> Sequence[str]:
         names = (", ".join(f"{name}={value}" for name, value in each.items()) for each in self.left_out)
-        left_out = [f"Not rewritten, because it contains archived files: {each or 'the whole table'}" for each in names]
+        left_out = [f"Not rewritten, because of archived files: {each or 'the whole table'}" for each in names]
         return (*self.statements, *left_out, *self.notes)
 
 
@@ -77,7 +77,9 @@ def maintain(
         files, archived = _files(spark, source, now)
         any_archived = bool(archived)
         if analyze:
-            notes.append("ANALYZE is not supported on open source Delta, which collects statistics when it writes.")
+            notes.append(
+                "ANALYZE did not run: open source Delta does not support it, and collects statistics when it writes."
+            )
             analyze = False
         if rewrites:  # VACUUM skips no partition
             active, left_out = split(files, archived)
@@ -85,7 +87,7 @@ def maintain(
                 types = {field.name: field.dataType.simpleString() for field in spark.table(source.sql).schema}
                 where = f" WHERE {condition(active, types)}"
             elif left_out:
-                notes.append("Every partition contains archived files, so nothing is rewritten.")
+                notes.append("Every partition contains archived files, so nothing was rewritten.")
                 rewrites = False
     statements = []
     if rewrites and (optimize or zorder):

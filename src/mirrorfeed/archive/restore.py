@@ -58,7 +58,7 @@ _RULE_INTERVAL_DAYS = 1
 """Approximate time after which a lifecycle rule archives a restored file again."""
 _ZONE = "spark.sql.session.timeZone"
 _COPY_OF = "mirrorfeed.archive.copyOf"
-_ONLY_RETRIEVAL = "The cost is that of the retrieval alone, because the tiers of the files cannot be read."
+_ONLY_RETRIEVAL = "The estimate contains only the retrieval, because the tiers of the files cannot be read."
 
 
 @row
@@ -288,7 +288,7 @@ def next_steps(table: str, tiers: TierStore, terms: Terms) -> str:
     """Describe how long restored files remain readable."""
     if tiers.restores_copies:
         days = counted(terms.keep_days or DEFAULT_COPY_DAYS, "day")
-        return f"The copies expire {days} after the request. The archived files stay. Use --keep for a longer time."
+        return f"The restored copies expire {days} after the request. To keep the copies longer, use --keep."
     return (
         "The lifecycle rule archives these files again within about a day, because they keep their creation time. Pause"
         f" it with `mirrorfeed archive rule {shell_argument(table)} --merge EXPORTED --paused`, or copy the rows with"

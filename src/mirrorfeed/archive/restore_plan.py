@@ -179,7 +179,7 @@ class RestorePlan(Row):
         return RestorePlan.of(self._plan, path, self._costs)
 
     def remarks(self) -> Sequence[str]:
-        how = f"Saved. Carry it out with `mirrorfeed archive restore {shell_argument(self.path or '')}`."
+        how = f"The plan is saved. Carry it out with `mirrorfeed archive restore {shell_argument(self.path or '')}`."
         return (*([self._costs] if self._costs else []), *([how] if self.path else []))
 
 

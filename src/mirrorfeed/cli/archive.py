@@ -22,57 +22,70 @@ if TYPE_CHECKING:
     from mirrorfeed.api import results
     from mirrorfeed.api.results import Result
 
-where_option = click.option("--where", metavar="CONDITION", help="SQL condition, as after WHERE.")
+where_option = click.option(
+    "--where", metavar="CONDITION", help="SQL condition of the query, as after WHERE. Default: all rows."
+)
 prices_option = click.option(
-    "--prices", metavar="FILE", help="File with prices, instead of those in the configuration."
+    "--prices", metavar="FILE", help="JSON file with prices. Default: the prices in the configuration."
 )
 priority_option = click.option(
     "--priority",
     type=click.Choice(["standard", "high"]),
     default="standard",
     show_default=True,
-    help="Speed and price.",
+    help="Priority of the restore: high is faster and more expensive.",
 )
 exported_file = click.Path(exists=True, dir_okay=False)
 
 
 @main.group()
 def archive() -> None:
-    """Query, restore and maintain tables whose old files are in an archive tier."""
+    """Query, restore and maintain tables whose old files are in an archive tier.
+
+    TABLE is a configured table (target or source), or the name or path of any other Delta table.
+    """
 
 
 @archive.command()
 @table_argument
 @where_option
-@click.option("--tiers", is_flag=True, help="Also read the tier of each file from the storage.")
+@click.option("--tiers", is_flag=True, help="Also show the access tier of each file, read from the storage.")
 @config_option
 def files(table: str, where: str | None, tiers: bool, path: str) -> Result[results.DataFile]:
-    """List the archived files of TABLE that a query needs. Reads no data file."""
+    """List the archived files of TABLE that a query needs. Reads only the log."""
     return feed_if_there(path).archive(table).files(where, tiers=tiers)
 
 
 @archive.command()
 @table_argument
 @where_option
-@click.option("--columns", metavar="A,B", help="Columns to show. Default: all.")
+@click.option("--columns", metavar="A,B", help="Columns to show, separated by commas. Default: all.")
 @click.option("--rows", default=20, show_default=True, help="Maximum number of rows to show.")
 @config_option
 def query(table: str, where: str | None, columns: str | None, rows: int, path: str) -> Result[results.DataRow]:
-    """Show rows of TABLE, or fail at once with the archived files that the query needs."""
+    """Show rows of TABLE. If the query needs archived files, list these files and exit with 1."""
     return feed_if_there(path).archive(table).first(rows, where, columns.split(",") if columns else None)
 
 
 @archive.command()
 @click.argument("table", required=False)
 @where_option
-@click.option("--sql", metavar="QUERY", help="Plan for any query, instead of TABLE.")
+@click.option("--sql", metavar="QUERY", help="Plan for this query on any tables, instead of TABLE.")
 @click.option(
-    "--feed-from", type=click.IntRange(0), metavar="VERSION", help="Plan for the change data feed, from this version."
+    "--feed-from",
+    type=click.IntRange(0),
+    metavar="VERSION",
+    help="Plan for the change data feed from this version. Not with --where.",
 )
-@click.option("--feed-to", type=click.IntRange(0), metavar="VERSION", help="Last version. Default: the newest version.")
+@click.option(
+    "--feed-to",
+    type=click.IntRange(0),
+    metavar="VERSION",
+    help="Last version of the feed. Default: the newest version. Requires --feed-from.",
+)
 @priority_option
 @prices_option
-@click.option("--to", required=True, metavar="PLAN", help="File to create.")
+@click.option("--to", required=True, metavar="PLAN", help="File to write the plan to. It must not exist.")
 @config_option
 def plan(
     table: str | None,
@@ -85,7 +98,7 @@ def plan(
     to: str,
     path: str,
 ) -> results.RestorePlan:
-    """Plan the restore of archived files for a query on TABLE, its change data feed, or any query."""
+    """Plan the restore of the archived files that a query needs, on TABLE, its change data feed, or any tables."""
     _check_question(table, where, sql, feed_from, feed_to)
     found = feed_if_there(path)
     if sql is not None:
@@ -102,19 +115,30 @@ def _check_question(
     if feed_to is not None and feed_from is None:
         raise click.UsageError("--feed-to requires --feed-from.")
     if (table is None) == (sql is None) or (sql is not None and (where or feed_from is not None)):
-        raise click.UsageError("Give either TABLE, with --where or --feed-from, or --sql alone.")
+        raise click.UsageError("Use either TABLE, optionally with --where or --feed-from, or only --sql.")
 
 
 @archive.command()
 @click.argument("plan")
-@click.option("--once", is_flag=True, help="Request the files, show the progress, and exit.")
-@click.option("--poll", default=300.0, show_default=True, metavar="SECONDS", help="Time between two checks.")
-@click.option("--rows", default=20, show_default=True, help="Maximum number of rows of the query to show.")
+@click.option("--once", is_flag=True, help="Request the files, show the progress, and exit without waiting.")
 @click.option(
-    "--tier", type=click.Choice(["hot", "cool", "cold"]), default="hot", show_default=True, help="Tier to restore to."
+    "--poll", default=300.0, show_default=True, metavar="SECONDS", help="Time between two checks of the files."
 )
-@click.option("--keep", type=click.IntRange(1, 36_500), metavar="DAYS", help="Days to keep the copies. S3 only.")
-@click.option("--into", metavar="TABLE", help="Copy the rows of the query into a new table.")
+@click.option("--rows", default=20, show_default=True, help="Maximum number of result rows to show.")
+@click.option(
+    "--tier",
+    type=click.Choice(["hot", "cool", "cold"]),
+    default="hot",
+    show_default=True,
+    help="Tier to restore to. S3 supports only hot.",
+)
+@click.option(
+    "--keep",
+    type=click.IntRange(1, 36_500),
+    metavar="DAYS",
+    help="Number of days that restored copies stay. Only for S3.",
+)
+@click.option("--into", metavar="TABLE", help="Copy the result rows into this new table.")
 @prices_option
 @config_option
 def restore(
@@ -128,9 +152,9 @@ def restore(
     prices: str | None,
     path: str,
 ) -> results.Restoring:
-    """Restore the files of PLAN, wait until all are readable, then run its query.
+    """Restore the files of PLAN, wait until all are readable, then run the planned query.
 
-    You can stop it at any time and run it again: pending files are not requested twice.
+    You can stop this command at any time and run it again: pending files are not requested twice.
     """
     found = feed_if_there(path)
     return found.archive_restore(
@@ -149,10 +173,10 @@ def restore(
 @archive.command()
 @table_argument
 @click.option("--optimize/--no-optimize", default=True, show_default=True, help="Compact small files.")
-@click.option("--zorder", metavar="A,B", help="Columns to order by.")
+@click.option("--zorder", metavar="A,B", help="Columns for ZORDER BY, separated by commas.")
 @click.option("--purge", is_flag=True, help="Rewrite files that have deletion vectors.")
-@click.option("--analyze", is_flag=True, help="Collect statistics.")
-@click.option("--vacuum", is_flag=True, help="Delete files that no retained version needs.")
+@click.option("--analyze", is_flag=True, help="Collect statistics. Only on Databricks.")
+@click.option("--vacuum", is_flag=True, help="Run VACUUM: delete files that no retained version needs.")
 @config_option
 def maintain(
     table: str, optimize: bool, zorder: str | None, purge: bool, analyze: bool, vacuum: bool, path: str
@@ -166,7 +190,7 @@ def maintain(
 @table_argument
 @config_option
 def check(table: str, path: str) -> results.FileCheck:
-    """Check that the active files of TABLE exist. Exits with 1 if files are missing."""
+    """Check that all active files of TABLE exist. Exits with 1 if files are missing."""
     return feed_if_there(path).archive(table).check()
 
 
@@ -175,7 +199,7 @@ def check(table: str, path: str) -> results.FileCheck:
 @click.argument("interval")
 @config_option
 def set_(table: str, interval: str, path: str) -> results.Interval:
-    """Set or shorten the INTERVAL of TABLE, such as '60 days'. Older files count as archived."""
+    """Set or shorten the INTERVAL of TABLE, such as '60 days'. Files that are older count as archived."""
     return feed_if_there(path).archive(table).set_interval(interval)
 
 
@@ -183,27 +207,39 @@ def set_(table: str, interval: str, path: str) -> results.Interval:
 @table_argument
 @config_option
 def show_interval(table: str, path: str) -> results.Interval:
-    """Show the interval of TABLE, and the number of days that the lifecycle rule must have."""
+    """Show the interval of TABLE, and the number of days that its lifecycle rule must have."""
     return feed_if_there(path).archive(table).interval()
 
 
 @archive.command()
 @table_argument
-@click.option("--nothing-archived", is_flag=True, help="Confirm that the rule is removed and all files are restored.")
+@click.option(
+    "--nothing-archived", is_flag=True, help="Confirm that you removed the lifecycle rule and restored all files."
+)
 @config_option
 def unset(table: str, nothing_archived: bool, path: str) -> results.Interval:
-    """Remove the interval of TABLE. No file counts as archived."""
+    """Remove the interval of TABLE. Then no file counts as archived."""
     return feed_if_there(path).archive(table).unset_interval(nothing_archived=nothing_archived)
 
 
 @archive.command("change-interval")
 @table_argument
 @click.option("--to", required=True, metavar="INTERVAL", help="New interval, such as '90 days'.")
-@click.option("--exact", is_flag=True, help="Increase it daily, so that no active file counts as archived.")
-@click.option("--rule-changed", is_flag=True, help="Confirm that the lifecycle rule has this interval.")
+@click.option(
+    "--exact",
+    is_flag=True,
+    help=(
+        "Increase the interval every day, so that no active file counts as archived. Without this option, the interval"
+        " stays unchanged until the new one is safe, and some active files count as archived."
+    ),
+)
+@click.option("--rule-changed", is_flag=True, help="Confirm that the lifecycle rule already has this interval.")
 @config_option
 def change_interval(table: str, to: str, exact: bool, rule_changed: bool, path: str) -> results.Interval:
-    """Change the interval of TABLE: shorten it at once, or increase it as far as it is safe each day."""
+    """Change the interval of TABLE. A shorter interval applies at once, a longer one in safe steps.
+
+    For a longer interval, run `mirrorfeed archive step` daily until the change is complete.
+    """
     return feed_if_there(path).archive(table).change_interval(to, exact=exact, rule_changed=rule_changed)
 
 
@@ -211,27 +247,33 @@ def change_interval(table: str, to: str, exact: bool, rule_changed: bool, path: 
 @table_argument
 @config_option
 def step(table: str, path: str) -> Result[results.Interval]:
-    """Increase the interval of TABLE as far as it is safe now, if it is being changed. Run this daily.
+    """Continue to increase the interval of TABLE, as far as is safe now. Run this daily.
 
-    Writes how much of TABLE is archived to the ledger.
+    Also writes to the ledger how much of TABLE is archived.
     """
     return feed_if_there(path).archive(table).step()
 
 
 @archive.command()
 @table_argument
-@click.option("--merge", type=exported_file, metavar="FILE", help="Exported policy, whose other rules are kept.")
-@click.option("--paused", is_flag=True, help="Disable the rules of TABLE, so that restored files stay.")
+@click.option(
+    "--merge", type=exported_file, metavar="FILE", help="Exported policy. Its rules for other tables are kept."
+)
+@click.option(
+    "--paused", is_flag=True, help="Disable the rules of TABLE, so that restored files are not archived again."
+)
 @click.option("--remove", is_flag=True, help="Remove the rules of TABLE.")
-@click.option("--take-over", is_flag=True, help="Replace rules that others wrote for TABLE.")
-@click.option("--interval", metavar="INTERVAL", help="Interval of the rule, if it changes before that of TABLE.")
+@click.option("--take-over", is_flag=True, help="Replace rules for TABLE that mirrorfeed did not write.")
+@click.option(
+    "--interval", metavar="INTERVAL", help="Interval of the rule, if the rule changes before the interval of TABLE."
+)
 @config_option
 def rule(
     table: str, merge: str | None, paused: bool, remove: bool, take_over: bool, interval: str | None, path: str
 ) -> results.Lifecycle | None:
-    """Print the lifecycle policy with the rules of TABLE and all other rules of the exported policy.
+    """Print a lifecycle policy with the rules of TABLE and all other rules of the exported policy.
 
-    Exits with 1 if something in the policy does not fit TABLE.
+    Exits with 1 if the policy does not fit the interval of TABLE.
     """
     if paused and remove:
         raise click.UsageError("--paused and --remove cannot be combined.")
@@ -240,7 +282,7 @@ def rule(
     if for_programs():
         return found
     print_json(found.policy)
-    kept = "Replaced" if take_over else "Kept (--take-over replaces them)"
+    kept = "Replaced" if take_over else "Kept (to replace these rules, use --take-over)"
     theirs = f"{kept}: {', '.join(found.rules_of_others)}, which archive only files of {table}"
     print_lines(found.apply, *([theirs] if found.rules_of_others else []), *found.problems, err=True)
     raise click.exceptions.Exit(not found.ok)
@@ -248,12 +290,12 @@ def rule(
 
 @archive.command("lifecycle-check")
 @click.argument("file", type=exported_file)
-@click.option("--table", required=True, help="Table to compare the rules with.")
+@click.option("--table", required=True, help="Table whose interval is compared with the rules.")
 @config_option
 def lifecycle_check(file: str, table: str, path: str) -> results.Lifecycle:
-    """Compare the lifecycle policy in FILE, exported from the cloud, with the interval of the table.
+    """Compare the lifecycle policy in FILE, exported from Azure or S3, with the interval of a table.
 
-    Exits with 1 if they differ.
+    Exits with 1 if policy and interval differ.
     """
     return feed_if_there(path).archive(table).check_lifecycle(file)
 
@@ -261,9 +303,16 @@ def lifecycle_check(file: str, table: str, path: str) -> results.Lifecycle:
 @archive.command()
 @table_argument
 @click.argument("intervals", nargs=-1, required=True)
-@click.option("--where", multiple=True, metavar="CONDITION", help="SQL condition of a query. Repeatable.")
-@click.option("--predicates", metavar="FILE", help="File with more conditions, one per line.")
-@click.option("--history", type=click.IntRange(1, 365), metavar="DAYS", help="Queries of the last days (Databricks).")
+@click.option(
+    "--where", multiple=True, metavar="CONDITION", help="SQL condition of a query to simulate. Can be repeated."
+)
+@click.option("--predicates", metavar="FILE", help="File with conditions of queries, one per line.")
+@click.option(
+    "--history",
+    type=click.IntRange(1, 365),
+    metavar="DAYS",
+    help="Simulate the queries of the last DAYS days. Only on Databricks.",
+)
 @prices_option
 @config_option
 def simulate(
@@ -275,7 +324,7 @@ def simulate(
     prices: str | None,
     path: str,
 ) -> Result[results.Simulation]:
-    """Show the effect of INTERVALS such as '60 days' on TABLE: archived bytes, costs, and queries that would fail."""
+    """Show the effect of INTERVALS, such as '60 days', on TABLE: archived bytes, costs, and queries that would fail."""
     found = feed_if_there(path).archive(table)
     return found.simulate(*intervals, where=where, predicates=predicates, history_days=history, prices=prices)
 
@@ -285,9 +334,8 @@ def simulate(
 @prices_option
 @config_option
 def report(tables: tuple[str, ...], prices: str | None, path: str) -> Result[results.Share]:
-    """Show how much of each table is archived, with the costs, and write it to the ledger.
+    """Show how much of each table is archived and what it costs, and write these figures to the ledger.
 
-    Default for TABLES: all configured tables with an archive. `mirrorfeed report` draws the ledger. Exits with 1 if a
-    table fails.
+    Default for TABLES: all configured tables with an archive. Exits with 1 if a table fails.
     """
     return (feed_if_there if tables else feed)(path).archive_report(*tables, prices=prices)

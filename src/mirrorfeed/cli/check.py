@@ -36,9 +36,11 @@ if TYPE_CHECKING:
 @main.command()
 @tables_argument
 @click.option("--behind", is_flag=True, help="Show only tables that are not up to date.")
-@click.option("--all", "every", is_flag=True, help="List all tables. Many that are up to date are only counted.")
+@click.option(
+    "--all", "every", is_flag=True, help="List all tables. By default, many up-to-date tables are only counted."
+)
 @click.option("--fabric", is_flag=True, help="Also show what Fabric and its SQL endpoint report.")
-@click.option("--mirror", metavar="FOLDER", help="Folder of the replicated tables. Also show when they were updated.")
+@click.option("--mirror", metavar="FOLDER", help="Folder with the replicated tables. Also show when each was updated.")
 @config_option
 def status(
     tables: tuple[str, ...], behind: bool, every: bool, fabric: bool, mirror: str | None, path: str
@@ -53,7 +55,7 @@ def status(
 
 
 @main.command()
-@click.option("--mirror", metavar="FOLDER", help="Folder of the replicated tables. Also check when they were updated.")
+@click.option("--mirror", metavar="FOLDER", help="Folder with the replicated tables. Also check when each was updated.")
 @config_option
 def check_alerts(mirror: str | None, path: str) -> Result[results.Alert]:
     """Check all tables and send an alert for each new problem and each resolved one.
@@ -69,29 +71,38 @@ def check_alerts(mirror: str | None, path: str) -> Result[results.Alert]:
 @tables_argument
 @click.option("--fix", is_flag=True, help="Apply the fixes that are safe to apply automatically.")
 @click.option("--setup", is_flag=True, help="Check the setup: permissions, credential, landing zone, sources.")
-@click.option("--live", is_flag=True, help="With --setup, check instead how the platform behaves, and name no table.")
+@click.option(
+    "--live",
+    is_flag=True,
+    help="With --setup, test only how storage, Spark and network behave. The output names no table.",
+)
 @config_option
 def doctor(tables: tuple[str, ...], fix: bool, setup: bool, live: bool, path: str) -> Result[results.Finding]:
     """Diagnose problems between the source tables and Fabric, and suggest a fix for each.
 
-    Also warns if changes may be lost soon, because the feed keeps them for less time than publication takes. With
-    --setup it writes small files into the landing zone and removes them. Without --live, --setup also creates the
-    ledger. Exits with 1 if it finds a problem.
+    Also warns if changes may be lost soon, because the retention of a source is shorter than the lag. With --setup,
+    it writes small files into the landing zone and deletes them. Without --live, it also creates the ledger. Exits with
+    1 if it finds a problem.
     """
     if (live and not setup) or (setup and (tables or fix)):
-        raise click.UsageError("--setup takes neither tables nor --fix, and --live needs --setup.")
+        raise click.UsageError("--setup cannot be combined with TABLES or --fix, and --live requires --setup.")
     return feed(path).doctor(*tables, fix=fix, setup=setup, live=live)
 
 
 @main.command()
-@click.option("--html", "file", metavar="FILE", help="Write the report with charts to FILE, as one HTML page.")
+@click.option(
+    "--html",
+    "file",
+    metavar="FILE",
+    help="Write the report with charts to FILE as an HTML page, instead of printing it.",
+)
 @config_option
 def report(file: str | None, path: str) -> None:
-    """Show lag, state of tables and mirrors, rows per day, archives and failures from the ledger."""
+    """Show lag, state of tables and mirrors, rows per day, archives and failures, as recorded in the ledger."""
     found = feed(path).report()
     if file is not None:
         Path(file).write_text(found.page(), encoding="utf-8")
-        print_lines(f"Wrote {file}.")
+        print_lines(f"The report was written to {file}.")
     if for_programs():
         print_json(found.to_dict())
     elif file is None:
@@ -103,7 +114,7 @@ def report(file: str | None, path: str) -> None:
 def explain(code: str) -> Result[results.Explanation]:
     """Explain the CODE of an error or a finding, such as MF2102, and how to fix it. Needs no Spark.
 
-    CODE can also be a name, such as Gap.
+    CODE can also be a name, such as Gap. If several codes have this name, all of them are explained.
     """
     from mirrorfeed.api.results import Result
     from mirrorfeed.errors.explain import explain
@@ -124,7 +135,7 @@ def log(table: str, path: str) -> Result[results.LogRecord]:
 
 @main.command()
 @click.argument("landing_zone")
-@click.option("--check-keys", is_flag=True, help="Find duplicate keys also in tables with more than 64 MiB of files.")
+@click.option("--check-keys", is_flag=True, help="Also check tables with more than 64 MiB of files for duplicate keys.")
 @config_option
 def lint(landing_zone: str, check_keys: bool, path: str) -> Result[results.LintFinding]:
     """Check the LANDING_ZONE of any publisher against Fabric's specification. Exits with 1 on errors and warnings.
@@ -138,7 +149,12 @@ def lint(landing_zone: str, check_keys: bool, path: str) -> Result[results.LintF
 @main.command()
 @click.argument("landing_zone")
 @click.argument("target")
-@click.option("--once/--follow", default=True, show_default=True, help="Make one pass, or passes until interrupted.")
+@click.option(
+    "--once/--follow",
+    default=True,
+    show_default=True,
+    help="Make one pass and exit, or make passes until interrupted.",
+)
 @click.option("--poll", default=5.0, show_default=True, metavar="SECONDS", help="Time between passes.")
 @config_option
 def replicate(landing_zone: str, target: str, once: bool, poll: float, path: str) -> Result[results.TableReport] | None:
@@ -153,10 +169,13 @@ def replicate(landing_zone: str, target: str, once: bool, poll: float, path: str
 
 
 @main.command()
-@click.option("--force", is_flag=True, help="Replace a file with other content.")
+@click.option("--force", is_flag=True, help="Replace an existing file with other content.")
 @config_option
 def partner(force: bool, path: str) -> Result[results.PartnerFile]:
-    """Write `partner` of the configuration into the landing zone. `publish` does so if no such file exists."""
+    """Write `partner` of the configuration to _partnerEvents.json in the landing zone.
+
+    `publish` also writes this file if it does not exist.
+    """
     return feed(path).partner(force)
 
 
@@ -192,11 +211,11 @@ def create(name: str, path: str) -> Result[results.CreatedDatabase]:
 
 
 @fabric.command()
-@click.option("--force", is_flag=True, help="Start even if a table has no file yet.")
+@click.option("--force", is_flag=True, help="Start mirroring even if a table has no file yet.")
 @wait_option
 @config_option
 def start(force: bool, minutes: float, path: str) -> Result[results.DatabaseStatus]:
-    """Start mirroring, if every configured table has a file, and wait until it runs."""
+    """Start mirroring, and wait until it runs. Requires a file for every configured table."""
     return feed(path).fabric_start(force=force, minutes=minutes)
 
 
@@ -204,7 +223,7 @@ def start(force: bool, minutes: float, path: str) -> Result[results.DatabaseStat
 @wait_option
 @config_option
 def stop(minutes: float, path: str) -> Result[results.DatabaseStatus]:
-    """Stop mirroring. After the next start Fabric replicates every table from the beginning."""
+    """Stop mirroring. After the next start, Fabric replicates every table from the beginning."""
     return feed(path).fabric_stop(minutes)
 
 
@@ -212,9 +231,9 @@ def stop(minutes: float, path: str) -> Result[results.DatabaseStatus]:
 @wait_option
 @config_option
 def resume(minutes: float, path: str) -> Result[results.DatabaseStatus]:
-    """Start mirroring that a paused capacity has left Paused, and wait until it runs.
+    """Resume mirroring that is Paused because its capacity was paused, and wait until it runs.
 
-    Resume the capacity first. Fabric does not document whether it continues where it stopped.
+    Resume the capacity first. Fabric does not document whether mirroring continues where it stopped.
     """
     return feed(path).fabric_resume(minutes)
 
@@ -222,7 +241,7 @@ def resume(minutes: float, path: str) -> Result[results.DatabaseStatus]:
 @fabric.command()
 @config_option
 def plan(path: str) -> Result[results.Setting]:
-    """Show settings of the mirrored database that differ from `fabric` in the configuration. Changes nothing."""
+    """Show the settings of the mirrored database that differ from `fabric` in the configuration."""
     return feed(path).fabric_plan()
 
 
@@ -230,7 +249,7 @@ def plan(path: str) -> Result[results.Setting]:
 @yes_option
 @config_option
 def apply(yes: bool, path: str) -> Result[results.Setting]:
-    """Change the settings of the mirrored database that differ from `fabric` in the configuration, and no others."""
+    """Change the settings of the mirrored database that differ from `fabric` in the configuration."""
     return feed(path).fabric_apply(confirm=confirmation(yes))
 
 
@@ -239,7 +258,8 @@ def apply(yes: bool, path: str) -> Result[results.Setting]:
 def refresh(path: str) -> Result[results.TableSync]:
     """Refresh the SQL endpoint of the mirrored database, and show the result for each table.
 
-    This uses capacity. Run it after a rebuild or when a new column is missing. Exits with 1 if a table fails.
+    Refreshing uses capacity. Run this command after a rebuild, or when a new column is missing. Exits with 1 if a table
+    fails.
     """
     return feed(path).fabric_refresh()
 

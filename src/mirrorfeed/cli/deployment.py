@@ -34,7 +34,7 @@ class Example(Row):
     file: str
 
     def remarks(self) -> Sequence[str]:
-        return (f"Wrote {self.file}. Edit it, then run `mirrorfeed enable-cdf` and `mirrorfeed publish`.",)
+        return (f"{self.file} was written. Edit this file, then run `mirrorfeed enable-cdf` and `mirrorfeed publish`.",)
 
 
 @row
@@ -62,14 +62,14 @@ def init(file: str) -> Example:
 
 @main.command()
 @click.option(
-    "--task-value", metavar="NAME", help="In a Databricks task, pass the tables to later tasks as the task value NAME."
+    "--task-value", metavar="NAME", help="Pass the tables to later tasks of a Databricks job, as the task value NAME."
 )
 @config_option
 def tables(task_value: str | None, path: str) -> Result[Listed] | Result[TaskInput]:
-    """List the tables that the configuration selects, and those that match a pattern but are left out, with the reason.
+    """List the tables that the configuration selects, and matching tables that are left out, with the reason.
 
-    Also shows the keys and the kinds of changes that each table can take. Keys that are not configured are read from
-    Unity Catalog. Sources and columns are checked where this needs no Spark. Exits with 1 if a table cannot be
+    Also shows the keys of each table, and the kinds of changes that can be published. Keys that are not configured are
+    read from Unity Catalog. Sources and columns are checked if this needs no Spark. Exits with 1 if a table cannot be
     published.
     """
     found = feed(path)
@@ -97,7 +97,7 @@ def parse_archive_tables(text: str) -> list[str]:
     from mirrorfeed.landing.strict_json import parse_json
 
     if len(text) > _LONGEST_INPUTS:
-        raise ArchiveTablesInvalid(reason=f"has {len(text):,} characters, and a job takes {_LONGEST_INPUTS:,}")
+        raise ArchiveTablesInvalid(reason=f"has {len(text):,} characters, but a job accepts only {_LONGEST_INPUTS:,}")
     try:
         found = parse_json(text)
     except ValueError as error:

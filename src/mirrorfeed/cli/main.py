@@ -44,8 +44,8 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmati
 mirror_option = click.option(
     "--mirror",
     metavar="FOLDER",
-    help="Folder of the replicated tables. For one table also the folder of its Delta table. Default for a landing zone"
-    " in OneLake: the tables of the mirrored database.",
+    help="Folder with the replicated tables or, for a single table, its Delta table. Default for a landing zone in"
+    " OneLake: the tables of the mirrored database.",
 )
 
 _JSON, _PROGRESS, _SPARK, _STOP = "mirrorfeed.json", "mirrorfeed.progress", "mirrorfeed.spark", "mirrorfeed.stop"
@@ -302,18 +302,20 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 @click.option("--landing-zone", metavar="PLACE", help="Override `landing_zone` from the configuration file.")
 @click.option("--ledger", metavar="TABLE", help="Override `ledger` from the configuration file.")
 @click.option(
-    "--staging-path", metavar="FOLDER", help="Override `staging_path` from the configuration file; empty for none."
+    "--staging-path",
+    metavar="FOLDER",
+    help="Override `staging_path` from the configuration file. An empty value means no staging path.",
 )
 @click.option(
     "--secret-scope",
     metavar="SCOPE",
     help="Secret scope of the secrets for which the configuration file has only a key.",
 )
-@click.option("--verbose", is_flag=True, help="Log each step to standard error. Same as --log-level INFO.")
+@click.option("--verbose", is_flag=True, help="Log each step to standard error, as --log-level INFO does.")
 @click.option(
     "--log-level",
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
-    help="Log messages of this level and above to standard error.",
+    help="Log messages of this level and higher levels to standard error.",
 )
 @click.pass_context
 def main(
@@ -325,7 +327,10 @@ def main(
     verbose: bool,
     log_level: str | None,
 ) -> None:
-    """Replicate Delta tables to Microsoft Fabric open mirroring, exactly once."""
+    """Replicate Delta tables to Microsoft Fabric open mirroring, exactly once.
+
+    TABLE is the target or the source of a configured table, such as sales.orders or main.sales.orders.
+    """
     if level := log_level or ("INFO" if verbose else None):
         logger, handler = logging.getLogger("mirrorfeed"), logging.StreamHandler()
         logger.setLevel(level.upper())

@@ -87,7 +87,7 @@ class Interruption:
         for out in (1, self._stderr):
             if os.isatty(out):
                 os.write(out, _SHOW_CURSOR)
-        self.notify("Interrupted. The next run completes the unfinished work.")
+        self.notify("Interrupted. The next run completes unfinished publications.")
         self._exit(1)
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:

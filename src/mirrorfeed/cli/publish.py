@@ -47,15 +47,15 @@ def enable_cdf(tables: tuple[str, ...], path: str) -> Result[results.Enabled]:
     type=click.Choice(["error", "empty"]),
     default="error",
     show_default=True,
-    help="Fail or return fewer rows if a bound is after the newest version.",
+    help="If a bound is after the newest version: fail (error), or show only existing versions (empty).",
 )
 @click.option("--rows", default=20, show_default=True, help="Maximum number of rows to show.")
-@click.option("--counts", is_flag=True, help="Show the number of changed rows of each version instead of rows.")
+@click.option("--counts", is_flag=True, help="Show how many rows each version changed, instead of the rows.")
 @config_option
 def changes(
     table: str, start: str, end: str | None, past_end: Literal["error", "empty"], rows: int, counts: bool, path: str
 ) -> Result[results.DataRow] | Result[results.VersionChanges]:
-    """Show the change data feed of TABLE: a configured table, or any name or path."""
+    """Show the change data feed of TABLE: a configured table, or the name or path of any Delta table."""
     found = feed_if_there(path).changes(table, start, end, past_end)
     return found.counts() if counts else found.first(rows)
 
@@ -71,7 +71,7 @@ def _shard(ctx: click.Context, param: click.Parameter, value: str | None) -> str
 
 @main.command()
 @tables_argument
-@click.option("--dry-run", is_flag=True, help="Show the decision for each table and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be published for each table, and change nothing.")
 @click.option("--shard", callback=_shard, metavar="N/COUNT", help="Publish only the tables of shard N of COUNT.")
 @click.option("--follow", is_flag=True, help="Keep running and publish new commits as they arrive.")
 @click.option("--duration", type=click.FloatRange(0), metavar="MINUTES", help="Stop after MINUTES. Requires --follow.")
@@ -98,7 +98,7 @@ def publish(
     if follow:
         from mirrorfeed.cli.output import FollowLog
 
-        print_lines("Publishing new commits until Ctrl-C or SIGTERM.")
+        print_lines("Publishing new commits. Press Ctrl-C to stop.")
         return feed(path).follow(*tables, minutes=duration, on_done=FollowLog(print_lines), stop=stoppable())
     with publishing() as steps:
         return feed(path).publish(*tables, on_step=steps, on_done=steps.done, stop=stoppable())
@@ -119,15 +119,17 @@ def _check_options(
 
 @main.group()
 def history() -> None:
-    """Keep all versions of tables in permanent histories, and rebuild a table as of any of them."""
+    """Store all versions of tables in permanent histories, and rebuild tables as of any stored version."""
 
 
 @history.command()
 @tables_argument
-@click.option("--begin-again", is_flag=True, help="If versions are lost, continue with a snapshot.")
+@click.option(
+    "--begin-again", is_flag=True, help="If versions between history and source are lost, continue with a snapshot."
+)
 @config_option
 def run(tables: tuple[str, ...], begin_again: bool, path: str) -> Result[results.Append]:
-    """Append new versions of all configured tables, or only of TABLES, to their histories."""
+    """Append new versions of all configured tables that have a history, or only of TABLES."""
     return feed(path).append_history(*tables, begin_again=begin_again)
 
 
@@ -135,21 +137,25 @@ def run(tables: tuple[str, ...], begin_again: bool, path: str) -> Result[results
 @tables_argument
 @config_option
 def status(tables: tuple[str, ...], path: str) -> Result[results.History]:
-    """Show the versions in the history of each table, and its lag."""
+    """Show which versions the history of each table contains, and its lag."""
     return feed(path).history(*tables)
 
 
 @history.command()
 @table_argument
-@click.option("--to-version", type=click.IntRange(0), metavar="VERSION", help="Version to rebuild.")
-@click.option("--as-of", metavar="TIME", help="Rebuild the newest version at TIME, in the time zone of the session.")
+@click.option("--to-version", type=click.IntRange(0), metavar="VERSION", help="Version of TABLE. Not with --as-of.")
+@click.option(
+    "--as-of",
+    metavar="TIME",
+    help="Time, in the time zone of the Spark session: the newest version at this time. Not with --to-version.",
+)
 @click.option("--into", required=True, metavar="TABLE", help="Table to create: a catalog name or a folder.")
 @config_option
 def replay(table: str, to_version: int | None, as_of: str | None, into: str, path: str) -> Result[results.Replay]:
-    """Rebuild TABLE as of a version in a new table. The source is not read."""
+    """Create a new table with the rows of TABLE as of a version or time. Reads only the history."""
     at = as_of if to_version is None else to_version
     if at is None or (as_of is not None and to_version is not None):
-        raise click.UsageError("Give either --to-version or --as-of.")
+        raise click.UsageError("Use either --to-version or --as-of.")
     return feed(path).replay_history(table, into, at)
 
 
@@ -158,29 +164,35 @@ def replay(table: str, to_version: int | None, as_of: str | None, into: str, pat
 @mirror_option
 @config_option
 def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> Result[results.Comparison]:
-    """Compare sources and mirrors row by row, at the version that each mirror has.
+    """Compare sources and mirrors row by row, each source at the version of its mirror.
 
-    Writes the results into the ledger. Differing rows are published again if their number is at most
-    `auto_repair_max_keys`. Exits with 1 if a table differs, was repaired, or cannot be compared, as before its first
-    publication.
+    Writes the results to the ledger. Publishes differing rows again, if there are at most `auto_repair_max_keys` of
+    them. Exits with 1 if a table differs, was repaired, or cannot be compared, for example because it is not published.
     """
     return feed(path).verify(*tables, mirror=mirror)
 
 
 @main.command()
 @table_argument
-@click.option("--where", metavar="CONDITION", help="Publish all rows that match this SQL condition.")
+@click.option(
+    "--where",
+    metavar="CONDITION",
+    help=(
+        "Publish all rows that match this SQL condition, whether they differ or not. Uses column names of the target."
+    ),
+)
 @mirror_option
 @click.option(
     "--source-only",
     is_flag=True,
-    help="Do not read the mirror. Rows that exist only in the mirror remain. Requires --where.",
+    help="Do not read the mirror: publish the rows of --where, delete nothing. Requires --where.",
 )
 @config_option
 def repair(table: str, where: str | None, mirror: str | None, source_only: bool, path: str) -> Result[results.Repair]:
-    """Publish the rows of TABLE again that differ between source and mirror.
+    """Publish again the rows of TABLE that differ between source and mirror.
 
-    The table stays available in Fabric. Rows are published as of the published version, as upserts and deletes.
+    Publishes upserts and deletes with the rows of the published version. The table stays available in Fabric. Wait
+    until Fabric has consumed the files, then run `mirrorfeed verify` again.
     """
     with publishing() as steps:
         return feed(path).repair(table, mirror, where, source_only=source_only, on_step=steps)
@@ -194,7 +206,7 @@ def repair(table: str, where: str | None, mirror: str | None, source_only: bool,
 def rebuild(table: str, yes: bool, minutes: float, path: str) -> Result[results.TableResult]:
     """Delete TABLE in the landing zone and publish it again from the start.
 
-    Fabric does not have the table until it is published. After a failure, run the command again.
+    Until the new snapshot is replicated, Fabric does not have the table. After a failure, run the command again.
     """
     with publishing() as steps:
         return feed(path).rebuild(
@@ -207,5 +219,8 @@ def rebuild(table: str, yes: bool, minutes: float, path: str) -> Result[results.
 @yes_option
 @config_option
 def drop(table: str, yes: bool, path: str) -> Result[results.DroppedTable]:
-    """Delete TABLE, which is no longer configured, from the landing zone, so that Fabric drops it."""
+    """Delete a table that is no longer configured from the landing zone, so that Fabric drops it.
+
+    TABLE is the target.
+    """
     return feed(path).drop(table, confirmation(yes))

@@ -17,13 +17,13 @@ _RETRY = "and run the same command again. Nothing was done."
 class ConfigMissing(Terminal):
     code = "MF1101"
     what = "There is no configuration file {path}."
-    fix = "Run `mirrorfeed init` to write a commented example, or name another file with `--config`."
+    fix = "Run `mirrorfeed init` to write an example, or set another file with `--config`."
 
 
 class ConfigUnreadable(Terminal):
     code = "MF1102"
     what = "Cannot read the configuration {place}: {reason}."
-    fix = "Correct the file, or run `mirrorfeed init` in another folder and compare it with the example."
+    fix = "Correct the file. `mirrorfeed init FILE` writes an example to compare with."
     path: str
     line: int | None
 
@@ -73,8 +73,8 @@ class BadAddress(Terminal):
 
 class UnknownTable(Terminal):
     code = "MF1106"
-    what = "{path} has no table {names:quoted}."
-    fix = "Name one of its targets ({known:list}), or add the table to the file."
+    what = "{path} has no target or source {names:quoted}."
+    fix = "Use one of the targets in the file ({known:few}), or add the table to the file."
 
 
 class NothingMatches(Terminal):
@@ -92,8 +92,8 @@ class TargetsMeet(Terminal):
     code = "MF1112"
     what = "Sources in {path} have the same target, regardless of case: {pairs}."
     fix = (
-        "Use another `target`, such as {{schema}}_{{table}}, leave a source out with `exclude`, or add a separate entry"
-        " for it. Nothing was done."
+        "Use another `target`, such as {{schema}}_{{table}}, leave out a source with `exclude`, or give a source a"
+        " separate entry. Nothing was done."
     )
     meeting: tuple[tuple[str, str, str], ...]
 
@@ -106,8 +106,8 @@ class SeveralLandingZones(Terminal):
     code = "MF1113"
     what = "{path} has {count} landing zones: {zones:list}."
     fix = (
-        "Choose one with `mirrorfeed --landing-zone PLACE publish`, or in Python with `landing_zone`. Use a separate"
-        " run, schedule or deployment for each."
+        "Choose one landing zone with `mirrorfeed --landing-zone PLACE publish`, or in Python with `landing_zone`. Use"
+        " a separate schedule or deployment for each landing zone."
     )
     zones: tuple[str, ...]
 
@@ -119,7 +119,7 @@ class SeveralLandingZones(Terminal):
 class HistoriesMeet(Terminal):
     code = "MF1114"
     what = "Tables in {path} have the same history: {pairs}."
-    fix = "Give one of them an entry with another `history`, or with false. Nothing was done."
+    fix = "Set another `history` for one of the tables, or turn its history off with the value false. Nothing was done."
     meeting: tuple[tuple[str, str, str], ...]
 
     @property
@@ -129,8 +129,8 @@ class HistoriesMeet(Terminal):
 
 class DatabaseNotNamed(Terminal):
     code = "MF3214"
-    what = "The landing zone {landing_zone} names a workspace but no mirrored database."
+    what = "The landing zone {landing_zone} has the id of a workspace, but not the id of a mirrored database."
     fix = (
-        "Add the id of the database, onelake://<workspace id>/<mirrored database id>. `mirrorfeed fabric create NAME`"
-        " creates a database and prints this line."
+        "Add the id of the database: onelake://<workspace id>/<mirrored database id>. `mirrorfeed fabric create NAME`"
+        " creates a database and prints its `landing_zone`."
     )

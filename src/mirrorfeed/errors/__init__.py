@@ -157,7 +157,10 @@ class Transient(MirrorfeedError):
 class Unexpected(MirrorfeedError):
     code = "MF1000"
     what = "{doing} failed with {kind}: {reason}"
-    fix = "No data is lost or duplicated. Try again. If it fails again, see the log for the full message.{helps:more}"
+    fix = (
+        "No data is lost or duplicated. Run the same command again. If it fails again, see the log for the full"
+        " message.{helps:more}"
+    )
     helps: str = ""
     meaning = (
         "An error without a specific code occurred in Spark, the network, a library or mirrorfeed. No data is lost or"

@@ -40,8 +40,8 @@ class Explanation(Row):
 
 class UnknownCode(Terminal):
     code = "MF1002"
-    what = "There is no code {asked:short}."
-    fix = "Write the code as errors show it, for example MF2102.{near:more}"
+    what = "There is no code or name {asked:short}."
+    fix = "Write a code as errors show it, for example MF2102, or the name of an error.{near:more}"
     nearest: tuple[str, ...]
 
     @property

@@ -10,17 +10,17 @@ from mirrorfeed.source.errors import Finding
 
 class NoHistory(Terminal):
     code = "MF6001"
-    what = "{path} configures no history for {tables:list}."
-    fix = "Set `history`, for example `history: main.history` for all tables, or for a single table."
+    what = "{path} sets no history for {tables:list}."
+    fix = "Set `history: main.history` for all tables, or set the `history` of a single table."
 
 
 class HistoryInterrupted(Finding):
     code = "MF6002"
     what = "The history {history} ends at version {version}. {finding.problem}"
     fix = (
-        "Run `mirrorfeed history run {table:argument} --begin-again` to continue with a snapshot; with `reseed` in the"
-        " configuration this happens automatically. The history then lacks the versions in between, which `mirrorfeed"
-        " history status` lists."
+        "To continue with a snapshot, run `mirrorfeed history run {table:argument} --begin-again`. The history then"
+        " lacks the versions in between. With `on_gap: reseed` (lost versions) and `on_schema_change: reseed` (changed"
+        " columns) this happens automatically."
     )
     version: int
     finding: Finding
@@ -31,11 +31,11 @@ class SourceReplaced(Finding):
     what = {
         True: "{table} was restored to an older version: version {version} is in the history, the newest is {latest}.",
         False: (
-            "{table} has id {found_id}, but {history} is the history of {kept} with id {kept_id}, up to version"
-            " {version}. The source is another table, or was replaced, or dropped and created again."
+            "{table} has the id {found_id}, but {history} is the history of {kept} with the id {kept_id}, up to version"
+            " {version}. The source is another table now, or was replaced, or dropped and created again."
         ),
     }
-    fix = "Set `history` to another table. The existing history can still be replayed."
+    fix = "Set `history` to a new table. The existing history can still be replayed."
     history: str
     kept: str
     version: int
@@ -51,26 +51,25 @@ class SourceReplaced(Finding):
 class RecordRejected(Terminal):
     code = "MF6004"
     what = (
-        "{history} was restored to an earlier version, so record {number} cannot be appended: Delta has already"
-        " accepted a record with this number."
+        "The history {history} was restored to an earlier version, but Delta has already accepted record {number}, so"
+        " this record cannot be appended again."
     )
     fix = (
-        "Restore the version that contains the record (RESTORE TABLE … TO VERSION AS OF …, see `DESCRIBE HISTORY`), or"
-        " set `history` to another table."
+        "Find the version with this record in `DESCRIBE HISTORY`, and restore it (RESTORE TABLE … TO VERSION AS OF …)."
+        " Or set `history` to a new table."
     )
 
 
 class AppendConflict(Transient):
     code = "MF6005"
-    what = "Other runs append to {history}, and this run lost {conflicts:count conflict}."
-    fix = "Run `mirrorfeed history run` again."
+    what = "Other runs append to {history} at the same time, so this run failed to append {conflicts} times."
+    fix = "Run `mirrorfeed history run` again, in only one process at a time."
 
 
 class ColumnsIncompatible(Finding):
     code = "MF6006"
     what = (
-        "The columns of {table} changed at version {version}, and not only by adding, renaming or dropping columns:"
-        " {changes:reasons}."
+        "The columns of {table} changed at version {version} in a way that its history cannot store: {changes:reasons}."
     )
     fix = "Run `mirrorfeed history run {table:argument} --begin-again` to continue with a snapshot."
     version: int
@@ -78,35 +77,35 @@ class ColumnsIncompatible(Finding):
 
 class NotAHistory(Terminal):
     code = "MF6007"
-    what = "{table} exists and is not a history: it has no column {missing}."
-    fix = "Set `history` to another table. mirrorfeed creates it."
+    what = "The table {table} exists, but is not a history: it has no column {missing}."
+    fix = "Set `history` to a table that does not exist. mirrorfeed creates it."
 
 
 class HistoryChanged(Terminal):
     code = "MF6008"
     what = "The history {history} was changed by another writer: {reason}. mirrorfeed neither reads nor appends to it."
     fix = (
-        "Run `DESCRIBE HISTORY` to find the change. Undo it with RESTORE (set delta.appendOnly to false meanwhile), or"
-        " set `history` to another table."
+        "Find the change with `DESCRIBE HISTORY`. Undo the change with RESTORE (set delta.appendOnly to false before,"
+        " and to true afterwards), or set `history` to a new table."
     )
 
 
 class ReservedHistoryNames(Terminal):
     code = "MF6009"
-    what = "{table} has columns with names that are reserved in its history: {columns:quoted}."
-    fix = "Rename the columns in the source, or keep no history of this table."
+    what = "{table} has columns whose names are reserved in a history: {columns:quoted}."
+    fix = "Rename these columns in the source, or set the `history` of this table to false."
 
 
 class HistoryEmpty(Terminal):
     code = "MF6011"
     what = "The history {history} is empty or does not exist."
-    fix = "Run `mirrorfeed history run` first."
+    fix = "Run `mirrorfeed history run`, or check `history` in the configuration."
 
 
 class NotInHistory(Terminal):
     code = "MF6012"
     what = "{wanted} is not in the history {history}."
-    fix = "Choose one of: {kept:reasons}."
+    fix = "Choose a version or time that the history contains: {kept:reasons}."
     asked: int | datetime
 
     @property

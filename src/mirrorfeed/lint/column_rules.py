@@ -32,34 +32,34 @@ OTHER_CASE = error(
 )
 UNSUPPORTED = error(
     "MF403",
-    "The column {column!r} has the type {type}, which a mirrored table cannot store.",
+    "The column {column!r} has the type {type}. A mirrored table cannot store this type.",
     "Write nested values as JSON text, decimals with at most 38 digits, and other values with a simple type.",
 )
 DRIFT = error(
     "MF404",
-    "The column {column!r} was {before} and is {type} from this file on, which stops the table.",
-    f"Write the old type. To change it, {REBUILD}.",
+    "The type of column {column!r} changes from {before} to {type} in this file. This stops replication of the table.",
+    f"Write the old type. To change the type, {REBUILD}.",
 )
 GONE = warning(
     "MF405",
-    "The column {column!r} is missing in this file, but was in earlier files. It is NULL in new rows of the mirror.",
+    "The column {column!r} is missing in this file, but was in earlier files. New rows have NULL in this column.",
     f"Keep the column, and write NULL if there is no value. If it was renamed, {REBUILD}.",
 )
 REQUIRED_GONE = error(
     "MF406",
-    "The column {column!r}, which is not nullable, is missing in this file, but was in earlier files.",
-    "Keep publishing the column, or rebuild the table: the merge fails without it.",
+    "The non-nullable column {column!r} is missing in this file, but was in earlier files.",
+    f"Write the column into every file, because the merge fails without it. To remove the column, {REBUILD}.",
 )
 NO_KEY = error(
     "MF407",
-    "The file does not have the key column {key!r}; {hint}.",
+    "The file does not have the key column {key!r}: {hint}.",
     "Write the key columns into every file, spelled as in _metadata.json.",
     "A data file lacks a key column.",
 )
 NULL_KEY = error(
     "MF408",
     "The key column {key!r} is NULL in {count:,} of {rows:count row}.",
-    "Give every row a key. An update of a row without a key inserts a duplicate.",
+    "Give every row a key. Updates of rows without a key insert duplicates.",
 )
 NO_COLUMNS = error(
     "MF409",
@@ -70,33 +70,33 @@ NO_COLUMNS = error(
 UNDECLARED = error(
     "MF410",
     "SchemaDefinition does not declare {columns:names}.",
-    f"SchemaDefinition does not allow new columns. Leave it out, or {REBUILD}.",
+    f"With SchemaDefinition, a table cannot get new columns. Remove the column, or declare it and {REBUILD}.",
 )
 NO_TYPE = warning(
     "MF411",
     "The column {column!r} has no type in this file, because all its values are NULL.",
-    "Give the writer a schema. A writer that infers types from values finds none in a column of NULLs.",
+    "Give the writer a schema. A writer that infers types from values finds no type in a column of NULLs.",
 )
 KEY_AGAIN = error(
     "MF412",
-    "{rows} a key that the table already has, first in row {first:,}, so the mirror has it twice.",
-    "Write 4 as the row marker of rows that may exist already, or 2 for the old row before it.",
+    "{rows} a key that the table already has, first in row {first:,}. The mirror then has the key twice.",
+    "Write the row marker 4 for rows that may already exist, or delete the old row first (row marker 2).",
     "Rows without a marker, or with the marker 0, insert a key that the table already has.",
 )
 NULL_VALUE = error(
     "MF413",
-    "The column {column!r} is NULL in {count:count row}, and the first file declares it as not nullable.",
-    "Publish values, or rebuild the table: the merge fails on NULL in a column that is not nullable.",
+    "The column {column!r} is NULL in {count:count row}, but the first file declares the column as not nullable.",
+    f"Publish a value in every row, because the merge fails on NULL. To make the column nullable, {REBUILD}.",
 )
 WIDE_KEY = advice(
     "MF451",
-    "The key column {key!r} has values of up to {width:,} bytes, and each merge compares them.",
-    "Choose narrow key columns if the source has them.",
+    "The key column {key!r} has values of up to {width:,} bytes, and each merge compares these values.",
+    "If the source has narrower unique columns, use them as keys.",
 )
 INEXACT_KEY = advice(
     "MF452",
-    "The key column {key!r} has the type {type}, which has no exact equality.",
-    "Choose a key with exact equality, such as an integer or text.",
+    "The key column {key!r} has the type {type}. Values of this type cannot be compared exactly.",
+    "Choose a key of another type, such as an integer or text.",
 )
 NOT_LAST = error(
     "MF501",
@@ -106,30 +106,30 @@ NOT_LAST = error(
 )
 FIRST = warning(
     "MF502",
-    f"{MARKER} is the first of {{count}} columns.",
-    f"Write {MARKER} as the last column. Only an older edition of the specification has it first.",
+    f"{MARKER} is the first of {{count}} columns, not the last.",
+    f"Write {MARKER} as the last column. Only an older edition of the specification has the marker first.",
 )
 MISSPELLED = error(
     "MF503",
-    f"The file has a column {{column!r}}, but not {MARKER!r}, so Fabric reads it as data.",
-    f"Name the column {MARKER}: under another name it is data and every row is an insert.",
+    f"The file has the column {{column!r}} instead of {MARKER!r}, so Fabric reads the markers as data.",
+    f"Rename the column to {MARKER}. With any other name, Fabric treats every row as an insert.",
 )
 WIDTH = warning(
     "MF504",
-    f"{MARKER} has the type {{type}}.",
-    "Write the marker as int32. Whether other integers work everywhere is unknown.",
+    f"{MARKER} has the type {{type}} instead of int32.",
+    "Write the marker as int32. Other integer types may not work everywhere.",
     "The row marker is an integer that does not have 32 bits.",
 )
 VALUE = error(
     "MF505",
-    f"{MARKER} is {{values:names}} in {{count:count row}}, first in row {{first:,}}.",
+    f"{MARKER} is {{values:names}} in {{count:count row}}, first in row {{first:,}}. It must be 0, 1, 2 or 4.",
     "Write 0 for an insert, 1 for an update, 2 for a delete or 4 for an upsert.",
     "The row marker has an unknown value.",
 )
 NULL = error(
     "MF506",
     f"{MARKER} is NULL in {{count:,}} of {{rows:count row}}.",
-    "Give every row a marker, or leave the column out of the file.",
+    "Give every row a marker, or write the file without the marker column.",
 )
 KEYLESS = error(
     "MF507",
@@ -137,11 +137,11 @@ KEYLESS = error(
     "Set keyColumns in _metadata.json, or publish inserts only.",
     "Rows are marked as updates, deletes or upserts, but the table has no keys.",
 )
-TYPE = error("MF508", f"{MARKER} has the type {{type}}, which is not an integer.", "Write the marker as int32.")
+TYPE = error("MF508", f"{MARKER} has the type {{type}} instead of int32.", "Write the marker as int32.")
 FIRST_LOAD = advice(
     "MF551",
-    "The first file marks every row as an insert, which makes the initial load slower.",
-    "Leave the marker out of the initial load. Fabric reads files without it faster.",
+    "The first file marks every row as an insert. This makes the initial load slower.",
+    "Write the initial load without the marker column. Fabric reads files without markers faster.",
 )
 
 
@@ -268,11 +268,11 @@ def _check_marker_column(path: str, contents: Contents, published: set[str]) -> 
         return
     at = names.index(MARKER)
     if names.count(MARKER) > 1:
-        yield NOT_LAST.finding(path, problem=f"is there {names.count(MARKER)} times")
+        yield NOT_LAST.finding(path, problem=f"is in the file {names.count(MARKER)} times")
     elif at == 0 and len(names) > 1:
         yield FIRST.finding(path, count=len(names))
     elif at < len(names) - 1:
-        yield NOT_LAST.finding(path, problem=f"is column {at + 1} of {len(names)}")
+        yield NOT_LAST.finding(path, problem=f"is column {at + 1} of {len(names)}, not the last")
     type_ = contents.columns[at].type
     if type_ not in (None, *_INT32):
         yield (WIDTH if type_ in _INTEGERS else TYPE).finding(path, type=type_)

@@ -37,7 +37,7 @@ ENCODING = error(
 WIDTH = error(
     "MF602",
     _PROBLEM,
-    "Give every row one value per column. Check ColumnSeparator, and quote values that contain it.",
+    "Give every row one value per column. Check ColumnSeparator, and quote values that contain the separator.",
     "The number of values in a row of a text file differs from the number of columns.",
 )
 UNCLOSED = error(
@@ -49,7 +49,7 @@ UNCLOSED = error(
 AFTER_QUOTE = error(
     "MF604",
     _PROBLEM,
-    "Escape quotes inside values with EscapeCharacter. If quotes are doubled, set it to the quote.",
+    "Escape quotes inside values with EscapeCharacter. If quotes are doubled, set EscapeCharacter to the quote.",
     "A text file has characters between a closing quote and the next separator.",
 )
 LINE_BREAK = error(

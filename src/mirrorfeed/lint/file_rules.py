@@ -22,13 +22,13 @@ _UNFINISHED = re.compile(r"\..*|.*(?:~|\.(?:tmp|temp|part|partial|inprogress|crc
 
 NAME = error(
     "MF301",
-    "The name is not a number of 20 digits from 1 upwards and an extension.",
-    f"Name data files with 20 digits and their extension, from {data_name(1)}. Stage under names that start with _.",
+    "The file name must be a 20-digit number greater than 0 and an extension.",
+    f"Number data files from {data_name(1)} upwards. Stage files under names that start with _.",
 )
 GAP = error(
     "MF302",
-    "Before this file, {missing} missing. The previous file is {before}.",
-    "Publish the missing number. Fabric reads no later file before it.",
+    "{missing} missing before this file. The previous number is {before}.",
+    "Publish a file with the missing number. Until then, Fabric reads no later file.",
     "A number is missing between data files, so Fabric does not read the later ones.",
 )
 NUMBER_TWICE = error(
@@ -38,17 +38,17 @@ NUMBER_TWICE = error(
 )
 USED_AGAIN = error(
     "MF304",
-    "The number {number} was consumed before, as {other}, so Fabric never reads this file.",
-    "Publish the content under the next free number.",
+    "Fabric already consumed the number {number}, as {other}, so it never reads this file.",
+    "Publish the content of this file under the next free number.",
 )
 EMPTY = error(
     "MF305",
-    "The file is empty (0 bytes), which stops the table.",
+    "The file is empty (0 bytes). This stops replication of the table.",
     "Delete the file, and write the complete file under the same name.",
 )
 TRUNCATED = error(
     "MF306",
-    "The file is truncated, which stops the table: {reason}.",
+    "The file is truncated: {reason}. This stops replication of the table.",
     "Delete the file, and write the complete file under the same name.",
 )
 UNREADABLE = error(
@@ -64,50 +64,50 @@ FORM = error(
 )
 CODEC = error(
     "MF309",
-    "The file is compressed with {codec}, which Fabric does not read.",
+    "The file is compressed with {codec}. Fabric cannot read this compression.",
     "Write the file without compression, or with Snappy, GZIP or ZSTD.",
 )
 UNSAFE = error(
     "MF314",
     "The file cannot be read safely: {reason}.",
-    "Delete the file, and write a valid file under the same name. Fabric may fail on this one too.",
+    "Delete the file, and write a valid file under the same name. Fabric may also fail to read this file.",
     "Reading a data file crashes the Parquet library, or takes too much time or memory.",
 )
 INVALID_TEXT = error(
     "MF315",
-    "The column {column!r} has a value that is not valid UTF-8 in row {row:,}, so readers fail.",
-    "Correct the values, and write bytes that are not text into a binary column.",
+    "The column {column!r} has a value that is not valid UTF-8, first in row {row:,}. Readers fail on such values.",
+    "Correct the values. Write bytes that are not text into a binary column.",
 )
 NO_FILES = warning(
     "MF310",
-    "The table's folder has no data file, and Fabric fails such a table after some time.",
-    "Publish a file with the columns and no rows.",
+    "The folder of the table has no data file. After some time, Fabric reports such a table as failed.",
+    "Publish a file, which may have columns and no rows.",
 )
 LAST_GONE = warning(
     "MF311",
-    "Number {number} was consumed, and no data file is left in the folder to show the next number.",
-    "Continue with the number after the last consumed one, and keep the last file.",
+    "Fabric consumed number {number}, but the folder has no data file left that shows the next number.",
+    "Continue with the number after the last consumed number. Do not delete the last file of a table.",
 )
 SUBFOLDER = error(
     "MF312",
-    "There is a folder inside the table's folder.",
-    "Write data files into the folder of the table, and stage in folders whose names start with _.",
+    "The folder of the table contains another folder.",
+    "Write data files directly into the folder of the table. Stage files in folders whose names start with _.",
 )
 UNFINISHED = warning(
     "MF703",
-    "The name is that of an unfinished or temporary file.",
-    "Delete the file if nothing is writing it. Write under a name that starts with _, then rename.",
+    "The file has the name of an unfinished or temporary file.",
+    "If no process is writing the file, delete it. Write files under names that start with _, then rename them.",
 )
 LOST = error(
     "MF313",
     "The file was removed before Fabric consumed it{more}.",
-    "Restore the same file under the same name if you can; otherwise run `mirrorfeed rebuild`.",
+    "If you can, restore the same file under the same name. Otherwise run `mirrorfeed rebuild`.",
     "A file that mirrorfeed published was removed before Fabric consumed it.",
 )
 LATE_START = advice(
     "MF351",
     "The first number is {number}, and nothing shows that Fabric consumed earlier numbers.",
-    "If mirroring has not started yet, begin with number 1, because Fabric waits for it.",
+    "If mirroring has not started yet, begin with number 1, because Fabric waits for number 1.",
 )
 _UNREADABLE = {
     Broken.TRUNCATED: TRUNCATED,
@@ -212,7 +212,7 @@ def _check_numbers(table: Table, lost: Collection[int]) -> Iterator[Finding]:
     for before, number in pairwise(numbers):  # a lost file has a separate finding
         if number in paths and number > before + 1 and before + 1 not in lost:
             one = number == before + 2
-            missing = f"number {before + 1} is" if one else f"the numbers {before + 1} to {number - 1} are"
+            missing = f"Number {before + 1} is" if one else f"The numbers {before + 1} to {number - 1} are"
             yield GAP.finding(paths[number], missing=missing, before=before)
     if len(paths) > 1 and numbers[0] > 1 and not processed and table.log is None:
         yield LATE_START.finding(paths[numbers[0]], number=numbers[0])

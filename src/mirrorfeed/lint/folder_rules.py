@@ -40,18 +40,18 @@ SCHEMA_NAME = error(
 NO_TABLES = warning("MF103", "The schema folder contains no tables.", "Delete the folder, or create its tables.")
 BAD_NAME = warning(
     "MF104",
-    "The table's name {reason}, and may not be valid in Fabric.",
-    "Change the name of the table. A renamed folder is a new table, so publish all data again.",
+    "The name of the table {reason}. Such a name might be invalid in Fabric.",
+    "Choose another name. For Fabric, a renamed folder is a new table, so publish all data again.",
 )
 SAME_NAME = error(
     "MF105",
-    "The folder differs from {other!r} only in case.",
-    "Rename one of them. Fabric may treat them as one table.",
+    "The names of this folder and of {other!r} differ only in case, so Fabric may treat both as one table.",
+    "Rename one of the folders. For Fabric, a renamed folder is a new table, so publish all data again.",
 )
 MISPLACED = warning(
     "MF106",
-    "Fabric does not find the partner events, because the file has the wrong name or is in the wrong folder.",
-    f"Name the file {PARTNER_EVENTS}, and move it to the top of the landing zone.",
+    "The file with the partner events has the wrong name or is in the wrong folder, so Fabric does not find it.",
+    f"Move the file to {PARTNER_EVENTS} in the top folder of the landing zone.",
 )
 NEARLY_FULL = advice(
     "MF151",
@@ -75,53 +75,53 @@ SHAPE = warning(
 
 STAGED = warning(
     "MF701",
-    "The file was staged and not published.",
-    "Delete the file if no publisher is running. Fabric ignores it.",
+    "The file was staged, but never published.",
+    "If no publisher is running, delete the file. Fabric ignores it.",
 )
 IN_SCRATCH = warning(
     "MF702",
-    "The file was staged in `_scratchPad` and not published.",
-    "Delete the file if no publisher is running.",
+    "The file was staged in `_scratchPad`, but never published.",
+    "If no publisher is running, delete the file.",
 )
 NEVER_PUBLISHED = warning(
     "MF704",
-    "The file was staged by mirrorfeed, and no record publishes it.",
-    "Run `mirrorfeed publish`, which deletes the file unless another publisher is running.",
+    "mirrorfeed staged the file, but no record of the log publishes it.",
+    "Run `mirrorfeed publish`. It deletes the file, unless another publisher is running.",
 )
 UNFINISHED = warning(
     "MF705",
-    "Record {record} of mirrorfeed publishes the file, which does not have its final name yet.",
-    "Run `mirrorfeed publish`, which finishes the publication.",
+    "Record {record} of the log publishes the file, but the file does not have its final name yet.",
+    "Run `mirrorfeed publish` to finish the publication.",
 )
 OLD_LOG = warning(
     "MF706",
     "The folder belongs to a log that is no longer in use.",
-    "Run `mirrorfeed publish`, which deletes it.",
+    "Run `mirrorfeed publish` to delete the folder.",
 )
 LOG_FAULT = error(
     "MF707",
     "mirrorfeed's log of the table cannot be read: {reason}.",
-    f"Restore the file if it was changed or removed. Otherwise, {REBUILD}.",
+    f"If the file was changed or removed, restore it. Otherwise, {REBUILD}.",
 )
 OTHER_CONTENT = error(
     "MF708",
-    "The file has {bytes:count byte}, and record {record} published {published:,} under this name.",
-    f"A published name is final. Find out who changed the file. To be safe, {REBUILD}.",
+    "The file has {bytes:count byte}, but record {record} published {published:,} under this name.",
+    f"Find out who changed the file: published files must not change. To be safe, {REBUILD}.",
 )
 FOREIGN = error(
     "MF709",
-    "mirrorfeed did not publish the file. The last file in its log: {last}.",
-    f"Let only one publisher write to a table. Find out who wrote the file. To be safe, {REBUILD}.",
+    "mirrorfeed did not publish this file. The last file in the log of the table is {last}.",
+    f"Find out who wrote the file: only one publisher may write to a table. To be safe, {REBUILD}.",
 )
 TOO_NEW = warning(
     "MF710",
-    "The record has format {format}, and was written by a newer version of mirrorfeed.",
-    "Install a newer release of mirrorfeed and check again. This one does not check the log.",
+    "The record has format {format}: a newer release of mirrorfeed wrote it.",
+    "Install that release and check again. This release did not check the log of the table.",
 )
 KEYS_CHANGED = error(
     "MF220",
     "The keys are {now}, but mirrorfeed published the table with {before:names}.",
-    f"Keys never change after they are set. Restore them, or {REBUILD}.",
+    f"The keys of a table cannot change. Restore the previous keys, or {REBUILD}.",
 )
 _Text = Annotated[str, StringConstraints(pattern=r"\S")]
 _STAGED = re.compile(r"_.*\.(?:parquet|csv|tsv|psv|txt)(?:\.\w+)?|_temporary", re.IGNORECASE)

@@ -90,12 +90,12 @@ def lint(store: Store, check_keys: bool = False) -> Report:
             table = _read_table(store, found.path, parquet, check_keys)
             findings += check_table(table)
             unchecked += [] if table.are_keys_checked else [table.folder]
-    notes = [] if zone.partner_events else [f"There is no {PARTNER_EVENTS}, which describes the publisher."]
+    notes = [] if zone.partner_events else [f"The landing zone has no {PARTNER_EVENTS} that describes the publisher."]
     if unchecked:
         notes.append(
             f"Duplicate keys were not checked in {counted(len(unchecked), 'table')} with more than"
             f" {size(MAX_BYTES_BY_DEFAULT)}: {a_few(unchecked)}."
-            f" Use --check-keys to check {'it' if len(unchecked) == 1 else 'them'}."
+            " Use --check-keys to check all tables."
         )
     return Report(len(tables), tuple(findings), tuple(notes))
 

@@ -64,13 +64,13 @@ KEYS_TWICE = error(
 )
 DETECTION = error(
     "MF208",
-    "fileDetectionStrategy is {value}.",
+    f'fileDetectionStrategy is {{value}}, but only "{TIMESTAMPS}" is allowed.',
     f'Set "{TIMESTAMPS}", or remove the property to read files by number.',
     "fileDetectionStrategy has a value that is not in the specification.",
 )
 UPSERT_TYPE = error(
     "MF209",
-    "isUpsertDefaultRowMarker is {value}.",
+    "isUpsertDefaultRowMarker is {value}, but must be true or false.",
     "Set `true` or `false`, without quotes.",
     "isUpsertDefaultRowMarker is neither true nor false.",
 )
@@ -81,13 +81,13 @@ UPSERT_KEYLESS = error(
 )
 FORMAT = error(
     "MF211",
-    "FileFormat is {value}.",
+    "FileFormat is {value}, but must be DelimitedText, CSV or Parquet.",
     'Set "DelimitedText", or remove the property if files are Parquet or plain CSV.',
     "FileFormat has a value that is not in the specification.",
 )
 EXTENSION = error(
     "MF212",
-    "FileExtension is {value}.",
+    "FileExtension is {value}. A file suffix without its dot is expected.",
     'Set the suffix of the data files without its dot, such as "tsv".',
     "FileExtension is missing, or is not a suffix of a file name.",
 )
@@ -99,13 +99,13 @@ OPTIONS_TYPE = error(
 )
 OPTION_VALUE = error(
     "MF214",
-    "{option} is {value}.{allowed:more}",
+    "{option} is {value}, but the specification does not allow this value.{allowed:more}",
     "Set a value that the specification allows, and write the files accordingly.",
     "An option of delimited text has a value that is not in the specification.",
 )
 HEADER = error(
     "MF215",
-    "FirstRowAsHeader is {value}, but mirroring needs column names in the first row.",
+    "FirstRowAsHeader is {value}, but must be true: Fabric needs the column names in the first row.",
     "Set FirstRowAsHeader to true, and write the column names into the first row of each file.",
 )
 DEFINITION = error(
@@ -116,7 +116,7 @@ DEFINITION = error(
 )
 DATA_TYPE = error(
     "MF217",
-    "The DataType of {column!r} is {value}.",
+    "The DataType of column {column!r} is {value}, but the specification has no such type.",
     f"Declare one of {', '.join(DATA_TYPES)}.",
     "SchemaDefinition declares a type that is not in the specification.",
 )
@@ -132,12 +132,12 @@ FORMAT_UNSAID = error(
 )
 MANY_KEYS = advice(
     "MF251",
-    "There are {count} key columns, and each merge compares all of them.",
-    f"Tables with fewer than five narrow key columns merge fastest. To change them, {REBUILD}.",
+    "The table has {count} key columns, and each merge compares all of them.",
+    f"Tables with fewer than five narrow key columns merge fastest. To change the keys, {REBUILD}.",
 )
 MISSING = error(
     "MF201",
-    "The table's folder has no _metadata.json, which sets the keys of the table.",
+    "The folder of the table has no _metadata.json, so the table has no keys.",
     'Add the file: `{"keyColumns": ["…"]}`, or `{}` for a table without keys.',
 )
 MISNAMED = error(
@@ -328,7 +328,7 @@ class _Reader:
 
     def _extension(self, found: Mapping[str, Any], form: str | None) -> str:
         if "FileExtension" not in found and form == "DelimitedText":
-            self._report(EXTENSION, value="not set, and FileFormat is DelimitedText")
+            self._report(EXTENSION, value="not set, but FileFormat is DelimitedText")
         extension: str = self._value(
             found,
             "FileExtension",
@@ -385,7 +385,7 @@ class _Reader:
                 continue
             if odd := sorted(set(column) - {"Name", "DataType", "IsNullable"}):
                 self._report(
-                    DEFINITION, True, problem=f"Column {name!r} of SchemaDefinition has the property {odd[0]!r}"
+                    DEFINITION, True, problem=f"Column {name!r} of SchemaDefinition has the unknown property {odd[0]!r}"
                 )
             type_, nullable = column.get("DataType"), column.get("IsNullable", True)
             if type_ not in DATA_TYPES:

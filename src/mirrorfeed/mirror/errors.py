@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.lint.specification import Finding
 
-_RECREATE = "delete the table's folder and create it again with all data"
+_RECREATE = "delete the folder of the table and publish all data again"
 
 
 class KeysChanged(Terminal):
     code = "MF7003"
-    what = "The keyColumns of table {table} changed from {before:list} to {now:list}."
-    fix = f"Keys never change after they are set. Restore them, or {_RECREATE}."
+    what = "keyColumns of table {table} changed from {before:list} to {now:list}."
+    fix = f"The keys of a table cannot change. Restore the previous keys, or {_RECREATE}."
 
 
 class FolderReplaced(Transient):
     code = "MF7004"
-    what = "{address} was deleted or recreated while table {table} was read."
-    fix = "The next pass reads the current folder."
+    what = "The folder {address} was deleted or created again while table {table} was read."
+    fix = "No action is needed. The next pass reads the new folder."
 
 
 class BrokenFile(Terminal):
@@ -30,14 +30,14 @@ class BrokenFile(Terminal):
 
 class SamePlace(Terminal):
     code = "MF7012"
-    what = "Table {table} and another table folder of the same name have the same mirror, {place}."
-    fix = "Keep the table in one schema folder only."
+    what = "Two folders contain table {table}, and both would be replicated to {place}."
+    fix = "Remove one of the two folders from the landing zone."
 
 
 class MirrorUnavailable(Transient):
     code = "MF7013"
     what = "Cannot read or write the mirror {place}: {reason:phrase}."
-    fix = "The file was not applied. The next pass tries again."
+    fix = "Check that the folder is writable. The next pass applies the file again."
 
 
 class NotOurs(Terminal):
@@ -48,8 +48,8 @@ class NotOurs(Terminal):
 
 class TypeChanged(Terminal):
     code = "MF7017"
-    what = "Table {table} is stopped because {address} changes the type of {columns}."
-    fix = "Delete the table's folder, and create it again with all data."
+    what = "Replication of table {table} is stopped, because {address} changes the type of {columns}."
+    fix = "Delete the folder of the table, and publish all data again."
     changed: Mapping[str, tuple[str, str]]
     """Old and new type of each column."""
 
@@ -61,7 +61,7 @@ class TypeChanged(Terminal):
 class YearNotHeld(Terminal):
     code = "MF7020"
     what = "{address} has dates in {column} outside the years 1 to 9999."
-    fix = "The replica cannot read such dates. Publish them as text, or correct them in the source."
+    fix = "The replica cannot read such dates. Publish the column as text, or correct the dates in the source."
 
 
 class FileRefused(Terminal):
@@ -75,49 +75,49 @@ class FileRefused(Terminal):
 class MirrorMissing(Terminal):
     code = "MF7101"
     what = "There is no Delta table at {path}, where the mirror of {table} should be."
-    fix = "Wait until Fabric has created it, or name the folder of the mirror: with --mirror, in Python with `mirror`."
+    fix = "Wait until Fabric has created the table, or set the folder of the mirror: --mirror, in Python `mirror`."
 
 
 class MirrorNotReached(Transient):
     code = "MF7102"
-    what = "The mirror of {table} has not reached any of the recorded publications."
-    fix = "Verify again when Fabric has consumed more files. `mirrorfeed status` shows how many are waiting."
+    what = "The mirror of {table} does not yet contain any of the recorded publications."
+    fix = "Verify again when Fabric has consumed more files. `mirrorfeed status` shows the files not consumed."
 
 
 class MirrorUnreadable(Terminal):
     code = "MF7103"
     what = "Spark cannot read the mirror of {table} at {path}: {reason}."
     fix = (
-        "Give Spark access to this path: for OneLake with the settings `fs.azure.account…` of the cluster, as"
-        " docs/set-up-fabric.md shows. Or name another copy of the mirror: with --mirror, in Python with `mirror`."
+        "Give Spark access to this path. For OneLake, set `fs.azure.account…` in the Spark configuration of the"
+        " cluster, as in docs/set-up-fabric.md. Or set another copy of the mirror: --mirror, in Python `mirror`."
     )
 
 
 class ConditionUnreadable(Terminal):
     code = "MF7104"
     what = "The condition {condition!r} cannot be applied to {table} and its mirror: {reason}."
-    fix = "Write it as after WHERE in SQL, without nested columns, because they are text in a mirror."
+    fix = "Write a condition as after WHERE in SQL. Do not use nested columns: a mirror stores them as text."
 
 
 class MirrorNotNamed(Terminal):
     code = "MF7105"
-    what = "The location of the mirror of {landing_zone} is not known."
+    what = "The folder with the mirror of {landing_zone} is unknown."
     fix = (
-        "Set it to the folder that `mirrorfeed replicate` writes to: with --mirror, in Python with the argument"
-        " `mirror`, in a notebook in the field `mirror`, or for a deployment in the variable `mirror`."
+        "Set the folder that `mirrorfeed replicate` writes to: with --mirror, in Python with the argument `mirror`, in"
+        " the field `mirror` of a notebook, or in the variable `mirror` of a deployment."
     )
 
 
 class MirrorColumns(Terminal):
     code = "MF7106"
-    what = "The columns of the mirror of {table} at {path} differ: {faults:reasons}."
+    what = "The mirror at {path} does not have the columns of {table}: {faults:reasons}."
     faults: Sequence[str]
-    fix = "Check that this is the mirror of this table, and whether all its files have been replicated."
+    fix = "Check that {path} is the mirror of {table}, and that all files of the table have been replicated."
 
 
 class VersionGone(Terminal):
     code = "MF7107"
-    what = "Version {version} of {table}, which is the version of its mirror, can no longer be read."
+    what = "The mirror contains version {version} of {table}, but this version of the source can no longer be read."
     fix = (
         "Verify again when the mirror has reached a newer version. If `mirrorfeed publish` cannot continue either,"
         " reload the table with `mirrorfeed rebuild`."
@@ -135,9 +135,9 @@ class TokenRefused(Terminal):
 
 class NoPermission(Terminal):
     code = "MF4202"
-    what = "This identity has no permission to {action} ({item}: {response})."
+    what = "This identity has no permission in Fabric to {action} ({item}: {response})."
     fix = (
-        "Give it the role Contributor in the workspace. For a service principal, an administrator of Fabric must"
+        "Give the identity the role Contributor in the workspace. For a service principal, a Fabric administrator must"
         " also allow service principals to use Fabric APIs, in the tenant settings."
     )
 
@@ -146,8 +146,8 @@ class WorkspaceMissing(Terminal):
     code = "MF4203"
     what = "The workspace {workspace} does not exist in Fabric, or this identity cannot see it ({response})."
     fix = (
-        "Compare the first id in `landing_zone: onelake://<workspace id>/<mirrored database id>` with the one in"
-        " the address of the workspace in Fabric (/groups/<workspace id>), and give the identity a role in it."
+        "Compare the first id in `landing_zone: onelake://<workspace id>/<mirrored database id>` with the id in the"
+        " address of the workspace in Fabric (/groups/<workspace id>), and give the identity a role in the workspace."
     )
 
 
@@ -155,108 +155,113 @@ class DatabaseMissing(Terminal):
     code = "MF4204"
     what = "The workspace {workspace} has no mirrored database {database} ({response})."
     fix = (
-        "Check the second id in `landing_zone`: it may belong to another kind of item, or the database was deleted."
-        " `mirrorfeed fabric create NAME` prints the line for the database with that name."
+        "Check the second id in `landing_zone`: the id may belong to another kind of item, or the database was deleted."
+        " `mirrorfeed fabric create NAME` prints the `landing_zone` of the database NAME."
     )
 
 
 class NotFound(Terminal):
     code = "MF4205"
-    what = "Fabric cannot {action} ({item}), because something was not found: {response}."
-    fix = "Check `fabric_endpoint`, if it is set, and both ids in `landing_zone`. Then run the same command again."
+    what = "Cannot {action} ({item}): Fabric reports that an object was not found ({response})."
+    fix = "Check both ids in `landing_zone`, and `fabric_endpoint` if set. Then run the same command again."
 
 
 class NameTaken(Terminal):
     code = "MF4206"
-    what = "The name is already used in {item}, by an item that this identity cannot see ({response})."
+    what = "Another item in {item} already has this name, and this identity cannot see the item ({response})."
     fix = "Choose another name, or give the identity a role that can see the item."
 
 
 class FabricUnavailable(Transient):
     code = "MF4207"
-    what = "Fabric is not available to {action} ({item}: {reason})."
-    fix = "Run the same command again later. It first checks what has already been done."
+    what = "Cannot {action}: Fabric is not available ({item}: {reason})."
+    fix = "Run the same command again later. The command first checks which steps are already done."
 
 
 class CallRefused(Terminal):
     code = "MF4208"
     what = "Fabric refused to {action} ({item}: {response})."
-    fix = "Open the mirrored database in Fabric, correct the cause, and run the same command again."
+    fix = "Correct the cause that Fabric reports, and run the same command again."
 
 
 class OperationFailed(Terminal):
     code = "MF4209"
     what = "Fabric accepted the request to {action}, but failed to complete it ({item}: {reason})."
-    fix = "Open the item in Fabric, then run the same command again."
+    fix = "Check the item in Fabric, then run the same command again."
 
 
 class NotInFabric(Terminal):
     code = "MF4210"
     what = "The landing zone {landing_zone} is not in a mirrored database of Fabric."
     fix = (
-        "Set `landing_zone: onelake://<workspace id>/<mirrored database id>`. If you have only the workspace,"
-        " `mirrorfeed fabric create NAME` creates the database and prints the line."
+        "Set `landing_zone: onelake://<workspace id>/<mirrored database id>`. If there is no database yet, set"
+        " `onelake://<workspace id>`: `mirrorfeed fabric create NAME` then creates one and prints its `landing_zone`."
     )
 
 
 class OtherMirror(Terminal):
     code = "MF4211"
-    what = "{name!r} already exists and mirrors another source ({kind}; {item}), so it does not read files."
-    fix = "Choose another database."
+    what = "The mirrored database {name!r} mirrors another source ({kind}; {item}), so it does not read files."
+    fix = "Choose another name, or the id of an open mirrored database."
 
 
 class NotListed(Transient):
     code = "MF4212"
-    what = "{name!r} was created in {item}, but Fabric does not list it yet."
-    fix = "Run the same command again in a few minutes. It does not create a second one."
+    what = "The mirrored database {name!r} was created in {item}, but Fabric does not list it yet."
+    fix = "Run the same command again in a few minutes. It does not create a second database."
 
 
 class NotReached(Transient):
     code = "MF4213"
-    what = "{verb} has not taken effect: after {seconds:.0f} s {item} is {status}."
+    what = "{verb} is not finished: after {seconds:.0f} s, the status of {item} is {status}."
     fix = "Run the same command again to continue waiting, or check the database in Fabric."
 
 
 class NotDropped(Transient):
     code = "MF4214"
-    what = "The folder of {table} is deleted, but after {seconds:.0f} s {item} still has the table ({state})."
-    fix = "Run the same command again. It continues to wait, then publishes. Nothing is published until then."
+    what = "The folder of {table} was deleted, but after {seconds:.0f} s {item} still has the table ({state})."
+    fix = "Run the same command again. It waits until Fabric has dropped the table, then publishes."
 
 
 class NoSqlEndpoint(Transient):
     code = "MF4215"
     what = "Fabric reports no SQL endpoint of {item}."
-    fix = "Fabric creates it within minutes of the database. If it does not appear, check the item in Fabric."
+    fix = (
+        "Fabric creates the SQL endpoint within minutes after the database. If it does not appear, check {item} in"
+        " Fabric."
+    )
 
 
 class DefinitionUnreadable(Terminal):
     code = "MF4217"
     what = "The definition of {item} in Fabric has no readable mirroring.json."
-    fix = "Check that the second id in `landing_zone` is that of a mirrored database. Nothing was changed."
+    fix = "Check that the second id in `landing_zone` is the id of a mirrored database. Nothing was changed."
 
 
 class NotApplied(Transient):
     code = "MF4218"
-    what = "Fabric accepted the change of {item}, but does not show it: {left:reasons}."
+    what = "Fabric accepted the new settings of {item}, but still shows the old ones: {left:reasons}."
     fix = "Run `mirrorfeed fabric plan` in a few minutes to see the current settings."
 
 
 class NotPaused(Terminal):
     code = "MF4219"
     what = "Mirroring of {item} is {status}, not Paused."
-    fix = "`mirrorfeed fabric start` starts it. Fabric then loads every table again."
+    fix = "To start mirroring anyway, run `mirrorfeed fabric start`. Fabric then loads every table again."
 
 
 class PublicNetworkDenied(Terminal):
     code = "MF4221"
     what = "{item} accepts no calls from public networks ({response})."
     fix = (
-        "Run this command in a network with the private link of the workspace, and set `private_link: true`, which"
-        " uses the workspace's own hosts. A changed policy takes up to 30 minutes."
+        "Run this command in a network with the private link of the workspace, and set `private_link: true` to use the"
+        " hosts of the workspace. A changed network policy takes effect within 30 minutes."
     )
 
 
 class ResponseInvalid(Terminal):
     code = "MF4220"
-    what = "Fabric's response to the request to {action} ({item}) is not as documented: {reason}."
-    fix = "Run the same command again. If it repeats, check whether a proxy on the way to Fabric changes responses."
+    what = "Cannot {action} ({item}): the response of Fabric is not as documented ({reason})."
+    fix = (
+        "Run the same command again. If this repeats, check whether a proxy between here and Fabric changes responses."
+    )

@@ -184,12 +184,12 @@ def send_mail(
     except smtplib.SMTPNotSupportedError as error:
         raise MailRefused(server=server, response=first_line(str(error))) from None
     except UnicodeEncodeError:
-        raise MailRefused(server=server, response="user and password must be ASCII characters") from None
+        raise MailRefused(server=server, response="user and password can contain only ASCII characters") from None
     except (OSError, smtplib.SMTPException) as error:
         response = f"{type(error).__name__}: {first_line(str(error))}"
         raise ChannelUnavailable(channel=channel, response=response) from None
     if refused:
-        response = f"it does not accept {', '.join(sorted(refused))}; the other recipients have the mail"
+        response = f"it does not accept {', '.join(sorted(refused))}; the mail was sent to the other recipients"
         raise MailRefused(server=server, response=response)
 
 

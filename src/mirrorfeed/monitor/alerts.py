@@ -260,9 +260,9 @@ def parse(data: bytes, now: datetime) -> tuple[SentAlert, ...]:
     for alert in alerts:
         times = [*alert.notified.values(), *([alert.over] if alert.over else [])]
         if max([alert.since, *times]) > now + _CLOCK_SKEW:
-            raise ValueError("it has a time in the future")
+            raise ValueError("a time in it is in the future")
         if min([alert.since, *times]) + _CLOCK_SKEW < alert.since:
-            raise ValueError("it has an alert that was sent before its problem started")
+            raise ValueError("an alert in it was sent before the problem started")
     return alerts
 
 
@@ -271,7 +271,11 @@ def summary_of(rows: Sequence[Alert]) -> str:
     if any(OUTPUT in each.sent_to for each in rows):
         return ""
     known = sum(each.error is None for each in rows)
-    return f"No new problem. {counted(known, 'problem')} reported before." if known else "No new problem."
+    return (
+        (f"No new problems. {counted(known, 'problem')} reported earlier and not resolved.")
+        if known
+        else "No new problems."
+    )
 
 
 def state_of(config: Config) -> tuple[Store, str]:

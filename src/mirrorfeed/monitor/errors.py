@@ -7,44 +7,44 @@ from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 
 class ExecutorsElsewhere(MirrorfeedError):
     code = "MF1305"
-    what = "The driver cannot see a file that an executor wrote to {address}."
-    fix = "Use a landing zone that all machines of the cluster share."
+    what = "An executor wrote a file to {address}, but the driver cannot see the file."
+    fix = "Use a landing zone that all machines of the cluster can access."
 
 
 class NotAsExpected(Terminal):
     code = "MF1306"
     what = "The storage of the landing zone does not behave as publishing requires: {found}."
-    fix = "Do not publish there, and report this problem."
+    fix = "Do not publish to this landing zone. Open an issue with this message."
 
 
 class NoLedger(Terminal):
     code = "MF8001"
-    what = "{path} configures no ledger, so there is nothing to report."
-    fix = "Set `ledger` in this file, or pass `--ledger` before the command. Then publish."
+    what = "{path} sets no ledger, so there is nothing to report."
+    fix = "Set `ledger` in this file, or use `mirrorfeed --ledger TABLE report`. Then publish: runs fill the ledger."
 
 
 class ChannelUnavailable(Transient):
     code = "MF8103"
-    what = "The {channel} is not available ({response})."
-    fix = "The next run of `mirrorfeed check-alerts` sends the alerts that were not delivered."
+    what = "Alerts could not be sent: the {channel} is not available ({response})."
+    fix = "The next run of `mirrorfeed check-alerts` sends them again."
 
 
 class WebhookRefused(Terminal):
     code = "MF8104"
-    what = "The webhook {name} does not accept alerts ({response})."
+    what = "Alerts could not be sent: the webhook {name} does not accept them ({response})."
     fix = (
-        "Create its address again and store it where `url` refers to: in Teams as a workflow that posts when a webhook"
-        " request is received, in Slack as an incoming webhook. The next run sends the alerts that were not delivered."
+        "Create a new webhook: in Teams a workflow that posts when a webhook request is received, in Slack an incoming"
+        " webhook. Store its address where `url` of the webhook refers to. The next run sends the alerts again."
     )
 
 
 class MailRefused(Terminal):
     code = "MF8106"
-    what = "The mail server {server} rejected an alert ({response})."
-    fix = "Check `mail` below `alerts`: server, port, tls, sender, recipients, user and password."
+    what = "An alert could not be sent: the mail server {server} rejected it ({response})."
+    fix = "Correct `mail` of `alerts` in the configuration: server, port, tls, sender, recipients, user or password."
 
 
 class AlertsNotRecorded(Transient):
     code = "MF8107"
-    what = "The alerts that this run sent are not recorded in {address}: {reason}."
-    fix = "Check that the folder is writable. The next run sends these alerts again."
+    what = "Alerts were sent, but cannot be recorded in {address}: {reason}."
+    fix = "Check that the folder of this file is writable. Until then, every run sends the same alerts again."

@@ -39,7 +39,7 @@ LAG_STEPS = (Step.PUBLISHED, Step.CONSUMED, Step.MIRRORED, Step.QUERYABLE)
 NOTHING_PUBLISHED = "nothing is published yet"
 FABRIC_NOT_READ = "Fabric was not read"
 ENDPOINT_NOT_READ = "the SQL endpoint was not read"
-FIRST_FILE_LEFT = "the first file is still there, and Fabric leaves the last file that it has consumed"
+FIRST_FILE_LEFT = "the first file still exists, and Fabric does not remove the last file that it consumed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def freshness_of(
     """
     unknown, mirrored = dict(mirror.unknown), mirror.times.get(Step.MIRRORED)
     if committed is None:
-        unknown |= {Step.COMMITTED: "the file of the commit is not accessible"}
+        unknown |= {Step.COMMITTED: "the commit file cannot be read"}
     waiting = sorted(left)[1:2]  # the oldest may be the last consumed file, which Fabric leaves
     since: dict[Step, datetime] = {} if unpublished is None else {Step.PUBLISHED: unpublished}
     published = consumed = after = oldest = None
@@ -197,7 +197,7 @@ def mirror_reader(
             if sync := sync_of(syncs, table.target, [each.target for each in config.tables]):
                 queryable, refresh_failed = sync.synced, not sync.ok
             else:
-                unknown[Step.QUERYABLE] = "the SQL endpoint reports no table that is surely this one"
+                unknown[Step.QUERYABLE] = "no table of the SQL endpoint has exactly this name"
         return mirror_freshness(mirrored, queryable, unknown, refresh_failed=refresh_failed)
 
     return freshness_of_mirror

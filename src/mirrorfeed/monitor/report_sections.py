@@ -174,14 +174,14 @@ class Totals(Row):
     publications: int = shown("Publications, 24 h")
     rows: int = shown("Rows, 24 h")
     mib: float = shown("MiB, 24 h")
-    retries: int = shown("Repeated calls, 24 h")
+    retries: int = shown("Repeated requests, 24 h")
 
 
 @row
 class TableState(Row):
     """Last publication or failure of a table, and last comparison with its mirror."""
 
-    QUIET = "{tables}: published, and no difference was found."
+    QUIET = "{tables}: published, and no comparison found a difference."
 
     table: str = shown("Table")
     state: str | None = shown("State")
@@ -216,7 +216,7 @@ class TableFreshness(Row):
     Also the minutes that a change waits for a step, or 0 if none waits. None means unknown.
     """
 
-    QUIET = "{tables}: no change waits."
+    QUIET = "{tables}: no changes are waiting."
 
     table: str
     as_of: datetime
@@ -251,7 +251,7 @@ class TableFreshness(Row):
 class DayOnTime(Row):
     """Publications of a table on one day, and how many of them reached its freshness target."""
 
-    QUIET = "{rows} other days of a table: every publication was on time."
+    QUIET = "{rows} other days of tables: every publication was on time."
 
     table: str = shown("Table")
     day: date = shown("Day (UTC)", str)
@@ -287,7 +287,7 @@ class ArchiveState(Row):
     """Archive of a table, or of all tables whose prices have the same currency, at the end of a day."""
 
     ALL = "all tables"
-    QUIET = "{tables} with archived files: only the sum is listed."
+    QUIET = "{tables} with archived files: only the total is listed."
 
     day: date
     table: str = shown("Table")

@@ -16,7 +16,7 @@ from mirrorfeed.monitor.findings import DatabaseFacts, Finding, Rule, Severity, 
 from mirrorfeed.monitor.freshness import Step
 from mirrorfeed.source.table_info import FILES, LOG, MIN_FACTOR
 
-NOTHING = "No problem was found. Some problems are found only when you publish."
+NOTHING = "No problem was found. Some problems can be found only by `mirrorfeed publish`."
 
 
 def table_findings(facts: TableFacts, rules: Sequence[Rule[TableFacts]] | None = None) -> list[Finding]:
@@ -162,6 +162,7 @@ def _lags(step: Step) -> Callable[[TableFacts], Values | None]:
 
 
 _REBUILD, _PUBLISH, _FIX = "mirrorfeed rebuild {table}", "mirrorfeed publish {table}", "mirrorfeed doctor {table} --fix"
+_SHORTEN = f"Shorten values of more than 16 MiB, or list the column in `exclude_columns`. Then run `{_REBUILD}`."
 _REPORTED = "Fabric reports: {reason}"
 
 DATABASE_RULES: tuple[Rule[DatabaseFacts], ...] = (
@@ -169,14 +170,15 @@ DATABASE_RULES: tuple[Rule[DatabaseFacts], ...] = (
         "MF826",
         "MIRRORING_PAUSED",
         lambda facts: {} if facts.status == "Paused" else None,
-        "Mirroring stays paused after the capacity was paused and resumed. `start` would load every table again.",
+        "The capacity was paused, and mirroring is still Paused. `fabric resume` continues it; `fabric start` would"
+        " load every table again.",
         "mirrorfeed fabric resume",
     ),
     Rule(
         "MF825",
         "MIRRORING_OFF",
         lambda facts: {"status": facts.status} if facts.status in ("Stopped", "Initialized") else None,
-        "Mirroring is {status}, so published changes do not arrive.",
+        "Mirroring is {status}, so published changes do not arrive in Fabric.",
         "mirrorfeed fabric start",
     ),
     Rule(
@@ -200,7 +202,7 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         "MF838",
         "PAUSED",
         lambda facts: {"pause": facts.paused} if facts.paused else None,
-        "The table is {pause}. To publish it sooner, remove `paused` from the configuration.",
+        "The table is {pause}. To publish the table sooner, remove `paused` from the configuration.",
         "",
         Severity.NOTE,
     ),
@@ -208,8 +210,8 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         "MF807",
         "UNFINISHED",
         lambda facts: {"files": facts.log_facts.unfinished} if facts.log_facts.unfinished else None,
-        "A run ended after it recorded a publication: {files:count file} of the newest record must still be"
-        " renamed. The next run does that.",
+        "A run ended before it renamed {files:count file} of the newest record. The next run of `publish` also renames"
+        " these files.",
         _FIX,
         is_safe=True,
         passing=True,
@@ -218,7 +220,8 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         "MF808",
         "ORPHANS",
         lambda facts: {"files": facts.log_facts.orphans} if facts.log_facts.orphans else None,
-        "Files next to the log will never be published, and do no harm: {files:few}.",
+        "Files next to the log belong to no record: {files:few}. They do no harm, and the next run of `publish`"
+        " deletes them.",
         _FIX,
         Severity.NOTE,
         is_safe=True,
@@ -227,7 +230,7 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         "MF820",
         "EMPTY_FILE",
         lambda facts: {"files": facts.log_facts.empty_files} if facts.log_facts.empty_files else None,
-        "Data files have 0 bytes, so Fabric reads no file after them: {files:few}.",
+        "Fabric cannot read data files of 0 bytes, and reads no later file: {files:few}.",
         _REBUILD,
     ),
     Rule("MF820", "EMPTY_FILE", _fabric_error("EMPTY_FILE"), _REPORTED, _REBUILD),
@@ -235,8 +238,9 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         "MF821",
         "EMPTY_TABLE",
         _is_empty,
-        "The folder of the table has no data file. After days Fabric fails such a table and pauses the database. If you"
-        " cannot publish it soon, remove it from the configuration and run `mirrorfeed drop`.",
+        "The folder of the table has no data file. After some days, Fabric reports such a table as failed and pauses"
+        " the database. If you cannot publish the table soon, remove it from the configuration and run `mirrorfeed"
+        " drop`.",
         _PUBLISH,
         passing=True,
     ),
@@ -245,7 +249,8 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         "MF815",
         "CLONED",
         lambda facts: {"original": facts.source_facts.cloned_from} if facts.source_facts.cloned_from else None,
-        "The source is a clone of {original}. It has its own history and feed, so its first publication is a snapshot.",
+        "The source is a clone of {original}. A clone has a separate history and feed, so the first publication is a"
+        " snapshot.",
         "",
         Severity.NOTE,
     ),
@@ -253,27 +258,27 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         "MF829",
         "TEXT_TOO_LONG",
         _too_long,
-        "Column {column!r} has a value of {bytes:,} bytes, but a text column in Fabric holds at most {most:,}.",
-        f"Shorten the value, or list the column in `exclude_columns` and run `{_REBUILD}`.",
+        "Column {column!r} has a value of {bytes:,} bytes, but a text column in Fabric can store at most {most:,}.",
+        _SHORTEN,
     ),
     Rule(
         "MF829",
         "TEXT_TOO_LONG",
         _too_long_in_old_table,
-        "Column {column!r} has a value of {bytes:,} bytes, and the table has been published since {begun:%Y-%m-%d}: in"
-        " tables that Fabric created before {change:%Y-%m-%d} a text column holds {most:,}.",
+        "Column {column!r} has a value of {bytes:,} bytes, but the table was first published on {begun:%Y-%m-%d}. Text"
+        " columns of tables that Fabric created before {change:%Y-%m-%d} can store only {most:,} bytes.",
         _REBUILD,
         Severity.SOON,
     ),
-    Rule("MF829", "TEXT_TOO_LONG", _fabric_error("TEXT_TOO_LONG"), _REPORTED, _REBUILD),
+    Rule("MF829", "TEXT_TOO_LONG", _fabric_error("TEXT_TOO_LONG"), _REPORTED, _SHORTEN),
     *_retention_rules("MF804", "RETENTION_SHORT", "retention", FILES, 30),
     *_retention_rules("MF806", "LOG_RETENTION_SHORT", "log_retention", LOG, 90),
     Rule(
         "MF805",
         "FALLS_BEHIND",
         _falls_behind,
-        "The lag is {lag:duration}. At the present rate, it reaches the retention of the feed ({kept:duration}) in"
-        " {hours:.1f} hours.",
+        "The lag is {lag:duration}. At the current rate, the lag exceeds the retention of the source ({kept:duration})"
+        " in {hours:.1f} hours. Later changes are then lost.",
         "mirrorfeed publish {table} --follow",
         Severity.SOON,
     ),
@@ -284,21 +289,21 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         "MF830",
         "TABLE_FAILED",
         _stopped,
-        "The status of the table in Fabric is {status}, without a reason.",
+        "The status of the table in Fabric is {status}, but Fabric reports no reason.",
         "mirrorfeed lint {zone}",
     ),
     Rule(
         "MF823",
         "STUCK_SNAPSHOTTING",
         _waits_for_fabric("Snapshotting"),
-        "The status of the table in Fabric is still Snapshotting, {age:duration} after its newest file.",
+        "The status of the table in Fabric is still Snapshotting, {age:duration} after the newest file was published.",
         _REBUILD,
     ),
     Rule(
         "MF824",
         "NEVER_SYNCS",
         _waits_for_fabric(None),
-        "The table is published, but Fabric does not have it, {age:duration} after its newest file.",
+        "Fabric still does not have the table, {age:duration} after the newest file was published.",
         "mirrorfeed fabric stop && mirrorfeed fabric start",
     ),
 )

@@ -60,7 +60,7 @@ def needed(config: Config) -> Rights:
 def check_rights(workspace: Callable[[], WorkspaceClient], rights: Rights) -> Iterator[Finding]:
     """Compare the rights with the effective grants. Does not know membership in nested groups."""
     if not rights:
-        yield not_checked(_PRIVILEGES, "the configuration uses nothing in Unity Catalog")
+        yield not_checked(_PRIVILEGES, "the configuration names nothing in Unity Catalog")
         return
     try:
         client = workspace()
@@ -115,7 +115,7 @@ def _check_securable(
         else:
             quoted = ".".join(f"`{part.replace('`', '``')}`" for part in parts)
             grant = f"GRANT {privilege.replace('_', ' ')} ON {kind} {quoted} TO `{me}`"
-            yield failed(what, "not granted, except possibly to a nested group", grant)
+            yield failed(what, "not granted to this identity or its groups (nested groups were not checked)", grant)
 
 
 def _assignments(workspace: WorkspaceClient, kind: str, full_name: str) -> Iterator[dict[str, Any]]:
@@ -148,15 +148,15 @@ def hosts(config: Config, environment: Mapping[str, str] = os.environ) -> Mappin
 
     files = config.files_endpoint or ENDPOINT
     found = {
-        files: "OneLake: writing, renaming, listing",
-        blob_endpoint(files): "OneLake: creating records, reading",
-        config.api_endpoint or API: "Fabric: create, start, status, rebuild",
+        files: "write, rename and list files in OneLake",
+        blob_endpoint(files): "create records and read files in OneLake",
+        config.api_endpoint or API: "manage the mirrored database in Fabric",
     }
     if isinstance(config.credential, ServicePrincipal):
         # Managed identities and service credentials log in at other hosts. The check of the credential tests these
         # hosts.
         authority = config.credential.authority or environment.get("AZURE_AUTHORITY_HOST") or LOGIN
-        found.setdefault(authority if "://" in authority else f"https://{authority}", "Entra ID: logging in")
+        found.setdefault(authority if "://" in authority else f"https://{authority}", "log in to Entra ID")
     return {address.rstrip("/"): purpose for address, purpose in found.items()}
 
 
@@ -175,18 +175,22 @@ def check_host(address: str, purpose: str, ca_bundle: str | None = None, seconds
         reason = first_line(str(cause)).rpartition("] ")[2].rstrip(")'\"")[:200]
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             fix = (
-                "Set `ca_bundle` to the certificates of the proxy that inspects traffic, or exclude this host from it."
+                "Set `ca_bundle` to the certificates of the proxy that inspects traffic, or exclude this host from"
+                " inspection."
             )
-            return failed(what, f"its certificate is not trusted here ({reason})", fix)
+            return failed(what, f"this process does not trust the certificate of the host ({reason})", fix)
         match cause:
             case NameResolutionError():
-                problem = "its name cannot be resolved here"
+                problem = "this process cannot resolve the name of the host"
             case NewConnectionError():  # a subclass of ConnectTimeoutError
-                problem = f"there is no connection ({reason})"
+                problem = f"no connection ({reason})"
             case ConnectTimeoutError() | ReadTimeoutError():
                 problem = f"no response within {seconds:g} seconds"
             case _:
                 problem = f"the request failed ({reason})"
-        fix = f"Allow it in the firewall, or in the network policy of serverless compute ({purpose})."
+        fix = (
+            "Allow this host in the firewall, or in the network policy of serverless compute. It is needed to"
+            f" {purpose}."
+        )
         return failed(what, problem, fix)
     return passed(what, purpose)

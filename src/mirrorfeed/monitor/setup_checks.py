@@ -148,7 +148,7 @@ def check_staging_area(
     try:
         place = staging_area_for(spark, config.staging_path, store, environment)
         if place is None:
-            return not_checked(what, "there is no `staging_path`: only small batches can be published")
+            return not_checked(what, "`staging_path` is not set, so only small batches can be published")
         differs = _write_sample(spark, place, store)
     except Exception as error:
         return failed_with(what, error)
@@ -255,9 +255,12 @@ def creates_once(store: Store, folder: str) -> str:
     try:
         store.create(f"{folder}/once", b"second")
     except AlreadyThere:
-        _expect(store.read(f"{folder}/once") == b"first", "the second creation was refused but took effect")
+        _expect(
+            store.read(f"{folder}/once") == b"first",
+            "the second creation of a file was refused, but it replaced the file",
+        )
         return ""
-    raise NotAsExpected(found="the second creation was not refused, so a publication could be recorded twice")
+    raise NotAsExpected(found="the second creation of a file was not refused, so a publication could be recorded twice")
 
 
 def _writes_parts(store: Store, folder: str) -> str:
@@ -265,14 +268,14 @@ def _writes_parts(store: Store, folder: str) -> str:
     with store.open_write(f"{folder}/parts") as file:
         file.write(data)
     with store.open_read(f"{folder}/parts") as written:
-        _expect(written.read() == data, "a file was read back with other content")
+        _expect(written.read() == data, "a file contains other data than was written")
     return counted(len(data), "byte")
 
 
 def renames(store: Store, folder: str) -> str:
     store.create(f"{folder}/from", b"moved")
     store.rename(f"{folder}/from", f"{folder}/to")
-    _expect(store.read(f"{folder}/to") == b"moved", "a renamed file was read back with other content")
+    _expect(store.read(f"{folder}/to") == b"moved", "a renamed file contains other data than before")
     store.create(f"{folder}/other", b"")
     try:
         store.rename(f"{folder}/other", f"{folder}/to")

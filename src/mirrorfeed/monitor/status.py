@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mirrorfeed.config.model import zone_of
 from mirrorfeed.display.humanize import counted, duration
+from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import Cell, Row, nonzero, row, shown, split
 from mirrorfeed.display.terminal import progress
 from mirrorfeed.errors import MirrorfeedError
@@ -148,7 +149,8 @@ def read_status(
     found = [status_of(facts) for facts in collector.collect(config.select(names))]
     rows = sorted(found, key=lambda each: (STATES.index(each.state), -(each.lag_seconds or 0.0)))
     notes = [
-        f"{target} is published but not configured. `mirrorfeed drop` removes it."
+        f"{target} is published, but no longer configured. To remove it, run `mirrorfeed drop"
+        f" {shell_argument(str(target))}`."
         for target in ([] if names else find_orphans(zone_of(config), config))
     ]
     notes += unknown_consumption(rows)

@@ -61,7 +61,7 @@ class DroppedTable(Row):
     @property
     def consequences(self) -> str:
         """Summary of the data that is lost."""
-        held = "It holds an unfinished first load and no data."
+        held = "The folder contains an unfinished first load, but no data."
         if self.newest is not None:
             held = (
                 f"It holds {counted(self.files, 'data file')}. mirrorfeed published {self.newest.source} there, up to"
@@ -74,7 +74,10 @@ class DroppedTable(Row):
         lines = [f"{self.table} was deleted from the landing zone."]
         if self.hashes:
             remove = "Delete that folder" if self.hashes.path else f"DROP TABLE {self.hashes.sql}"
-            lines.append(f"Its row hashes, some with source rows, stay in {self.hashes}. To delete them: {remove}.")
+            lines.append(
+                f"The row hashes of the table, some with source rows, remain in {self.hashes}. To delete them:"
+                f" {remove}."
+            )
         return lines
 
 

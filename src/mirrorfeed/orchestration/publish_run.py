@@ -74,7 +74,7 @@ def publish_new(
         if name not in rows and name not in pauses:
             rows[name] = TableResult(name, stopped=True)
     stopped = sum(row.stopped for row in rows.values())
-    summary = f"Stopped on request. {stopped} of {counted(len(chosen), 'table')} left for the next run."
+    summary = f"Stopped on request. The next run continues with {stopped} of {counted(len(chosen), 'table')}."
     notes = [*map(coded, problems), *(f"{name}: {pause}" for name, pause in pauses.items())]
     if repeated := retry_counter().value - before:
         notes.append(f"{counted(repeated, 'request')} had to be repeated.")

@@ -149,7 +149,7 @@ class RunContext:
             gone = before - {str(table.target) for table in found}
             left = [each for each in map(str, find_orphans(self.zone, config) if gone else ()) if each in gone]
         except Exception as caught:
-            error = named("Expanding the patterns again", caught)
+            error = named("Reading which tables the patterns select", caught)
             if str(error) != self._expansion_error:
                 self.on_problem(error)
             self._expansion_error = str(error)
@@ -218,7 +218,7 @@ class TableTask:
             notes += [f", after renaming {waiting} recorded files"] * bool(waiting)
             return Decision(name, f"{decision}{''.join(notes)}")
         except Exception as error:
-            return Decision(name, BLOCKED, named(f"Deciding about {name}", error))
+            return Decision(name, BLOCKED, named(f"Deciding the next step of {name}", error))
 
     def queued(self, *, ordered: bool = False) -> QueuedTable:
         """Return the table's next place in the queue. With `ordered`, the freshness target determines the order."""
@@ -350,7 +350,7 @@ def dropping_by(
         from mirrorfeed.mirror.fabric.database import database_of  # slow to import, and not needed for folders
 
         def on_wait(state: str) -> None:
-            on_step(str(table.target), f"waiting until Fabric has dropped it; now {state}")
+            on_step(str(table.target), f"waiting until Fabric has dropped the table; current status: {state}")
 
         database = database_of(config)
         database.status()  # report an error before anything is deleted

@@ -216,7 +216,7 @@ def decide(
         )
     if differing.null_keys:
         reasons.append(
-            f"{counted(differing.null_keys, 'row')} of the mirror cannot be addressed: the key contains NULL"
+            f"{counted(differing.null_keys, 'row')} of the mirror cannot be replaced, because the key contains NULL"
         )
     if max_keys is not None and keys > max_keys:
         return TooManyToRepair(table=table, keys=keys, at_most=max_keys)
@@ -239,7 +239,7 @@ def repair_table(
     if newest is None:
         raise NothingPublished(table=name)
     if not newest.keys:
-        raise RebuildRequired(table=name, reason="it has no keys, so its rows can be added but not replaced")
+        raise RebuildRequired(table=name, reason="the table has no keys, so rows can be added but not replaced")
     found: row_comparison.Comparison | None = None
     mirror = None if mirrors is None else mirror_of(mirrors, table.target)
     with version_gone_errors(spark, table.source, newest.to_version_inclusive, mirror), faithful(spark):

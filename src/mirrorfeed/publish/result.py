@@ -161,11 +161,12 @@ class TableResult(Row):
         if self.tries > 1:
             lines.append(f"{self.tries} attempts.")
         if self.first_load and not self.keys_checked:
-            lines.append("the keys of the initial load were not validated (`validate_keys: none`).")
+            lines.append("the keys of the initial load were not validated, because of `validate_keys: none`.")
         if seconds := self._long_look_ups:
             lines.append(
-                f"looking up deleted keys in the source took {seconds:.0f} s, most of the time. If its keys are always"
-                " unique, set `validate_keys: range`."
+                f"looking up deleted keys in the source took {seconds:.0f} s, more than half of the time. If the keys"
+                f" of the"
+                " table are always unique, set `validate_keys: range`."
             )
         return [f"{self.table}: {line}" for line in lines]
 
@@ -199,7 +200,7 @@ def range_errors(
         if isinstance(what, int):
             raise named(f"Publishing version {what} of {table}", error) from error
         doing = f"Publishing {what} of {table} ({operations_in(what, commits)})"
-        helps = "`mirrorfeed rebuild` starts the table again from a snapshot, which reads none of these changes."
+        helps = "`mirrorfeed rebuild` reloads the table from a snapshot, without reading these changes."
         raise named(doing, error, helps) from error
 
 

@@ -108,4 +108,4 @@ def _is_ip6(text: str) -> bool:
 class BadProxy(Terminal):
     code = "MF4306"
     what = "The environment variable {variable} is not the address of a proxy."
-    fix = "Set it to an address such as http://proxy.example.com:8080, or unset it."
+    fix = "Set {variable} to an address such as http://proxy.example.com:8080, or unset it."

@@ -6,14 +6,14 @@ from typing import Any
 
 from mirrorfeed.errors import Terminal, Transient
 
-_INSTALL_JAVA = "Install JDK 17 or 21 (for example openjdk-17-jdk) and add it to PATH or set JAVA_HOME."
+_INSTALL_JAVA = "Install JDK 17 or 21 (for example openjdk-17-jdk). Then add it to PATH, or set JAVA_HOME."
 
 
 class JavaMissing(Terminal):
     code = "MF1204"
     what = {
-        True: "Spark needs Java, but JAVA_HOME is {home}, which has no bin/java.",
-        False: "Spark needs Java, but there is none on PATH.",
+        True: "Spark needs Java, but there is no bin/java in JAVA_HOME ({home}).",
+        False: "Spark needs Java, but there is no Java on PATH.",
     }
     fix = _INSTALL_JAVA
     home: str | None
@@ -27,7 +27,7 @@ class JavaUnfit(Terminal):
     code = "MF1205"
     what = {
         True: "{command} does not report its Java version.",
-        False: "{command} is Java {version}, which Spark does not support.",
+        False: "{command} is Java {version}, but Spark does not support this version.",
     }
     fix = _INSTALL_JAVA
     version: str | None
@@ -41,8 +41,8 @@ class SparkDidNotStart(Terminal):
     code = "MF1207"
     what = "Spark did not start on this machine: {last_words}."
     fix = {
-        True: "The first start downloads Delta's JARs: check that Maven Central can be reached. See {log}.",
-        False: "See {log} for the rest.",
+        True: "The first start downloads the JARs of Delta. Check that Maven Central can be reached. See {log}.",
+        False: "See {log} for the full output.",
     }
     resolving: bool
 
@@ -53,7 +53,7 @@ class SparkDidNotStart(Terminal):
 
 class CacheUnusable(Terminal):
     code = "MF1208"
-    what = "The start of Spark cannot write to {folder}: {reason}."
+    what = "Spark cannot start, because {folder} is not writable: {reason}."
     fix = "Set the environment variable MIRRORFEED_CACHE to a writable folder."
 
 
@@ -73,14 +73,14 @@ class CredentialRefused(Terminal):
             "Check `credential` in the configuration. With `upload_from: executors` use a service principal with an"
             " environment variable, or a service credential, because executors cannot use the login of a person."
         ),
-        "AADSTS7000222": "Create a new secret in Entra ID and put it into {place}.",
-        "AADSTS7000215": "Put the value of the right secret, not its id, into {place}.",
-        "AADSTS700016": "Check `client_id` and `tenant_id`.",
-        "AADSTS90002": "Check `tenant_id`.",
-        "AADSTS900023": "Check `tenant_id`.",
-        "AADSTS500011": "Check that `tenant_id` is the tenant of the Fabric workspace.",
+        "AADSTS7000222": "Create a new secret in Entra ID, and store its value in {place}.",
+        "AADSTS7000215": "Store the value of the secret, not the id of the secret, in {place}.",
+        "AADSTS700016": "Correct `client_id` or `tenant_id` of `credential` in the configuration.",
+        "AADSTS90002": "Correct `tenant_id` of `credential` in the configuration.",
+        "AADSTS900023": "Correct `tenant_id` of `credential` in the configuration.",
+        "AADSTS500011": "Check that `tenant_id` of `credential` is the tenant of the Fabric workspace.",
     }
-    meaning = "The login service refuses the credential, or no way to log in works here."
+    meaning = "The login service refuses the credential, or no method of login works in this process."
     credential: Any
     reason: str
     entra_code: str = ""
@@ -118,9 +118,10 @@ class SecretUnreachable(Terminal):
             " Elsewhere set the environment variable for this process."
         ),
         "a secret scope": (
-            "Check that the scope and the key exist and that this identity may read them. Executors cannot read secret"
-            " scopes: with `upload_from: executors` add an environment variable (`secret: {{scope, key, env}}`) and set"
-            ' it in `spark_env_vars` of the cluster to "{{{{secrets/{path}}}}}".'
+            "Check that the scope and the key exist, and that this identity can read the secret. Executors cannot read"
+            " secret scopes: with `upload_from: executors`, add an environment variable (`secret: {{scope, key,"
+            " env}}`), and set"
+            ' this variable in `spark_env_vars` of the cluster to "{{{{secrets/{path}}}}}".'
         ),
     }
     secret: Any
@@ -139,7 +140,7 @@ class ServiceCredentialUnreachable(Terminal):
     code = "MF4305"
     what = "Cannot use the service credential {name} of Unity Catalog: {reason:phrase}."
     fix = (
-        "Use an Azure service credential for OneLake, or one of AWS for S3, on Databricks Runtime 16.2 or newer, with"
-        " the privilege ACCESS. Executors can use it on dedicated clusters only. Elsewhere use a service principal or"
-        " the default credential."
+        "Use an Azure service credential for OneLake, or an AWS service credential for S3, on Databricks Runtime 16.2"
+        " or newer, and grant ACCESS on it to this identity. Executors can use service credentials only on dedicated"
+        " clusters. Elsewhere use a service principal or the default credential."
     )

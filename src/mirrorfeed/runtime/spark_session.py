@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 class SparkMissing(Terminal):
     code = "MF1201"
-    what = (
-        "This command needs Spark, but pyspark and delta-spark are not installed, and this is not a Databricks runtime."
-    )
+    what = "This command needs Spark, but pyspark and delta-spark are not installed here."
     fix = "Run `make setup` in the project, or `pip install pyspark==4.2.0 delta-spark==4.4.0`."
 
 
@@ -37,7 +35,7 @@ class ConnectNotConfigured(Terminal):
 
 class SettingFixed(Terminal):
     code = "MF2207"
-    what = "The Spark session does not allow changing {name} = {value}, which can make published rows wrong."
+    what = "{name} is {value}, and the Spark session does not allow changing it. Published rows could be wrong."
     fix = "Set {name} to {wanted} in the Spark configuration of the compute."
 
 

@@ -137,9 +137,8 @@ class Gap(Finding):
         ),
     }
     meaning = (
-        "Changes that are not published yet can no longer be read: the feed was off, or VACUUM or the log retention"
-        " deleted them, and the table has no permanent history with these changes. The mirror stays at the last"
-        " published version."
+        "Changes that are not published yet can no longer be read, and no permanent history contains these changes. The"
+        " feed was off, or VACUUM or log cleanup deleted the changes. The mirror stays at the last published version."
     )
     published: int
     where: int | Range

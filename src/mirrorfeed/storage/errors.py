@@ -10,24 +10,24 @@ RUN_AGAIN = "then run the same command again."
 class NotThere(Terminal):
     code = "MF4001"
     what = "{address} does not exist."
-    fix = "Check the address, and whether another process deleted it."
+    fix = "Check the address, and whether another process deleted the file or folder."
     address: str
 
 
 class AlreadyThere(Terminal):
     code = "MF4002"
-    what = "{address} already exists and is not overwritten."
-    fix = "Find out which process created it."
+    what = "{address} already exists and was not overwritten."
+    fix = "Find out which process created the file. If nobody needs the file, delete it."
     address: str
 
 
 class StoreUnavailable(Transient):
     code = "MF4003"
     what = "Cannot {action} {address}: {reason}."
-    fix = f"Check that the location exists, is reachable and writable, {RUN_AGAIN}"
+    fix = f"Check that the storage can be reached and that this identity can write to it, {RUN_AGAIN}"
     meaning = (
-        "The storage did not respond, or cannot serve the request now. It is not known whether the request took effect;"
-        " the next run checks."
+        "The storage did not respond, or cannot serve the request now. The request may have taken effect; the next run"
+        " checks that."
     )
     retry_after: float = 0.0
     """Seconds that the service asks clients to wait."""
@@ -47,8 +47,8 @@ class VolumeUnusable(Terminal):
     code = "MF4009"
     what = "Cannot {action} {address}: {reason}."
     fix = (
-        "Check that the volume exists, and that this identity has the privileges READ VOLUME and WRITE VOLUME on it."
-        " Outside Databricks, also check the login to the workspace (DATABRICKS_HOST). Then run the same command again."
+        "Check that the volume exists, and that this identity has READ VOLUME and WRITE VOLUME on the volume. Outside"
+        " Databricks, also check the login to the workspace (DATABRICKS_HOST). Then run the same command again."
     )
     reason: str
 
@@ -61,7 +61,7 @@ class PathOutside(Terminal):
 
 class SymbolicLink(PlaceUnusable):
     code = "MF4006"
-    fix = "Replace the link by the folder or file itself, or set its target in the configuration."
+    fix = "Replace the link by the file or folder itself, or use the target of the link in the configuration."
     meaning = "A path in the landing zone or in the staging area contains a symbolic link. Links are not followed."
 
 
@@ -69,15 +69,15 @@ class UnreadableFile(Terminal):
     code = "MF4007"
     what = "Cannot read {address}: {reason}."
     fix = (
-        "mirrorfeed did not write this file. Find out who did, and delete it. If it replaced a file of mirrorfeed,"
-        " restore that file, or run `mirrorfeed rebuild`."
+        "mirrorfeed did not write this file. Find out who wrote the file, and delete it. If the file replaced one of"
+        " mirrorfeed, restore the original, or run `mirrorfeed rebuild`."
     )
     reason: str
 
 
 class InvalidPrices(Terminal):
     code = "MF1107"
-    what = "{path} is not a valid price file ({reason})."
+    what = "{path} is not a valid file with prices: {reason}."
     fix = (
         'Write your prices as JSON, for example {{"currency": "EUR", "standard": {{"per_gib": 0.02,'
         ' "per_10k_files": 5.5}}, "high": {{"per_gib": 0.12, "per_10k_files": 60}}, "stored": {{"hot": 0.018,'
@@ -88,7 +88,7 @@ class InvalidPrices(Terminal):
 
 class NoTiers(Terminal):
     code = "MF5601"
-    what = "The files of {table} have no access tiers, because they are neither in Azure storage nor in S3."
+    what = "The files of {table} have no access tiers, because the table is neither in Azure storage nor in S3."
     fix = (
         "Choose a table whose folder has an address such as abfss://container@account.dfs.core.windows.net/folder or"
         " s3://bucket/folder."
@@ -99,9 +99,8 @@ class TiersUnavailable(Transient):
     code = "MF5602"
     what = "Cannot {action} {place}: {reason}."
     fix = (
-        "Check that the location is reachable and that the identity can read and write there. In Azure, it needs"
-        " the role Storage Blob Data Contributor; in S3, s3:ListBucket and s3:RestoreObject. Then run the same command"
-        " again."
+        "Check that the storage can be reached, and that the identity has the role Storage Blob Data Contributor in"
+        " Azure, or s3:ListBucket and s3:RestoreObject in S3. Then run the same command again."
     )
     meaning = "The storage did not return or change the access tiers of files."
 
@@ -109,10 +108,10 @@ class TiersUnavailable(Transient):
 class OtherPlace(Terminal):
     code = "MF5603"
     what = "The access tier of {uri} is unknown, because the file is not below {root}."
-    fix = "If files of a table are in several containers, as in a shallow clone, restore them at the source table."
+    fix = "If the table is a shallow clone, restore these files with the table from which it was cloned."
 
 
 class NoBoto(Terminal):
     code = "MF5604"
-    what = "Files in s3://{bucket}/ require the Python package boto3, which is not installed."
-    fix = "Install it with `pip install 'mirrorfeed[s3]'`. Databricks includes it."
+    what = "Files in s3://{bucket}/ require the Python package boto3, but boto3 is not installed."
+    fix = "Run `pip install 'mirrorfeed[s3]'`. Databricks includes boto3."

@@ -31,26 +31,26 @@ class NoPermission(Terminal):
     code = "MF4102"
     what = "OneLake does not allow this identity to {action} {address} ({response})."
     fix = (
-        "Give it the role Contributor in the workspace. For a service principal, a Fabric administrator must also allow"
-        " service principals, and access to OneLake from apps outside Fabric, in the tenant settings."
+        "Give the identity the role Contributor in the workspace. For a service principal, a Fabric administrator must"
+        " also allow service principals, and access to OneLake from apps outside Fabric, in the tenant settings."
     )
 
 
 class WorkspaceMissing(Terminal):
     code = "MF4103"
-    what = "OneLake has no workspace with the first id in {address}, or this identity has no access to it."
+    what = "OneLake has no workspace with the first id in {address}, or this identity has no access to the workspace."
     fix = f"{_COMPARE_IDS}, and check that the identity has a role in the workspace."
 
 
 class DatabaseMissing(Terminal):
     code = "MF4104"
     what = "The workspace has no item with the second id in {address}."
-    fix = f"{_COMPARE_IDS}: the database may have been deleted, or the ids may be swapped."
+    fix = f"{_COMPARE_IDS}. The database may have been deleted, or the ids may be swapped."
 
 
 class NotAnOpenMirror(Terminal):
     code = "MF4105"
-    what = "The item has no landing zone: {address} does not exist."
+    what = "The item with the second id in `landing_zone` has no landing zone: {address} does not exist."
     fix = (
         "Check that the second id in `landing_zone` belongs to an open mirrored database. A lakehouse, a warehouse or"
         " another kind of mirror does not accept files."
@@ -61,8 +61,8 @@ class CallRefused(Terminal):
     code = "MF4106"
     what = "OneLake refuses to {action} {address} ({response})."
     fix = (
-        "The same request would be refused again. Check `endpoint` in the configuration, and whether a proxy changes"
-        " requests to OneLake. Otherwise install a newer release of mirrorfeed."
+        "Check `endpoint` in the configuration, and whether a proxy changes requests to OneLake. If both are correct,"
+        " install a newer release of mirrorfeed. Retries do not help."
     )
 
 
@@ -75,15 +75,15 @@ class CapacityPaused(Terminal):
 class Throttled(StoreUnavailable):
     code = "MF4108"
     fix = (
-        "Run the same command again later. If this happens often, the Fabric capacity is too small or too busy: publish"
-        " fewer tables at a time, or scale it up."
+        "Run the same command again later. If this happens often, the Fabric capacity is too small: publish fewer"
+        " tables at a time (`max_parallel_tables`), or use a larger capacity."
     )
     meaning = "OneLake throttles requests of this capacity, and all retries of this run failed."
 
 
 class StillRead(StoreUnavailable):
     code = "MF4109"
-    fix = "Fabric may still be reading it. Run the same command again in a few minutes."
+    fix = "Fabric may still be reading the file. Run the same command again in a few minutes."
     meaning = "A file cannot be deleted while another process reads it."
 
 

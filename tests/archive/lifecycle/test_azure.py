@@ -134,7 +134,7 @@ def test_rule_by_modification_time_is_flagged() -> None:
         (policy({"daysAfterModificationGreaterThan": 60}), "uses the modification time"),
         (policy({"daysAfterCreationGreaterThan": 30}), "says 30 days, but the table's property has 60"),
         (policy({"daysAfterCreationGreaterThan": "60"}), "says '60' days, but the table's property has 60"),
-        (policy({}), "has no days after creation"),
+        (policy({}), "sets no number of days after creation"),
         (
             policy({"daysAfterCreationGreaterThan": 60, "daysAfterLastTierChangeGreaterThan": 7}),
             "combines daysAfterCreationGreaterThan and daysAfterLastTierChangeGreaterThan, which Azure does not",

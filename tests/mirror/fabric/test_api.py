@@ -27,8 +27,10 @@ def test_definition_is_compared_and_changed_if_it_differs(feed: Feed, onelake: O
     assert "retentionInDays" not in onelake.fabric.databases[DATABASE].target
     assert feed.fabric_apply().rows == (planned,)
     assert onelake.fabric.databases[DATABASE].target["retentionInDays"] == 30
-    assert repr(feed.fabric_plan()).startswith("Nothing differs from the configuration.\nIn Fabric: retention_days: 30")
-    assert repr(feed.fabric_apply()) == "There was nothing to change."
+    assert repr(feed.fabric_plan()).startswith(
+        "The settings in Fabric match the configuration.\nIn Fabric: retention_days: 30"
+    )
+    assert repr(feed.fabric_apply()) == "No setting had to change."
 
 
 def test_fabric_status_has_a_row_per_table(feed: Feed, onelake: OneLake) -> None:

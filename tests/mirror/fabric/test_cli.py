@@ -47,12 +47,12 @@ def test_create_makes_a_database_and_prints_its_landing_zone(project: Project) -
 
     response = project.run("fabric", "create", "orders")
     line = response.partition("landing_zone: ")[2]
-    assert "'orders' was created. Add to the configuration: landing_zone: " in response
+    assert "The mirrored database 'orders' was created. Set in the configuration: landing_zone: " in response
     project.configure(line)
     assert project.onelake.fabric.databases[line.rpartition("/")[2]].name == "orders"
     again = run_json("fabric", "create", "orders", "--config", str(project.file))
     assert again.rows == [{"name": "orders", "created": False, "landing_zone": line}]
-    assert project.run("fabric", "create", "orders").startswith("'orders' exists already. ")
+    assert project.run("fabric", "create", "orders").startswith("The mirrored database 'orders' already exists. ")
     assert "The mirrored database is Initializ" in project.run("fabric", "status")
 
 
@@ -96,7 +96,7 @@ def test_database_of_another_type_has_no_landing_zone(project: Project) -> None:
     project.configure(f"onelake://{WORKSPACE}/{SQL_MIRROR}")
     project.onelake.files.add_item(SQL_MIRROR, lands=False)
     refused = project.run("fabric", "start", code=1)
-    assert "MF4105: The item has no landing zone" in refused
+    assert "MF4105: The item with the second id in `landing_zone` has no landing zone" in refused
 
 
 def test_wrong_ids_secrets_and_capacities_are_reported_with_a_fix(project: Project) -> None:
@@ -110,10 +110,13 @@ def test_wrong_ids_secrets_and_capacities_are_reported_with_a_fix(project: Proje
     assert "is paused (429 CapacityNotActive: The capacity is paused). Resume" in project.run("fabric", "stop", code=1)
     project.onelake.server.faults.clear()
     project.onelake.server.forbidden = True
-    assert "Give it the role Contributor" in project.run("fabric", "stop", code=1)
+    assert "Give the identity the role Contributor" in project.run("fabric", "stop", code=1)
     project.onelake.authority.expired = True
     expired = project.run("fabric", "stop", code=1)
-    assert "has expired (AADSTS7000222). Create a new secret in Entra ID and put it into the environment" in expired
+    assert (
+        "has expired (AADSTS7000222). Create a new secret in Entra ID, and store its value in the environment"
+        in expired
+    )
     assert SECRET in expired
 
 

@@ -126,8 +126,8 @@ def configure(project: Project, fabric: str) -> None:
 
 def test_plan_shows_differences_and_only_apply_changes_them(project: Project) -> None:
     assert project.run("fabric", "plan") == (
-        "Nothing differs from the configuration. In Fabric: retention_days: not set, change_data_feed: not set,"
-        " default_schema: dbo."
+        "The settings in Fabric match the configuration. In Fabric: retention_days: not set, change_data_feed: not"
+        " set, default_schema: dbo."
     )
     configure(project, "retention_days: 30, change_data_feed: true")
     output = f"retention_days: not set -> 30 change_data_feed: not set -> true ({PAID})"
@@ -139,8 +139,8 @@ def test_plan_shows_differences_and_only_apply_changes_them(project: Project) ->
     requests = project.run("fabric", "apply", code=1)
     assert (requests.startswith(output), "Continue? [y/N]" in requests) == (True, True)
     assert "retentionInDays" not in project.onelake.fabric.databases[DATABASE].target
-    assert project.run("fabric", "apply", "--yes").startswith(f"{output} Fabric shows these changes.")
-    assert project.run("fabric", "apply") == "There was nothing to change."
+    assert project.run("fabric", "apply", "--yes").startswith(f"{output} Fabric now has these settings.")
+    assert project.run("fabric", "apply") == "No setting had to change."
     assert "In Fabric: retention_days: 30, change_data_feed: true" in project.run("fabric", "plan")
     assert not any("startMirroring" in verb for verb in project.onelake.verbs())
 
@@ -151,10 +151,10 @@ def test_default_schema_is_changed_only_after_mirroring_is_stopped(project: Proj
     zone = f"onelake://{WORKSPACE}/{DATABASE}"
     entry = "tables: [{source: ./orders, target: sales.orders}]\n"
     project.file.write_text(f"{project.onelake.configuration(zone)}fabric: {{default_schema: sales}}\n{entry}")
-    assert project.run("fabric", "apply") == (f"There was nothing to change. default_schema: dbo -> sales ({FIXED})")
+    assert project.run("fabric", "apply") == (f"No setting had to change. default_schema: dbo -> sales ({FIXED})")
     assert not any("updateDefinition" in verb for verb in project.onelake.verbs())
     database.status = "Stopped"
-    assert "Fabric shows these changes." in project.run("fabric", "apply", "--yes")
+    assert "Fabric now has these settings." in project.run("fabric", "apply", "--yes")
     assert database.target["defaultSchema"] == "sales"
 
 

@@ -72,7 +72,7 @@ def test_endpoint_without_a_response_is_reported(
 
 def test_refresh_that_fails_after_acceptance_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.slow_refresh, onelake.fabric.fails_with = 1, "It is busy"
-    with pytest.raises(OperationFailed, match=r"refresh its SQL endpoint, .*It is busy"):
+    with pytest.raises(OperationFailed, match=r"refresh the SQL endpoint, .*It is busy"):
         database.refresh()
 
 

@@ -37,7 +37,7 @@ def test_gap_blocks_later_files_until_it_is_filled(world: World) -> None:
         world.put("orders", number, plain((number, "a")))
     report = world.step()
     assert (report.state, report.files) == (State.WAITING, 1)
-    assert report.message == f"File {2:020} is missing; 2 files from {name(3)} on wait."
+    assert report.message == f"File {2:020} is missing; 2 files wait, the first is {name(3)}."
     world.put("orders", 2, plain((2, "a")))
     report = world.step()
     assert (report.state, report.files) == (State.REPLICATING, 3)
@@ -53,7 +53,7 @@ def test_file_numbers_start_at_one(world: World) -> None:
 def test_foreign_names_are_not_data_files(world: World, other: str) -> None:
     world.put("orders", other, b"anything")
     report = world.step()
-    assert (report.state, report.message) == (State.REPLICATING, "No file was published yet.")
+    assert (report.state, report.message) == (State.REPLICATING, "No file is published yet.")
 
 
 def test_names_with_an_underscore_are_ignored_everywhere(world: World) -> None:
@@ -127,7 +127,7 @@ def test_number_that_was_applied_before_is_not_read_again(world: World) -> None:
     world.step()
     world.put("orders", 1, plain((9, "other")))
     report = world.step()
-    assert (report.files, report.message) == (0, f"{name(1)} was applied before and is not read again.")
+    assert (report.files, report.message) == (0, f"{name(1)} was already applied, so it was not read again.")
     assert world.rows() == [(1, "a"), (2, "a")]
 
 
@@ -155,7 +155,7 @@ def test_path_that_was_processed_is_never_read_again(world: World) -> None:
     at(world, "b.parquet", plain((4, "d")), 400)
     at(world, "c.parquet", plain((5, "e")), 500)
     report = world.step()
-    assert (report.files, report.message) == (1, "a.parquet was applied before and is not read again.")
+    assert (report.files, report.message) == (1, "a.parquet was already applied, so it was not read again.")
     assert world.rows() == [(1, "a"), (2, "b"), (5, "e")]
 
 

@@ -89,42 +89,74 @@ def test_metadata_is_parsed_to_settings(fields: dict[str, Any], expected: Settin
         (b"[" * 200_000, "values are nested too deep"),
         (b'{"keyColumns": ["a"], "keyColumns": ["b"]}', "it has the property 'keyColumns' twice."),
         ({"keycolumns": ["a"]}, "The property 'keyColumns' is spelled 'keycolumns', so Fabric ignores it."),
-        ({"FileFormatTypeProperties": {"Encoding": "hex"}}, 'Encoding is the text "hex".'),
-        ({"FileFormatTypeProperties": {"Encoding": "idna"}}, 'Encoding is the text "idna".'),
-        ({"FileFormatTypeProperties": {"Encoding": "a\0b"}}, 'Encoding is the text "a\\u0000b".'),
+        (
+            {"FileFormatTypeProperties": {"Encoding": "hex"}},
+            'Encoding is the text "hex", but the specification does not allow this value.',
+        ),
+        (
+            {"FileFormatTypeProperties": {"Encoding": "idna"}},
+            'Encoding is the text "idna", but the specification does not allow this value.',
+        ),
+        (
+            {"FileFormatTypeProperties": {"Encoding": "a\0b"}},
+            'Encoding is the text "a\\u0000b", but the specification does not allow this value.',
+        ),
         ({"keyColumns": "a"}, 'keyColumns is the text "a", not a list.'),
         ({"keyColumns": [1]}, "keyColumns lists the value 1, which is not a column's name."),
         ({"keyColumns": ["a", "a"]}, "keyColumns lists 'a' twice."),
         ({"keyColumns": ["a"], "KeyColumns": ["b"]}, "It has both 'keyColumns' and 'KeyColumns'."),
         (
             {"fileDetectionStrategy": "Newest"},
-            'fileDetectionStrategy is the text "Newest". Set "LastUpdateTimeFileDetection"',
+            'fileDetectionStrategy is the text "Newest", but only "LastUpdateTimeFileDetection" is allowed. Set'
+            ' "LastUpdateTimeFileDetection"',
         ),
-        ({"isUpsertDefaultRowMarker": 1}, "isUpsertDefaultRowMarker is the value 1. Set `true` or `false`"),
-        ({"FileFormat": "Avro"}, 'FileFormat is the text "Avro". Set "DelimitedText", or remove'),
-        ({"FileFormat": "DelimitedText"}, "FileExtension is not set, and FileFormat is DelimitedText."),
+        (
+            {"isUpsertDefaultRowMarker": 1},
+            "isUpsertDefaultRowMarker is the value 1, but must be true or false. Set `true` or `false`",
+        ),
+        (
+            {"FileFormat": "Avro"},
+            'FileFormat is the text "Avro", but must be DelimitedText, CSV or Parquet. Set "DelimitedText", or remove',
+        ),
+        (
+            {"FileFormat": "DelimitedText"},
+            "FileExtension is not set, but FileFormat is DelimitedText. A file suffix without its dot is expected.",
+        ),
         ({"FileFormatTypeProperties": 1}, "FileFormatTypeProperties is the value 1. Set an object"),
         (
             {"FileFormatTypeProperties": {"FirstRowAsHeader": False}},
-            "FirstRowAsHeader is the value false, but mirroring needs column names",
+            "FirstRowAsHeader is the value false, but must be true: Fabric needs the column names",
         ),
         (
             {"FileFormatTypeProperties": {"ColumnSeparator": "#"}},
-            'ColumnSeparator is the text "#". Allowed are ",", ";",',
+            'ColumnSeparator is the text "#", but the specification does not allow this value. Allowed are ",", ";",',
         ),
         (
             {"FileFormatTypeProperties": {"RowSeparator": ";"}},
-            r'RowSeparator is the text ";". Allowed are "\r\n", "\n",',
+            r'RowSeparator is the text ";", but the specification does not allow this value. Allowed are "\r\n", "\n",',
         ),
-        ({"FileFormatTypeProperties": {"QuoteCharacter": "`"}}, 'QuoteCharacter is the text "`". Allowed are'),
-        ({"FileFormatTypeProperties": {"EscapeCharacter": "^"}}, 'EscapeCharacter is the text "^". Allowed are'),
-        ({"FileFormatTypeProperties": {"NullValue": 0}}, "NullValue is the value 0."),
-        ({"FileFormatTypeProperties": {"Encoding": "utf-99"}}, 'Encoding is the text "utf-99".'),
+        (
+            {"FileFormatTypeProperties": {"QuoteCharacter": "`"}},
+            'QuoteCharacter is the text "`", but the specification does not allow this value. Allowed are',
+        ),
+        (
+            {"FileFormatTypeProperties": {"EscapeCharacter": "^"}},
+            'EscapeCharacter is the text "^", but the specification does not allow this value. Allowed are',
+        ),
+        (
+            {"FileFormatTypeProperties": {"NullValue": 0}},
+            "NullValue is the value 0, but the specification does not allow this value.",
+        ),
+        (
+            {"FileFormatTypeProperties": {"Encoding": "utf-99"}},
+            'Encoding is the text "utf-99", but the specification does not allow this value.',
+        ),
         ({"SchemaDefinition": {"Columns": []}}, "SchemaDefinition has no list of Columns"),
         ({"SchemaDefinition": {"Columns": [{"DataType": "Int32"}]}}, "Column 1 of SchemaDefinition has no Name."),
         (
             {"SchemaDefinition": {"Columns": [{"Name": "a", "DataType": "Decimal"}]}},
-            "The DataType of 'a' is the text \"Decimal\". Declare one of Double, Single, Int16,",
+            "The DataType of column 'a' is the text \"Decimal\", but the specification has no such type. Declare one"
+            " of Double, Single, Int16,",
         ),
         (
             {"SchemaDefinition": {"Columns": [{"Name": "a", "DataType": "Int32"}] * 2}},

@@ -228,7 +228,11 @@ def test_keys_cannot_change(world: World, keys: list[str], now: tuple[str, ...])
         (marked((1, "a", 4), (2, "b", 3)), columns.VALUE, {"values": ["3"], "count": 1, "first": 2}),
         (plain((1, "a")).append_column(MARKER, pa.array([None], pa.int32())), columns.NULL, {"count": 1, "rows": 1}),
         (plain((1, "a")).append_column(MARKER, pa.array(["4"])), columns.TYPE, {"type": "string"}),
-        (marked((1, "a", 4)).select(["id", MARKER, "name"]), columns.NOT_LAST, {"problem": "is column 2 of 3"}),
+        (
+            marked((1, "a", 4)).select(["id", MARKER, "name"]),
+            columns.NOT_LAST,
+            {"problem": ("is column 2 of 3, not the last")},
+        ),
         (plain((1, "a")).drop_columns(["id"]), columns.NO_KEY, {"key": "id", "hint": "it has 'name'"}),
         (pa.table([[1], [2]], names=["id", "id"]), columns.NAME_TWICE, {"column": "id", "how": "twice"}),
         (

@@ -52,7 +52,7 @@ def test_recreated_folder_drops_the_table_and_starts_again(world: World) -> None
     world.put("orders", 1, pa.table({"key": ["new"]}))
     report = world.step()
     assert (report.state, report.files) == (State.REPLICATING, 1)
-    assert report.message == "The folder was recreated, so the table was dropped and is replicated again."
+    assert report.message == "The folder was created again, so the mirrored table was dropped and is replicated again."
     assert world.rows() == [("new",)]
 
 
@@ -60,7 +60,7 @@ def test_recreated_folder_without_files_drops_the_table_at_once(world: World) ->
     world.put("orders", 1, plain((1, "old")))
     world.step()
     world.recreate(keyColumns=["id"])
-    assert world.step().message.endswith("No file was published yet.")
+    assert world.step().message.endswith("No file is published yet.")
     assert not (world.target / "dbo/orders").exists()
 
 
@@ -184,8 +184,8 @@ def test_follow_continues_after_an_unavailable_landing_zone(world: World) -> Non
     for outcome in passes(replica, 1, lambda: len(seen) == 2, lambda _: None):
         seen.append(outcome[0].state if isinstance(outcome, list) else str(outcome))
     assert seen == [
-        f"Cannot list {world.zone}: it sleeps. "
-        "Check that the location exists, is reachable and writable, then run the same command again.",
+        f"Cannot list {world.zone}: it sleeps. Check that the storage can be reached and that this identity can write"
+        f" to it, then run the same command again.",
         "replicating",
     ]
 

@@ -72,7 +72,7 @@ class Lifecycle(Row):
         return not self.problems
 
     def remarks(self) -> Sequence[str]:
-        return self.problems or ["The rules archive its files at the same age as its interval."]
+        return self.problems or ["The rules archive the files of the table at the age of its interval."]
 
 
 def read_policy(path: str) -> Any:

@@ -108,7 +108,7 @@ class AzureRules:
             if any(prefixes_overlap(prefix, f"{self.folder}_delta_log/") for prefix in touching):
                 found.append(Finding(name, "archives the table's _delta_log, so that the table can no longer be read"))
             if filters.get("blobIndexMatch"):
-                found.append(Finding(name, "selects files by tag, which the log does not contain"))
+                found.append(Finding(name, "selects files by tag, but the Delta log has no tags"))
                 continue
             if problem := _misfit(_part(actions, "tierToArchive", name), days):
                 found.append(Finding(name, problem))
@@ -124,14 +124,14 @@ def _misfit(archive: Mapping[str, Any], days: int) -> str | None:
     if len(given) > 1 and given != [_BY_CHANGE, _BY_TIER]:
         return f"combines {' and '.join(given)}, which Azure does not support"
     if _BY_ACCESS in archive:
-        return "uses the access time, which the log does not contain"
+        return "uses the access time, but the Delta log has no access times"
     if _BY_CHANGE in archive:
         return (
             "uses the modification time, which any change to a blob or its metadata resets and which the log does not"
             " contain. Use the creation time"
         )
     if BY_CREATION not in archive:
-        return "has no days after creation"
+        return "sets no number of days after creation"
     said = archive[BY_CREATION]
     if said == days:
         return None

@@ -88,7 +88,10 @@ class S3Rules:
                 found.append(Finding(name, "deletes files of the table: only VACUUM may delete them"))
             moves = rule.get("Transitions") or []
             if any(move.get("StorageClass") == "INTELLIGENT_TIERING" for move in moves):
-                problem = "moves files to Intelligent-Tiering, which archives by access time: not in the log"
+                problem = (
+                    "moves files to Intelligent-Tiering, which archives by access time, but the Delta log has no"
+                    " access times"
+                )
                 found.append(Finding(name, problem))
             archives = [move for move in moves if move.get("StorageClass") in CLASSES]
             if not archives:
@@ -96,10 +99,10 @@ class S3Rules:
             if prefixes_overlap(prefix, f"{self.folder}_delta_log/"):
                 found.append(Finding(name, "archives the table's _delta_log, so that the table can no longer be read"))
             if _filters(rule).keys() & {"Tag", "Tags"}:
-                found.append(Finding(name, "selects files by tag, which the log does not contain"))
+                found.append(Finding(name, "selects files by tag, but the Delta log has no tags"))
                 continue
             if any("Days" not in move for move in archives):
-                found.append(Finding(name, "archives on a date, and not by the age of files"))
+                found.append(Finding(name, "archives on a date, not by the age of files"))
             elif (said := min(move["Days"] for move in archives)) != days:
                 problem = f"says {counted(said, 'day')}, but the table's property has {days}: they must be equal"
                 found.append(Finding(name, problem))

@@ -46,8 +46,8 @@ _FIELDS = {
     "default_schema": "defaultSchema",
 }
 NOTES = {
-    "change_data_feed": "the feed uses capacity, and is read through a shortcut in a Lakehouse",
-    "default_schema": "needs `mirrorfeed fabric stop` first, and the next start loads every table again",
+    "change_data_feed": "uses capacity; the feed is read through a shortcut in a lakehouse",
+    "default_schema": "requires `mirrorfeed fabric stop` first; the next start loads every table again",
 }
 
 
@@ -194,12 +194,12 @@ class MirroredDatabase:
 
         Fabric reports the times of the endpoint only in response to a refresh, which uses capacity.
         """
-        endpoint = self.client.read("read its SQL endpoint", self.item, self.item.path, _Endpoint, "GET").id
+        endpoint = self.client.read("read the SQL endpoint", self.item, self.item.path, _Endpoint, "GET").id
         if not endpoint:
             raise NoSqlEndpoint(item=str(self.item))
         path = f"sqlEndpoints/{endpoint}/refreshMetadata"
         body = {"timeout": {"timeUnit": "Minutes", "value": _REFRESH_MINUTES}}
-        found = self.client.read("refresh its SQL endpoint", self.item, path, Page[_Sync], body=body).entries or ()
+        found = self.client.read("refresh the SQL endpoint", self.item, path, Page[_Sync], body=body).entries or ()
         return [
             TableSync(each.tableName, each.status, time_in(each.lastSuccessfulSyncDateTime), error_in(each.error))
             for each in found
@@ -211,7 +211,7 @@ class MirroredDatabase:
         Raises `OtherMirror`, which shows `name`, or `DefinitionUnreadable`.
         """
         path = f"{self.item.path}/getDefinition"
-        parts = {part.path: part for part in self.client.read("read its definition", self.item, path, _Parts).parts}
+        parts = {part.path: part for part in self.client.read("read the definition", self.item, path, _Parts).parts}
         try:
             content = parse_json(base64.b64decode(parts[_MIRRORING].payload, validate=True))
             kind = _Content.of(content).kind
@@ -234,7 +234,7 @@ class MirroredDatabase:
         if confirm:
             confirm(*(each.in_words for each in found))
         body = {"definition": {"parts": [_part(changed(definition.content, found)), *definition.others]}}
-        self.client.call("change its definition", self.item, f"{self.item.path}/updateDefinition", body)
+        self.client.call("change the definition", self.item, f"{self.item.path}/updateDefinition", body)
         if left := [each.in_words for each in differences(self.definition().content, options, stopped) if each.changes]:
             raise NotApplied(item=str(self.item), left=tuple(left))
         return found
@@ -367,7 +367,7 @@ def plan_settings(config: Config) -> Settings:
     rows = tuple(differences(definition, config.fabric, database.is_stopped()))
     target = _target(definition)
     settings = ", ".join(f"{field}: {setting_text(target.get(name))}" for field, name in _FIELDS.items())
-    return rows, (f"In Fabric: {settings}.",), "" if rows else "Nothing differs from the configuration."
+    return rows, (f"In Fabric: {settings}.",), "" if rows else "The settings in Fabric match the configuration."
 
 
 def apply_settings(config: Config, confirm: Callable[..., None] | None = None) -> Settings:
@@ -375,4 +375,4 @@ def apply_settings(config: Config, confirm: Callable[..., None] | None = None) -
     found = database_of(config).apply(config.fabric, confirm)
     rows = tuple(each for each in found if each.changes)
     fixed = tuple(each.in_words for each in found if not each.changes)
-    return rows, fixed, "Fabric shows these changes." if rows else "There was nothing to change."
+    return rows, fixed, "Fabric now has these settings." if rows else "No setting had to change."

@@ -89,8 +89,10 @@ class CreatedDatabase(Row):
     """Value for `landing_zone` in the configuration."""
 
     def remarks(self) -> Sequence[str]:
-        state = "was created" if self.created else "exists already"
-        return f"{self.name!r} {state}. Add to the configuration:", f"landing_zone: {self.landing_zone}"
+        state = "was created" if self.created else "already exists"
+        return (
+            f"The mirrored database {self.name!r} {state}. Set in the configuration:"
+        ), f"landing_zone: {self.landing_zone}"
 
 
 Value = int | bool | str | None

@@ -104,7 +104,7 @@ def _split(rows: pa.Table, address: str, is_text_file: bool) -> tuple[pa.Table, 
         return rows, None
     place = rows.column_names.index(MARKER)
     if place not in (0, rows.num_columns - 1):
-        problem = f"is column {place + 1} of {rows.num_columns}"
+        problem = f"is column {place + 1} of {rows.num_columns}, not the last"
         raise FileRefused(finding=NOT_LAST.finding(address, problem=problem))
     markers = rows.column(place)
     if not is_text_file and not pa.types.is_integer(markers.type) and not pa.types.is_null(markers.type):

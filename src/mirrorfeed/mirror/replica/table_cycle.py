@@ -108,7 +108,9 @@ class TableCycle:
         if mirror is not None and mirror.etag != self._folder.etag:
             drop(place, self._target)
             mirror = None
-            self._notes.append("The folder was recreated, so the table was dropped and is replicated again.")
+            self._notes.append(
+                "The folder was created again, so the mirrored table was dropped and is replicated again."
+            )
         if mirror is not None and mirror.stopped:
             return State.FAILED, mirror.stopped
         settings = read_settings(self._zone, self._folder.path)
@@ -136,13 +138,13 @@ class TableCycle:
             if mirror is not None:
                 self._confirm_folder()
                 for name in set_aside(self._zone, self._folder.path, done):
-                    self._notes.append(f"{name} was applied before and is not read again.")
+                    self._notes.append(f"{name} was already applied, so it was not read again.")
                 delete_old(self._zone, self._folder.path, mirror.place, now)
         if failure is not None:
             raise failure
         if queue.missing is not None:
             return State.WAITING, _waiting(queue)
-        return State.REPLICATING, "" if done else "No file was published yet."
+        return State.REPLICATING, "" if done else "No file is published yet."
 
     def _apply(self, mirror: Mirror | None, place: Path, file: Entry, settings: Settings) -> Mirror | None:
         """Apply the file and return the mirror. Returns None if no column has a type yet, because then there is no
@@ -155,7 +157,10 @@ class TableCycle:
         _check_keys(mirror, content, settings.keys, address)
         schema = with_types(content.rows.schema)
         if mirror is None and not schema.names and not content.rows.num_rows:
-            self._notes.append(f"No column of {file.name} has a type, so there is no table yet.")
+            self._notes.append(
+                f"All values in {file.name} are NULL, so the column types are unknown. The mirrored table is not"
+                f" created yet."
+            )
             return None
         if mirror is None:
             mirror = create_mirror(place, self._folder, schema, settings.keys)
@@ -215,5 +220,9 @@ def _check_keys(mirror: Mirror | None, content: FileRows, keys: Sequence[str], a
 
 def _waiting(queue: Queue) -> str:
     count = len(queue.waiting)
-    later = f"{queue.waiting[0].name} waits" if count == 1 else f"{count} files from {queue.waiting[0].name} on wait"
+    later = (
+        (f"{queue.waiting[0].name} waits")
+        if count == 1
+        else (f"{count} files wait, the first is {queue.waiting[0].name}")
+    )
     return f"File {queue.missing:020} is missing; {later}."
