@@ -147,7 +147,7 @@ class Output:
         return self.extension + (SUFFIX_OF_COMPRESSED_TEXT.get(self.compression, "") if self.delimited else "")
 
     def settings(self, columns: Sequence[Column]) -> dict[str, Any]:
-        """Return the content of `_metadata.json` except the keys, for checked columns."""
+        """Return the content of `_metadata.json` except the keys. Call `check_output` for the columns before."""
         spelled: dict[str, Any] = {}
         if self.by_time:
             spelled["fileDetectionStrategy"] = BY_TIME

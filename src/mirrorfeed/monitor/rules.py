@@ -36,8 +36,8 @@ def database_findings(facts: DatabaseFacts) -> list[Finding]:
 def seconds_left(retention: float, lag: float, before: tuple[float, float] | None) -> float | None:
     """Return the seconds until the lag reaches the retention if it continues to grow. None if it does not grow.
 
-    `before` contains the seconds since the last publication and the lag at that time. Without `before`, nothing is
-    being published, so the lag grows with time.
+    `before` contains the seconds since the last publication and the lag at that time. Without `before`, the lag
+    is assumed to grow by one second per second, because nothing is published.
     """
     ago, lag_then = before or (lag, 0.0)
     if lag <= 0 or ago <= 0 or (rate := (lag - lag_then) / ago) <= 0:
