@@ -68,7 +68,7 @@ VALUE = error(
 NULL = error(
     "MF607",
     _PROBLEM,
-    "Write a value in every row, or declare the column as nullable from the start.",
+    "Write a value in every row. A column other than a key can be declared as nullable from the start.",
     "A value in a text file is NULL, and its column is declared as not nullable.",
 )
 

@@ -312,7 +312,7 @@ ALERT_RULES = tuple(
         code,
         f"LAG_{step.name}",
         _lags(step),
-        f"{problem} since {{since:%Y-%m-%d %H:%M:%S}} UTC. Waiting for {{waited:duration}}.",
+        f"{problem} for {{waited:duration}}, since {{since:%Y-%m-%d %H:%M:%S}} UTC.",
         fix,
     )
     for code, step, problem, fix in (
