@@ -21,7 +21,7 @@ from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 from tests.commits import commit, plain_rows, with_new_identity, write_checksum
 
 if TYPE_CHECKING:

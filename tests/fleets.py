@@ -12,7 +12,7 @@ import yaml
 from fixtures.entries import entry
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 from tests.commits import commit
 
 CHANGED = 10

@@ -20,7 +20,7 @@ from mirrorfeed.display.rows import draw
 from mirrorfeed.display.terminal import buffer
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.mirror.replica import Replica, State, TableReport
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 
 MARKER = "__rowMarker__"
 CHECKED_OUT = {"lineterminator": "\n"}

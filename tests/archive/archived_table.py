@@ -21,7 +21,7 @@ from mirrorfeed.archive.columnar_log import ColumnarLog, parts_at
 from mirrorfeed.archive.interval import Policy
 from mirrorfeed.archive.lifecycle import starts
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.next_step import Range
+from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
 from tests.delta import SparkTable
 

@@ -22,7 +22,7 @@ from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import clear
 from mirrorfeed.source.errors import Gap, GapReason, SnapshotGone, VersionExpired
-from mirrorfeed.source.next_step import Range
+from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.tiers import Priority
 from tests.archive.archived_table import NOW, Orders, days

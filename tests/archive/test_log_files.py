@@ -16,7 +16,7 @@ from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.source.errors import LogDamaged
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.next_step import Range
+from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
 from tests.archive.archived_table import Orders, days
 from tests.delta import SPARK_4_0

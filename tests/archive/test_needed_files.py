@@ -25,7 +25,7 @@ from mirrorfeed.archive.interval import parse_policy
 from mirrorfeed.archive.restore_plan import make_plan
 from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.source.next_step import Range
+from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.tiers import Priority
 from tests.archive.archived_table import NOW, Orders

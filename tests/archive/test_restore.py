@@ -222,7 +222,7 @@ import sys
 from mirrorfeed.archive.restore_plan import Plan
 from mirrorfeed.archive.restore import follow
 from mirrorfeed.runtime.credentials import Secret, ServicePrincipal
-from mirrorfeed.storage.retry import RetryLimits
+from mirrorfeed.storage.request_retries import RetryLimits
 from mirrorfeed.storage.cloud_tiers import AzureTiers
 plan, endpoint, container, root, ca_bundle, tenant, client, secret, authority = sys.argv[1:]
 who = ServicePrincipal(tenant, client, Secret(env=secret), authority)

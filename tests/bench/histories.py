@@ -29,7 +29,7 @@ from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.mirror.replica import Replica, State
 from mirrorfeed.publish.files.staging_job import arrow_schema
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 
 FOLDER, KEYS, PUBLICATIONS = "s.schema/t", ("id",), 4
 HAPPENS = ("undisturbed", "killed once", "a second run meanwhile")

@@ -12,7 +12,7 @@ from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source import reader
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 from tests.bench import tables
 from tests.bench.race import Case
 

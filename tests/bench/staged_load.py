@@ -11,7 +11,7 @@ from fixtures.entries import entry
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 from tests.bench import tables
 from tests.bench.race import Case
 

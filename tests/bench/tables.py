@@ -15,7 +15,7 @@ from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish as publish_table
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 
 MERGES = 5
 

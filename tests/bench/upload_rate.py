@@ -26,7 +26,7 @@ from mirrorfeed.publish.files.spark_files import upload_file
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.storage.onelake import OneLakeStore
-from mirrorfeed.storage.retry import RetryLimits
+from mirrorfeed.storage.request_retries import RetryLimits
 
 _DAY = 24 * 3600
 _LIMIT = 10**12

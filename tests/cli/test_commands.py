@@ -104,6 +104,7 @@ def test_storage_calls_are_logged_to_standard_error_only_at_debug_level(tmp_path
     for options in ([], ["--verbose"], ["--log-level", "debug"]):
         words = [*options, "log", "t", "--config", str(tmp_path / "mirrorfeed.yml")]
         ended = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=False)
-        listed.append([line for line in ended.stderr.splitlines() if " DEBUG mirrorfeed.storage.folder: " in line])
+        calls = [line for line in ended.stderr.splitlines() if " DEBUG mirrorfeed.storage.local_folder: " in line]
+        listed.append(calls)
     assert (listed[0], listed[1]) == ([], [])
     assert f": read {tmp_path}/zone/t/" in listed[2][0]

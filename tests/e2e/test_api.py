@@ -14,7 +14,7 @@ from mirrorfeed.config.errors import UnknownTable
 from mirrorfeed.history.errors import NoHistory
 from mirrorfeed.mirror.errors import MirrorNotNamed
 from mirrorfeed.mirror.replica import Replica
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 from tests.delta import DeltaTable
 
 TABLES = """landing_zone: ./zone

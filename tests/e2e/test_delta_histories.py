@@ -27,7 +27,7 @@ from mirrorfeed.publish.sources.full_compare import FullCompare, RowHashTable
 from mirrorfeed.publish.table_publisher import TableResult, publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import Store
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 
 SHARED = 1000
 """Histories from this seed on append rows with existing keys, and later remove one row of each pair."""

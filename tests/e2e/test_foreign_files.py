@@ -19,7 +19,7 @@ from mirrorfeed.cli import main
 from mirrorfeed.landing.names import data_name, staged_name
 from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.files.staging_area import IN_ZONE
-from mirrorfeed.storage import folder
+from mirrorfeed.storage import local_folder
 from tests.delta import DeltaTable
 from tests.e2e.test_cli import Project
 
@@ -138,7 +138,7 @@ def world(project: Project, monkeypatch: pytest.MonkeyPatch) -> World:
     found.put(fine / "_mirrorfeed", "notes")  # a valid log name
     found.put(project.mirror / "_dropped", "notes")
     found.link(project.mirror / f"_dropped/{HEX}")
-    monkeypatch.setattr(folder, "_LEFTOVER_SECONDS", -1)
+    monkeypatch.setattr(local_folder, "_LEFTOVER_SECONDS", -1)
     return found
 
 

@@ -15,7 +15,7 @@ from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from fixtures.zones import CUSTOMERS, put, write_clean_zone
 from mirrorfeed.cli import main
 from mirrorfeed.landing.names import data_name
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.orchestration.publish_run import publish_tables, publisher
 from mirrorfeed.orchestration.table_task import RunContext
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 from tests.delta import DeltaTable, Zone
 
 Way = Callable[[SparkSession, Config], object]

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from fixtures.entries import changed
 from fixtures.journeys import FOLDER, PLAN, Journey, newest_version
 from mirrorfeed.errors import Transient
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 from tests.delta import DeltaTable
 
 pytestmark = pytest.mark.usefixtures("several_files")

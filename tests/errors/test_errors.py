@@ -18,7 +18,7 @@ from mirrorfeed.history.errors import HistoryInterrupted
 from mirrorfeed.runtime.credentials import Secret
 from mirrorfeed.runtime.errors import SecretUnreachable
 from mirrorfeed.source.errors import Gap, SourceRecreated
-from mirrorfeed.source.next_step import Range
+from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.storage.errors import NotThere, StoreUnavailable
 
 

@@ -23,7 +23,7 @@ from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.ledger import ARCHIVE, DIFFERENT, FAILED, PUBLISHED, UNVERIFIED, VERIFIED, WATCHED, Row
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 from tests.archive.archived_table import Orders
 from tests.delta import DeltaTable
 from tests.golden.expected_output import check

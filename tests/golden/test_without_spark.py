@@ -15,7 +15,7 @@ from fixtures.tables import TableFeed
 from fixtures.zones import CUSTOMERS, customers, put, write_clean_zone
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 from tests.golden.expected_output import FOLDER, check, file_of
 from tests.golden.recorder import COMMANDS, Recorder, recording
 from tests.golden.test_with_spark import COMMANDS_WITH_SPARK

@@ -18,7 +18,7 @@ from mirrorfeed.history.record import (
     split_segments,
 )
 from mirrorfeed.landing.errors import DamagedFile
-from mirrorfeed.source.next_step import Commit
+from mirrorfeed.source.snapshot_or_range import Commit
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -19,7 +19,7 @@ from mirrorfeed.landing.names import data_name
 from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.storage.errors import NotThere
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 
 
 @pytest.fixture(scope="module")

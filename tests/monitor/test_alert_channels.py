@@ -27,7 +27,7 @@ from mirrorfeed.monitor.errors import ChannelUnavailable, MailRefused, WebhookRe
 from mirrorfeed.runtime.addresses import BadProxy
 from mirrorfeed.runtime.credentials import Secret
 from mirrorfeed.runtime.errors import SecretUnreachable
-from mirrorfeed.storage.retry import RetryLimits
+from mirrorfeed.storage.request_retries import RetryLimits
 from tests.monitor.conftest import HIDDEN, Hook
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)

@@ -35,7 +35,7 @@ from mirrorfeed.monitor.errors import AlertsNotRecorded, ChannelUnavailable
 from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import PlaceUnusable
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 ONE = Finding(Severity.WRONG, "MF2102", "GAP", "a", "What.", "mirrorfeed x")

@@ -21,8 +21,8 @@ from mirrorfeed.monitor.findings import Severity, not_checked, passed
 from mirrorfeed.monitor.platform_checks import check_mount, check_settings
 from mirrorfeed.monitor.setup_checks import CHECKS, MANUAL_CHECKS, check_live, creates_once, new_folder, renames
 from mirrorfeed.runtime.spark_session import ALL_DAYS, IGNORE_FILE_SETTINGS
+from mirrorfeed.storage.databricks_volume import VolumeStore
 from mirrorfeed.storage.errors import AlreadyThere
-from mirrorfeed.storage.volume import VolumeStore
 from tests.monitor.test_setup_checks import MADE_ANEW
 
 ROOT = Path(__file__).parent.parent.parent

@@ -29,8 +29,8 @@ from mirrorfeed.publish.errors import NothingPublished
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.next_step import PendingCommits
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.source.snapshot_or_range import PendingCommits
+from mirrorfeed.storage.local_folder import FolderStore
 from tests.delta import DeltaTable
 from tests.ledgers import read_ledger
 from tests.publish.scenarios import plan

@@ -21,7 +21,7 @@ from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.source.errors import CatalogRefused, FeedOff, FeedUnreadable, Gap, PartitionsChanged
 from mirrorfeed.storage.errors import StoreUnavailable
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 from tests.delta import FEED, DeltaTable
 from tests.publish.conftest import everything, never
 

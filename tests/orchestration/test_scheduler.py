@@ -9,7 +9,7 @@ import pytest
 
 from mirrorfeed.config.options import FollowLimits
 from mirrorfeed.orchestration.scheduler import FULL_READ_INTERVAL, QueuedTable, Scheduler, is_due
-from mirrorfeed.source.next_step import PendingCommits
+from mirrorfeed.source.snapshot_or_range import PendingCommits
 
 A, B, C = QueuedTable("a"), QueuedTable("b"), QueuedTable("c")
 

@@ -22,7 +22,7 @@ from fixtures.onelake.service_store import Inside
 from fixtures.tables import TableFeed
 from mirrorfeed.errors import Transient
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.storage.retry import RetryLimits
+from mirrorfeed.storage.request_retries import RetryLimits
 from tests.publish.scenarios import FOLDER, SCENARIOS, Scenario, Take
 
 BRIEF = RetryLimits(seconds=0.04, first_pause=0.001, longest_pause=0.002, response_seconds=5)

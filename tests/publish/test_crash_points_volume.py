@@ -34,7 +34,7 @@ from mirrorfeed.publish.files.spark_files import SparkFiles, upload_files
 from mirrorfeed.publish.files.staging_area import IN_ZONE, StagingArea
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob, arrow_schema, count_markers
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.storage.volume import VolumeStore
+from mirrorfeed.storage.databricks_volume import VolumeStore
 from tests.publish.scenarios import orders, plan
 
 SEED = int(os.environ.get("MIRRORFEED_SEED", "20261125"))

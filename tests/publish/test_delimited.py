@@ -39,7 +39,7 @@ from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files.rolling_writer import write_files
 from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob, arrow_schema
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 from tests.publish.scenarios import FOLDER, orders, plan, three_commits, two_orders
 
 TEXTS = ["plain", None, "", " ", "a,b;c|d\te", 'say "hi"', "it's", "back\\slash/slash", "one\ntwo\rthree\r\nfour"]

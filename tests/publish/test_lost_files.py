@@ -29,7 +29,7 @@ from mirrorfeed.publish.log.view import View
 from mirrorfeed.publish.next_publication import UpToDateCheck
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import Entry, Store
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 from tests.commits import commit
 from tests.fleets import fleet
 from tests.publish.scenarios import FOLDER, plan, two_orders

@@ -28,7 +28,7 @@ from mirrorfeed.mirror.replica import Replica
 from mirrorfeed.publish.errors import EqualFileTimes
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.source.next_step import Facts, Range, Repair
+from mirrorfeed.source.snapshot_or_range import Facts, Range, Repair
 from mirrorfeed.storage import Entry
 from tests.publish.scenarios import FOLDER, one_commit, orders, plan, three_commits, two_orders
 

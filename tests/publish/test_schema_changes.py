@@ -23,7 +23,7 @@ from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import clear
 from mirrorfeed.source.errors import FeedUnreadable, PartitionsChanged
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.next_step import Facts
+from mirrorfeed.source.snapshot_or_range import Facts
 from tests.commits import commit
 from tests.publish.conftest import everything
 

@@ -15,7 +15,7 @@ from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import SourceRecreated
-from mirrorfeed.source.next_step import Facts, Range, Repair
+from mirrorfeed.source.snapshot_or_range import Facts, Range, Repair
 from tests.publish.scenarios import FOLDER, one_commit, orders, plan, two_orders
 
 

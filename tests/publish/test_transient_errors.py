@@ -13,7 +13,7 @@ from mirrorfeed.landing.names import Target
 from mirrorfeed.orchestration import publish_run, table_task
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.errors import StoreUnavailable
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 from tests.delta import DeltaTable
 
 

@@ -33,7 +33,7 @@ from mirrorfeed.runtime.credentials import Default, Secret, ServiceCredential, S
 from mirrorfeed.runtime.errors import CredentialRefused, SecretUnreachable, ServiceCredentialUnreachable
 from mirrorfeed.runtime.login import _refusal, read_secret, service_credential, token_credential
 from mirrorfeed.storage.errors import StoreUnavailable
-from mirrorfeed.storage.retry import RetryLimits
+from mirrorfeed.storage.request_retries import RetryLimits
 
 IMPATIENT = RetryLimits(seconds=0.02, first_pause=0.01)
 VALUE = "s3cret-läßt-grüßen"

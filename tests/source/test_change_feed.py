@@ -25,7 +25,7 @@ from mirrorfeed.source.change_feed import (
 from mirrorfeed.source.change_preview import changes_between
 from mirrorfeed.source.errors import LogDamaged, NotDelta
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.next_step import Commit
+from mirrorfeed.source.snapshot_or_range import Commit
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.source.versions import commits
 from tests.delta import DeltaTable

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.source.change_preview import Bound, PastEnd, changes_between, parse_bound, resolve, to_json_rows
 from mirrorfeed.source.errors import BadBound, BoundsCrossed, FeedUnreadable, OutsideHistory, RangeUnreadable
-from mirrorfeed.source.next_step import Commit, Range
+from mirrorfeed.source.snapshot_or_range import Commit, Range
 from tests.delta import DeltaTable
 
 

@@ -11,9 +11,9 @@ from deltalake import DeltaTable as OtherReader
 from pyspark.sql import SparkSession
 
 from mirrorfeed.landing.schema import columns_of
-from mirrorfeed.publish.changes import net
-from mirrorfeed.source.next_step import Range
+from mirrorfeed.publish.row_markers import net
 from mirrorfeed.source.reader import changes
+from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.versions import schema_at
 from tests.delta import SparkTable
 

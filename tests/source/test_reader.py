@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.source.errors import FeedUnreadable, FileDamaged, FilesArchived, Gap, SnapshotGone
-from mirrorfeed.source.next_step import Range
 from mirrorfeed.source.reader import changes, read_errors, snapshot
+from mirrorfeed.source.snapshot_or_range import Range
 from tests.delta import DeltaTable
 
 MAPPED = {"delta.columnMapping.mode": "name"}

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.source import versions
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.next_step import PendingCommits
+from mirrorfeed.source.snapshot_or_range import PendingCommits
 from mirrorfeed.source.versions import commits, only_adds_columns, pending_commits
 from tests.delta import DeltaTable
 

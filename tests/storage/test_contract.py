@@ -21,6 +21,7 @@ from fixtures.memory import MemoryStore
 from fixtures.onelake import OneLake
 from fixtures.volume_mount import Refusals, mounted, needs_fuse
 from mirrorfeed.storage import READ_LIMIT, Store
+from mirrorfeed.storage.databricks_volume import VolumeStore
 from mirrorfeed.storage.errors import (
     AlreadyThere,
     NotThere,
@@ -30,8 +31,7 @@ from mirrorfeed.storage.errors import (
     SymbolicLink,
     UnreadableFile,
 )
-from mirrorfeed.storage.folder import FolderStore
-from mirrorfeed.storage.volume import VolumeStore
+from mirrorfeed.storage.local_folder import FolderStore
 
 STORES: dict[str, Callable[[Path], Store]] = {
     "folder": lambda path: FolderStore(str(path / "zone")),
@@ -577,7 +577,7 @@ def test_symlink_loop_and_too_long_name_have_readable_errors(tmp_path: Path) -> 
 
 def test_creation_times_are_read_only_for_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     requests: list[str] = []
-    monkeypatch.setattr("mirrorfeed.storage.folder._birth", lambda path: requests.append(path) or 0)
+    monkeypatch.setattr("mirrorfeed.storage.local_folder._birth", lambda path: requests.append(path) or 0)
     store = FolderStore(str(tmp_path))
     for path in ("a/b", "c", "d"):
         store.create(path, b"")

@@ -20,7 +20,7 @@ import mirrorfeed
 from mirrorfeed.runtime.errors import LoginUnavailable
 from mirrorfeed.storage.http import FramedTransport, RetryPolicy, transport_options
 from mirrorfeed.storage.onelake_errors import retry_after_seconds
-from mirrorfeed.storage.retry import RetryLimits, retry_counter
+from mirrorfeed.storage.request_retries import RetryLimits, retry_counter
 
 
 @dataclass
@@ -173,6 +173,9 @@ def test_one_loop_retries_http_requests() -> None:
     code = {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in root.rglob("*.py")}
 
     # A second attempt creates files with new names, which is not the same request again.
-    assert {path for path, text in code.items() if ".next_pause(" in text} == {"storage/http.py", "storage/retry.py"}
+    assert {path for path, text in code.items() if ".next_pause(" in text} == {
+        "storage/http.py",
+        "storage/request_retries.py",
+    }
     # This one checks once whether a host responds.
     assert {path for path, text in code.items() if "import requests" in text} == {"monitor/setup_access.py"}

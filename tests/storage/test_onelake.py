@@ -29,7 +29,7 @@ from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.storage import READ_LIMIT, Store
 from mirrorfeed.storage.errors import AlreadyThere, NotThere, PathOutside, StoreUnavailable, UnreadableFile
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 from mirrorfeed.storage.onelake_errors import (
     CapacityPaused,
     DatabaseMissing,
@@ -40,7 +40,7 @@ from mirrorfeed.storage.onelake_errors import (
     TokenRefused,
     WorkspaceMissing,
 )
-from mirrorfeed.storage.retry import RetryLimits, retry_counter
+from mirrorfeed.storage.request_retries import RetryLimits, retry_counter
 
 OTHER = "99999999-9999-4999-8999-999999999999"
 MANY = 10_000

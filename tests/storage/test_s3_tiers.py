@@ -22,7 +22,7 @@ from mirrorfeed.archive.lifecycle import Wanted, rules_at
 from mirrorfeed.runtime.errors import ServiceCredentialUnreachable
 from mirrorfeed.storage.cloud_tiers import AzureTiers, S3Tiers, facts_of
 from mirrorfeed.storage.errors import NoBoto, OtherPlace, TiersUnavailable
-from mirrorfeed.storage.retry import RetryLimits
+from mirrorfeed.storage.request_retries import RetryLimits
 from mirrorfeed.storage.tiers import Facts, Priority, Tier, tiers_at
 
 BUCKET = "lake"

@@ -9,7 +9,7 @@ import pytest
 
 from fixtures.onelake import DATABASE, OneLake
 from mirrorfeed.storage import Store
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 
 MANY = 20_000
 

@@ -15,7 +15,7 @@ import pytest
 
 from fixtures.volume_mount import COPYING_VOLUME, VOLUME, Refusals, mounted, needs_fuse
 from mirrorfeed.storage.errors import PlaceUnusable
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 
 pytestmark = needs_fuse
 

@@ -240,7 +240,7 @@ class Changes:
     def _reading(self) -> Iterator[None]:
         from mirrorfeed.runtime.spark_session import faithful
         from mirrorfeed.source.change_preview import preview_errors
-        from mirrorfeed.source.next_step import Range
+        from mirrorfeed.source.snapshot_or_range import Range
 
         range_ = Range(self.from_version_exclusive, self.to_version_inclusive)
         with preview_errors(self.table, range_), faithful(self.rows.sparkSession):

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorfeed.source.identifier import Source
-    from mirrorfeed.source.next_step import Range
+    from mirrorfeed.source.snapshot_or_range import Range
 
 PROPERTY = "delta.timeUntilArchived"
 

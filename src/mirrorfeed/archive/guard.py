@@ -38,7 +38,7 @@ from mirrorfeed.display.humanize import a_few
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source.errors import Gap, SnapshotGone, VersionExpired
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.next_step import Range
+from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import TableInfo, commit_name, read_table_info
 from mirrorfeed.storage.tiers import Tier, TierStore, tiers_at
 

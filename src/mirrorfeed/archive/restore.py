@@ -39,7 +39,7 @@ from mirrorfeed.source import versions
 from mirrorfeed.source.change_preview import to_json_rows
 from mirrorfeed.source.errors import NoTableAtPath, NotDelta, SourceMissing
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.next_step import Range
+from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.errors import NoTiers, OtherPlace, TiersUnavailable
 from mirrorfeed.storage.prices import Prices

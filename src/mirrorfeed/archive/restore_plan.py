@@ -41,7 +41,7 @@ from mirrorfeed.runtime.spark_errors import FILES_GONE, find_condition
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.next_step import Range
+from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tiers import Priority

@@ -43,7 +43,7 @@ from mirrorfeed.display.humanize import counted
 from mirrorfeed.runtime.spark_errors import analyze, silence_spark_logs
 from mirrorfeed.source import versions
 from mirrorfeed.source.identifier import Source, quote
-from mirrorfeed.source.next_step import Range
+from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.tiers import TierStore, tiers_at
 

@@ -47,7 +47,7 @@ from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source import reader
 from mirrorfeed.source.change_feed import is_same_table, read_facts, read_schema
 from mirrorfeed.source.errors import FeedUnreadable, Finding, Gap, LogDamaged, SourceRecreated, VersionExpired
-from mirrorfeed.source.next_step import Decision, Facts, NothingNew, Published, Range, TakeSnapshot, decide
+from mirrorfeed.source.snapshot_or_range import Decision, Facts, NothingNew, Published, Range, TakeSnapshot, decide
 from mirrorfeed.source.table_info import CHANGES_NO_ROWS
 from mirrorfeed.source.versions import operation_parameters
 

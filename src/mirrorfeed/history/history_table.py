@@ -28,8 +28,8 @@ from mirrorfeed.history.record import (
 from mirrorfeed.landing.names import fold
 from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
 from mirrorfeed.source.identifier import Source, quote
-from mirrorfeed.source.next_step import Commit, Facts
 from mirrorfeed.source.reader import at_version
+from mirrorfeed.source.snapshot_or_range import Commit, Facts
 from mirrorfeed.source.table_info import TableInfo, count_rows, open_local_table, read_table_info
 from mirrorfeed.source.versions import read_history
 

@@ -22,7 +22,7 @@ from mirrorfeed.landing.errors import DamagedFile
 from mirrorfeed.landing.names import fold, split_name
 from mirrorfeed.landing.schema import check_type
 from mirrorfeed.landing.strict_json import CONFIG, Count, UtcTime, format_of, is_distinct, parse_json, validate
-from mirrorfeed.source.next_step import Commit
+from mirrorfeed.source.snapshot_or_range import Commit
 
 FORMAT = 1
 RENAME, DROP = "RENAME COLUMN", "DROP COLUMNS"

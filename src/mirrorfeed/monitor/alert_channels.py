@@ -24,7 +24,7 @@ from mirrorfeed.runtime.addresses import check_proxy, is_host
 from mirrorfeed.runtime.credentials import Secret
 from mirrorfeed.runtime.errors import SecretUnreachable
 from mirrorfeed.runtime.login import read_secret
-from mirrorfeed.storage.retry import RETRYABLE_STATUS, RetryLimits
+from mirrorfeed.storage.request_retries import RETRYABLE_STATUS, RetryLimits
 
 if TYPE_CHECKING:
     from mirrorfeed.config.model import Config

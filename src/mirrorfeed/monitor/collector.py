@@ -28,7 +28,7 @@ from mirrorfeed.publish.next_publication import (
 )
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.errors import Finding
-from mirrorfeed.source.next_step import NothingNew, Published, recreated
+from mirrorfeed.source.snapshot_or_range import NothingNew, Published, recreated
 from mirrorfeed.source.table_info import FILES, LOG, count_files, open_local_table, read_table_info, retention_seconds
 
 if TYPE_CHECKING:

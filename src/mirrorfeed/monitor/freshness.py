@@ -17,7 +17,7 @@ from mirrorfeed.errors import named
 from mirrorfeed.mirror.errors import MirrorNotNamed
 from mirrorfeed.source.table_info import commit_version
 from mirrorfeed.storage import Store
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 
 if TYPE_CHECKING:
     from mirrorfeed.config.model import Config, Table

@@ -39,8 +39,8 @@ from mirrorfeed.publish.landing_rows import PROBLEM
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import ALL_DAYS, SettingFixed, all_days_are_read
 from mirrorfeed.storage import VOLUMES, Store
+from mirrorfeed.storage.databricks_volume import VolumeStore
 from mirrorfeed.storage.errors import AlreadyThere, NotThere
-from mirrorfeed.storage.volume import VolumeStore
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient

@@ -34,7 +34,7 @@ from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.sources import source_for
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.storage.retry import retry_counter
+from mirrorfeed.storage.request_retries import retry_counter
 
 if TYPE_CHECKING:
     from mirrorfeed.orchestration.ledger_writer import LedgerWriter

@@ -13,7 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from mirrorfeed.source.next_step import PendingCommits
+from mirrorfeed.source.snapshot_or_range import PendingCommits
 
 if TYPE_CHECKING:
     from mirrorfeed.config.options import FollowLimits

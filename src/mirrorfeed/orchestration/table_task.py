@@ -21,7 +21,7 @@ from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.orchestration.errors import OrphanedTables, TableTimeout
-from mirrorfeed.orchestration.retry import ATTEMPTS, RetryState, needs_reload, next_state
+from mirrorfeed.orchestration.retry_policy import ATTEMPTS, RetryState, needs_reload, next_state
 from mirrorfeed.orchestration.scheduler import QueuedTable, is_due
 from mirrorfeed.publish.files.staging_area import clear_staging
 from mirrorfeed.publish.log.table_log import TableLog
@@ -32,7 +32,7 @@ from mirrorfeed.publish.table_publisher import clear, publish
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import renew_session
 from mirrorfeed.source.errors import Gap
-from mirrorfeed.source.next_step import PendingCommits
+from mirrorfeed.source.snapshot_or_range import PendingCommits
 from mirrorfeed.source.versions import pending_commits
 from mirrorfeed.storage import Store
 

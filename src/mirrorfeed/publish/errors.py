@@ -12,7 +12,7 @@ from mirrorfeed.source.errors import Finding, Gap, GapReason
 
 if TYPE_CHECKING:
     from mirrorfeed.publish.files.staging_job import BadRow
-    from mirrorfeed.source.next_step import Range
+    from mirrorfeed.source.snapshot_or_range import Range
 
 _SET_STAGING_PATH = "Set `staging_path` to a Unity Catalog volume, /Volumes/catalog/schema/volume"
 _REBUILD = "reload the table with `mirrorfeed rebuild`"

@@ -25,7 +25,7 @@ from mirrorfeed.publish.log.view import View
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, Finding, SourceRecreated
-from mirrorfeed.source.next_step import (
+from mirrorfeed.source.snapshot_or_range import (
     Decision,
     Facts,
     NothingNew,

@@ -15,7 +15,7 @@ from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.landing.errors import BadCondition
 from mirrorfeed.landing.record import Record
 from mirrorfeed.landing.selection import Selection
-from mirrorfeed.source.next_step import Commit, Range
+from mirrorfeed.source.snapshot_or_range import Commit, Range
 
 _LONG_LOOK_UP = 5.0
 """Seconds from which look-ups are worth a note."""

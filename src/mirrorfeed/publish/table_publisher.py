@@ -38,7 +38,7 @@ from mirrorfeed.publish.next_publication import (
 from mirrorfeed.publish.result import TableResult, add_record, range_errors
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source.errors import Finding, SourceRecreated
-from mirrorfeed.source.next_step import (
+from mirrorfeed.source.snapshot_or_range import (
     Decision,
     Facts,
     NothingNew,
@@ -50,7 +50,7 @@ from mirrorfeed.source.next_step import (
 from mirrorfeed.source.table_info import check_retention
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import StoreUnavailable
-from mirrorfeed.storage.retry import retry_counter
+from mirrorfeed.storage.request_retries import retry_counter
 
 if TYPE_CHECKING:
     from mirrorfeed.publish.sources import ChangeSource

@@ -18,7 +18,7 @@ from mirrorfeed.source.errors import (
     VersionExpired,
 )
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.next_step import Commit, Facts, first_missing
+from mirrorfeed.source.snapshot_or_range import Commit, Facts, first_missing
 from mirrorfeed.source.table_info import FEED, TableInfo, find_metadata_changes, read_table_info
 from mirrorfeed.source.versions import (
     KEEPS_SCHEMA,

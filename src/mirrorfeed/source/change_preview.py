@@ -17,8 +17,8 @@ from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.source import errors
 from mirrorfeed.source.errors import BoundsCrossed, FeedUnreadable, Gap, GapReason, OutsideHistory, format_time
 from mirrorfeed.source.identifier import Source, quote
-from mirrorfeed.source.next_step import Commit, Range, first_missing
 from mirrorfeed.source.reader import changes, read_errors
+from mirrorfeed.source.snapshot_or_range import Commit, Range, first_missing
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.source.versions import commits, schema_at
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from mirrorfeed.errors import Template, Terminal, Transient
 
 if TYPE_CHECKING:
-    from mirrorfeed.source.next_step import Commit, Range
+    from mirrorfeed.source.snapshot_or_range import Commit, Range
 
 
 class GapReason(StrEnum):

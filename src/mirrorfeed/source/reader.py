@@ -21,7 +21,7 @@ from mirrorfeed.runtime.spark_errors import analyze, find_condition, parameter
 from mirrorfeed.source import errors
 from mirrorfeed.source.errors import Finding, Gap, GapReason
 from mirrorfeed.source.identifier import Source, quote
-from mirrorfeed.source.next_step import Range
+from mirrorfeed.source.snapshot_or_range import Range
 
 TASKS_PER_CORE = 4
 _DEFAULT_CORES = 32

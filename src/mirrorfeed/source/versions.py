@@ -17,7 +17,7 @@ from mirrorfeed.errors import Terminal
 from mirrorfeed.runtime.spark_errors import EXPIRED, NOT_THERE, find_condition, parameter
 from mirrorfeed.source.errors import LogDamaged, NoVersions, VersionExpired
 from mirrorfeed.source.identifier import URI, Source
-from mirrorfeed.source.next_step import Commit, PendingCommits
+from mirrorfeed.source.snapshot_or_range import Commit, PendingCommits
 from mirrorfeed.source.table_info import (
     commit_name,
     count_changes,

@@ -117,10 +117,10 @@ class Store(Protocol):
 def open_folder(path: str) -> Store:
     """Return the store of a folder, or of a folder in a volume."""
     if path.startswith(VOLUMES):
-        from mirrorfeed.storage.volume import VolumeStore
+        from mirrorfeed.storage.databricks_volume import VolumeStore
 
         return VolumeStore(path.rstrip("/"))
-    from mirrorfeed.storage.folder import FolderStore
+    from mirrorfeed.storage.local_folder import FolderStore
 
     return FolderStore(path)
 

@@ -23,7 +23,7 @@ from mirrorfeed.runtime.login import aws_service_credential
 from mirrorfeed.storage import per_process
 from mirrorfeed.storage.errors import NoBoto, OtherPlace, TiersUnavailable
 from mirrorfeed.storage.http import client_options, reason_of
-from mirrorfeed.storage.retry import RetryLimits
+from mirrorfeed.storage.request_retries import RetryLimits
 from mirrorfeed.storage.tiers import DEFAULT_COPY_DAYS, Facts, Priority, Tier, TierStore, common_prefix
 
 BATCH_SIZE = 256

@@ -20,7 +20,7 @@ from mirrorfeed.runtime.credentials import Credential
 from mirrorfeed.runtime.errors import LoginUnavailable
 from mirrorfeed.runtime.login import token_credential
 from mirrorfeed.storage.onelake_errors import is_paused, retry_after_seconds
-from mirrorfeed.storage.retry import RETRYABLE_STATUS, RetryBudget, RetryLimits, retry_counter
+from mirrorfeed.storage.request_retries import RETRYABLE_STATUS, RetryBudget, RetryLimits, retry_counter
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential

@@ -21,7 +21,7 @@ from mirrorfeed.storage import READ_LIMIT, TOO_LARGE, Entry, is_inside, per_proc
 from mirrorfeed.storage.errors import AlreadyThere, NotThere, PathOutside, StoreUnavailable, UnreadableFile
 from mirrorfeed.storage.http import client_options, reason_of
 from mirrorfeed.storage.onelake_errors import DatabaseMissing, NotAnOpenMirror, WorkspaceMissing, error_of, response_of
-from mirrorfeed.storage.retry import RetryLimits
+from mirrorfeed.storage.request_retries import RetryLimits
 
 ENDPOINT = "https://onelake.dfs.fabric.microsoft.com"
 _READ_AHEAD = 2**20

@@ -9,7 +9,7 @@ from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem
 from mirrorfeed.mirror.fabric.database import MirroredDatabase
 from mirrorfeed.runtime.login import token_credential
-from mirrorfeed.storage.retry import RetryLimits
+from mirrorfeed.storage.request_retries import RetryLimits
 
 
 @pytest.fixture

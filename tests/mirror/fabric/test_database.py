@@ -31,7 +31,7 @@ from mirrorfeed.runtime.credentials import Secret, ServicePrincipal
 from mirrorfeed.runtime.errors import CredentialRefused, LoginUnavailable
 from mirrorfeed.runtime.login import token_credential
 from mirrorfeed.storage.onelake_errors import CapacityPaused
-from mirrorfeed.storage.retry import RetryLimits
+from mirrorfeed.storage.request_retries import RetryLimits
 
 Asked = Callable[[], list[str]]
 OTHER = "99999999-9999-4999-8999-999999999999"

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.mirror.replica import Replica, TableReport
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 
 MARKER = "__rowMarker__"
 

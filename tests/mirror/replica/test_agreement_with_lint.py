@@ -9,7 +9,7 @@ import pytest
 
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.lint.specification import Severity
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 from tests.mirror.replica.conftest import MARKER, World
 
 _ID = pa.field("id", pa.int64())

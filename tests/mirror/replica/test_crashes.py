@@ -13,7 +13,7 @@ import pytest
 
 from mirrorfeed.mirror.replica import Replica, State
 from mirrorfeed.storage import Entry
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 from tests.mirror.replica.conftest import World, marked, plain
 
 

@@ -16,7 +16,7 @@ from mirrorfeed.mirror.replica import Replica, State, TableReport, passes
 from mirrorfeed.mirror.replica.mirrored_table import Mirror
 from mirrorfeed.storage import Entry
 from mirrorfeed.storage.errors import StoreUnavailable
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 from tests.mirror.replica.conftest import World, is_error, marked, plain
 
 

@@ -39,9 +39,9 @@ from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import TableResult, publish
 from mirrorfeed.source.errors import Gap
+from mirrorfeed.storage.databricks_volume import VolumeStore
 from mirrorfeed.storage.errors import SymbolicLink
-from mirrorfeed.storage.folder import FolderStore
-from mirrorfeed.storage.volume import VolumeStore
+from mirrorfeed.storage.local_folder import FolderStore
 from tests.delta import DeltaTable, Zone
 
 

@@ -16,7 +16,7 @@ from mirrorfeed.landing.record import WholeRead
 from mirrorfeed.publish.log.audit import published
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 from tests.publish.scenarios import FOLDER, plan, two_orders
 
 PLAN = plan(target_file_size=10_000)

@@ -42,9 +42,9 @@ from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import PlaceUnusable, StoreUnavailable
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 from mirrorfeed.storage.onelake import OneLakeStore
-from mirrorfeed.storage.retry import RetryLimits
+from mirrorfeed.storage.request_retries import RetryLimits
 
 T = "shop.schema/orders"
 LOG = f"{T}/_mirrorfeed/abc"

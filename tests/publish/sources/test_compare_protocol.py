@@ -34,7 +34,7 @@ from mirrorfeed.publish.next_publication import UpToDateCheck, with_keys
 from mirrorfeed.publish.sources.full_compare import FullCompare, RowHashTable, hash_table_of
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.next_step import COMPARISON, Commit, Facts, Range, Repair
+from mirrorfeed.source.snapshot_or_range import COMPARISON, Commit, Facts, Range, Repair
 from tests.publish.state_machine import Published
 
 

@@ -35,7 +35,7 @@ from mirrorfeed.source.errors import NothingToRead, SourceMissing
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.versions import newest_version
 from mirrorfeed.storage import Store
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 
 
 class Unswept(RowHashTable):

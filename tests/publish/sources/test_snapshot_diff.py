@@ -16,7 +16,9 @@ from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.orchestration.publish_run import plan_next_steps, publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
-from mirrorfeed.publish.changes import (
+from mirrorfeed.publish.errors import NotComparable, RangeCompared
+from mirrorfeed.publish.result import TableResult
+from mirrorfeed.publish.row_markers import (
     DIFFERS,
     HASH,
     differences,
@@ -25,13 +27,11 @@ from mirrorfeed.publish.changes import (
     one_per_key,
     with_hashes,
 )
-from mirrorfeed.publish.errors import NotComparable, RangeCompared
-from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.sources.gap_sources import SnapshotDiff, bridge_gap
 from mirrorfeed.source.errors import Gap
-from mirrorfeed.source.next_step import Range
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.source.snapshot_or_range import Range
+from mirrorfeed.storage.local_folder import FolderStore
 from tests.delta import DeltaTable, SparkTable, Zone
 
 

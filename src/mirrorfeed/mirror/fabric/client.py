@@ -17,7 +17,7 @@ from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.landing.strict_json import parse_json, validate
 from mirrorfeed.mirror import errors
 from mirrorfeed.storage.onelake_errors import CapacityPaused, is_paused, retry_after_seconds
-from mirrorfeed.storage.retry import RETRYABLE_STATUS, RetryLimits
+from mirrorfeed.storage.request_retries import RETRYABLE_STATUS, RetryLimits
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential

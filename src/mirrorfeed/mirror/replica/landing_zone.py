@@ -17,7 +17,7 @@ from mirrorfeed.lint.specification import METADATA, PROCESSED, SCHEMA_SUFFIX, is
 from mirrorfeed.mirror.errors import FileRefused
 from mirrorfeed.storage import Entry, Store
 from mirrorfeed.storage.errors import AlreadyThere, NotThere
-from mirrorfeed.storage.folder import FolderStore
+from mirrorfeed.storage.local_folder import FolderStore
 
 _NUMBERED = re.compile(r"(\d{20})\..+", re.ASCII)
 _KEPT_FOR = timedelta(days=7)

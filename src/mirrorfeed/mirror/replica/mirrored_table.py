@@ -30,7 +30,7 @@ from mirrorfeed.lint.column_rules import NULL_VALUE
 from mirrorfeed.lint.specification import DELETE, INSERT
 from mirrorfeed.mirror.errors import FileRefused, MirrorUnavailable, NotOurs, YearNotHeld
 from mirrorfeed.mirror.replica.landing_zone import TableFolder, number_of
-from mirrorfeed.storage.folder import FolderStore, resolve
+from mirrorfeed.storage.local_folder import FolderStore, resolve
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from mirrorfeed.mirror.replica.mirrored_table import (
     open_mirror,
 )
 from mirrorfeed.storage import Entry, Store
-from mirrorfeed.storage.folder import resolve
+from mirrorfeed.storage.local_folder import resolve
 
 
 class State(StrEnum):

@@ -17,7 +17,7 @@ from mirrorfeed.publish.errors import ExecutorUploadFailed, ExecutorUploadImposs
 from mirrorfeed.publish.files.spark_files import SparkFiles, check_counts, upload_file
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import BadRow, BadRows, Staged, StagingJob, combine_staged
-from mirrorfeed.storage.retry import retry_counter
+from mirrorfeed.storage.request_retries import retry_counter
 
 _Batches = Iterator[pa.RecordBatch]
 _RESULT = pa.schema([("result", pa.string())])

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from mirrorfeed.landing.record import File
 from mirrorfeed.landing.schema import MARKER, Marker, Problem
 from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob, arrow_schema, count_markers, row_text
-from mirrorfeed.storage.retry import NewFile
+from mirrorfeed.storage.request_retries import NewFile
 
 ROW_GROUP_BYTES = 32 * 2**20
 _LEAST_CUT = 2**10

@@ -43,8 +43,8 @@ from mirrorfeed.runtime.spark_errors import SOURCE_FAULTS, find_condition
 from mirrorfeed.source.identifier import quote
 from mirrorfeed.storage import Store, per_process
 from mirrorfeed.storage.errors import NotThere, StoreUnavailable
-from mirrorfeed.storage.folder import flush_to_disk
-from mirrorfeed.storage.retry import retry_counter
+from mirrorfeed.storage.local_folder import flush_to_disk
+from mirrorfeed.storage.request_retries import retry_counter
 
 _OPTIONS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",

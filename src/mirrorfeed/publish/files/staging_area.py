@@ -33,13 +33,13 @@ from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import is_on_databricks, is_on_this_machine
 from mirrorfeed.storage import VOLUMES, Store
 from mirrorfeed.storage.errors import NotThere, StoreUnavailable, VolumeUnusable
-from mirrorfeed.storage.folder import FolderStore, open_regular, resolve
-from mirrorfeed.storage.retry import Sink
+from mirrorfeed.storage.local_folder import FolderStore, open_regular, resolve
+from mirrorfeed.storage.request_retries import Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from mirrorfeed.storage.volume import VolumeStore
+    from mirrorfeed.storage.databricks_volume import VolumeStore
 
 IN_ZONE = "_mirrorfeed_files"
 """Folder in the root of a landing zone. Not in a table's folder, because Spark would recreate a deleted table
@@ -115,7 +115,7 @@ class StagingArea:
         return self.root.startswith(VOLUMES)
 
     def _volume(self, root: str) -> VolumeStore:
-        from mirrorfeed.storage.volume import VolumeStore  # imported late: few runs need it
+        from mirrorfeed.storage.databricks_volume import VolumeStore  # imported late: few runs need it
 
         return VolumeStore(root, self.workspace)
 

@@ -15,7 +15,7 @@ from mirrorfeed.landing.names import staged_name
 from mirrorfeed.landing.output_format import AS_PARQUET, Output
 from mirrorfeed.landing.record import File
 from mirrorfeed.landing.schema import DECIMAL, MARKER, Column, Marker, Problem
-from mirrorfeed.storage.retry import NewFile, Sink
+from mirrorfeed.storage.request_retries import NewFile, Sink
 
 _PLAIN: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),

@@ -13,7 +13,7 @@ from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.names import log_folder, published_name
 from mirrorfeed.landing.record import File, Record, possible_positions
 from mirrorfeed.publish.log.table_log import TableLog
-from mirrorfeed.source.next_step import Range
+from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import NotThere
 

@@ -15,7 +15,7 @@ from mirrorfeed.landing.output_format import BY_TIME, PARTNER_EVENTS, has_conten
 from mirrorfeed.publish.errors import ConcurrentChanges
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable
-from mirrorfeed.storage.retry import try_write
+from mirrorfeed.storage.request_retries import try_write
 
 _ATTEMPTS = 20
 

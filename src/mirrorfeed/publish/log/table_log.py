@@ -44,7 +44,7 @@ from mirrorfeed.publish.log.clean_up import discard
 from mirrorfeed.publish.log.view import View, check, data_in
 from mirrorfeed.storage import READ_LIMIT, Entry, Store
 from mirrorfeed.storage.errors import NotThere, StoreUnavailable
-from mirrorfeed.storage.retry import WRITE_ERRORS, open_new, retry_new, try_write
+from mirrorfeed.storage.request_retries import WRITE_ERRORS, open_new, retry_new, try_write
 
 _ATTEMPTS = 20
 """Maximum number of reads while other publishers change the table. After that, the run fails, and a later run

@@ -11,7 +11,7 @@ from mirrorfeed.config.model import Config, Table
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
-from mirrorfeed.source.next_step import Facts, Range, Repair
+from mirrorfeed.source.snapshot_or_range import Facts, Range, Repair
 
 
 class ChangeSource(Protocol):

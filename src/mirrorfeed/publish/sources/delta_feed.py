@@ -16,8 +16,15 @@ from mirrorfeed import archive
 from mirrorfeed.config.model import Table
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column, columns_of, lost_columns
 from mirrorfeed.landing.selection import Selection, selected_schema, source_types
-from mirrorfeed.publish import changes, landing_rows
-from mirrorfeed.publish.changes import (
+from mirrorfeed.publish import landing_rows, row_markers
+from mirrorfeed.publish.errors import RangeCompared
+from mirrorfeed.publish.files import staging
+from mirrorfeed.publish.files.rolling_writer import write_empty
+from mirrorfeed.publish.files.staging import ExistingRows, LookUp
+from mirrorfeed.publish.files.staging_area import staging_area_for
+from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, Staged, StagingJob, bad_rows
+from mirrorfeed.publish.landing_rows import PROBLEM
+from mirrorfeed.publish.row_markers import (
     DIFFERS,
     HASH,
     differences,
@@ -26,20 +33,13 @@ from mirrorfeed.publish.changes import (
     one_per_key,
     with_hashes,
 )
-from mirrorfeed.publish.errors import RangeCompared
-from mirrorfeed.publish.files import staging
-from mirrorfeed.publish.files.rolling_writer import write_empty
-from mirrorfeed.publish.files.staging import ExistingRows, LookUp
-from mirrorfeed.publish.files.staging_area import staging_area_for
-from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, Staged, StagingJob, bad_rows
-from mirrorfeed.publish.landing_rows import PROBLEM
 from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.source import reader
 from mirrorfeed.source.change_feed import is_same_table, read_facts, read_schema
 from mirrorfeed.source.errors import FeedUnreadable, Finding, Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.next_step import Facts, Range, Repair
 from mirrorfeed.source.reader import apply_selection
+from mirrorfeed.source.snapshot_or_range import Facts, Range, Repair
 
 if TYPE_CHECKING:
     from mirrorfeed.archive.archived_files import NeededFiles
@@ -188,10 +188,10 @@ class DeltaFeed:
     def _changed_rows(self, range_: Range, facts: Facts, table: Table, job: StagingJob) -> DataFrame:
         feed = self._feed(range_, job.columns, facts)
         if not job.keys:
-            return changes.inserts(feed, job.columns)
+            return row_markers.inserts(feed, job.columns)
         if table.changes == "full":
-            return changes.full(feed, job.columns, job.keys, exact=table.row_markers == "exact")
-        return changes.net(feed, job.columns, job.keys)
+            return row_markers.full(feed, job.columns, job.keys, exact=table.row_markers == "exact")
+        return row_markers.net(feed, job.columns, job.keys)
 
     def _differing_rows(self, range_: Range, table: Table, job: StagingJob) -> DataFrame:
         """Compare the two ends of a range. Returns the new row, or a delete, of each key that differs."""

@@ -24,17 +24,6 @@ from mirrorfeed.config.model import Config, Table, hashes_of
 from mirrorfeed.errors import named
 from mirrorfeed.landing.schema import Column, columns_of, lost_columns
 from mirrorfeed.landing.selection import source_types
-from mirrorfeed.publish.changes import (
-    CHANGED,
-    DIFFERS,
-    GAIN,
-    HASH,
-    ROW_PROBLEM,
-    differences,
-    differing_rows,
-    key_positions,
-    with_hashes,
-)
 from mirrorfeed.publish.errors import (
     ColumnsChanged,
     FeedRequired,
@@ -47,12 +36,23 @@ from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging_area import staging_area_for
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
+from mirrorfeed.publish.row_markers import (
+    CHANGED,
+    DIFFERS,
+    GAIN,
+    HASH,
+    ROW_PROBLEM,
+    differences,
+    differing_rows,
+    key_positions,
+    with_hashes,
+)
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, find_condition
 from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.next_step import COMPARISON, Commit, Facts, Range, Repair
 from mirrorfeed.source.reader import read_full
+from mirrorfeed.source.snapshot_or_range import COMPARISON, Commit, Facts, Range, Repair
 from mirrorfeed.source.table_info import TableInfo, read_table_info
 from mirrorfeed.source.versions import commits, newest_version, read_history
 

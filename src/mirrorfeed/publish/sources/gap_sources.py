@@ -23,7 +23,7 @@ from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, find_
 from mirrorfeed.source import versions
 from mirrorfeed.source.errors import Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.next_step import COMPARISON, Commit, Facts, Range, Repair
+from mirrorfeed.source.snapshot_or_range import COMPARISON, Commit, Facts, Range, Repair
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.source.versions import only_adds_columns
 

@@ -10,7 +10,7 @@ from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError, SessionLost, Terminal, Transient
 from mirrorfeed.landing.errors import ColumnsDropped
 from mirrorfeed.orchestration.errors import TableTimeout
-from mirrorfeed.orchestration.retry import TERMINAL_PAUSE, RetryState, needs_reload, next_state
+from mirrorfeed.orchestration.retry_policy import TERMINAL_PAUSE, RetryState, needs_reload, next_state
 from mirrorfeed.source.errors import FeedOff, Gap, PartitionsChanged
 
 GAP, OTHER_GAP = (

@@ -22,9 +22,9 @@ from mirrorfeed.mirror.replica import Replica, State
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.storage import open_folder
+from mirrorfeed.storage.databricks_volume import VolumeStore
 from mirrorfeed.storage.errors import AlreadyThere, StoreUnavailable, VolumeUnusable
-from mirrorfeed.storage.folder import FolderStore
-from mirrorfeed.storage.volume import VolumeStore
+from mirrorfeed.storage.local_folder import FolderStore
 from tests.publish.scenarios import plan, three_commits, two_orders
 
 

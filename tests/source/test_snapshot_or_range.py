@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mirrorfeed.source.errors import FeedOff, Finding, Gap, GapReason, PartitionsChanged, SourceRecreated
-from mirrorfeed.source.next_step import (
+from mirrorfeed.source.snapshot_or_range import (
     Commit,
     Facts,
     NothingNew,

@@ -11,7 +11,7 @@ import pytest
 from fixtures.clock import Time
 from fixtures.memory import MemoryStore
 from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable
-from mirrorfeed.storage.retry import NewFile, RetryLimits, open_new, retry_counter
+from mirrorfeed.storage.request_retries import NewFile, RetryLimits, open_new, retry_counter
 
 RETRY_LIMITS = RetryLimits(seconds=100, first_pause=1, longest_pause=8)
 LOST, TAKEN = StoreUnavailable(action="write", address="at/x", reason="no answer"), AlreadyThere(address="at/x")
