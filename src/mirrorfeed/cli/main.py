@@ -84,7 +84,7 @@ def show(result: Result[Any]) -> NoReturn:
         print_json(result.to_dict())
     else:
         print_result(result)
-    sys.exit(not result.ok)
+    sys.exit(0 if result.ok else 1)
 
 
 def print_result(result: Result[Any]) -> None:
