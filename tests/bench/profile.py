@@ -14,6 +14,7 @@ from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.files.spark_files import upload_files
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.log import metadata_files
+from mirrorfeed.publish.log.clean_up import clean_up
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from tests.bench.race import Case
@@ -33,7 +34,7 @@ _PHASES: Mapping[str, Callable[..., object]] = {
     "identity again": DeltaFeed.is_unchanged,
     "record": TableLog.add_record,
     "look after it, rename": TableLog.finish_publication,
-    "tidy": TableLog.clean_up,
+    "clean up": clean_up,
 }
 """As they follow each other; what one calls counts for it too. Of many tables, each in a thread, none show."""
 _PER_UNIT = {"B": 2**-20, "KiB": 2**-10, "MiB": 1.0, "GiB": 2**10}
