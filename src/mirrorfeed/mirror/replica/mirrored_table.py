@@ -55,9 +55,9 @@ def net_change(present: pa.Table, rows: pa.Table, markers: pa.ChunkedArray, keys
     both = [_codes(column) for column in pa.concat_tables([rows.select(keys), present]).columns]
     of_file, of_table = [each[:count] for each in both], [each[count:] for each in both]
     # Other rows of the table have a value that no key of the file has.
-    near = pc.indices_nonzero(
-        reduce(pc.and_, [pc.less_equal(there, pc.max(own)) for own, there in zip(of_file, of_table, strict=True)])
-    )
+    is_near = [pc.less_equal(there, pc.max(own)) for own, there in zip(of_file, of_table, strict=True)]
+    # PyArrow 21 crashes on a chunked array without chunks.
+    near = pc.indices_nonzero(reduce(pc.and_, is_near).combine_chunks())
     old_keys = list(zip(*(each.take(near).to_pylist() for each in of_table), strict=True))
     old, own, added = Counter(old_keys), dict[Any, list[int]](), list[int]()
     replaced = set[Any]()
