@@ -106,6 +106,7 @@ def check(
     properties: Mapping[str, str],
     tiers: TierStore | None = None,
     now: datetime | None = None,
+    asked: str | None = None,
 ) -> None:
     """Raise an error if a range of the change data feed, or the snapshot of a version, cannot be read completely.
 
@@ -129,7 +130,7 @@ def check(
             reason=f"files are gone, {a_few(gone)}",
         )
     if blocked := blocked_among(archived, tiers):
-        asked = "A snapshot" if isinstance(what, int) else f"The change data feed ({what})"
+        asked = asked or ("A snapshot" if isinstance(what, int) else f"The change data feed ({what})")
         first = None if isinstance(what, int) else what.from_version_exclusive + 1
         raise ArchivedFilesNeeded(asked=asked, table=str(source), version=last, files=tuple(blocked), feed_from=first)
 

@@ -27,7 +27,6 @@ from mirrorfeed.archive.archived_files import (
     NeededFiles,
     NotEnoughFiles,
     StatementNeedsArchivedFiles,
-    archived_of,
     blocked_among,
     plain,
     refuse,
@@ -37,7 +36,6 @@ from mirrorfeed.archive.data_skipping import check_columns, filtered, named
 from mirrorfeed.archive.engines import Engine, engine_of
 from mirrorfeed.archive.errors import BadNumber, SubqueryInStatement
 from mirrorfeed.archive.guard import Guarded, guarded_rows
-from mirrorfeed.archive.interval import parse_policy
 from mirrorfeed.archive.spark_plans import merge_has_subqueries
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.runtime.spark_errors import analyze, silence_spark_logs
@@ -140,28 +138,18 @@ class GuardedTable:
         if starting_version is not None and starting_version < 0:
             raise BadNumber(table=str(self.source), named="starting version", value=starting_version)
         reader = self._spark.readStream.format("delta")
-        # Guard only the files that exist now, because files that are added later are new.
+        # Only the files that exist now are guarded, because files that are added later are new.
         if starting_version is None:
             self._refuse("A stream of the whole table", None, self._needed())
         else:
             reader = reader.option("startingVersion", starting_version)
-            self._refuse_changes(starting_version)
+            if not self._engine.guards_itself:
+                newest = versions.newest_version(self._spark, self.source)
+                if starting_version <= newest:
+                    properties = read_table_info(self._spark, self.source).properties
+                    range_, asked = Range(starting_version - 1, newest), f"A stream from version {starting_version}"
+                    guard.check(self._spark, self.source, range_, properties, self._tiers, self._now(), asked)
         return reader.table(self.source.sql) if self.source.path is None else reader.load(self.source.path)
-
-    def _refuse_changes(self, first: int) -> None:
-        if self._engine.guards_itself:
-            return
-        table = read_table_info(self._spark, self.source)
-        policy = parse_policy(str(self.source), table.properties)
-        if policy is None:
-            return
-        newest = versions.newest_version(self._spark, self.source)
-        if first > newest:
-            return
-        changed = guard.needed(self._spark, self.source, table, Range(first - 1, newest))
-        archived = archived_of(self._spark, str(self.source), table.location, changed, policy, self._now())
-        needed = NeededFiles(str(self.source), table.table_id, table.location, newest, tuple(archived))
-        self._refuse(f"A stream from version {first}", None, needed)
 
     def _guard(
         self,
@@ -220,7 +208,7 @@ class GuardedTable:
         if not self._engine.guards_itself:
             if merge_has_subqueries(self._spark, self._merge(view, [*equal, *own], clauses)):
                 raise SubqueryInStatement(kind="MERGE", table=str(self.source), text=clauses)
-            # Rows that change between two reads could need other files than the checked ones.
+            # Rows that change between two reads could need other files than were checked.
             rows = self._guarded(rows).localCheckpoint()
             # The bounds follow from equal keys, so they only reduce the files that Delta reads.
             own += self._bounds(rows, keys)
