@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
-from mirrorfeed.archive.engines import ClassicEngine, DatabricksEngine, engine_of
+from mirrorfeed.archive.engines import ClassicEngine, Engine, engine_of
 from mirrorfeed.archive.errors import BadPredicate, OnlyNewestVersion
 from mirrorfeed.archive.maintenance import EARLY_DELETION, check_files, maintain
 from mirrorfeed.archive.table import GuardedTable
@@ -26,7 +26,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orde
 
 
 def test_engine_is_detected_from_the_session(spark: SparkSession, table: Orders) -> None:
-    assert isinstance(engine_of(RecordingDatabricks(spark, {})), DatabricksEngine)  # type: ignore[arg-type]
+    assert type(engine_of(RecordingDatabricks(spark, {}))) is Engine  # type: ignore[arg-type]
     assert isinstance(engine_of(spark), ClassicEngine)
 
 
@@ -42,7 +42,7 @@ def test_databricks_lists_its_archived_files(
     spark: SparkSession, table: Orders, where: str | None, statement: str
 ) -> None:
     engine = RecordingDatabricks(spark, {SHOW: [("file:///t/part-0",)]})
-    answer = DatabricksEngine(engine).needed(table.source, where, NOW, None)  # type: ignore[arg-type]
+    answer = Engine(engine).needed(table.source, where, NOW, None)  # type: ignore[arg-type]
     assert engine.statements == [statement.replace("{}", table.source.sql)]
     assert ([file.uri for file in answer.files], answer.active) == (["file:/t/part-0"], None)
 
@@ -50,13 +50,13 @@ def test_databricks_lists_its_archived_files(
 def test_invalid_predicate_never_reaches_a_statement(spark: SparkSession, table: Orders) -> None:
     engine = RecordingDatabricks(spark, {})
     with pytest.raises(BadPredicate):
-        DatabricksEngine(engine).needed(table.source, "id = 1) OR (1 = 1", NOW, None)  # type: ignore[arg-type]
+        Engine(engine).needed(table.source, "id = 1) OR (1 = 1", NOW, None)  # type: ignore[arg-type]
     assert engine.statements == []
 
 
 def test_older_version_is_left_to_the_engine(spark: SparkSession, table: Orders) -> None:
     with pytest.raises(OnlyNewestVersion) as caught:
-        DatabricksEngine(RecordingDatabricks(spark, {})).needed(table.source, None, NOW, 1)  # type: ignore[arg-type]
+        Engine(RecordingDatabricks(spark, {})).needed(table.source, None, NOW, 1)  # type: ignore[arg-type]
     assert (caught.value.version, caught.value.newest) == (1, 2)
 
 

@@ -149,21 +149,26 @@ class NeededFiles:
         return f"{total(self.files)} of {self.table} at version {self.version}, {a_few([f.uri for f in self.files])}"
 
 
+def hadoop_path(spark: SparkSession, *parts: Any) -> Any:
+    return spark._jvm.org.apache.hadoop.fs.Path(*parts)  # type: ignore[union-attr]
+
+
+def file_system(spark: SparkSession, path: Any) -> Any:
+    return path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+
+
 def table_folder(spark: SparkSession, path: str, known: dict[str, str | None]) -> str | None:
     """Return the nearest folder, at `path` or above, that has a Delta log, or None.
 
     `known` has the results of earlier calls. The new result is added.
     """
-    folder = spark._jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
+    folder = hadoop_path(spark, path)
     name = plain(str(folder.toString()))
-    if name not in known:
-        log = spark._jvm.org.apache.hadoop.fs.Path(folder, "_delta_log")  # type: ignore[union-attr]
-        system = folder.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
-        if system.exists(log):
-            known[name] = name
-        else:
-            above = folder.getParent()
-            known[name] = None if above is None else table_folder(spark, str(above.toString()), known)
+    if name not in known and file_system(spark, folder).exists(hadoop_path(spark, folder, "_delta_log")):
+        known[name] = name
+    elif name not in known:
+        above = folder.getParent()
+        known[name] = None if above is None else table_folder(spark, str(above.toString()), known)
     return known[name]
 
 
@@ -306,7 +311,7 @@ class StatementNeedsArchivedFiles(ArchivedFilesNeeded):
     def plan(self, priority: Priority | None = None, rates: Prices | None = None) -> Plan:
         """Return a plan that restores all of these files. Without a statement, the plan restores files and shows no
         rows."""
-        from mirrorfeed.archive import restore_plan  # restore_plan imports this module
+        from mirrorfeed.archive import restore_plan  # it imports this module
 
         return restore_plan.make(
             self.tables, priority, rates=rates, sql=self.statement, files_alone=self.statement is None

@@ -14,12 +14,12 @@ from itertools import pairwise
 from pathlib import Path
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import interval
 from mirrorfeed.archive.archived_files import DataFile, archived_among, archived_of, is_archived
 from mirrorfeed.archive.data_skipping import filtered
-from mirrorfeed.archive.engines import ClassicEngine, DatabricksEngine
+from mirrorfeed.archive.engines import ClassicEngine, Engine
 from mirrorfeed.archive.engines import files_of as files_read_by
 from mirrorfeed.archive.errors import CannotSimulate, NoConditions, NoHistory
 from mirrorfeed.archive.interval import Policy
@@ -117,7 +117,7 @@ def share(spark: SparkSession, source: Source, now: datetime, tiers: TierStore |
         archived = archived_of(spark, str(source), read_table_info(spark, source).location, files, policy, now)
         found = replace(share_of(source, files, archived), bytes_by_age=ages_of(files, now))
     else:
-        archived = list(DatabricksEngine(spark).needed(source, None, now).files)
+        archived = list(Engine(spark).needed(source, None, now).files)
         whole = read_table_info(spark, source, counted=True)
         # The table may have changed between these two statements.
         count = max(whole.files, len(archived))
@@ -239,10 +239,10 @@ def simulate(
 
     Raises `CannotSimulate` if Spark shows neither plans nor the log.
     """
-    version = versions.newest_version(spark, source)
+    version, engine = versions.newest_version(spark, source), ClassicEngine(spark)
     try:
-        known = ClassicEngine(spark).files(source, version)
-        # Planning one read shows whether this Spark shows plans.
+        known = engine.files(source, version)
+        # Planning one read shows whether this Spark shows plans at all.
         files_read_by(reader.at_version(spark, source, version).where("false"))
     except MirrorfeedError:
         raise
@@ -252,7 +252,9 @@ def simulate(
     notes = []
     for query in queries:
         try:
-            planned.append((query, files_read_by(_frame(spark, source, version, query))))
+            table = reader.at_version(spark, source, version)
+            frame = engine.query(query.text) if query.is_statement else filtered(table, str(source), query.text)
+            planned.append((query, files_read_by(frame)))
         except (PySparkException, MirrorfeedError) as error:
             notes.append(f"{' '.join(query.text.split())} cannot be planned: {first_line(str(error))}")
     rows = []
@@ -282,12 +284,6 @@ def simulate(
             )
         )
     return rows, notes
-
-
-def _frame(spark: SparkSession, source: Source, version: int, query: Query) -> DataFrame:
-    if not query.is_statement:
-        return filtered(reader.at_version(spark, source, version), str(source), query.text)
-    return ClassicEngine(spark).query(query.text)
 
 
 def read_conditions(path: str) -> list[Query]:

@@ -23,7 +23,15 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.archived_files import ELSEWHERE, DataFile, column_names, file_of, plain
+from mirrorfeed.archive.archived_files import (
+    ELSEWHERE,
+    DataFile,
+    column_names,
+    file_of,
+    file_system,
+    hadoop_path,
+    plain,
+)
 from mirrorfeed.archive.data_skipping import Doubt, Rule, in_one, kept
 from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.source.errors import LogDamaged
@@ -297,9 +305,9 @@ def columns(spark: SparkSession, source: Source, version: int | None) -> Iterato
     """Open the log at a version, or the newest. Raises `Doubt` if the log is not found or incomplete."""
     try:
         folder = _folder(spark, source)
-        system = folder.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+        system = file_system(spark, folder)
         folder = system.makeQualified(folder)
-        log = _child(spark, folder, "_delta_log")
+        log = hadoop_path(spark, folder, "_delta_log")
         arrays = spark._jvm.org.apache.commons.lang3.ArrayUtils  # type: ignore[union-attr]
         names = _NAMES.findall(str(arrays.toString(system.listStatus(log))))
     except (Py4JJavaError, PySparkException) as error:
@@ -326,7 +334,7 @@ def columns(spark: SparkSession, source: Source, version: int | None) -> Iterato
 
 def _folder(spark: SparkSession, source: Source) -> Any:
     if source.path is not None:
-        return _path(spark, source.path)
+        return hadoop_path(spark, source.path)
     catalogs = spark._jsparkSession.sessionState().catalogManager()
     *schema, table = source.parts
     if str(catalogs.currentCatalog().name()) != "spark_catalog" or len(schema) > 1:
@@ -335,7 +343,7 @@ def _folder(spark: SparkSession, source: Source) -> Any:
     catalog = spark._jsparkSession.sessionState().catalog()
     if not schema and catalog.getTempView(table).isDefined():
         raise Doubt("a view")
-    return spark._jvm.org.apache.hadoop.fs.Path(catalog.getTableMetadata(found).location())  # type: ignore[union-attr]
+    return hadoop_path(spark, catalog.getTableMetadata(found).location())
 
 
 def copied(spark: SparkSession, log: Any, name: str, folder: Path) -> Path:
@@ -343,17 +351,9 @@ def copied(spark: SparkSession, log: Any, name: str, folder: Path) -> Path:
     target = folder / name
     if not target.exists():
         target.parent.mkdir(exist_ok=True)
-        system = log.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+        there, here = hadoop_path(spark, log, name), hadoop_path(spark, target.as_uri())
         try:
-            system.copyToLocalFile(False, _child(spark, log, name), _path(spark, target.as_uri()), True)
+            file_system(spark, log).copyToLocalFile(False, there, here, True)
         except (Py4JJavaError, PySparkException) as error:
             raise Doubt("a file of the log that is gone") from error
     return target
-
-
-def _path(spark: SparkSession, text: str) -> Any:
-    return spark._jvm.org.apache.hadoop.fs.Path(text)  # type: ignore[union-attr]
-
-
-def _child(spark: SparkSession, folder: Any, name: str) -> Any:
-    return spark._jvm.org.apache.hadoop.fs.Path(folder, name)  # type: ignore[union-attr]

@@ -1,15 +1,11 @@
-"""Find the archived files that a query needs, on two engines: open source Delta on classic Spark, and Databricks.
-
-On classic Spark, the plan shows which files a query needs, and the log shows their age. Databricks itself checks
-queries for archived files.
-"""
+"""Engines that find the archived files that a query needs."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -49,8 +45,12 @@ _ALWAYS = 2**62
 """Creation time after that of every file."""
 
 
-class Engine(Protocol):
-    guards_itself: ClassVar[bool]
+@dataclass(frozen=True)
+class Engine:
+    """Databricks, which guards archived files itself: every statement runs unchanged."""
+
+    spark: SparkSession
+    guards_itself: ClassVar[bool] = True
     """True if the engine itself refuses queries that need archived files, and skips archived files if a LIMIT allows
     it."""
 
@@ -60,58 +60,25 @@ class Engine(Protocol):
         Returns False if the statement reads no rows, or if the engine itself checks queries. Raises `NoQuery` for other
         statements.
         """
-        ...
+        return False
 
     def query(self, statement: str) -> DataFrame:
         """Return the query as a DataFrame, analyzed but not run."""
-        ...
+        raise TableByTable()
 
     def judge(self, frame: DataFrame, now: datetime) -> tuple[DataFrame, Sequence[NeededFiles]]:
         """Return the same rows, and the archived files that they need. No files if the engine itself checks queries."""
-        ...
+        return frame, ()
 
     def needed_by_change(self, source: Source, statement: str, now: datetime) -> Sequence[NeededFiles]:
         """Return the archived files in which a DELETE, UPDATE or MERGE searches for rows."""
-        ...
+        return ()
 
     def needed(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
         """Return the archived files that must be read to find the matching rows: possibly too many, never too few.
 
         Reads no data file. The default version is the newest.
         """
-        ...
-
-    def read(self, source: Source, version: int | None) -> tuple[int, DataFrame]:
-        """Return a version, by default the newest, and its rows."""
-        ...
-
-    def partitions(self, source: Source, version: int | None) -> list[dict[str, str | None]]: ...
-
-    def without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
-        """Return the rows that are not in these files. Raises `ActiveRowsUnavailable`."""
-        ...
-
-
-@dataclass(frozen=True)
-class DatabricksEngine:
-    """Runs every statement unchanged."""
-
-    spark: SparkSession
-    guards_itself: ClassVar[bool] = True
-
-    def judges(self, statement: str) -> bool:
-        return False
-
-    def query(self, statement: str) -> DataFrame:
-        raise TableByTable()
-
-    def judge(self, frame: DataFrame, now: datetime) -> tuple[DataFrame, Sequence[NeededFiles]]:
-        return frame, ()
-
-    def needed_by_change(self, source: Source, statement: str, now: datetime) -> Sequence[NeededFiles]:
-        return ()
-
-    def needed(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
         table = read_table_info(self.spark, source)
         at = versions.newest_version(self.spark, source)
         if version not in (None, at):
@@ -126,6 +93,7 @@ class DatabricksEngine:
         return NeededFiles(str(source), table.table_id, table.location, at, files)
 
     def read(self, source: Source, version: int | None) -> tuple[int, DataFrame]:
+        """Return a version, by default the newest, and its rows."""
         at = versions.newest_version(self.spark, source) if version is None else version
         return at, reader.at_version(self.spark, source, at)
 
@@ -133,12 +101,14 @@ class DatabricksEngine:
         return [row.asDict() for row in self.spark.sql(f"SHOW PARTITIONS {source.sql}").collect()]
 
     def without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
+        """Return the rows that are not in these files. Raises `ActiveRowsUnavailable`."""
         raise ActiveRowsUnavailable(table=str(source))
 
 
 @dataclass(frozen=True)
-class ClassicEngine:
-    spark: SparkSession
+class ClassicEngine(Engine):
+    """Open source Delta on classic Spark: the plan shows which files a query needs, and the log shows their age."""
+
     guards_itself: ClassVar[bool] = False
 
     def judges(self, statement: str) -> bool:
@@ -151,8 +121,7 @@ class ClassicEngine:
     def query(self, statement: str) -> DataFrame:
         try:
             with silence_spark_logs():
-                kind = spark_plans.command_kind(self.spark, statement)
-                if kind is not None:
+                if kind := spark_plans.command_kind(self.spark, statement):
                     raise NoQuery(statement=statement, kind=kind)
                 return self.spark.sql(statement)
         except AnalysisException as error:
@@ -310,4 +279,4 @@ def files_of(frame: DataFrame) -> list[str]:
 
 
 def engine_of(spark: SparkSession) -> Engine:
-    return DatabricksEngine(spark) if is_databricks(spark) else ClassicEngine(spark)
+    return Engine(spark) if is_databricks(spark) else ClassicEngine(spark)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, TypeAdapter
 from pyspark.errors import AnalysisException
@@ -220,8 +220,7 @@ def make(
     return replace(made, cost=round(by_bytes + by_objects, 4), currency=rates.currency)
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(NamedTuple):
     """A point in time, in the time zone of a session."""
 
     micros: int
@@ -236,8 +235,7 @@ def moment(spark: SparkSession, now: datetime) -> Moment:
     micros = int(now.astimezone(UTC).timestamp() * 1_000_000)
     at = f"timestamp_micros({micros})"
     asked = f"SELECT string(CAST({at} AS DATE)), string(CAST({at} AS TIMESTAMP_NTZ)), current_timezone()"
-    date, local, zone = spark.sql(asked).collect()[0]
-    return Moment(micros, date, local, zone)
+    return Moment(micros, *spark.sql(asked).collect()[0])
 
 
 _TOKEN = re.compile(

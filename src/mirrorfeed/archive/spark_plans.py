@@ -33,7 +33,7 @@ FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
 _SETTINGS = {
     "spark.databricks.delta.generatedColumn.partitionFilterOptimization.enabled": "false",
     "spark.databricks.delta.stats.skipping": "true",
-    # Runtime filters are added when a query runs. Spark does not accept a plan that already contains runtime filters.
+    # Runtime filters are added when a query runs. Spark does not accept a plan that already has them.
     "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
     "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
     "spark.sql.optimizer.runtimeFilter.semiJoinReduction.enabled": "false",
@@ -49,18 +49,12 @@ def session_of(frame: DataFrame) -> SparkSession:
 
 
 def optimized(spark: SparkSession, frame: DataFrame) -> Any:
-    with planning(spark) as session:
-        return session.sessionState().optimizer().execute(frame._jdf.queryExecution().analyzed())
-
-
-@contextmanager
-def planning(spark: SparkSession) -> Iterator[Any]:
-    """Yield a copy of the session with settings under which the plan shows all files."""
+    """The plan in a copy of the session, with settings under which it shows all files."""
     session = spark._jsparkSession.cloneSession()
     for name, value in _SETTINGS.items():
         session.conf().set(name, value)
     with active(spark, session):
-        yield session
+        return session.sessionState().optimizer().execute(frame._jdf.queryExecution().analyzed())
 
 
 @contextmanager
@@ -146,11 +140,13 @@ class Scan:
 
         Returns all files without a time. Only the returned files are collected.
         """
-        found = self._every() if self._files is None else self._planned()
+        found = self._every()
+        if self._files is not None:
+            found = DataFrame(self._spark._jsparkSession.createDataset(self._files, self._encoder).toDF(), self._spark)
         if until is not None:
             found = found.where((F.col("modificationTime") <= until) | F.col("path").rlike(ELSEWHERE))
         if self._files is not None:  # a plan has no statistics
-            if found.isEmpty():  # usually: the log is not read
+            if found.isEmpty():  # mostly: the log is not read
                 return []
             found = found.drop("stats").join(self._every().select("path", "stats"), "path", "left")
         columns = found.select(
@@ -189,10 +185,6 @@ class Scan:
         """Return the log entries of all files of the version."""
         return DataFrame(self.snapshot.allFiles().toDF(), self._spark)
 
-    def _planned(self) -> DataFrame:
-        """Return the log entries of the files in the plan."""
-        return DataFrame(self._spark._jsparkSession.createDataset(self._files, self._encoder).toDF(), self._spark)
-
     @property
     def _encoder(self) -> Any:
         return self._spark._jvm.org.apache.spark.sql.delta.implicits.package.addFileEncoder()  # type: ignore[union-attr]
@@ -219,7 +211,7 @@ def name_of(leaf: Any) -> str:
     if catalog.isDefined():
         identifier = catalog.get().identifier()
         parts = [str(part.get()) for part in (identifier.catalog(), identifier.database()) if part.isDefined()]
-        if parts and parts[-1] != "delta":  # the SQL form of a path
+        if parts and parts[-1] != "delta":  # which is how a path is spelled
             return str(Source(parts=(*parts, str(identifier.table()))))
     return plain(str(leaf.relation().location().path().toString())).removeprefix("file:")
 
