@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import string
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import count
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import interval
-from mirrorfeed.archive.errors import NoJson, NoLifecycle
-from mirrorfeed.display.humanize import counted
+from mirrorfeed.archive.errors import NoJson, NoLifecycle, TooManyRules
+from mirrorfeed.display.humanize import a_few, counted
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.landing.strict_json import parse_json
 from mirrorfeed.source.identifier import Source
@@ -87,25 +89,120 @@ def read_policy(path: str) -> Any:
         raise NoJson(path=path, reason=str(error)) from error
 
 
-class Rules(Protocol):
+class Rule(NamedTuple):
+    """A rule of an exported policy, as far as it matters to a table."""
+
+    name: str
+    prefixes: Sequence[str]
+    problems: Sequence[str]
+    """Whatever it archives."""
+    archives: bool
+    by_tag: bool
+    misfit: str | None
+    """The problem with the age at which it archives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
     """Lifecycle rules of one table, in the policy of its account or bucket."""
 
+    folder: str
+    """With a slash at the end. In Azure, with the container."""
+    listed: Sequence[str]
+    """The prefixes of its files."""
+
+    cloud: ClassVar[str]
+    owner: ClassVar[str]
+    key: ClassVar[str]
+    """Name of the list of rules in a policy."""
+    name_key: ClassVar[str]
+    limit: ClassVar[int]
+    """Rules that a policy can have."""
+    delete_command: ClassVar[str]
+    apply_command: ClassVar[str]
+
     def apply(self, policy: Any, exported: Any = None) -> str:
-        """Return instructions to apply a policy. No cloud accepts a policy without rules."""
-        ...
+        """How to apply a policy."""
+        if not policy[self.key]:
+            return (
+                f"{self.cloud} does not accept a policy without rules. Delete the existing one with"
+                f" `{self.delete_command}`."
+            )
+        return (
+            f"Applying this policy replaces the existing one of the {self.owner}. With `--merge`, it includes the"
+            f" exported rules. Apply it with `{self.apply_command}{self.options(exported)}`."
+        )
+
+    def options(self, exported: Any) -> str:
+        """More options of the command, which keep what an exported policy does not contain as rules."""
+        return ""
 
     def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
         """Return the exported policy with the rules of this table. Replaces rules in `of_others` only with
         `take_over`."""
-        ...
+        raise NotImplementedError
+
+    def enabled(self, policy: Any, days: int) -> Iterator[Rule]:
+        raise NotImplementedError
+
+    def all_rules(self, exported: Any) -> list[dict[str, Any]]:
+        """Raises an error if it is not a policy of this cloud."""
+        raise NotImplementedError
+
+    def archived_prefixes(self, rule: Mapping[str, Any]) -> list[str]:
+        """The prefixes of a rule that archives files by age and does nothing else, as ours do."""
+        raise NotImplementedError
+
+    def name_of(self, rule: Mapping[str, Any]) -> str:
+        return str(rule.get(self.name_key) or "a rule without a name")
+
+    def is_ours(self, rule: Mapping[str, Any]) -> bool:
+        return _NAME.fullmatch(self.name_of(rule)) is not None
+
+    def is_for_table(self, rule: Mapping[str, Any]) -> bool:
+        """Whether a rule archives only files of this table."""
+        prefixes = self.archived_prefixes(rule)
+        return bool(prefixes) and all(prefix.startswith(self.folder) for prefix in prefixes)
 
     def of_others(self, exported: Any) -> list[str]:
         """Return foreign rules that archive only files of this table."""
-        ...
+        there = self.all_rules(exported or {self.key: []})
+        return [self.name_of(rule) for rule in there if self.is_for_table(rule) and not self.is_ours(rule)]
 
     def check(self, policy: Any, days: int) -> list[Finding]:
         """Return the problems of a policy for this table."""
-        ...
+        found: list[Finding] = []
+        covered: set[str] = set()
+        for rule in self.enabled(policy, days):
+            touching = [prefix for prefix in rule.prefixes if prefixes_overlap(prefix, self.folder)]
+            problems = list(rule.problems)
+            if rule.archives:
+                if any(prefixes_overlap(prefix, f"{self.folder}_delta_log/") for prefix in touching):
+                    problems.append("archives the table's _delta_log, so that the table can no longer be read")
+                if rule.by_tag:
+                    problems.append("selects files by tag, but the Delta log has no tags")
+                else:
+                    problems += [rule.misfit] if rule.misfit else []
+                    covered |= {part for part in self.listed if part.startswith(tuple(touching))}
+            found += [Finding(rule.name, problem) for problem in problems if touching]
+        if missing := [part for part in self.listed if part not in covered]:
+            found.append(Finding("", f"no rule archives {a_few(missing)}"))
+        return found
+
+    def policy_of(self, rules: list[dict[str, Any]]) -> dict[str, Any]:
+        """Raises `TooManyRules`."""
+        if len(rules) > self.limit:
+            raise TooManyRules(owner=f"A {self.owner}", limit=self.limit, needed=len(rules), folder=self.folder)
+        return {self.key: rules}
+
+
+_NAME = re.compile(r"mirrorfeed\d+days(paused)?\d+")
+
+
+def free_names(days: int, on: bool, taken: Collection[object]) -> Iterator[str]:
+    """Names for our rules that no other rule has."""
+    names = (f"mirrorfeed{days}days{'' if on else 'paused'}{number}" for number in count(1))
+    return (name for name in names if name not in taken)
 
 
 def rules_at(location: str, partition_columns: Sequence[str], random_names: bool) -> Rules | None:

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mirrorfeed.archive.errors import NoRules, TooManyRules
-from mirrorfeed.archive.lifecycle import Finding, Wanted, prefixes_overlap
-from mirrorfeed.display.humanize import a_few
+from mirrorfeed.archive.errors import NoRules
+from mirrorfeed.archive.lifecycle import Rule, Rules, Wanted, free_names
 
 BY_CREATION = "daysAfterCreationGreaterThan"
 _BY_ACCESS = "daysAfterLastAccessTimeGreaterThan"
@@ -24,9 +22,7 @@ _BY_CHANGE = "daysAfterModificationGreaterThan"
 _BY_TIER = "daysAfterLastTierChangeGreaterThan"
 """Azure allows this condition only together with the modification time."""
 _ADDRESS = re.compile(r"(?:abfss?|wasbs?)://([^@/]+)@[^/]+/(.*)|https://[^/]+/([^/]+)/(.*)", re.DOTALL)
-MOST_RULES = 100
 _PREFIXES_A_RULE = 10
-_NAME = re.compile(r"mirrorfeed(\d+)days(paused)?\d+")
 
 
 def folder_of(location: str) -> str | None:
@@ -35,87 +31,70 @@ def folder_of(location: str) -> str | None:
     return f"{found[1] or found[3]}/{(found[2] or found[4]).strip('/')}/" if found else None
 
 
-@dataclass(frozen=True, slots=True)
-class AzureRules:
-    folder: str
-    """Container and folder of the table, with a slash at the end."""
-    listed: Sequence[str]
-    """Prefixes of the files, including the container."""
-
-    def apply(self, policy: Any, exported: Any = None) -> str:
-        if not policy["rules"]:
-            return (
-                "Azure does not accept a policy without rules. Delete the existing policy with `az storage account"
-                " management-policy delete`."
-            )
-        return (
-            "Applying this policy replaces the existing one of the account. With `--merge`, it includes the exported"
-            " rules. Apply it with `az storage account management-policy create --policy @FILE`."
-        )
+class AzureRules(Rules):
+    cloud, owner, key, name_key, limit = "Azure", "storage account", "rules", "name", 100
+    delete_command = "az storage account management-policy delete"
+    apply_command = "az storage account management-policy create --policy @FILE"
 
     def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
-        theirs = self.of_others(exported) if take_over else []
         kept: list[dict[str, Any]] = []
         ours: dict[tuple[int, bool], set[str]] = defaultdict(set)
-        for rule in rules_in(exported or {"rules": []}):
-            found = _archived_by(rule)
-            if str(rule.get("name")) in theirs:
-                continue
-            if found and _is_ours(rule):
+        for rule in self.all_rules(exported or {"rules": []}):
+            found = self.archived_prefixes(rule)
+            if found and self.is_ours(rule):
                 others = {prefix for prefix in found if not prefix.startswith(self.folder)}
                 age = int(rule["definition"]["actions"]["baseBlob"]["tierToArchive"][BY_CREATION])
                 ours[age, bool(rule.get("enabled", True))] |= others
-            else:
+            elif not (take_over and self.is_for_table(rule)):
                 kept.append(rule)
         if wanted is not Wanted.GONE:
             ours[days, wanted is Wanted.ON] |= set(self.listed)
-        names = {str(rule.get("name")) for rule in kept}
-        made = [rule for (age, on), found in sorted(ours.items()) for rule in _rules(age, on, sorted(found), names)]
-        if len(kept) + len(made) > MOST_RULES:
-            raise TooManyRules(
-                owner="A storage account", limit=MOST_RULES, needed=len(kept) + len(made), folder=self.folder
-            )
-        return {"rules": kept + made}
+        taken = {rule.get("name") for rule in kept}
+        made = [rule for (age, on), found in sorted(ours.items()) for rule in _rules(age, on, sorted(found), taken)]
+        return self.policy_of(kept + made)
 
-    def of_others(self, exported: Any) -> list[str]:
-        return [
-            str(rule.get("name"))
-            for rule in rules_in(exported or {"rules": []})
-            if not _is_ours(rule)
-            and (found := _archived_by(rule))
-            and all(each.startswith(self.folder) for each in found)
-        ]
-
-    def check(self, policy: Any, days: int) -> list[Finding]:
-        found: list[Finding] = []
-        covered: set[str] = set()
-        for rule in rules_in(policy):
-            name = str(rule.get("name") or "a rule without a name")
+    def enabled(self, policy: Any, days: int) -> Iterator[Rule]:
+        for rule in self.all_rules(policy):
+            name = self.name_of(rule)
             definition = _part(rule, "definition", name)
             filters = _part(definition, "filters", name)
             actions = _part(_part(definition, "actions", name), "baseBlob", name)
-            reach = [str(prefix) for prefix in filters.get("prefixMatch") or [""]]
-            touching = [prefix for prefix in reach if prefixes_overlap(prefix, self.folder)]
+            deletes = ", ".join(f"{key} {value}" for key, value in _part(actions, "delete", name).items())
+            archive = _part(actions, "tierToArchive", name)
             kinds = [str(kind).lower() for kind in filters.get("blobTypes") or ["blockBlob"]]  # files are block blobs
-            if not rule.get("enabled", True) or not touching or "blockblob" not in kinds:
-                continue
-            if deletes := _part(actions, "delete", name):
-                found.append(
-                    Finding(name, f"deletes files of the table ({_listed(deletes)}): only VACUUM may delete them")
+            if rule.get("enabled", True) and "blockblob" in kinds:
+                yield Rule(
+                    name,
+                    [str(prefix) for prefix in filters.get("prefixMatch") or [""]],
+                    [f"deletes files of the table ({deletes}): only VACUUM may delete them"] if deletes else [],
+                    "tierToArchive" in actions,
+                    bool(filters.get("blobIndexMatch")),
+                    _misfit(archive, days),
                 )
-            if "tierToArchive" not in actions:
-                continue
-            if any(prefixes_overlap(prefix, f"{self.folder}_delta_log/") for prefix in touching):
-                found.append(Finding(name, "archives the table's _delta_log, so that the table can no longer be read"))
-            if filters.get("blobIndexMatch"):
-                found.append(Finding(name, "selects files by tag, but the Delta log has no tags"))
-                continue
-            if problem := _misfit(_part(actions, "tierToArchive", name), days):
-                found.append(Finding(name, problem))
-            covered |= {part for part in self.listed if any(part.startswith(prefix) for prefix in touching)}
-        if missing := [part for part in self.listed if part not in covered]:
-            found.append(Finding("", f"no rule archives {a_few(missing)}"))
-        return found
+
+    def all_rules(self, exported: Any) -> list[dict[str, Any]]:
+        """The rules of a policy as exported by the portal, templates, the command line (which writes `null` for unused
+        fields) or PowerShell (which capitalizes names). Fields that are `null` are left out."""
+        policy = _plain(exported)
+        for key in ("properties", "policy"):
+            if isinstance(policy, dict) and key in policy:
+                policy = policy[key]
+        rules = policy.get("rules") if isinstance(policy, dict) else None
+        if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
+            raise NoRules(reason="it has no list `rules`")
+        return rules
+
+    def archived_prefixes(self, rule: Mapping[str, Any]) -> list[str]:
+        match rule.get("definition"):
+            case {
+                "filters": {"blobTypes": ["blockBlob"], "prefixMatch": [*listed], **more},
+                "actions": {
+                    "baseBlob": {"tierToArchive": {"daysAfterCreationGreaterThan": int(), **conditions}, **acts},
+                    **others,
+                },
+            } if not (more or conditions or acts or any(others.values())):
+                return [str(prefix) for prefix in listed]
+        return []
 
 
 def _misfit(archive: Mapping[str, Any], days: int) -> str | None:
@@ -138,22 +117,6 @@ def _misfit(archive: Mapping[str, Any], days: int) -> str | None:
     return f"says {said!r} days, but the table's property has {days}: they must be equal"
 
 
-def rules_in(policy: Any) -> list[dict[str, Any]]:
-    """Return the rules of an exported policy, without fields that are `null`. Raises `NoRules`.
-
-    Accepts the forms of the portal, templates, the command line (which writes `null` for unused fields) and PowerShell
-    (which capitalizes names).
-    """
-    policy = _plain(policy)
-    for key in ("properties", "policy"):
-        if isinstance(policy, dict) and key in policy:
-            policy = policy[key]
-    rules = policy.get("rules") if isinstance(policy, dict) else None
-    if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
-        raise NoRules(reason="it has no list `rules`")
-    return rules
-
-
 def _plain(value: Any) -> Any:
     """Convert floats to integers, because the command line writes days as 60.0."""
     if isinstance(value, Mapping):
@@ -170,39 +133,17 @@ def _part(whole: Mapping[str, Any], name: str, rule: str) -> Mapping[str, Any]:
     return found
 
 
-def _listed(condition: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in condition.items())
-
-
-def _is_ours(rule: Mapping[str, Any]) -> bool:
-    return _NAME.fullmatch(str(rule.get("name"))) is not None
-
-
-def _rules(days: int, on: bool, listed: Sequence[str], taken: set[str]) -> list[dict[str, Any]]:
-    name = f"mirrorfeed{days}days{'' if on else 'paused'}"
-    parts = [listed[i : i + _PREFIXES_A_RULE] for i in range(0, len(listed), _PREFIXES_A_RULE)]
-    free = (f"{name}{number}" for number in range(1, len(parts) + len(taken) + 1) if f"{name}{number}" not in taken)
+def _rules(days: int, on: bool, listed: Sequence[str], taken: set[Any]) -> list[dict[str, Any]]:
+    parts = [listed[start : start + _PREFIXES_A_RULE] for start in range(0, len(listed), _PREFIXES_A_RULE)]
     return [
         {
             "enabled": on,
-            "name": own,
+            "name": name,
             "type": "Lifecycle",
             "definition": {
-                "filters": {"blobTypes": ["blockBlob"], "prefixMatch": list(part)},
+                "filters": {"blobTypes": ["blockBlob"], "prefixMatch": part},
                 "actions": {"baseBlob": {"tierToArchive": {BY_CREATION: days}}},
             },
         }
-        for own, part in zip(free, parts, strict=False)
+        for name, part in zip(free_names(days, on, taken), parts, strict=False)
     ]
-
-
-def _archived_by(rule: Mapping[str, Any]) -> list[str] | None:
-    """Return the prefixes of a rule that only archives block blobs by creation time, like the rules of mirrorfeed."""
-    match rule.get("definition"):
-        case {
-            "filters": {"blobTypes": ["blockBlob"], "prefixMatch": [*listed], **more},
-            "actions": {"baseBlob": {"tierToArchive": {"daysAfterCreationGreaterThan": int(), **conditions}, **acts}},
-        } if not more and not conditions and not acts:
-            others = {name for name, value in rule["definition"]["actions"].items() if value and name != "baseBlob"}
-            return [str(prefix) for prefix in listed] if not others else None
-    return None
