@@ -29,7 +29,7 @@ from mirrorfeed.publish.log.audit import audit_log
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.storage.errors import InvalidPrices
 from mirrorfeed.storage.prices import Prices
-from tests.archive.test_restore_plan import RATES, make_plan
+from tests.archive.test_restore_plan import make_plan, priced
 from tests.archive.test_restore_plan_costs import PRICES
 from tests.damaged_json import damaged
 from tests.history.test_record import BOTH
@@ -159,7 +159,7 @@ KINDS = {
         (DamagedFile,),
     ),
     "plan": Kind(
-        [_saved(make_plan(where="v = 'é'", rates=RATES)), _saved(make_plan())], _loaded(Plan.load), _saved, (BadPlan,)
+        [_saved(priced(make_plan(where="v = 'é'"))), _saved(make_plan())], _loaded(Plan.load), _saved, (BadPlan,)
     ),
     "prices": Kind([_json(PRICES)], _loaded(Prices.load), lambda one: one.model_dump_json().encode(), (InvalidPrices,)),
 }

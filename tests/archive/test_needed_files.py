@@ -212,7 +212,7 @@ def test_files_of_statements_are_as_recorded(
 
 
 def _statement_plan(spark: SparkSession, tables: dict[str, DeltaTable], statement: str) -> Any:
-    return _planned(tables, make_plan(spark, None, Priority.HIGH, None, NOW, sql=statement))
+    return _planned(tables, make_plan(spark, None, Priority.HIGH, NOW, sql=statement))
 
 
 @pytest.mark.parametrize("name", ["orders", "clone"])
@@ -255,9 +255,7 @@ def test_files_of_other_reads_are_as_recorded(
 
 def _plan_of(spark: SparkSession, tables: dict[str, DeltaTable], *asked: Any) -> Any:
     source, where, first, last = (*asked, None, None)[:4]
-    return _planned(
-        tables, make_plan(spark, source, Priority.HIGH, None, NOW, where=where, feed_from=first, feed_to=last)
-    )
+    return _planned(tables, make_plan(spark, source, Priority.HIGH, NOW, where=where, feed_from=first, feed_to=last))
 
 
 def test_files_that_were_not_restored_are_as_recorded(

@@ -17,7 +17,8 @@ from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import restore
 from mirrorfeed.archive.archived_files import DataFile, NeededFiles
 from mirrorfeed.archive.errors import CannotKeep, FilesGone, OnlyHot, PlanOfAnotherTable, RestoreRejected
-from mirrorfeed.archive.restore import Restoring, Terms, check_table
+from mirrorfeed.archive.restore import Restoring, check_table
+from mirrorfeed.archive.restore_costs import Terms, estimate
 from mirrorfeed.archive.restore_plan import Plan
 from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tiers import Priority, Tier
@@ -199,12 +200,12 @@ def test_plan_and_restore_estimate_the_same_costs(tmp_path: Path, copies: bool) 
     scene.clock.pass_(24)
     plan = plan_of([DataFile(scene.uris[0], 4), DataFile(scene.uris[1], 4, deletion_vector=vector)])
     now = scene.clock()
-    planned = restore.estimate(plan, scene.tiers, rates, now)
+    planned = estimate(plan, scene.tiers, rates, now)
     assert (planned.files, planned.bytes) == (2, 8)
     assert restore.costs(plan, scene.tiers, Terms(), rates, now) in planned.remarks()
     assert f"{planned.cost:.2f} EUR in total" in planned.remarks()[0]
-    unknown = restore.estimate(plan, None, rates, now)
-    assert (unknown.files, unknown.cost) == (3, plan.cost)
+    unknown = estimate(plan, None, rates, now)
+    assert (unknown.files, unknown.cost) == (3, 8 + 3)
     assert "contains only the retrieval" in unknown.remarks()[0]
 
 

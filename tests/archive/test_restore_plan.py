@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from mirrorfeed.archive import restore_plan as planning
 from mirrorfeed.archive.archived_files import DataFile, NeededFiles
 from mirrorfeed.archive.errors import BadPlan, PlanExists, PlanNotWritten
+from mirrorfeed.archive.restore_costs import estimate
 from mirrorfeed.archive.restore_plan import Plan, check_place
 from mirrorfeed.storage.prices import Prices, RestorePrices
 from mirrorfeed.storage.tiers import Priority
@@ -35,6 +37,11 @@ def make_plan(priority: Priority = Priority.STANDARD, **more: Any) -> Plan:
     return planning.make([needed("t", FILES)], priority, **more)
 
 
+def priced(plan: Plan) -> Plan:
+    """With the costs that are known without the tiers of the files."""
+    return estimate(plan, None, RATES, datetime.now(UTC))._plan
+
+
 def of_table(**change: Any) -> dict[str, Any]:
     return {"tables": [{"table": "t", "table_id": "id-t", "location": "file:/t", "version": 7, "files": []} | change]}
 
@@ -50,8 +57,8 @@ def test_plan_lists_each_data_file_and_deletion_vector_once() -> None:
 
 
 def test_cost_is_bytes_and_requests_at_the_price_of_the_priority() -> None:
-    assert make_plan(rates=RATES).cost == pytest.approx(4 * 0.02 + 4 / 10_000 * 5.0)
-    assert make_plan(Priority.HIGH, rates=RATES).cost == pytest.approx(4 * 0.1 + 4 / 10_000 * 50.0)
+    assert priced(make_plan()).cost == pytest.approx(4 * 0.02 + 4 / 10_000 * 5.0)
+    assert priced(make_plan(Priority.HIGH)).cost == pytest.approx(4 * 0.1 + 4 / 10_000 * 50.0)
     assert make_plan().cost is None
 
 
@@ -69,7 +76,7 @@ def test_empty_plan_takes_no_time() -> None:
 
 def test_plan_round_trips_through_its_file(tmp_path: Path) -> None:
     path = str(tmp_path / "plan.json")
-    plan = make_plan(where="v = 'é'", rates=RATES)
+    plan = priced(make_plan(where="v = 'é'"))
     plan.save(path)
     assert Plan.load(path) == plan
     with pytest.raises(PlanExists) as caught:
@@ -119,7 +126,7 @@ def test_file_that_is_not_a_plan_is_refused(tmp_path: Path, text: str, reason: s
 )
 def test_plan_with_wrong_values_is_refused_with_the_field(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
     path = tmp_path / "plan.json"
-    make_plan(rates=RATES).save(str(path))
+    priced(make_plan()).save(str(path))
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(BadPlan) as caught:
         Plan.load(str(path))
@@ -128,10 +135,10 @@ def test_plan_with_wrong_values_is_refused_with_the_field(tmp_path: Path, change
 
 def test_statement_plan_has_files_of_all_its_tables(tmp_path: Path) -> None:
     listed = [needed("a", FILES[:1]), needed("b", FILES[1:])]
-    plan = planning.make(listed, Priority.HIGH, rates=RATES, sql="SELECT 1", zone="UTC")
+    plan = priced(planning.make(listed, Priority.HIGH, sql="SELECT 1", zone="UTC"))
     assert [(each.table, each.table_id, each.version) for each in plan.tables] == [("a", "id-a", 7), ("b", "id-b", 7)]
     assert (plan.sql, plan.zone) == ("SELECT 1", "UTC")
-    assert (plan.files, plan.cost) == (make_plan().files, make_plan(Priority.HIGH, rates=RATES).cost)
+    assert (plan.files, plan.cost) == (make_plan().files, priced(make_plan(Priority.HIGH)).cost)
     plan.save(str(tmp_path / "plan"))
     assert Plan.load(str(tmp_path / "plan")) == plan
 

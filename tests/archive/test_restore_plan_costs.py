@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.archive.restore_costs import Cost, cost_of_restore, describe_costs
+from mirrorfeed.archive.restore_costs import Terms, cost_of_restore, describe_costs
 from mirrorfeed.storage.errors import InvalidPrices
 from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tiers import Facts, Priority, Tier
@@ -40,8 +40,8 @@ def costs(
     days: int = 1,
     copies: bool = False,
 ) -> dict[str, float | None]:
-    found = cost_of_restore(files, rates, priority, to, days, copies, NOW)
-    return {cost.what: cost.amount if cost.amount is None else round(cost.amount, 6) for cost in found}
+    found = cost_of_restore(files, rates, priority, Terms(to, days), copies, NOW)
+    return {what: amount if amount is None else round(amount, 6) for what, amount in found.items()}
 
 
 def test_azure_restore_costs_cover_retrieval_storage_and_early_deletion() -> None:
@@ -73,12 +73,12 @@ def test_copies_cost_their_days_and_no_early_deletion() -> None:
 
 
 def test_costs_without_a_price_are_named_and_not_summed() -> None:
-    found = cost_of_restore([file(10, 1)], BARE, Priority.STANDARD, Tier.HOT, 1, False, NOW)
+    found = cost_of_restore([file(10, 1)], BARE, Priority.STANDARD, Terms(), False, NOW)
     assert describe_costs(found, "EUR") == (
         "Estimated costs: 0.20 EUR for retrieval, 0.20 EUR in total; without a price: 1 day in hot, leaving the archive"
         " before 180 days, archiving again."
     )
-    assert describe_costs([Cost("retrieval", 0.001)], "EUR") == "Estimated costs: 0.00 EUR in total."
+    assert describe_costs({"retrieval": 0.001}, "EUR") == "Estimated costs: 0.00 EUR in total."
 
 
 def test_files_outside_the_archive_cost_nothing() -> None:

@@ -17,7 +17,8 @@ from mirrorfeed.archive.errors import StillArchived
 from mirrorfeed.archive.interval import Interval, days_of
 from mirrorfeed.archive.lifecycle import Lifecycle, Wanted, compare_rules, with_rules
 from mirrorfeed.archive.maintenance import FileCheck, Maintained
-from mirrorfeed.archive.restore import Restoring, Terms
+from mirrorfeed.archive.restore import Restoring
+from mirrorfeed.archive.restore_costs import Terms
 from mirrorfeed.archive.restore_plan import RestorePlan
 from mirrorfeed.archive.table import GuardedTable, Session
 from mirrorfeed.display.html import Chart

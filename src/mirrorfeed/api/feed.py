@@ -552,7 +552,8 @@ class Feed:
         Then copy the rows of the plan's query into the new table `into`, or return the first `rows` rows. `on_step` is
         called with the costs and with each progress in words. You can stop the method and call it again at any time.
         """
-        from mirrorfeed.archive.restore import Terms, restore
+        from mirrorfeed.archive.restore import restore
+        from mirrorfeed.archive.restore_costs import Terms
         from mirrorfeed.storage.tiers import Tier
 
         terms, rates = Terms(Tier[tier.upper()], keep_days), self._prices(prices)

@@ -31,7 +31,6 @@ from mirrorfeed.source.identifier import Source
 
 if TYPE_CHECKING:
     from mirrorfeed.archive.restore_plan import Plan
-    from mirrorfeed.storage.prices import Prices
     from mirrorfeed.storage.tiers import Priority, TierStore
 
 
@@ -308,14 +307,12 @@ class StatementNeedsArchivedFiles(ArchivedFilesNeeded):
     def case(self) -> bool:
         return self.statement is not None
 
-    def plan(self, priority: Priority | None = None, rates: Prices | None = None) -> Plan:
+    def plan(self, priority: Priority | None = None) -> Plan:
         """Return a plan that restores all of these files. Without a statement, the plan restores files and shows no
         rows."""
         from mirrorfeed.archive import restore_plan  # it imports this module
 
-        return restore_plan.make(
-            self.tables, priority, rates=rates, sql=self.statement, files_alone=self.statement is None
-        )
+        return restore_plan.make(self.tables, priority, sql=self.statement, files_alone=self.statement is None)
 
 
 class NotEnoughFiles(Terminal):

@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -28,7 +28,7 @@ from mirrorfeed.archive.errors import (
     TargetExists,
 )
 from mirrorfeed.archive.guard import Guarded
-from mirrorfeed.archive.restore_costs import Cost, cost_of_restore, describe_costs
+from mirrorfeed.archive.restore_costs import DEFAULT_TERMS, Terms, cost_of_restore, describe_costs, estimate
 from mirrorfeed.archive.restore_plan import Plan, RestorePlan, check_place, check_readable, make_plan
 from mirrorfeed.archive.table import GuardedTable, Session, session_of
 from mirrorfeed.display.humanize import counted
@@ -41,11 +41,10 @@ from mirrorfeed.source.errors import NoTableAtPath, NotDelta, SourceMissing
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
-from mirrorfeed.storage.errors import NoTiers, OtherPlace, TiersUnavailable
+from mirrorfeed.storage.errors import NoTiers
 from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tiers import (
     DEFAULT_COPY_DAYS,
-    Facts,
     Priority,
     Tier,
     TiersOfTables,
@@ -54,11 +53,8 @@ from mirrorfeed.storage.tiers import (
 )
 
 _ROUNDS_WITHOUT_PROGRESS = 3
-_RULE_INTERVAL_DAYS = 1
-"""Approximate time after which a lifecycle rule archives a restored file again."""
 _ZONE = "spark.sql.session.timeZone"
 _COPY_OF = "mirrorfeed.archive.copyOf"
-_ONLY_RETRIEVAL = "The estimate contains only the retrieval, because the tiers of the files cannot be read."
 
 
 @row
@@ -89,15 +85,6 @@ class Restoring(Row):
         return (*shown_rows, *self.notes)
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """Target tier of a restore, and the days for which copies are stored."""
-
-    to: Tier = Tier.HOT
-    keep_days: int | None = None
-    """Number of days for which copies are stored. None means the default of the storage service."""
-
-
 def tiers_of(plan: Plan) -> TierStore | None:
     if len(plan.tables) > 1:
         return TiersOfTables(tuple(file.uri for file in plan.files))
@@ -126,7 +113,6 @@ def plan_restore(
         session_of(session),
         source,
         Priority[priority.upper()],
-        rates,
         now,
         where=where,
         feed_from=feed_from,
@@ -135,26 +121,6 @@ def plan_restore(
     )
     made = estimate(plan, tiers_of(plan), rates, now)
     return made.save(save_as) if save_as else made
-
-
-def estimate(plan: Plan, tiers: TierStore | None, rates: Prices | None, now: datetime) -> RestorePlan:
-    """Return the plan with the costs that `restore` estimates by default, and with the files that are not archived.
-
-    If the tiers cannot be read, all files count as archived, and the costs include only their retrieval.
-    """
-    try:
-        facts = tiers.facts([file.uri for file in plan.files]) if tiers else {}
-    except (TiersUnavailable, OtherPlace):
-        tiers = None
-    if tiers is None:
-        return RestorePlan.of(plan, costs=None if rates is None else _ONLY_RETRIEVAL)
-    plan = replace(plan, readable=tuple(sorted(uri for uri, each in facts.items() if each.tier.is_readable)))
-    if rates is None:
-        return RestorePlan.of(plan)
-    found = _costs(plan, facts.values(), tiers, Terms(), rates, now)
-    cost = round(sum(each.amount or 0 for each in found), 4)
-    plan = replace(plan, cost=cost, currency=rates.currency)
-    return RestorePlan.of(plan, costs=describe_costs(found, rates.currency))
 
 
 def restore(
@@ -201,7 +167,7 @@ def restore(
             return replace(found, notes=(f"All planned files{changes} can be read.", *found.notes))
         if target is None:
             return replace(found, rows=to_json_rows(frame.limit(rows or 0)))
-        if not is_copied(spark, made, target):  # another run created the copy in the meantime
+        if not is_copied(spark, made, target):  # by another run meanwhile
             frame.writeTo(target.sql).using("delta").tableProperty(_COPY_OF, _fingerprint(made)).create()
         return replace(found, into=str(target), notes=(f"Copied the rows into {target}.",))
 
@@ -216,7 +182,7 @@ def progress(plan: Plan, tiers: TierStore) -> Restoring:
     return Restoring(plan.table, ready, count[Tier.PENDING], count[Tier.ARCHIVE])
 
 
-def request(plan: Plan, tiers: TierStore, terms: Terms = Terms(), now: datetime | None = None) -> Restoring:
+def request(plan: Plan, tiers: TierStore, terms: Terms = DEFAULT_TERMS, now: datetime | None = None) -> Restoring:
     """Request the files that are archived and not pending, and copies that would expire too early.
 
     Rejected files are requested again a few times. Raises `RestoreRejected`, `CannotKeep` or `OnlyHot`.
@@ -253,7 +219,7 @@ def follow(
     plan: Plan,
     tiers: TierStore,
     poll_seconds: float,
-    terms: Terms = Terms(),
+    terms: Terms = DEFAULT_TERMS,
     report: Callable[[Restoring], None] = lambda _: None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Restoring:
@@ -274,14 +240,8 @@ def costs(plan: Plan, tiers: TierStore, terms: Terms, rates: Prices | None, now:
     if rates is None:
         return None
     files = tiers.facts([file.uri for file in plan.files]).values()
-    return describe_costs(_costs(plan, files, tiers, terms, rates, now), rates.currency)
-
-
-def _costs(
-    plan: Plan, files: Iterable[Facts], tiers: TierStore, terms: Terms, rates: Prices, now: datetime
-) -> list[Cost]:
-    days = terms.keep_days or (DEFAULT_COPY_DAYS if tiers.restores_copies else _RULE_INTERVAL_DAYS)
-    return cost_of_restore(files, rates, Priority[plan.priority], terms.to, days, tiers.restores_copies, now)
+    found = cost_of_restore(files, rates, Priority[plan.priority], terms, tiers.restores_copies, now)
+    return describe_costs(found, rates.currency)
 
 
 def next_steps(table: str, tiers: TierStore, terms: Terms) -> str:

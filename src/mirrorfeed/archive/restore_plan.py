@@ -8,12 +8,11 @@ the lifecycle rule archives the file again. S3 keeps the archived file and adds 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter
 from pyspark.errors import AnalysisException
@@ -29,10 +28,10 @@ from mirrorfeed.archive.errors import (
     NothingToRestore,
     PlanExists,
     PlanNotWritten,
-    RelativeWord,
 )
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.interval import Policy
+from mirrorfeed.archive.relative_times import fix_relative_times, moment
 from mirrorfeed.display.humanize import size
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import Row, row, shown
@@ -43,7 +42,6 @@ from mirrorfeed.source import reader, versions
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
-from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tiers import Priority
 
 FORMAT: Literal[4] = 4
@@ -195,7 +193,6 @@ def make(
     needed: Sequence[NeededFiles],
     priority: Priority | None = None,
     *,
-    rates: Prices | None = None,
     where: str | None = None,
     feed_from: int | None = None,
     sql: str | None = None,
@@ -212,90 +209,13 @@ def make(
         for each in needed
     )
     named: Literal["STANDARD", "HIGH"] = "HIGH" if priority is Priority.HIGH else "STANDARD"
-    made = Plan(tables, named, where, feed_from, sql, files_alone, zone)
-    if rates is None:
-        return made
-    price = rates.of_restore(named)
-    by_bytes, by_objects = made.bytes / 2**30 * price.per_gib, len(made.files) / 10_000 * price.per_10k_files
-    return replace(made, cost=round(by_bytes + by_objects, 4), currency=rates.currency)
-
-
-class Moment(NamedTuple):
-    """A point in time, in the time zone of a session."""
-
-    micros: int
-    """Microseconds since the epoch."""
-    date: str
-    local: str
-    """Date and time without time zone."""
-    zone: str
-
-
-def moment(spark: SparkSession, now: datetime) -> Moment:
-    micros = int(now.astimezone(UTC).timestamp() * 1_000_000)
-    at = f"timestamp_micros({micros})"
-    asked = f"SELECT string(CAST({at} AS DATE)), string(CAST({at} AS TIMESTAMP_NTZ)), current_timezone()"
-    return Moment(micros, *spark.sql(asked).collect()[0])
-
-
-_TOKEN = re.compile(
-    r"""
-    (?P<comment> --[^\n]* ) | (?P<block> /\* ) |
-    (?P<text> [rR]'[^']*' | [rR]"[^"]*" | '(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*" ) | (?P<quoted> `(?:[^`]|``)*` ) |
-    (?P<alias> \b(?i:AS)\s+[A-Za-z_]\w*\b(?!\s*\() ) |
-    (?P<word> (?<![\w.]) [A-Za-z_]\w* ) (?P<call> \s*\(\s*\) )?
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_SPECIAL = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s+\S+)?\s*", re.IGNORECASE)
-_BARE = ("current_date", "current_timestamp", "localtimestamp", "current_time")
-"""Functions that Spark also accepts without parentheses, unless a column has the same name."""
-
-
-def fix_relative_times(text: str, at: Moment, columns: Collection[str] = ()) -> str:
-    """Replace every relative time in a condition or statement with its current value, because a plan is executed
-    later.
-
-    Raises `RelativeWord` for a relative time that cannot be replaced.
-    """
-    literals = {
-        **dict.fromkeys(("current_date", "curdate"), f"DATE '{at.date}'"),
-        **dict.fromkeys(("current_timestamp", "now", "getdate"), f"timestamp_micros({at.micros})"),
-        "localtimestamp": f"TIMESTAMP_NTZ '{at.local}'",
-        "unix_timestamp": f"{at.micros // 1_000_000}L",
-        "current_timezone": f"'{at.zone}'",
-    }
-    own = {name.lower() for name in columns}
-    found, done = [], 0
-    while token := _TOKEN.search(text, done):
-        found.append(text[done : token.start()])
-        end = _end_of_comment(text, token.end()) if token["block"] else token.end()
-        word, is_call = (token["word"] or "").lower(), token["call"] is not None
-        if token["text"] and _SPECIAL.fullmatch(token["text"].lstrip("rR")[1:-1]):
-            raise RelativeWord(text=text, word=token["text"])
-        meant = is_call or (word in _BARE and word not in own and not text[end:].lstrip().startswith("("))
-        if word == "current_time" and (meant or text[end:].lstrip().startswith("(")) and word not in own:
-            raise RelativeWord(text=text, word=token["word"])
-        found.append(literals[word] if meant and word in literals else text[token.start() : end])
-        done = end
-    return "".join([*found, text[done:]])
-
-
-def _end_of_comment(text: str, start: int) -> int:
-    """Return the end of a comment. Block comments can be nested."""
-    depth = 1
-    for mark in re.finditer(r"/\*|\*/", text[start:]):
-        depth += 1 if mark[0] == "/*" else -1
-        if not depth:
-            return start + mark.end()
-    return len(text)
+    return Plan(tables, named, where, feed_from, sql, files_alone, zone)
 
 
 def make_plan(
     spark: SparkSession,
     source: Source | None,
     priority: Priority,
-    rates: Prices | None,
     now: datetime,
     *,
     where: str | None = None,
@@ -311,7 +231,7 @@ def make_plan(
         needed = Guarded(spark, now=lambda: now).needed(asked)
         if not needed:
             raise NothingToRestore(statement=sql)
-        return make(needed, priority, rates=rates, sql=asked, zone=at.zone)
+        return make(needed, priority, sql=asked, zone=at.zone)
     assert source is not None
     policy = interval.required(spark, source)
     if feed_from is not None:
@@ -319,7 +239,7 @@ def make_plan(
     else:
         where = where and fix_relative_times(where, at, spark.table(source.sql).columns)
         needed = [engine_of(spark).needed(source, where, now)]
-    return make(needed, priority, rates=rates, where=where, feed_from=feed_from, zone=at.zone)
+    return make(needed, priority, where=where, feed_from=feed_from, zone=at.zone)
 
 
 def _needed_by_feed(
