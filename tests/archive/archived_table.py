@@ -17,7 +17,7 @@ from fixtures.tiers import make_old
 from mirrorfeed.archive import guard
 from mirrorfeed.archive import interval as intervals
 from mirrorfeed.archive.archived_files import DataFile
-from mirrorfeed.archive.columnar_log import ColumnarLog, parts_at
+from mirrorfeed.archive.columnar_log import ColumnarLog
 from mirrorfeed.archive.interval import Policy
 from mirrorfeed.archive.lifecycle import starts
 from mirrorfeed.source.identifier import Source
@@ -81,9 +81,9 @@ class Orders(SparkTable):
     def files(self, *of: str) -> list[DataFile]:
         """Files of the newest version, all or only those of these days."""
         folder = self.path / "_delta_log"
-        parts = parts_at(str(self.path), [each.name for each in folder.iterdir()], self.latest)
-        log = ColumnarLog(f"file:{self.path}", parts, lambda name: folder / name)
-        found = sorted(log.files(log.metadata(), (), _EVER)[1], key=lambda file: file.uri)
+        names = [each.name for each in folder.iterdir()]
+        log = ColumnarLog(f"file:{self.path}", names, self.latest, lambda name: folder / name)
+        found = sorted(log.files((), _EVER)[1], key=lambda file: file.uri)
         return [file for file in found if not of or (file.partition or {}).get("day") in of]
 
 

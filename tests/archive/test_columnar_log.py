@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorfeed.archive import columnar_log, data_skipping
-from mirrorfeed.archive.columnar_log import ColumnarLog, parts_at
+from mirrorfeed.archive.columnar_log import ColumnarLog
 from mirrorfeed.archive.data_skipping import Comparison, Doubt
 
 SCHEMA = json.dumps(
@@ -62,15 +62,13 @@ def commit(folder: Path, version: int, *actions: dict[str, Any]) -> None:
 
 
 def log(folder: Path, version: int) -> ColumnarLog:
-    return ColumnarLog(
-        "file:/t", parts_at("t", [path.name for path in folder.iterdir()], version), lambda name: folder / name
-    )
+    return ColumnarLog("file:/t", [path.name for path in folder.iterdir()], version, lambda name: folder / name)
 
 
 def found(table_log: ColumnarLog, *comparisons: Comparison, until: int | None = 2**60) -> tuple[int, list[str]]:
-    table = table_log.metadata()
+    table = table_log.metadata
     rules = data_skipping.rules(comparisons, table.schema, table.partitions, table.properties)
-    count, files = table_log.files(table, rules, until)
+    count, files = table_log.files(rules, until)
     return count, sorted(each.uri for each in files)
 
 
@@ -89,13 +87,13 @@ def test_newest_action_of_each_file_counts(tmp_path: Path) -> None:
 def test_files_are_returned_with_their_metadata(tmp_path: Path) -> None:
     commit(tmp_path, 0, *OPENING, add("a.parquet", 5, deletionVector=vector("x")))
     table_log = log(tmp_path, 0)
-    table = table_log.metadata()
+    table = table_log.metadata
     assert (table.table_id, table.partitions, table.properties) == (
         "t-1",
         ("day",),
         {"delta.timeUntilArchived": "60 days"},
     )
-    _, (one,) = table_log.files(table, data_skipping.rules([], table.schema, table.partitions, {}), 5)
+    _, (one,) = table_log.files(data_skipping.rules([], table.schema, table.partitions, {}), 5)
     assert (one.uri, one.bytes, one.rows, one.partition) == ("file:/t/a.parquet", 7, 1, {"day": "2026-01-01"})
     assert one.created is not None
     assert one.created.timestamp() == 0.005
@@ -173,7 +171,7 @@ def test_unknown_features_are_left_to_delta(tmp_path: Path) -> None:
     for features in ({"readerFeatures": ["catalogManaged"]}, {"writerFeatures": ["coordinatedCommits-preview"]}):
         commit(tmp_path, 0, {"protocol": {"minReaderVersion": 3, **features}}, OPENING[1])
         with pytest.raises(Doubt, match="newer"):
-            log(tmp_path, 0).metadata()
+            _ = log(tmp_path, 0).metadata
     checkpoint(tmp_path / f"{5:020d}.checkpoint.parquet", [file("a", 1, stats=None)], stats_parsed=pa.int64())
     with pytest.raises(Doubt, match="statistics"):
         found(log(tmp_path, 5))

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import columnar_log, restore_plan
-from mirrorfeed.archive.columnar_log import ColumnarLog
 from mirrorfeed.archive.data_skipping import Doubt
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.tiers import Priority
-from tests.archive.archived_table import NOW, POLICY, Orders, days
+from tests.archive.archived_table import NOW, Orders, days
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +35,8 @@ def test_comparisons_without_delta_give_the_same_files(
     engine = ClassicEngine(spark)
     for source in (orders.source, Source.parse("placed"), Source.parse("default.placed")):
         for where in conditions if source is orders.source else conditions[2:3]:
-            assert engine.compared(source, POLICY, where, NOW) == engine.planned(source, POLICY, where, NOW)
-    assert engine.compared(source, POLICY, "day = 1", NOW, 1) == engine.planned(source, POLICY, "day = 1", NOW, 1)
+            assert engine.compared(source, where, NOW) == engine.planned(source, where, NOW)
+    assert engine.compared(source, "day = 1", NOW, 1) == engine.planned(source, "day = 1", NOW, 1)
 
     def asks_delta(*_: object, **__: object) -> None:
         raise AssertionError
@@ -55,22 +55,20 @@ def test_comparisons_without_delta_give_the_same_files(
 def test_complex_conditions_are_left_to_delta(spark: SparkSession, orders: Orders, where: str) -> None:
     engine = ClassicEngine(spark)
     with pytest.raises(Doubt):
-        engine.compared(orders.source, POLICY, where, NOW)
+        engine.compared(orders.source, where, NOW)
 
 
 @pytest.mark.parametrize("name", ["seen", "gone", "other.schema.placed", "/nowhere/at/all"])
 def test_unknown_tables_are_left_to_delta(spark: SparkSession, orders: Orders, name: str) -> None:
-    with pytest.raises(Doubt), columnar_log.columns(spark, Source.parse(name), None):
+    with pytest.raises(Doubt), columnar_log.columns(spark, Source.parse(name)):
         pass
 
 
 def test_remote_log_is_copied_as_far_as_needed(spark: SparkSession, orders: Orders, tmp_path: Path) -> None:
     folder = spark._jvm.org.apache.hadoop.fs.Path(str(orders.path / "_delta_log"))  # type: ignore[union-attr]
-    with columnar_log.columns(spark, orders.source, None) as (_, columns):
-        away = ColumnarLog(
-            columns.location, columns.parts, lambda name: columnar_log.copied(spark, folder, name, tmp_path)
-        )
-        assert away.metadata() == columns.metadata()
+    with columnar_log.columns(spark, orders.source) as columns:
+        away = replace(columns, here=lambda name: columnar_log.copied(spark, folder, tmp_path, name))
+        assert away.metadata == columns.metadata
     assert {path.name for path in tmp_path.iterdir()} == {f"{version:020d}.json" for version in range(3)}
     with pytest.raises(Doubt, match="gone"):
-        columnar_log.copied(spark, folder, "_sidecars/gone.parquet", tmp_path)
+        columnar_log.copied(spark, folder, tmp_path, "_sidecars/gone.parquet")

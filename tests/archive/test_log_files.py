@@ -12,9 +12,9 @@ from pyspark.sql import Row, SparkSession
 from mirrorfeed.archive import guard
 from mirrorfeed.archive.archived_files import DataFile, uri_of
 from mirrorfeed.archive.columnar_log import Parts, parts_at, require_own_commits
+from mirrorfeed.archive.data_skipping import Doubt
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.errors import CommitsElsewhere
-from mirrorfeed.source.errors import LogDamaged
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
@@ -58,7 +58,7 @@ def part(version: int, number: int, of: int) -> str:
 def test_version_is_read_from_newest_complete_checkpoint_and_commits(
     names: tuple[str, ...], version: int, expected: Parts
 ) -> None:
-    assert parts_at("t", names, version) == expected
+    assert parts_at(names, version) == expected
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_version_is_read_from_newest_complete_checkpoint_and_commits(
     [((), 0), (commit(1, 2), 2), (commit(0, 2), 2), (commit(0, 1), 2), ((*commit(3), checkpoint(1)), 3)],
 )
 def test_log_with_a_missing_commit_is_refused(names: tuple[str, ...], version: int) -> None:
-    with pytest.raises(LogDamaged):
-        parts_at("t", names, version)
+    with pytest.raises(Doubt, match="incomplete"):
+        parts_at(names, version)
 
 
 def engine(*features: str) -> Any:

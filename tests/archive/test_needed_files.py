@@ -21,7 +21,6 @@ from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, DataFile, Not
 from mirrorfeed.archive.data_skipping import Doubt
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.guard import Guarded
-from mirrorfeed.archive.interval import parse_policy
 from mirrorfeed.archive.restore_plan import make_plan
 from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.errors import MirrorfeedError
@@ -183,8 +182,7 @@ def _check_condition(
     spark: SparkSession, tables: dict[str, DeltaTable], compare: Compare, name: str, where: str, version: int | None
 ) -> None:
     engine, source, question = ClassicEngine(spark), tables[name].source, f"{name}@{version}: {where}"
-    policy = parse_policy(name, read_table_info(spark, source).properties)
-    asked = (source, policy, where or None, NOW, version)
+    asked = (source, where or None, NOW, version)
     compare(question, lambda: _needed(tables, [engine.planned(*asked)]))
     with suppress(Doubt):
         found = engine.compared(*asked)

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from mirrorfeed.archive import interval
 from mirrorfeed.archive.archived_files import archived_among, plain
 from mirrorfeed.archive.data_skipping import Doubt, filtered
 from mirrorfeed.archive.engines import ClassicEngine, files_of
@@ -224,6 +225,7 @@ def test_no_file_with_a_matching_row_is_missing(
     rng = random.Random(seed)
     conditions = [predicate(rng) for _ in range(count)] + [comparisons(rng) for _ in range(count // 2)]
     engine, decided = ClassicEngine(spark), 0
+    interval.set_first(spark, table, 1, LATER)
     frame = spark.table(table.sql)
     with_files = frame.withColumn("__file__", F.col("_metadata.file_path"))
     every = files_of(frame)
@@ -241,7 +243,7 @@ def test_no_file_with_a_matching_row_is_missing(
             answer = set(files_of(filtered(frame, str(table), each)))
             assert holds <= answer, f"{each} misses {holds - answer}, seed {seed}"
             with suppress(Doubt):
-                alike = engine.compared(table, Policy(1), each, LATER)
+                alike = engine.compared(table, each, LATER)
                 decided += 1
                 assert ({file.uri for file in alike.files}, alike.active) == (answer, 0), f"{each}, seed {seed}"
             holding, retained = holding + len(holds), retained + len(answer)

@@ -22,7 +22,6 @@ from pathlib import Path
 from random import Random
 
 from mirrorfeed.archive.engines import ClassicEngine
-from mirrorfeed.archive.interval import parse_policy
 from mirrorfeed.runtime.spark_session import get_session
 from mirrorfeed.source.identifier import Source
 
@@ -101,9 +100,7 @@ def _side(side: str, table: Path, wanted: int) -> Callable[[], list[str]]:
         now = datetime.now(UTC)
         if side == "guard":
             return [file.uri for file in engine.needed(source, f"id = {wanted}", now).files]
-        newest = engine.newest(source)
-        policy = parse_policy(str(source), newest.properties)
-        return [file.uri for file in engine.planned(source, policy, f"id = {wanted}", now).files]
+        return [file.uri for file in engine.planned(source, f"id = {wanted}", now).files]
 
     return ask
 

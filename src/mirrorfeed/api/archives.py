@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 
 from mirrorfeed.api.results import Result
-from mirrorfeed.archive import archived_share
-from mirrorfeed.archive import interval as intervals
+from mirrorfeed.archive import archived_share, has_interval
 from mirrorfeed.archive.archived_share import Share
 from mirrorfeed.errors import coded, named
 from mirrorfeed.orchestration.ledger import archived, try_append
@@ -34,10 +33,10 @@ def report(
     rows, notes = [], []
     for source in sources:
         try:
-            if with_archive_only and intervals.read(spark, source) is None:
+            table = read_table_info(spark, source)
+            if with_archive_only and not has_interval(table.properties):
                 continue
-            tiers = tiers_at(read_table_info(spark, source).location)
-            found = archived_share.share(spark, source, datetime.now(UTC), tiers)
+            found = archived_share.share(spark, source, datetime.now(UTC), tiers_at(table.location), table)
         except Exception as error:
             found = Share(str(source), error=named(f"Reading how much of {source} is archived", error))
         rows.append(found.priced(rates))

@@ -83,16 +83,18 @@ def total(files: Sequence[DataFile], noun: str = "file") -> str:
     return f"{counted(len(files), noun)}{bytes_}"
 
 
-def file_of(location: str, row: Mapping[str, Any], names: Mapping[str, str] | None = None) -> DataFile:
-    """Return the file of a log entry. `names` maps the column names of the log to those of the table."""
-    deleted = row["vector"]["cardinality"] if row["vector"] else 0
+def file_of(location: str, action: Mapping[str, Any], names: Mapping[str, str] | None = None) -> DataFile:
+    """A file from its action in the log. `names` maps the column names of the log to those of the table."""
+    created, vector = action.get("modificationTime"), action.get("deletionVector")
+    rows = action["rows"] if "rows" in action else json.loads(action.get("stats") or "{}").get("numRecords")
+    deleted = vector["cardinality"] if vector else 0
     return DataFile(
-        uri_of(location, row["path"]),
-        row["size"],
-        None if row["rows"] is None or deleted is None else row["rows"] - deleted,
-        partition={(names or {}).get(name, name): value for name, value in row["partition"] or ()},
-        deletion_vector=vector_file(location, row["vector"]),
-        created=_EPOCH + timedelta(milliseconds=row["created"]) if row["created"] is not None else None,
+        uri_of(location, action["path"]),
+        action.get("size"),
+        None if rows is None or deleted is None else rows - deleted,
+        partition={(names or {}).get(name, name): v for name, v in dict(action.get("partitionValues") or ()).items()},
+        deletion_vector=vector_file(location, vector),
+        created=_EPOCH + timedelta(milliseconds=created) if created is not None else None,
     )
 
 
@@ -105,11 +107,6 @@ def column_names(schema: str) -> dict[str, str]:
 def uri_of(location: str, path: str) -> str:
     """Return the URI of a path in the log, which is encoded, and relative to the table unless it has a scheme."""
     return plain(unquote(path) if re.match(ELSEWHERE, path) else f"{location.rstrip('/')}/{unquote(path)}")
-
-
-def no_pattern(path: str) -> str:
-    """Escape a path, because Spark reads paths as patterns and a folder may be called `{2026}` or `[old]`."""
-    return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
 
 
 def plain(uri: str) -> str:

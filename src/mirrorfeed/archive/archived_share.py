@@ -17,9 +17,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import interval
-from mirrorfeed.archive.archived_files import DataFile, archived_among, archived_of, is_archived
+from mirrorfeed.archive.archived_files import DataFile, archived_among, is_archived
 from mirrorfeed.archive.data_skipping import filtered
-from mirrorfeed.archive.engines import ClassicEngine, Engine
+from mirrorfeed.archive.engines import ClassicEngine, Engine, all_and_archived
 from mirrorfeed.archive.engines import files_of as files_read_by
 from mirrorfeed.archive.errors import CannotSimulate, NoConditions, NoHistory
 from mirrorfeed.archive.interval import Policy
@@ -30,7 +30,7 @@ from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.table_info import read_table_info
+from mirrorfeed.source.table_info import TableInfo, read_table_info
 from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tiers import TierStore
 
@@ -107,21 +107,26 @@ class Share(Row):
         return replace(self, month_cost=month.cost, month_saving=month.saving, currency=rates.currency)
 
 
-def share(spark: SparkSession, source: Source, now: datetime, tiers: TierStore | None = None) -> Share:
+def share(
+    spark: SparkSession,
+    source: Source,
+    now: datetime,
+    tiers: TierStore | None = None,
+    table: TableInfo | None = None,
+) -> Share:
     """Measure the archived share at the newest version. A file counts as archived by its age.
 
     The storage shows which archived files are restored, and the sizes that Databricks does not return.
     """
-    policy = interval.read(spark, source)
-    if (files := files_of(spark, source)) is not None:
-        archived = archived_of(spark, str(source), read_table_info(spark, source).location, files, policy, now)
-        found = replace(share_of(source, files, archived), bytes_by_age=ages_of(files, now))
-    else:
+    if is_databricks(spark):
         archived = list(Engine(spark).needed(source, None, now).files)
-        whole = read_table_info(spark, source, counted=True)
+        table = read_table_info(spark, source, counted=True)
         # The table may have changed between these two statements.
-        count = max(whole.files, len(archived))
-        found = Share(str(source), count, whole.bytes, len(archived), None if archived else 0)
+        count = max(table.files, len(archived))
+        found = Share(str(source), count, table.bytes, len(archived), None if archived else 0)
+    else:
+        files, archived = all_and_archived(spark, source, table or read_table_info(spark, source), now)
+        found = replace(share_of(source, files, archived), bytes_by_age=ages_of(files, now))
     if tiers is None:
         return found
     facts = tiers.facts([file.uri for file in archived]).values()

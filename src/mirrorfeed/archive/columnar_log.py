@@ -10,8 +10,8 @@ import re
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +34,8 @@ from mirrorfeed.archive.archived_files import (
 )
 from mirrorfeed.archive.data_skipping import Doubt, Rule, in_one, kept
 from mirrorfeed.archive.errors import CommitsElsewhere
-from mirrorfeed.source.errors import LogDamaged
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.table_info import commit_version, external_commit_features
+from mirrorfeed.source.table_info import commit_name, commit_version, external_commit_features
 
 _AT_ONCE = 2**20
 _ROWS = 4096
@@ -62,8 +61,8 @@ class Parts:
     commits: tuple[str, ...]
 
 
-def parts_at(table: str, names: Iterable[str], version: int) -> Parts:
-    """Select the parts from the file names of the log. Raises `LogDamaged` if commits are missing."""
+def parts_at(names: Iterable[str], version: int) -> Parts:
+    """The parts among the file names of the log. Raises `Doubt` if commits are missing."""
     commits: dict[int, str] = {}
     checkpoints: dict[int, list[tuple[str, int]]] = {}
     for name in names:
@@ -80,7 +79,7 @@ def parts_at(table: str, names: Iterable[str], version: int) -> Parts:
         start, whole = -1, ()
     needed = range(start + 1, version + 1)
     if not all(number in commits for number in needed):
-        raise LogDamaged(table=table)
+        raise Doubt("an incomplete log")
     return Parts(start, whole, tuple(commits[number] for number in needed))
 
 
@@ -116,10 +115,23 @@ class ColumnarLog:
 
     location: str
     """Folder of the table, as in the URIs of its files."""
-    parts: Parts
+    names: Sequence[str]
+    """The files of the log."""
+    version: int
     here: Callable[[str], Path]
     """Return the local path of a file of the log."""
 
+    def at(self, version: int | None) -> ColumnarLog:
+        """The log at a version. None: at the same one."""
+        if version is not None and commit_name(version) not in self.names:
+            raise Doubt("a version that is not there")
+        return self if version is None else replace(self, version=version)
+
+    @cached_property
+    def parts(self) -> Parts:
+        return parts_at(self.names, self.version)
+
+    @cached_property
     def metadata(self) -> TableMetadata:
         """Return the newest metadata. Raises `Doubt` for a table with unknown features."""
         metadata: dict[str, Any] = {}
@@ -138,16 +150,13 @@ class ColumnarLog:
         properties = dict(metadata.get("configuration") or {})
         return TableMetadata(metadata["id"], metadata["schemaString"], tuple(metadata["partitionColumns"]), properties)
 
-    def files(
-        self, described: TableMetadata, rules: Sequence[Rule], until: int | None
-    ) -> tuple[int, tuple[DataFile, ...]]:
+    def files(self, rules: Sequence[Rule], until: int | None) -> tuple[int, tuple[DataFile, ...]]:
         """Return the number of files that the rules select, and those that were created until `until`.
 
         `until` is in milliseconds. Without it, no files are returned.
         """
-        names = column_names(described.schema)
-        spelled = {name: physical for physical, name in names.items()}
-        partitions = [spelled[name] for name in described.partitions]
+        names = column_names(self.metadata.schema)
+        partitions = [physical for physical, name in names.items() if name in self.metadata.partitions]
         count, found = 0, []
         for said, later in self._added_files(partitions):
             files = said.filter(kept(rules, partial(_partition, said), said["stats"].chunk(0))).combine_chunks()
@@ -157,7 +166,7 @@ class ColumnarLog:
             count += len(files)
             if until is not None and len(files):
                 wanted = files.filter(pc.fill_null(pc.less_equal(files["modificationTime"], until), True))
-                found += [file_of(self.location, _row(each, partitions), names) for each in wanted.to_pylist()]
+                found += [file_of(self.location, each, names) for each in wanted.to_pylist()]
         return count, tuple(found)
 
     def _added_files(self, partitions: Sequence[str]) -> Iterator[tuple[pa.Table, list[pa.Array]]]:
@@ -284,52 +293,37 @@ def _partition(files: pa.Table, name: str) -> pa.Array:
     return pc.struct_field(values, name)
 
 
-def _row(file: Mapping[str, Any], partitions: Sequence[str]) -> dict[str, Any]:
-    """Return the log entry for `file_of`."""
-    values = dict(file["partitionValues"] or {})
-    return {
-        "path": file["path"],
-        "size": file["size"],
-        "created": file["modificationTime"],
-        "rows": json.loads(file["stats"] or "{}").get("numRecords"),
-        "partition": [(name, values.get(name)) for name in partitions],
-        "vector": file["deletionVector"],
-    }
-
-
 _NAMES = re.compile(r"/_delta_log/([^/;,\s}]+)[;,}\]]")
 
 
 @contextmanager
-def columns(spark: SparkSession, source: Source, version: int | None) -> Iterator[tuple[int, ColumnarLog]]:
-    """Open the log at a version, or the newest. Raises `Doubt` if the log is not found or incomplete."""
+def columns(spark: SparkSession, source: Source) -> Iterator[ColumnarLog]:
+    """The log at the newest version. Raises `Doubt` if it is not found or incomplete."""
     try:
         folder = _folder(spark, source)
         system = file_system(spark, folder)
         folder = system.makeQualified(folder)
-        log = hadoop_path(spark, folder, "_delta_log")
         arrays = spark._jvm.org.apache.commons.lang3.ArrayUtils  # type: ignore[union-attr]
-        names = _NAMES.findall(str(arrays.toString(system.listStatus(log))))
+        names = _NAMES.findall(str(arrays.toString(system.listStatus(hadoop_path(spark, folder, "_delta_log")))))
     except (Py4JJavaError, PySparkException) as error:
         raise Doubt("a log that cannot be listed") from error
-    versions = [found for name in names if (found := commit_version(name)) is not None]
-    at = max(versions, default=-1) if version is None else version
-    if at not in versions:
-        raise Doubt("a version that is not there")
-    location = str(folder.toString())
+    newest = max((version for name in names if (version := commit_version(name)) is not None), default=-1)
     try:
-        parts = parts_at(str(source), names, at)
-    except LogDamaged as error:
-        raise Doubt("an incomplete log") from error
-    try:
-        if location.startswith("file:"):
-            on_disk = Path(str(folder.toUri().getPath()), "_delta_log")
-            yield at, ColumnarLog(plain(location), parts, lambda name: on_disk / name)
-        else:
-            with tempfile.TemporaryDirectory(prefix="mirrorfeed-log-") as copies:
-                yield at, ColumnarLog(plain(location), parts, lambda name: copied(spark, log, name, Path(copies)))
+        with log_files(spark, folder) as here:
+            yield ColumnarLog(plain(str(folder.toString())), names, newest, here)
     except (pa.ArrowException, OSError) as error:
         raise Doubt("a log in an unknown form") from error
+
+
+@contextmanager
+def log_files(spark: SparkSession, folder: Any) -> Iterator[Callable[[str], Path]]:
+    """A function that returns the local path of a file of the log of a table. Files elsewhere are copied."""
+    folder = file_system(spark, folder).makeQualified(folder)
+    if str(folder.toString()).startswith("file:"):
+        yield Path(str(folder.toUri().getPath()), "_delta_log").joinpath
+    else:
+        with tempfile.TemporaryDirectory(prefix="mirrorfeed-log-") as copies:
+            yield partial(copied, spark, hadoop_path(spark, folder, "_delta_log"), Path(copies))
 
 
 def _folder(spark: SparkSession, source: Source) -> Any:
@@ -346,7 +340,7 @@ def _folder(spark: SparkSession, source: Source) -> Any:
     return hadoop_path(spark, catalog.getTableMetadata(found).location())
 
 
-def copied(spark: SparkSession, log: Any, name: str, folder: Path) -> Path:
+def copied(spark: SparkSession, log: Any, folder: Path, name: str) -> Path:
     """Copy a file of the log to a local folder, unless it is already there, and return its path."""
     target = folder / name
     if not target.exists():

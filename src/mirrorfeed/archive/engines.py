@@ -37,7 +37,7 @@ from mirrorfeed.runtime.spark_session import IGNORE_FILE_SETTINGS, is_databricks
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.errors import NotDelta, VersionExpired
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.table_info import read_table_info
+from mirrorfeed.source.table_info import TableInfo, read_table_info
 
 _NEVER = -1
 """Creation time before that of every file."""
@@ -173,26 +173,19 @@ class ClassicEngine(Engine):
 
     def needed(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
         try:
-            with columnar_log.columns(self.spark, source, None) as (_, log):
-                properties = log.metadata().properties
+            return self.compared(source, where, now, version)
         except Doubt:
-            properties = self.newest(source).properties
-        policy = parse_policy(str(source), properties)
-        try:
-            return self.compared(source, policy, where, now, version)
-        except Doubt:
-            return self.planned(source, policy, where, now, version)
+            return self.planned(source, where, now, version)
 
-    def compared(
-        self, source: Source, policy: Policy | None, where: str | None, now: datetime, version: int | None = None
-    ) -> NeededFiles:
+    def compared(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
         """Find needed archived files in the columns of the log, for conditions that contain only comparisons.
 
         Raises `Doubt` if Delta might plan other files.
         """
-        with columnar_log.columns(self.spark, source, version) as (at, log):
-            table = log.metadata()
-            asked = []
+        with columnar_log.columns(self.spark, source) as newest:
+            policy = parse_policy(str(source), newest.metadata.properties)
+            log = newest.at(version)
+            table, asked = log.metadata, []
             if where is not None:
                 try:
                     rows = data_skipping.frame_of_schema(self.spark, table.schema)
@@ -201,14 +194,15 @@ class ClassicEngine(Engine):
                     raise Doubt("a condition that only Delta may accept") from error
             until = None if policy is None else created_until(policy, now)
             rules = data_skipping.rules(asked, table.schema, table.partitions, table.properties)
-            count, files = log.files(table, rules, until)
+            count, files = log.files(rules, until)
         archived = archived_among(sorted(files, key=lambda file: file.uri), policy, now)
-        return NeededFiles(str(source), table.table_id, log.location, at, tuple(archived), count - len(archived))
+        return NeededFiles(
+            str(source), table.table_id, log.location, log.version, tuple(archived), count - len(archived)
+        )
 
-    def planned(
-        self, source: Source, policy: Policy | None, where: str | None, now: datetime, version: int | None = None
-    ) -> NeededFiles:
+    def planned(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
         """Find needed archived files in Delta's plan."""
+        policy = parse_policy(str(source), self.newest(source).properties)
         whole = self.whole(source, version)
         scans: Sequence[Scan] = [whole]
         if where is not None:
@@ -244,12 +238,13 @@ class ClassicEngine(Engine):
             return self.whole(source, version).without(left_out)
         return planned(reader.at_version(self.spark, source, version))[0]
 
-    def files(self, source: Source, version: int | None = None) -> dict[str, DataFile]:
+    def files(self, source: Source, version: int | None = None, table: TableInfo | None = None) -> dict[str, DataFile]:
         """Return all files of a version by URI. The default version is the newest."""
-        columnar_log.require_own_commits(str(source), read_table_info(self.spark, source).features)
+        table = table or read_table_info(self.spark, source)
+        columnar_log.require_own_commits(str(source), table.features)
         try:
-            with columnar_log.columns(self.spark, source, version) as (_, log):
-                found: Sequence[DataFile] = log.files(log.metadata(), (), _ALWAYS)[1]
+            with columnar_log.columns(self.spark, source) as log:
+                found: Sequence[DataFile] = log.at(version).files((), _ALWAYS)[1]
         except Doubt:
             found = self.whole(source, version).files()
         return {file.uri: file for file in found}
@@ -270,6 +265,17 @@ class ClassicEngine(Engine):
 def created_until(policy: Policy, now: datetime) -> int:
     """Return the latest creation time at which a file can count as archived, in milliseconds like in the log."""
     return int((now - timedelta(days=policy.days)).timestamp() * 1000) + 1
+
+
+def all_and_archived(
+    spark: SparkSession, source: Source, table: TableInfo, now: datetime
+) -> tuple[list[DataFile], list[DataFile]]:
+    """Return all files of the newest version, and the archived ones."""
+    files, policy = (
+        list(ClassicEngine(spark).files(source, table=table).values()),
+        parse_policy(str(source), table.properties),
+    )
+    return files, archived_of(spark, str(source), table.location, files, policy, now)
 
 
 def files_of(frame: DataFrame) -> list[str]:

@@ -8,15 +8,14 @@ Databricks, the engine itself guards the change data feed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from mirrorfeed.archive.archived_files import (
     ArchivedFilesNeeded,
@@ -27,27 +26,21 @@ from mirrorfeed.archive.archived_files import (
     archived_of,
     blocked_among,
     file_of,
-    no_pattern,
+    hadoop_path,
     refuse,
 )
-from mirrorfeed.archive.columnar_log import require_own_commits
+from mirrorfeed.archive.columnar_log import log_files, require_own_commits
+from mirrorfeed.archive.data_skipping import Doubt
 from mirrorfeed.archive.engines import ClassicEngine, engine_of
 from mirrorfeed.archive.errors import NoSuchVersion
 from mirrorfeed.archive.interval import parse_policy
 from mirrorfeed.display.humanize import a_few
 from mirrorfeed.runtime.spark_session import is_databricks
-from mirrorfeed.source.errors import Gap, SnapshotGone, VersionExpired
+from mirrorfeed.source.errors import Gap, GapReason, SnapshotGone, VersionExpired
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import TableInfo, commit_name, read_table_info
 from mirrorfeed.storage.tiers import Tier, TierStore, tiers_at
-
-_VECTOR = "struct<storageType string, pathOrInlineDv string, offset int, cardinality bigint>"
-_FILE = f"path string, partitionValues map<string, string>, size bigint, deletionVector {_VECTOR}, dataChange boolean"
-_COMMIT = (
-    f"add struct<{_FILE}, modificationTime bigint, stats string>, remove struct<{_FILE}>, cdc struct<{_FILE}>,"
-    " commitInfo struct<timestamp bigint, inCommitTimestamp bigint>"
-)
 
 Refusal = Callable[[Sequence[NeededFiles]], ArchivedFilesNeeded]
 
@@ -144,54 +137,38 @@ def needed(spark: SparkSession, source: Source, found: TableInfo, what: Range | 
         before = engine.files(source, what.from_version_exclusive) if what.from_version_exclusive >= 0 else {}
     except (NoSuchVersion, VersionExpired):
         before = {}
-    return changed_files(spark, found.location, what.from_version_exclusive + 1, what.to_version_inclusive, before)
+    try:
+        return changed_files(spark, found.location, what, before)
+    except (OSError, json.JSONDecodeError, Doubt) as error:
+        after = what.from_version_exclusive
+        raise Gap(table=str(source), published=after, where=what, reason=GapReason.LOG_HOLE) from error
 
 
-def changed_files(
-    spark: SparkSession, location: str, first: int, last: int, before: dict[str, DataFile]
-) -> list[DataFile]:
+def changed_files(spark: SparkSession, location: str, what: Range, before: Mapping[str, DataFile]) -> list[DataFile]:
     """Return the files that the change data feed of these versions reads.
 
     These are the `_change_data` files of each commit, or the files that the commit added and removed, with their
     deletion vectors. `_change_data` files are as old as their commit. The age of a removed file is unknown if the file
     is neither in `before` nor added.
     """
-    paths = [no_pattern(f"{location}/_delta_log/{commit_name(version)}") for version in range(first, last + 1)]
-    commits = spark.read.schema(_COMMIT).json(paths)
-    commits = commits.withColumn("version", F.substring("_metadata.file_name", 1, 20).cast("int"))
-    time = F.coalesce("commitInfo.inCommitTimestamp", "commitInfo.timestamp").alias("time")
-    times = {row["version"]: row["time"] for row in commits.select("version", time).collect() if row["time"]}
-    rows = reduce(DataFrame.unionByName, (_actions(commits, kind) for kind in ("add", "remove", "cdc")))
-    listed = rows.toArrow().to_pylist()
-    known = before | {file.uri: file for file in (file_of(location, row) for row in listed if row["kind"] == "add")}
-    with_changes = {row["version"] for row in listed if row["kind"] == "cdc"}
+    read: list[Mapping[str, Any]] = []
+    known = dict(before)
+    with log_files(spark, hadoop_path(spark, location)) as here:
+        for version in range(what.from_version_exclusive + 1, what.to_version_inclusive + 1):
+            actions = [json.loads(line) for line in here(commit_name(version)).read_bytes().splitlines() if line]
+            added, removed, changes, commit = (
+                [each[kind] for each in actions if each.get(kind)] for kind in ("add", "remove", "cdc", "commitInfo")
+            )
+            time = next((each.get("inCommitTimestamp") or each.get("timestamp") for each in commit), None)
+            changes = [each | {"modificationTime": time} for each in changes]
+            read += changes or [each for each in added + removed if each["dataChange"]]
+            known |= {file.uri: file for file in (file_of(location, each) for each in added)}
     found: dict[str, DataFile] = {}
-    for row in listed:
-        if (row["kind"] != "cdc") if row["version"] in with_changes else not row["change"]:
-            continue
-        if row["kind"] == "cdc":
-            row["created"] = times.get(row["version"])
-        file = file_of(location, row)
+    for file in (file_of(location, each) for each in read):
         if file.uri in known:
             file = replace(known[file.uri], deletion_vector=file.deletion_vector)
         found["".join(file.uris)] = file
     return list(found.values())
-
-
-def _actions(commits: DataFrame, kind: str) -> DataFrame:
-    is_add = kind == "add"
-    rows = F.get_json_object("add.stats", "$.numRecords").cast("bigint")
-    return commits.where(f"{kind}.path IS NOT NULL").select(
-        "version",
-        F.lit(kind).alias("kind"),
-        f"{kind}.path",
-        f"{kind}.size",
-        F.col(f"{kind}.dataChange").alias("change"),
-        F.col(f"{kind}.partitionValues").alias("partition"),
-        F.col(f"{kind}.deletionVector").alias("vector"),
-        (F.col("add.modificationTime") if is_add else F.lit(None).cast("bigint")).alias("created"),
-        (rows if is_add else F.lit(None).cast("bigint")).alias("rows"),
-    )
 
 
 def missing_among(files: Sequence[DataFile], tiers: TierStore | None) -> list[str]:

@@ -11,12 +11,11 @@ from datetime import datetime
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.archived_files import DataFile, archived_of
+from mirrorfeed.archive.archived_files import DataFile
 from mirrorfeed.archive.data_skipping import check_columns
-from mirrorfeed.archive.engines import ClassicEngine
+from mirrorfeed.archive.engines import all_and_archived
 from mirrorfeed.archive.errors import CannotCheckFiles
 from mirrorfeed.archive.guard import missing_among
-from mirrorfeed.archive.interval import parse_policy
 from mirrorfeed.display.rows import Row, row
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source.identifier import Source, quote
@@ -74,14 +73,14 @@ def maintain(
     left_out: tuple[Partition, ...] = ()
     notes: list[str] = []
     if not is_databricks(spark):
-        files, archived = _files(spark, source, now)
+        files, archived = all_and_archived(spark, source, read_table_info(spark, source), now)
         any_archived = bool(archived)
         if analyze:
             notes.append(
                 "ANALYZE did not run: open source Delta does not support it, and collects statistics when it writes."
             )
             analyze = False
-        if rewrites:  # VACUUM skips no partition
+        if rewrites:  # VACUUM leaves nothing out
             active, left_out = split(files, archived)
             if left_out and active:
                 types = {field.name: field.dataType.simpleString() for field in spark.table(source.sql).schema}
@@ -104,14 +103,6 @@ def maintain(
     for statement in statements:
         spark.sql(statement)
     return Maintained(str(source), tuple(statements), tuple(map(dict, left_out)), tuple(notes))
-
-
-def _files(spark: SparkSession, source: Source, now: datetime) -> tuple[list[DataFile], list[DataFile]]:
-    """Return all files of the newest version, and the archived ones."""
-    found, files = read_table_info(spark, source), list(ClassicEngine(spark).files(source).values())
-    return files, archived_of(
-        spark, str(source), found.location, files, parse_policy(str(source), found.properties), now
-    )
 
 
 def split(
@@ -150,7 +141,7 @@ def check_files(spark: SparkSession, source: Source, now: datetime, tiers: TierS
     if is_databricks(spark):
         rows = spark.sql(f"FSCK REPAIR TABLE {source.sql} DRY RUN").collect()
         return FileCheck(str(source), tuple(str(row[0]) for row in rows))
-    files, archived = _files(spark, source, now)
+    files, archived = all_and_archived(spark, source, read_table_info(spark, source), now)
     away = {file.uri for file in archived}
     active = [file for file in files if file.uri not in away]
     if tiers is None and (elsewhere := [file.uri for file in active if not file.uri.startswith("file:")]):

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter
-from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import guard, interval
@@ -36,9 +35,9 @@ from mirrorfeed.display.humanize import size
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.landing.strict_json import CONFIG, Count, format_of, parse_json, validate
-from mirrorfeed.runtime.spark_errors import FILES_GONE, find_condition
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source import reader, versions
+from mirrorfeed.source.errors import Gap
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
@@ -255,9 +254,7 @@ def _needed_by_feed(
     try:
         table = read_table_info(spark, source)
         changed = guard.needed(spark, source, table, range_)
-    except AnalysisException as error:
-        if find_condition(error, FILES_GONE) is None:
-            raise
+    except Gap as error:
         raise NoSuchRange(table=str(source), first=first, last=end, newest=newest) from error
     check_readable(spark, source, range_)
     files = archived_of(spark, str(source), table.location, changed, policy, now)

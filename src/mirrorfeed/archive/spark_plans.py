@@ -99,9 +99,6 @@ def items(sequence: Any) -> Iterable[Any]:
     return (sequence.apply(i) for i in range(sequence.size()))
 
 
-_VECTOR = tuple(f"deletionVector.{name}" for name in ("storageType", "pathOrInlineDv", "offset", "cardinality"))
-
-
 @dataclass(frozen=True)
 class Scan:
     """Files that a plan reads of one table at one version."""
@@ -149,16 +146,10 @@ class Scan:
             if found.isEmpty():  # mostly: the log is not read
                 return []
             found = found.drop("stats").join(self._every().select("path", "stats"), "path", "left")
-        columns = found.select(
-            "path",
-            F.col("partitionValues").alias("partition"),
-            "size",
-            F.col("modificationTime").alias("created"),
-            F.get_json_object("stats", "$.numRecords").cast("bigint").alias("rows"),
-            F.when(F.col("deletionVector").isNotNull(), F.struct(*_VECTOR)).alias("vector"),
-        )
+        rows = F.get_json_object("stats", "$.numRecords").cast("bigint").alias("rows")
+        actions = found.select("path", "partitionValues", "size", "modificationTime", "deletionVector", rows)
         names = column_names(self.snapshot.metadata().schemaString())
-        return [file_of(self.location, row, names) for row in columns.toArrow().to_pylist()]
+        return [file_of(self.location, action, names) for action in actions.toArrow().to_pylist()]
 
     def without(self, left_out: Collection[str]) -> DataFrame:
         """Return the rows of the version that are not in these files."""
