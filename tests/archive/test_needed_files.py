@@ -21,7 +21,7 @@ from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, DataFile, Not
 from mirrorfeed.archive.data_skipping import Doubt
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.guard import Guarded
-from mirrorfeed.archive.restore_plan import make_plan
+from mirrorfeed.archive.restore_plan import plan_feed, plan_query, plan_statement
 from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.source.snapshot_or_range import Range
@@ -210,7 +210,7 @@ def test_files_of_statements_are_as_recorded(
 
 
 def _statement_plan(spark: SparkSession, tables: dict[str, DeltaTable], statement: str) -> Any:
-    return _planned(tables, make_plan(spark, None, Priority.HIGH, NOW, sql=statement))
+    return _planned(tables, plan_statement(spark, Priority.HIGH, NOW, sql=statement))
 
 
 @pytest.mark.parametrize("name", ["orders", "clone"])
@@ -253,7 +253,9 @@ def test_files_of_other_reads_are_as_recorded(
 
 def _plan_of(spark: SparkSession, tables: dict[str, DeltaTable], *asked: Any) -> Any:
     source, where, first, last = (*asked, None, None)[:4]
-    return _planned(tables, make_plan(spark, source, Priority.HIGH, NOW, where=where, feed_from=first, feed_to=last))
+    if first is None:
+        return _planned(tables, plan_query(spark, Priority.HIGH, NOW, source=source, where=where))
+    return _planned(tables, plan_feed(spark, Priority.HIGH, NOW, source=source, first=first, last=last))
 
 
 def test_files_that_were_not_restored_are_as_recorded(

@@ -343,7 +343,7 @@ def test_one_plan_restores_files_of_several_tables(
 ) -> None:
     query = "SELECT o.id FROM orders o JOIN returns r USING (id) WHERE o.day = 1 AND r.day = 1 AND o.id < 15"
     with in_zone(spark, "Europe/Paris"):
-        plan = restore_plan.make_plan(spark, None, Priority.HIGH, NOW, sql=query)
+        plan = restore_plan.plan_statement(spark, Priority.HIGH, NOW, sql=query)
     assert (len(plan.tables), len(plan.files), plan.zone, plan.sql) == (2, 2, "Europe/Paris", query)
     restore.check_plan(spark, plan)
     both = TiersOfTables(tuple(file.uri for file in plan.files), lambda _: tiers)

@@ -85,7 +85,7 @@ def test_cached_data_hides_no_file(spark: SparkSession, orders: Orders) -> None:
     with cached(spark, orders):
         assert days(guarded._needed().files) == ["1", "2"]
         assert days(guarded._needed("id = 15").files) == ["1"]
-        assert len(restore_plan.make_plan(spark, orders.source, Priority.HIGH, NOW, where="id < 30").files) == 2
+        assert len(restore_plan.plan_query(spark, Priority.HIGH, NOW, source=orders.source, where="id < 30").files) == 2
         with pytest.raises(ArchivedFilesNeeded):
             guarded.query("id = 15")
         assert guarded.query("day = 3").count() == 10

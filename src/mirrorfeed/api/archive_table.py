@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 from mirrorfeed.api.archives import report
@@ -19,7 +19,7 @@ from mirrorfeed.archive.lifecycle import Lifecycle, Wanted, compare_rules, with_
 from mirrorfeed.archive.maintenance import FileCheck, Maintained
 from mirrorfeed.archive.restore import Restoring
 from mirrorfeed.archive.restore_costs import Terms
-from mirrorfeed.archive.restore_plan import RestorePlan
+from mirrorfeed.archive.restore_plan import RestorePlan, plan_feed, plan_query
 from mirrorfeed.archive.table import GuardedTable, Session
 from mirrorfeed.display.html import Chart
 from mirrorfeed.display.rows import DataRow
@@ -187,16 +187,11 @@ class ArchiveAwareTable(GuardedTable):
 
         Raises `MirrorfeedError` if the table has no interval.
         """
-        return restore.plan_restore(
-            lambda: self._spark,
-            self.source,
-            priority,
-            rates_of(prices, self._prices),
-            where=where,
-            feed_from=feed_from,
-            feed_to=feed_to,
-            save_as=save_as,
-        )
+        if feed_from is None:
+            make = partial(plan_query, source=self.source, where=where)
+        else:
+            make = partial(plan_feed, source=self.source, first=feed_from, last=feed_to)
+        return restore.plan_restore(lambda: self._spark, make, priority, rates_of(prices, self._prices), save_as)
 
     def restore(self, plan: RestorePlan) -> Restoring:
         """Request the files of a plan that are archived and not pending. Call it again to see the progress.

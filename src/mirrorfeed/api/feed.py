@@ -531,8 +531,10 @@ class Feed:
         Reads no data file, and requests nothing. `save_as` is a new file for the plan.
         """
         from mirrorfeed.archive.restore import plan_restore
+        from mirrorfeed.archive.restore_plan import plan_statement
 
-        return plan_restore(lambda: self._spark, None, priority, self._prices(prices), sql=query, save_as=save_as)
+        make = partial(plan_statement, sql=query)
+        return plan_restore(lambda: self._spark, make, priority, self._prices(prices), save_as)
 
     def archive_restore(
         self,

@@ -261,8 +261,8 @@ class ArchivedFilesNeeded(Terminal):
 class LookUpNeedsArchive(ArchivedFilesNeeded):
     code = "MF5015"
     fix = (
-        f"If the keys of {{table}} are always unique, set `validate_keys: range`. Otherwise"
-        f" r{ArchivedFilesNeeded.fix[1:]}"
+        f"{ArchivedFilesNeeded.fix} If the keys of {{table}} are always unique, you can set `validate_keys: range`"
+        " instead."
     )
     asked: str = "A lookup of deleted keys"
 

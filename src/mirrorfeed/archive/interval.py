@@ -25,7 +25,7 @@ from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.runtime.spark_session import is_databricks, setting
 from mirrorfeed.source.errors import BadInterval
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.table_info import parse_days, read_table_info
+from mirrorfeed.source.table_info import TableInfo, parse_days, read_table_info
 
 _OURS = "mirrorfeed.archive."
 _MOVED, _SINCE, _RULE, _MODE = (_OURS + name for name in ("movedFrom", "movedFromSince", "rule", "mode"))
@@ -58,9 +58,9 @@ class Frontier:
         """Return the frontier if the lifecycle rule changes now."""
         age = self.age(now)
         if rule <= age:
-            return Frontier(rule, now, rule)  # the cloud archives all files of that age
+            return Frontier(rule, now, rule)  # the cloud moves all files of that age
         if age < self.rule:
-            return replace(self, rule=rule)  # still growing: keep the fraction of a day
+            return replace(self, rule=rule)  # still growing: keep the part of a day
         return Frontier(age, now, rule)
 
     def done_at(self) -> datetime:
@@ -199,8 +199,8 @@ def read(spark: SparkSession, source: Source) -> Policy | None:
     return parse_policy(str(source), read_table_info(spark, source).properties)
 
 
-def required(spark: SparkSession, source: Source) -> Policy:
-    if policy := read(spark, source):
+def required(spark: SparkSession, source: Source, table: TableInfo | None = None) -> Policy:
+    if policy := parse_policy(str(source), (table or read_table_info(spark, source)).properties):
         return policy
     raise NoInterval(table=str(source))
 

@@ -29,7 +29,7 @@ from mirrorfeed.archive.errors import (
 )
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.restore_costs import DEFAULT_TERMS, Terms, cost_of_restore, describe_costs, estimate
-from mirrorfeed.archive.restore_plan import Plan, RestorePlan, check_place, check_readable, make_plan
+from mirrorfeed.archive.restore_plan import Plan, RestorePlan, check_place, check_readable
 from mirrorfeed.archive.table import GuardedTable, Session, session_of
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.redact import shell_argument
@@ -93,34 +93,18 @@ def tiers_of(plan: Plan) -> TierStore | None:
 
 def plan_restore(
     session: Session,
-    source: Source | None,
+    make: Callable[[SparkSession, Priority, datetime], Plan],
     priority: str,
     rates: Prices | None,
-    *,
-    where: str | None = None,
-    feed_from: int | None = None,
-    feed_to: int | None = None,
-    sql: str | None = None,
-    save_as: str | None = None,
+    save_as: str | None,
 ) -> RestorePlan:
-    """Return the plan for a query on a table, a range of its change data feed, or any query in `sql`, with its costs.
-
-    The plan is saved to the new file `save_as`, which is checked before Spark starts.
-    """
+    """The plan that `make` returns, with its costs. It is saved in the new file `save_as`, which is checked before
+    Spark starts."""
     check_place(save_as)
     now = datetime.now(UTC)
-    plan = make_plan(
-        session_of(session),
-        source,
-        Priority[priority.upper()],
-        now,
-        where=where,
-        feed_from=feed_from,
-        feed_to=feed_to,
-        sql=sql,
-    )
-    made = estimate(plan, tiers_of(plan), rates, now)
-    return made.save(save_as) if save_as else made
+    plan = make(session_of(session), Priority[priority.upper()], now)
+    found = estimate(plan, tiers_of(plan), rates, now)
+    return found.save(save_as) if save_as else found
 
 
 def restore(

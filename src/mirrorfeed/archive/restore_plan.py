@@ -29,7 +29,6 @@ from mirrorfeed.archive.errors import (
     PlanNotWritten,
 )
 from mirrorfeed.archive.guard import Guarded
-from mirrorfeed.archive.interval import Policy
 from mirrorfeed.archive.relative_times import fix_relative_times, moment
 from mirrorfeed.display.humanize import size
 from mirrorfeed.display.redact import shell_argument
@@ -211,39 +210,31 @@ def make(
     return Plan(tables, named, where, feed_from, sql, files_alone, zone)
 
 
-def make_plan(
-    spark: SparkSession,
-    source: Source | None,
-    priority: Priority,
-    now: datetime,
-    *,
-    where: str | None = None,
-    feed_from: int | None = None,
-    feed_to: int | None = None,
-    sql: str | None = None,
-) -> Plan:
-    """Create a plan for a query on a table at its newest version, a range of its change data feed, or a query in
-    `sql`."""
+def plan_statement(spark: SparkSession, priority: Priority, now: datetime, *, sql: str) -> Plan:
+    """For any query."""
     at = moment(spark, now)
-    if sql is not None:
-        asked = fix_relative_times(sql, at)
-        needed = Guarded(spark, now=lambda: now).needed(asked)
-        if not needed:
-            raise NothingToRestore(statement=sql)
+    asked = fix_relative_times(sql, at)
+    if needed := Guarded(spark, now=lambda: now).needed(asked):
         return make(needed, priority, sql=asked, zone=at.zone)
-    assert source is not None
-    policy = interval.required(spark, source)
-    if feed_from is not None:
-        needed = [_needed_by_feed(spark, source, policy, feed_from, feed_to, now)]
-    else:
-        where = where and fix_relative_times(where, at, spark.table(source.sql).columns)
-        needed = [engine_of(spark).needed(source, where, now)]
-    return make(needed, priority, where=where, feed_from=feed_from, zone=at.zone)
+    raise NothingToRestore(statement=sql)
 
 
-def _needed_by_feed(
-    spark: SparkSession, source: Source, policy: Policy, first: int, last: int | None, now: datetime
-) -> NeededFiles:
+def plan_query(
+    spark: SparkSession, priority: Priority, now: datetime, *, source: Source, where: str | None = None
+) -> Plan:
+    """For a query on a table at its newest version."""
+    at = moment(spark, now)
+    interval.required(spark, source)
+    where = where and fix_relative_times(where, at, spark.table(source.sql).columns)
+    return make([engine_of(spark).needed(source, where, now)], priority, where=where, zone=at.zone)
+
+
+def plan_feed(
+    spark: SparkSession, priority: Priority, now: datetime, *, source: Source, first: int, last: int | None = None
+) -> Plan:
+    """For a range of the change data feed of a table. The default for `last` is the newest version."""
+    table = read_table_info(spark, source)
+    policy = interval.required(spark, source, table)
     if is_databricks(spark):
         raise FeedOnDatabricks(table=str(source))
     newest = versions.newest_version(spark, source)
@@ -252,13 +243,13 @@ def _needed_by_feed(
         raise NoSuchRange(table=str(source), first=first, last=last, newest=newest)
     range_ = Range(first - 1, end)
     try:
-        table = read_table_info(spark, source)
         changed = guard.needed(spark, source, table, range_)
     except Gap as error:
         raise NoSuchRange(table=str(source), first=first, last=end, newest=newest) from error
     check_readable(spark, source, range_)
     files = archived_of(spark, str(source), table.location, changed, policy, now)
-    return NeededFiles(str(source), table.table_id, table.location, end, tuple(files))
+    needed = NeededFiles(str(source), table.table_id, table.location, end, tuple(files))
+    return make([needed], priority, feed_from=first)
 
 
 def check_readable(spark: SparkSession, source: Source, range_: Range) -> None:
