@@ -212,20 +212,22 @@ def blocked_among(archived: Sequence[DataFile], tiers: TierStore | None) -> list
     return [file for file in archived if not all(found[uri].is_readable for uri in file.uris)]
 
 
+def blocked_of(need: NeededFiles, tiers_at: TiersAt) -> list[DataFile]:
+    """The same, with the tiers of the table in whose folder each file is."""
+    folders: dict[str, list[DataFile]] = {}
+    for file in need.files:
+        folders.setdefault(file.folder or need.location, []).append(file)
+    blocked = [file for folder, files in folders.items() for file in blocked_among(files, tiers_at(folder))]
+    return sorted(blocked, key=lambda file: file.uri)
+
+
 def refuse(
     needed: Sequence[NeededFiles], tiers_at: TiersAt, refusal: Callable[[Sequence[NeededFiles]], ArchivedFilesNeeded]
 ) -> None:
     """Raise `refusal` for the files that cannot be read now, by table and version."""
-    found = []
-    for need in needed:
-        folders: dict[str, list[DataFile]] = {}
-        for file in need.files:
-            folders.setdefault(file.folder or need.location, []).append(file)
-        blocked = [file for folder, files in folders.items() for file in blocked_among(files, tiers_at(folder))]
-        if blocked:
-            found.append(replace(need, files=tuple(sorted(blocked, key=lambda file: file.uri))))
-    if found:
-        raise refusal(found)
+    found = [replace(need, files=tuple(blocked_of(need, tiers_at))) for need in needed]
+    if blocked := [need for need in found if need.files]:
+        raise refusal(blocked)
 
 
 class ArchivedFilesNeeded(Terminal):

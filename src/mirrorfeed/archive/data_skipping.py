@@ -58,6 +58,10 @@ class Rule:
     value: int | str | date | None
     is_partition: bool
 
+    @property
+    def scalar(self) -> pa.Scalar:
+        return pa.scalar(self.value, self.type)
+
 
 class Doubt(Exception):
     """Raised if the result might differ from Delta's, so that Delta decides."""
@@ -166,7 +170,7 @@ def _value(literal: Any) -> int | str | date:
         raise Doubt("NULL")
     if type_ in ("byte", "short", "integer", "long"):
         return int(value)
-    if type_ == "date" and abs(int(value)) < 700_000:  # days since 1970, for years that Python supports
+    if type_ == "date" and abs(int(value)) < 700_000:  # days from 1970, in years that Python has
         return date(1970, 1, 1) + timedelta(days=int(value))
     if type_ == "string":
         return str(value.toString())
@@ -218,13 +222,19 @@ def kept(asked: Sequence[Rule], partition: Callable[[str], pa.Array], stats: pa.
     return reduce(pc.and_, found)
 
 
-_SIGNS = {"=": "equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
+_COMPARE = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
+_BOUNDS: Mapping[Sign, Sequence[tuple[str, Callable[[pa.Array, pa.Scalar], pa.Array]]]] = {
+    "=": (("minValues", pc.less_equal), ("maxValues", pc.greater_equal)),
+    "<": (("minValues", pc.less),),
+    "<=": (("minValues", pc.less_equal),),
+    ">": (("maxValues", pc.greater),),
+    ">=": (("maxValues", pc.greater_equal),),
+}
+"""How the bounds of a file compare with a value that one of its rows may match."""
 
 
 def _holds(rule: Rule, values: pa.Array) -> pa.Array:
-    if rule.sign == "is there":
-        return pc.is_valid(values)
-    return pc.call_function(_SIGNS[rule.sign], [values, pa.scalar(rule.value, rule.type)])
+    return pc.is_valid(values) if rule.sign == "is there" else _COMPARE[rule.sign](values, rule.scalar)
 
 
 def _by_statistics(asked: Sequence[Rule], stats: pa.Array) -> pa.Array:
@@ -233,31 +243,24 @@ def _by_statistics(asked: Sequence[Rule], stats: pa.Array) -> pa.Array:
     A missing statistic rules out nothing.
     """
     table = _parsed(asked, stats)
-    holds, known = [], []
-    number = table["numRecords"]
+    number = table["numRecords", ""]
+    holds, known = [], [pc.is_valid(number)]
     for rule in asked:
-        nulls = table["nullCount"][rule.name]
-        known += [pc.is_valid(number), pc.is_valid(nulls)]
+        nulls = table["nullCount", rule.name]
+        known.append(pc.is_valid(nulls))
         if rule.sign == "is there":
             holds.append(pc.less(nulls, number))
             continue
-        ends = {"=": "<>", "<": "<", "<=": "<", ">": ">", ">=": ">"}[rule.sign]
-        only_nulls = pc.equal(nulls, number)
-        for end, kind in (("<", "minValues"), (">", "maxValues")):
-            if end not in ends:
-                continue
-            values = table[kind][rule.name]
-            sign = f"{end}=" if rule.sign == "=" else rule.sign
-            holds.append(pc.call_function(_SIGNS[sign], [values, pa.scalar(rule.value, rule.type)]))
-            known.append(pc.or_kleene(pc.is_valid(values), only_nulls))
-    all_hold = reduce(pc.and_kleene, holds)
-    all_known = reduce(pc.and_kleene, known)
-    stays = pc.or_kleene(all_hold, pc.invert(all_known))
+        for kind, compare in _BOUNDS[rule.sign]:
+            bound = table[kind, rule.name]
+            holds.append(compare(bound, rule.scalar))
+            known.append(pc.or_kleene(pc.is_valid(bound), pc.equal(nulls, number)))
+    stays = pc.or_kleene(reduce(pc.and_kleene, holds), pc.invert(reduce(pc.and_kleene, known)))
     return pc.fill_null(stays, False)
 
 
-def _parsed(asked: Sequence[Rule], stats: pa.Array) -> Mapping[str, Any]:
-    """Return the statistics of the compared columns."""
+def _parsed(asked: Sequence[Rule], stats: pa.Array) -> Mapping[tuple[str, str], pa.Array]:
+    """The statistics of the compared columns, by kind and column."""
     types = {rule.name: rule.type for rule in asked}
     ends = pa.struct([(name, pa.string() if type_ == pa.date32() else type_) for name, type_ in types.items()])
     counts = pa.struct([(name, pa.int64()) for name in types])
@@ -272,13 +275,11 @@ def _parsed(asked: Sequence[Rule], stats: pa.Array) -> Mapping[str, Any]:
     ).combine_chunks()
     if len(read) != len(stats):
         raise Doubt("statistics that are not one object each")
-    return {"numRecords": in_one(read["numRecords"])} | {
-        kind: {
-            name: in_one(pc.struct_field(read[kind], name)).cast(types[name] if "V" in kind else pa.int64())
-            for name in types
-        }
-        for kind in ("nullCount", "minValues", "maxValues")
-    }
+    found = {("numRecords", ""): in_one(read["numRecords"])}
+    for name, type_ in types.items():
+        for kind, of in (("nullCount", pa.int64()), ("minValues", type_), ("maxValues", type_)):
+            found[kind, name] = in_one(pc.struct_field(read[kind], name)).cast(of)
+    return found
 
 
 def in_one(column: pa.ChunkedArray) -> pa.Array:

@@ -90,7 +90,7 @@ class Engine:
             condition = "" if where is None else f" WHERE ({where}\n)"
             rows = self.spark.sql(f"SHOW ARCHIVED FILES FOR {source.sql}{condition}").collect()
         files = tuple(DataFile(plain(str(row[0]))) for row in rows)
-        return NeededFiles(str(source), table.table_id, table.location, at, files)
+        return NeededFiles(str(source), table.table_id, plain(table.location), at, files)
 
     def read(self, source: Source, version: int | None) -> tuple[int, DataFrame]:
         """Return a version, by default the newest, and its rows."""

@@ -147,7 +147,9 @@ class Scan:
                 return []
             found = found.drop("stats").join(self._every().select("path", "stats"), "path", "left")
         rows = F.get_json_object("stats", "$.numRecords").cast("bigint").alias("rows")
-        actions = found.select("path", "partitionValues", "size", "modificationTime", "deletionVector", rows)
+        # Arrow rejects a NULL whose fields cannot be NULL, as in Delta's own type.
+        vector = F.when(F.col("deletionVector").isNotNull(), F.struct("deletionVector.*")).alias("deletionVector")
+        actions = found.select("path", "partitionValues", "size", "modificationTime", vector, rows)
         names = column_names(self.snapshot.metadata().schemaString())
         return [file_of(self.location, action, names) for action in actions.toArrow().to_pylist()]
 

@@ -10,7 +10,7 @@ remove files in the log need none. On Databricks, the engine itself guards state
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import cached_property
 from typing import Any
@@ -27,7 +27,7 @@ from mirrorfeed.archive.archived_files import (
     NeededFiles,
     NotEnoughFiles,
     StatementNeedsArchivedFiles,
-    blocked_among,
+    blocked_of,
     plain,
     refuse,
     total,
@@ -35,7 +35,7 @@ from mirrorfeed.archive.archived_files import (
 from mirrorfeed.archive.data_skipping import check_columns, filtered, named
 from mirrorfeed.archive.engines import Engine, engine_of
 from mirrorfeed.archive.errors import BadNumber, SubqueryInStatement
-from mirrorfeed.archive.guard import Guarded, guarded_rows
+from mirrorfeed.archive.guard import Guarded, Refusal, guarded_rows
 from mirrorfeed.archive.spark_plans import merge_has_subqueries
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.runtime.spark_errors import analyze, silence_spark_logs
@@ -88,8 +88,8 @@ class GuardedTable:
 
         if self._engine.guards_itself:
             needed = self._needed(where, version)
-            self._refuse("A query", where, needed)
             version = needed.version
+            refuse([needed], self._tiers_at, self._refusal("A query", where, version))
         return self._guard("A query", question, version, where)
 
     def count(self, version: int | None = None) -> int:
@@ -140,7 +140,8 @@ class GuardedTable:
         reader = self._spark.readStream.format("delta")
         # Only the files that exist now are guarded, because files that are added later are new.
         if starting_version is None:
-            self._refuse("A stream of the whole table", None, self._needed())
+            needed = self._needed()
+            refuse([needed], self._tiers_at, self._refusal("A stream of the whole table", None, needed.version))
         else:
             reader = reader.option("startingVersion", starting_version)
             if not self._engine.guards_itself:
@@ -163,13 +164,20 @@ class GuardedTable:
         The check includes archived files of all tables. If Delta answers from the log, the plan has no files.
         """
         at, rows = self._engine.read(self.source, version)
+        return guarded_rows(self._spark, question(rows), self._tiers_at, self._now(), self._refusal(what, where, at))
+
+    def _refusal(self, what: str, where: str | None, version: int) -> Refusal:
+        """The error for archived files of this table at a version, or else of several tables."""
 
         def refusal(blocked: Sequence[NeededFiles]) -> ArchivedFilesNeeded:
-            if len(blocked) == 1 and (blocked[0].location, blocked[0].version) == (self._location, at):
-                return self._error(what, where, blocked[0])
-            return StatementNeedsArchivedFiles.of(blocked)
+            first, *others = blocked
+            if others or (first.location, first.version) != (self._location, version):
+                return StatementNeedsArchivedFiles.of(blocked)
+            return ArchivedFilesNeeded(
+                asked=what, table=str(self.source), version=version, where=where, files=first.files
+            )
 
-        return guarded_rows(self._spark, question(rows), self._tiers_at, self._now(), refusal)
+        return refusal
 
     def _needed(self, where: str | None = None, version: int | None = None) -> NeededFiles:
         """Return the archived files that a query needs, including restored files. Reads no data file."""
@@ -268,18 +276,9 @@ class GuardedTable:
     def _tiers_at(self, location: str) -> TierStore | None:
         return self._tiers if location == self._location else tiers_at(location)
 
-    def _refuse(self, what: str, where: str | None, needed: NeededFiles) -> None:
-        if blocked := blocked_among(needed.files, self._tiers):
-            raise self._error(what, where, replace(needed, files=tuple(blocked)))
-
-    def _error(self, what: str, where: str | None, blocked: NeededFiles) -> ArchivedFilesNeeded:
-        return ArchivedFilesNeeded(
-            asked=what, table=str(self.source), version=blocked.version, where=where, files=blocked.files
-        )
-
     def _active(self, needed: NeededFiles) -> tuple[DataFrame, list[DataFile]]:
         """Return the rows in files that can be read, and the other files."""
-        blocked = blocked_among(needed.files, self._tiers)
+        blocked = blocked_of(needed, self._tiers_at)
         return self._engine.without(self.source, {file.uri for file in blocked}, needed.version), blocked
 
     @cached_property
