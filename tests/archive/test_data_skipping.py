@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from mirrorfeed.archive.data_skipping import Comparison, Doubt, kept, rules
+from mirrorfeed.archive.archived_files import TableMetadata
+from mirrorfeed.archive.data_skipping import Comparison, Doubt, kept, rules_of
 
 FIELDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "id": ("integer", {}),
@@ -26,6 +27,10 @@ FIELDS: dict[str, tuple[Any, dict[str, Any]]] = {
 SCHEMA = json.dumps(
     {"type": "struct", "fields": [{"name": n, "type": t, "metadata": m} for n, (t, m) in FIELDS.items()]}
 )
+
+
+def table(partitions: Sequence[str] = ("day",), properties: Mapping[str, str] | None = None) -> TableMetadata:
+    return TableMetadata("t-1", SCHEMA, tuple(partitions), properties or {})
 
 
 def stats(**others: Any) -> str:
@@ -76,7 +81,7 @@ NO_NULLS = {"id": 0, "col-1": 0, "v": 0}
 def test_file_is_retained_unless_a_match_is_ruled_out(
     comparisons: list[Any], statistics: str | None, retained: bool
 ) -> None:
-    found = rules([Comparison(*each) for each in comparisons], SCHEMA, ["day"], {})
+    found = rules_of([Comparison(*each) for each in comparisons], table())
     # Next to a file without useful statistics, in a slice that does not start at the beginning of its array.
     texts = pa.array([stats(), statistics, None]).slice(1)
     days = pa.array(["2026-01-01", "2026-01-01"])
@@ -86,7 +91,7 @@ def test_file_is_retained_unless_a_match_is_ruled_out(
 def test_file_with_null_partition_matches_no_comparison() -> None:
     days = pa.array([None, "2026-01-01"], pa.string())
     for comparison in (Comparison("day", "<=", date(2026, 1, 1)), Comparison("day", "is there")):
-        found = rules([comparison], SCHEMA, ["day"], {})
+        found = rules_of([comparison], table())
         assert kept(found, lambda _: days, pa.array([None, None], pa.string())).to_pylist() == [False, True]
 
 
@@ -105,19 +110,17 @@ def test_file_with_null_partition_matches_no_comparison() -> None:
 )
 def test_unsupported_columns_are_left_to_delta(column: str, properties: dict[str, str]) -> None:
     with pytest.raises(Doubt):
-        rules([Comparison(column, "is there")], SCHEMA, ["day"], properties)
+        rules_of([Comparison(column, "is there")], table(properties=properties))
 
 
 @pytest.mark.parametrize("spelled", ["", "x"])
 def test_invalid_partition_value_is_left_to_delta(spelled: str) -> None:
     with pytest.raises((Doubt, pa.ArrowInvalid)):
-        kept(
-            rules([Comparison("day", "is there")], SCHEMA, ["day"], {}), lambda _: pa.array([spelled]), pa.array([None])
-        )
+        kept(rules_of([Comparison("day", "is there")], table()), lambda _: pa.array([spelled]), pa.array([None]))
 
 
 @pytest.mark.parametrize("statistics", ["", "{\n}", "{} {}", "5", '{"numRecords": 1.5}', '{"minValues": {"id": "x"}}'])
 def test_invalid_statistics_are_left_to_delta(statistics: str) -> None:
-    found = rules([Comparison("id", "=", 5)], SCHEMA, [], {})
+    found = rules_of([Comparison("id", "=", 5)], table([], {}))
     with pytest.raises((Doubt, pa.ArrowInvalid)):
         kept(found, lambda _: pa.array([None]), pa.array([statistics]))

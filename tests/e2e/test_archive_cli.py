@@ -63,10 +63,9 @@ def test_lifecycle_rules_of_a_table_are_merged_into_the_account_policy(
     spark.sql(f"CREATE TABLE {table.sql} (id INT) USING DELTA")
     found = read_table_info(spark, table)
     place = replace(found, location="abfss://lake@acct.dfs.core.windows.net/t")
-    for room in ("lifecycle", "interval"):
-        monkeypatch.setattr(
-            f"mirrorfeed.archive.{room}.read_table_info", lambda spark, source: replace(place, properties=properties)
-        )
+    monkeypatch.setattr(
+        "mirrorfeed.archive.lifecycle.read_table_info", lambda spark, source: replace(place, properties=properties)
+    )
     properties = {"delta.timeUntilArchived": "60 days"}
 
     def run(*arguments: str, code: int = 0) -> str:

@@ -98,10 +98,25 @@ def file_of(location: str, action: Mapping[str, Any], names: Mapping[str, str] |
     )
 
 
-def column_names(schema: str) -> dict[str, str]:
-    """Map the column names of the log, which differ with column mapping, to those of the table."""
-    fields = json.loads(schema)["fields"]
-    return {str(f["metadata"].get("delta.columnMapping.physicalName", f["name"])): str(f["name"]) for f in fields}
+@dataclass(frozen=True, slots=True)
+class TableMetadata:
+    """Metadata of a table at a version of its log."""
+
+    table_id: str
+    schema: str
+    partitions: tuple[str, ...]
+    properties: Mapping[str, str]
+
+    @classmethod
+    def of(cls, action: Mapping[str, Any]) -> TableMetadata:
+        properties = dict(action.get("configuration") or {})
+        return cls(action["id"], action["schemaString"], tuple(action["partitionColumns"]), properties)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Map the column names of the log, which differ with column mapping, to those of the table."""
+        fields = json.loads(self.schema)["fields"]
+        return {str(f["metadata"].get("delta.columnMapping.physicalName", f["name"])): str(f["name"]) for f in fields}
 
 
 def uri_of(location: str, path: str) -> str:

@@ -264,13 +264,13 @@ def simulate(
             notes.append(f"{' '.join(query.text.split())} cannot be planned: {first_line(str(error))}")
     rows = []
     for days in intervals:
-        archived = archived_among(known.values(), Policy(days), now)
-        uris = {file.uri for file in archived}
-        failing = []
-        for query, needed in planned:
-            if files := [known[uri] for uri in needed if uri in uris]:
-                failing.append(FailingQuery(query.text, query.times, len(files), _bytes(files)))
-        found = share_of(source, known.values(), archived).priced(rates)
+        archived = {file.uri: file for file in archived_among(known.values(), Policy(days), now)}
+        failing = tuple(
+            FailingQuery(query.text, query.times, len(files), _bytes(files))
+            for query, needed in planned
+            if (files := [archived[uri] for uri in needed if uri in archived])
+        )
+        found = share_of(source, known.values(), archived.values()).priced(rates)
         rows.append(
             Simulation(
                 str(source),
@@ -282,7 +282,7 @@ def simulate(
                 found.archived_bytes,
                 sum(query.times for query, _ in planned) if queries else None,
                 sum(query.times for query in failing) if queries else None,
-                tuple(failing),
+                failing,
                 found.month_cost,
                 found.month_saving,
                 found.currency,

@@ -26,13 +26,13 @@ from pyspark.sql import SparkSession
 from mirrorfeed.archive.archived_files import (
     ELSEWHERE,
     DataFile,
-    column_names,
+    TableMetadata,
     file_of,
     file_system,
     hadoop_path,
     plain,
 )
-from mirrorfeed.archive.data_skipping import Doubt, Rule, in_one, kept
+from mirrorfeed.archive.data_skipping import Comparison, Doubt, in_one, kept, rules_of
 from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import commit_name, commit_version, external_commit_features
@@ -99,16 +99,6 @@ def require_own_commits(table: str, features: Collection[str]) -> None:
         raise CommitsElsewhere(table=table, feature=found[0])
 
 
-@dataclass(frozen=True, slots=True)
-class TableMetadata:
-    """Metadata of a table at a version of its log."""
-
-    table_id: str
-    schema: str
-    partitions: tuple[str, ...]
-    properties: Mapping[str, str]
-
-
 @dataclass(frozen=True)
 class ColumnarLog:
     """Log of a table at a version."""
@@ -147,15 +137,13 @@ class ColumnarLog:
         reading, writing = (protocol.get(f"{who}Features") or () for who in ("reader", "writer"))
         if protocol["minReaderVersion"] > 3 or not set(reading) <= _FEATURES or external_commit_features(writing):
             raise Doubt("a table of a newer kind")
-        properties = dict(metadata.get("configuration") or {})
-        return TableMetadata(metadata["id"], metadata["schemaString"], tuple(metadata["partitionColumns"]), properties)
+        return TableMetadata.of(metadata)
 
-    def files(self, rules: Sequence[Rule], until: int | None) -> tuple[int, tuple[DataFile, ...]]:
-        """Return the number of files that the rules select, and those that were created until `until`.
-
-        `until` is in milliseconds. Without it, no files are returned.
-        """
-        names = column_names(self.metadata.schema)
+    def files(self, asked: Sequence[Comparison] = (), until: int | None = None) -> tuple[int, tuple[DataFile, ...]]:
+        """The number of files that may match all comparisons, and those created until a time in milliseconds (all
+        without it)."""
+        rules = rules_of(asked, self.metadata)
+        names = self.metadata.names
         partitions = [physical for physical, name in names.items() if name in self.metadata.partitions]
         count, found = 0, []
         for said, later in self._added_files(partitions):
@@ -164,9 +152,9 @@ class ColumnarLog:
             if len(files) and pc.any(pc.match_substring_regex(files["path"], ELSEWHERE)).as_py():
                 raise Doubt("files that may lie in another table's folder")
             count += len(files)
-            if until is not None and len(files):
-                wanted = files.filter(pc.fill_null(pc.less_equal(files["modificationTime"], until), True))
-                found += [file_of(self.location, each, names) for each in wanted.to_pylist()]
+            if until is not None:
+                files = files.filter(pc.fill_null(pc.less_equal(files["modificationTime"], until), True))
+            found += [file_of(self.location, each, names) for each in files.to_pylist()]
         return count, tuple(found)
 
     def _added_files(self, partitions: Sequence[str]) -> Iterator[tuple[pa.Table, list[pa.Array]]]:

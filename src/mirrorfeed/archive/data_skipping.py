@@ -21,6 +21,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from mirrorfeed.archive.archived_files import TableMetadata
 from mirrorfeed.archive.errors import BadPredicate, NoSuchColumn
 from mirrorfeed.archive.spark_plans import items, kind_of, optimized, session_of
 from mirrorfeed.runtime.spark_errors import analyze, find_condition, parameter, silence_spark_logs
@@ -177,15 +178,13 @@ def _value(literal: Any) -> int | str | date:
     raise Doubt(f"a value of type {type_}")
 
 
-def rules(
-    asked: Sequence[Comparison], schema: str, partitions: Sequence[str], properties: Mapping[str, str]
-) -> list[Rule]:
+def rules_of(asked: Sequence[Comparison], table: TableMetadata) -> list[Rule]:
     """Convert comparisons to rules for a table. Raises `Doubt`."""
     before, fields = 0, {}
-    for field in json.loads(schema)["fields"]:
+    for field in json.loads(table.schema)["fields"]:
         fields[field["name"].lower()] = (field, before)
         before += _leaves(field["type"])
-    of_partitions = {name.lower() for name in partitions}
+    of_partitions = {name.lower() for name in table.partitions}
     found = []
     for each in asked:
         field, place = fields.get(each.column.lower(), ({}, 0))
@@ -193,7 +192,7 @@ def rules(
         if type_ is None or not set(field["metadata"]) <= _UNDERSTOOD:
             raise Doubt(each.column)
         is_partition = field["name"].lower() in of_partitions
-        if not is_partition and (place >= _INDEXED or any(name in properties for name in _OTHERS)):
+        if not is_partition and (place >= _INDEXED or any(name in table.properties for name in _OTHERS)):
             raise Doubt(each.column)
         name = str(field["metadata"].get("delta.columnMapping.physicalName", field["name"]))
         found.append(Rule(name, type_, each.sign, each.value, is_partition))

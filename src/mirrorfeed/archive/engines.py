@@ -39,11 +39,6 @@ from mirrorfeed.source.errors import NotDelta, VersionExpired
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import TableInfo, read_table_info
 
-_NEVER = -1
-"""Creation time before that of every file."""
-_ALWAYS = 2**62
-"""Creation time after that of every file."""
-
 
 @dataclass(frozen=True)
 class Engine:
@@ -156,7 +151,7 @@ class ClassicEngine(Engine):
         found = []
         for _, same in sorted(grouped.items(), key=lambda each: each[0]):
             newest = spark_plans.whole(self.spark.table(Source(path=same[0].location).sql)) or same[0]
-            needed = self._needed_of(same, parse_policy(same[0].name, newest.properties), now)
+            needed = self._needed_of(same, parse_policy(same[0].name, newest.metadata.properties), now)
             if needed.files:
                 found.append(needed)
         return found
@@ -164,12 +159,12 @@ class ClassicEngine(Engine):
     def _needed_of(self, scans: Sequence[Scan], policy: Policy | None, now: datetime) -> NeededFiles:
         """Return the archived files that scans of one table at one version need."""
         first, *others = scans
-        until = _NEVER if policy is None else created_until(policy, now)
+        until = created_until(policy, now)
         files = {file.uri: file for scan in scans for file in scan.files(until)}
         archived = archived_of(self.spark, first.name, first.location, files.values(), policy, now)
         active = None if others else first.count - len(archived)  # several scans may share files
         listed = tuple(sorted(archived, key=lambda file: file.uri))
-        return NeededFiles(first.name, first.table_id, first.location, first.version, listed, active)
+        return NeededFiles(first.name, first.metadata.table_id, first.location, first.version, listed, active)
 
     def needed(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
         try:
@@ -192,9 +187,7 @@ class ClassicEngine(Engine):
                     asked = data_skipping.comparisons_in(filtered(rows, str(source), where))
                 except (BadPredicate, PySparkException) as error:
                     raise Doubt("a condition that only Delta may accept") from error
-            until = None if policy is None else created_until(policy, now)
-            rules = data_skipping.rules(asked, table.schema, table.partitions, table.properties)
-            count, files = log.files(rules, until)
+            count, files = log.files(asked, created_until(policy, now))
         archived = archived_among(sorted(files, key=lambda file: file.uri), policy, now)
         return NeededFiles(
             str(source), table.table_id, log.location, log.version, tuple(archived), count - len(archived)
@@ -202,13 +195,13 @@ class ClassicEngine(Engine):
 
     def planned(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
         """Find needed archived files in Delta's plan."""
-        policy = parse_policy(str(source), self.newest(source).properties)
+        policy = parse_policy(str(source), self.newest(source).metadata.properties)
         whole = self.whole(source, version)
         scans: Sequence[Scan] = [whole]
         if where is not None:
             _, scans = planned(filtered(self.read(source, whole.version)[1], str(source), where))
         if not scans:
-            return NeededFiles(str(source), whole.table_id, whole.location, whole.version, (), 0)
+            return NeededFiles(str(source), whole.metadata.table_id, whole.location, whole.version, (), 0)
         return replace(self._needed_of(scans, policy, now), table=str(source))
 
     def whole(self, source: Source, version: int | None = None) -> Scan:
@@ -244,7 +237,7 @@ class ClassicEngine(Engine):
         columnar_log.require_own_commits(str(source), table.features)
         try:
             with columnar_log.columns(self.spark, source) as log:
-                found: Sequence[DataFile] = log.at(version).files((), _ALWAYS)[1]
+                found: Sequence[DataFile] = log.at(version).files()[1]
         except Doubt:
             found = self.whole(source, version).files()
         return {file.uri: file for file in found}
@@ -262,19 +255,17 @@ class ClassicEngine(Engine):
         raise NoSuchVersion(table=str(source), version=at, newest=self.newest(source).version)
 
 
-def created_until(policy: Policy, now: datetime) -> int:
+def created_until(policy: Policy | None, now: datetime) -> int:
     """Return the latest creation time at which a file can count as archived, in milliseconds like in the log."""
-    return int((now - timedelta(days=policy.days)).timestamp() * 1000) + 1
+    return -1 if policy is None else int((now - timedelta(days=policy.days)).timestamp() * 1000) + 1
 
 
 def all_and_archived(
     spark: SparkSession, source: Source, table: TableInfo, now: datetime
 ) -> tuple[list[DataFile], list[DataFile]]:
     """Return all files of the newest version, and the archived ones."""
-    files, policy = (
-        list(ClassicEngine(spark).files(source, table=table).values()),
-        parse_policy(str(source), table.properties),
-    )
+    files = list(ClassicEngine(spark).files(source, table=table).values())
+    policy = parse_policy(str(source), table.properties)
     return files, archived_of(spark, str(source), table.location, files, policy, now)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.archive.archived_files import ELSEWHERE, DataFile, column_names, file_of, plain, table_folder, uri_of
+from mirrorfeed.archive.archived_files import ELSEWHERE, DataFile, TableMetadata, file_of, plain, table_folder, uri_of
 from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, UnknownFiles
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.spark_errors import silence_spark_logs
@@ -119,14 +119,8 @@ class Scan:
         return plain(str(self.snapshot.deltaLog().dataPath().toString()))
 
     @cached_property
-    def table_id(self) -> str:
-        return str(self.snapshot.metadata().id())
-
-    @cached_property
-    def properties(self) -> Mapping[str, str]:
-        mapper = self._spark._jvm.org.apache.spark.sql.delta.util.JsonUtils.mapper()  # type: ignore[union-attr]
-        found: dict[str, str] = json.loads(mapper.writeValueAsString(self.snapshot.metadata().configuration()))
-        return found
+    def metadata(self) -> TableMetadata:
+        return TableMetadata.of(json.loads(str(self.snapshot.metadata().json()))["metaData"])
 
     @cached_property
     def count(self) -> int:
@@ -150,7 +144,7 @@ class Scan:
         # Arrow rejects a NULL whose fields cannot be NULL, as in Delta's own type.
         vector = F.when(F.col("deletionVector").isNotNull(), F.struct("deletionVector.*")).alias("deletionVector")
         actions = found.select("path", "partitionValues", "size", "modificationTime", vector, rows)
-        names = column_names(self.snapshot.metadata().schemaString())
+        names = self.metadata.names
         return [file_of(self.location, action, names) for action in actions.toArrow().to_pylist()]
 
     def without(self, left_out: Collection[str]) -> DataFrame:
@@ -170,7 +164,7 @@ class Scan:
     def partitions(self) -> list[dict[str, str | None]]:
         """Return the values of the partition columns in the version, as in the log."""
         entries = F.array_sort(F.map_entries("partitionValues")).alias("partition")
-        names = column_names(self.snapshot.metadata().schemaString())
+        names = self.metadata.names
         rows = self._every().select(entries).distinct().toArrow()["partition"].to_pylist()
         return [{names.get(each["key"], each["key"]): each["value"] for each in row} for row in rows]
 

@@ -20,7 +20,7 @@ from mirrorfeed.display.humanize import a_few, counted
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.landing.strict_json import parse_json
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.table_info import read_table_info
+from mirrorfeed.source.table_info import TableInfo, read_table_info
 
 
 class Wanted(Enum):
@@ -217,14 +217,13 @@ def rules_at(location: str, partition_columns: Sequence[str], random_names: bool
     return None
 
 
-def rules_of(spark: SparkSession, source: Source) -> Rules:
+def rules_of(source: Source, table: TableInfo) -> Rules:
     """Return the rules of a table. Raises `NoLifecycle`."""
-    found = read_table_info(spark, source)
     names = ("delta.columnMapping.mode", "delta.randomizeFilePrefixes")
-    random_names = any(found.properties.get(name, "none") not in ("none", "false") for name in names)
-    if rules := rules_at(found.location, found.partition_columns, random_names):
+    random_names = any(table.properties.get(name, "none") not in ("none", "false") for name in names)
+    if rules := rules_at(table.location, table.partition_columns, random_names):
         return rules
-    raise NoLifecycle(table=str(source), location=found.location)
+    raise NoLifecycle(table=str(source), location=table.location)
 
 
 def with_rules(
@@ -232,8 +231,9 @@ def with_rules(
 ) -> Lifecycle:
     """Return the exported policy with the rules of a table. By default, the days are those of its interval."""
     existing = read_policy(exported) if exported else None
-    days = days or interval.required(spark, source).rule
-    rules = rules_of(spark, source)
+    table = read_table_info(spark, source)
+    days = days or interval.required(spark, source, table).rule
+    rules = rules_of(source, table)
     policy = rules.policy(days, wanted, existing, take_over)
     problems = [str(each) for each in rules.check(policy, days) if each.rule or wanted is Wanted.ON]
     apply, others = rules.apply(policy, existing), tuple(rules.of_others(existing))
@@ -242,5 +242,6 @@ def with_rules(
 
 def compare_rules(spark: SparkSession, source: Source, exported: str) -> Lifecycle:
     """Compare an exported policy with the interval of a table."""
-    policy, days = read_policy(exported), interval.required(spark, source).rule
-    return Lifecycle(str(source), days, tuple(map(str, rules_of(spark, source).check(policy, days))))
+    policy, table = read_policy(exported), read_table_info(spark, source)
+    days = interval.required(spark, source, table).rule
+    return Lifecycle(str(source), days, tuple(map(str, rules_of(source, table).check(policy, days))))
