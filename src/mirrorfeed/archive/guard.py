@@ -152,7 +152,7 @@ def changed_files(spark: SparkSession, location: str, what: Range, before: Mappi
     is neither in `before` nor added.
     """
     read: list[Mapping[str, Any]] = []
-    known = dict(before)
+    first_added: dict[str, DataFile] = {}
     with log_files(spark, hadoop_path(spark, location)) as here:
         for version in range(what.from_version_exclusive + 1, what.to_version_inclusive + 1):
             actions = [json.loads(line) for line in here(commit_name(version)).read_bytes().splitlines() if line]
@@ -162,7 +162,8 @@ def changed_files(spark: SparkSession, location: str, what: Range, before: Mappi
             time = next((each.get("inCommitTimestamp") or each.get("timestamp") for each in commit), None)
             changes = [each | {"modificationTime": time} for each in changes]
             read += changes or [each for each in added + removed if each["dataChange"]]
-            known |= {file.uri: file for file in (file_of(location, each) for each in added)}
+            first_added = {file.uri: file for file in (file_of(location, each) for each in added)} | first_added
+    known = {**before, **first_added}
     found: dict[str, DataFile] = {}
     for file in (file_of(location, each) for each in read):
         if file.uri in known:
