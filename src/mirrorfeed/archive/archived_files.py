@@ -84,7 +84,7 @@ def total(files: Sequence[DataFile], noun: str = "file") -> str:
 
 
 def file_of(location: str, action: Mapping[str, Any], names: Mapping[str, str] | None = None) -> DataFile:
-    """A file from its action in the log. `names` maps the column names of the log to those of the table."""
+    """Return the file of an action in the log. `names` maps the column names of the log to those of the table."""
     created, vector = action.get("modificationTime"), action.get("deletionVector")
     rows = action["rows"] if "rows" in action else json.loads(action.get("stats") or "{}").get("numRecords")
     deleted = vector["cardinality"] if vector else 0
@@ -228,7 +228,7 @@ def blocked_among(archived: Sequence[DataFile], tiers: TierStore | None) -> list
 
 
 def blocked_of(need: NeededFiles, tiers_at: TiersAt) -> list[DataFile]:
-    """The same, with the tiers of the table in whose folder each file is."""
+    """Return the files that cannot be read now, by the tiers of the table in whose folder each file is."""
     folders: dict[str, list[DataFile]] = {}
     for file in need.files:
         folders.setdefault(file.folder or need.location, []).append(file)

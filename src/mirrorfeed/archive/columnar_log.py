@@ -62,7 +62,7 @@ class Parts:
 
 
 def parts_at(names: Iterable[str], version: int) -> Parts:
-    """The parts among the file names of the log. Raises `Doubt` if commits are missing."""
+    """Return the parts among the file names of the log. Raise `Doubt` if commits are missing."""
     commits: dict[int, str] = {}
     checkpoints: dict[int, list[tuple[str, int]]] = {}
     for name in names:
@@ -106,13 +106,13 @@ class ColumnarLog:
     location: str
     """Folder of the table, as in the URIs of its files."""
     names: Sequence[str]
-    """The files of the log."""
+    """Names of all files of the log."""
     version: int
     here: Callable[[str], Path]
     """Return the local path of a file of the log."""
 
     def at(self, version: int | None) -> ColumnarLog:
-        """The log at a version. None: at the same one."""
+        """Return the log at a version. With None, return this log."""
         if version is not None and commit_name(version) not in self.names:
             raise Doubt("a version that is not there")
         return self if version is None else replace(self, version=version)
@@ -140,8 +140,8 @@ class ColumnarLog:
         return TableMetadata.of(metadata)
 
     def files(self, asked: Sequence[Comparison] = (), until: int | None = None) -> tuple[int, tuple[DataFile, ...]]:
-        """The number of files that may match all comparisons, and those created until a time in milliseconds (all
-        without it)."""
+        """Return the number of files that may match all comparisons, and the files of these that were created until a
+        time in milliseconds. The default is all."""
         rules = rules_of(asked, self.metadata)
         names = self.metadata.names
         partitions = [physical for physical, name in names.items() if name in self.metadata.partitions]
@@ -286,7 +286,7 @@ _NAMES = re.compile(r"/_delta_log/([^/;,\s}]+)[;,}\]]")
 
 @contextmanager
 def columns(spark: SparkSession, source: Source) -> Iterator[ColumnarLog]:
-    """The log at the newest version. Raises `Doubt` if it is not found or incomplete."""
+    """Yield the log at the newest version. Raise `Doubt` if it is not found or incomplete."""
     try:
         folder = _folder(spark, source)
         system = file_system(spark, folder)
@@ -305,7 +305,7 @@ def columns(spark: SparkSession, source: Source) -> Iterator[ColumnarLog]:
 
 @contextmanager
 def log_files(spark: SparkSession, folder: Any) -> Iterator[Callable[[str], Path]]:
-    """A function that returns the local path of a file of the log of a table. Files elsewhere are copied."""
+    """Yield a function that returns the local path of a file in the log of a table. Remote files are copied."""
     folder = file_system(spark, folder).makeQualified(folder)
     if str(folder.toString()).startswith("file:"):
         yield Path(str(folder.toUri().getPath()), "_delta_log").joinpath

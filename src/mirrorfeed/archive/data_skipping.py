@@ -229,7 +229,7 @@ _BOUNDS: Mapping[Sign, Sequence[tuple[str, Callable[[pa.Array, pa.Scalar], pa.Ar
     ">": (("maxValues", pc.greater),),
     ">=": (("maxValues", pc.greater_equal),),
 }
-"""How the bounds of a file compare with a value that one of its rows may match."""
+"""Comparisons of the bounds of a file with the value that hold if a row may match."""
 
 
 def _holds(rule: Rule, values: pa.Array) -> pa.Array:
@@ -259,7 +259,7 @@ def _by_statistics(asked: Sequence[Rule], stats: pa.Array) -> pa.Array:
 
 
 def _parsed(asked: Sequence[Rule], stats: pa.Array) -> Mapping[tuple[str, str], pa.Array]:
-    """The statistics of the compared columns, by kind and column."""
+    """Return the statistics of the compared columns by kind and column."""
     types = {rule.name: rule.type for rule in asked}
     ends = pa.struct([(name, pa.string() if type_ == pa.date32() else type_) for name, type_ in types.items()])
     counts = pa.struct([(name, pa.int64()) for name in types])

@@ -1,4 +1,4 @@
-"""Replaces relative times in conditions and statements, because a restore plan is carried out hours later."""
+"""Replace relative times in conditions and statements, because a restore plan is carried out hours later."""
 
 from __future__ import annotations
 

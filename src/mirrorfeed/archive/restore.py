@@ -98,8 +98,8 @@ def plan_restore(
     rates: Prices | None,
     save_as: str | None,
 ) -> RestorePlan:
-    """The plan that `make` returns, with its costs. It is saved in the new file `save_as`, which is checked before
-    Spark starts."""
+    """Return the plan that `make` returns, with its costs. Save it in the new file `save_as`, whose path is checked
+    before Spark starts."""
     check_place(save_as)
     now = datetime.now(UTC)
     plan = make(session_of(session), Priority[priority.upper()], now)

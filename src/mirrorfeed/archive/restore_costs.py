@@ -1,4 +1,4 @@
-"""The costs to restore the archived files of a plan, and to store them until they are archived again."""
+"""Estimate the costs to restore the archived files of a plan, and to store them until they are archived again."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def estimate(plan: Plan, tiers: TierStore | None, rates: Prices | None, now: dat
 def cost_of_restore(
     files: Iterable[Facts], rates: Prices, priority: Priority, terms: Terms, copies: bool, now: datetime
 ) -> dict[str, float | None]:
-    """The costs to restore the archived ones of these files, and to store them. None: the price is not configured."""
+    """Return the costs to restore the archived files among these, and to store them, by name. A cost without a
+    configured price is None."""
     away = [file for file in files if file.tier is Tier.ARCHIVE]
     days = terms.keep_days or (DEFAULT_COPY_DAYS if copies else _RULE_INTERVAL_DAYS)
     price, to = rates.of_restore(priority.name), terms.to

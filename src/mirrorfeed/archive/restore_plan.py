@@ -211,7 +211,7 @@ def make(
 
 
 def plan_statement(spark: SparkSession, priority: Priority, now: datetime, *, sql: str) -> Plan:
-    """For any query."""
+    """Return the plan for any query."""
     at = moment(spark, now)
     asked = fix_relative_times(sql, at)
     if needed := Guarded(spark, now=lambda: now).needed(asked):
@@ -222,7 +222,7 @@ def plan_statement(spark: SparkSession, priority: Priority, now: datetime, *, sq
 def plan_query(
     spark: SparkSession, priority: Priority, now: datetime, *, source: Source, where: str | None = None
 ) -> Plan:
-    """For a query on a table at its newest version."""
+    """Return the plan for a query on a table at its newest version."""
     at = moment(spark, now)
     interval.required(spark, source)
     where = where and fix_relative_times(where, at, spark.table(source.sql).columns)
@@ -232,7 +232,7 @@ def plan_query(
 def plan_feed(
     spark: SparkSession, priority: Priority, now: datetime, *, source: Source, first: int, last: int | None = None
 ) -> Plan:
-    """For a range of the change data feed of a table. The default for `last` is the newest version."""
+    """Return the plan for a range of the change data feed of a table. The default for `last` is the newest version."""
     table = read_table_info(spark, source)
     policy = interval.required(spark, source, table)
     if is_databricks(spark):

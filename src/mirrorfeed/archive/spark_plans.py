@@ -49,7 +49,7 @@ def session_of(frame: DataFrame) -> SparkSession:
 
 
 def optimized(spark: SparkSession, frame: DataFrame) -> Any:
-    """The plan in a copy of the session, with settings under which it shows all files."""
+    """Return the optimized plan, made in a copy of the session with settings under which a plan shows all files."""
     session = spark._jsparkSession.cloneSession()
     for name, value in _SETTINGS.items():
         session.conf().set(name, value)

@@ -167,7 +167,7 @@ class GuardedTable:
         return guarded_rows(self._spark, question(rows), self._tiers_at, self._now(), self._refusal(what, where, at))
 
     def _refusal(self, what: str, where: str | None, version: int) -> Refusal:
-        """The error for archived files of this table at a version, or else of several tables."""
+        """Return a function that makes the error: for this table at a version, or otherwise for several tables."""
 
         def refusal(blocked: Sequence[NeededFiles]) -> ArchivedFilesNeeded:
             first, *others = blocked

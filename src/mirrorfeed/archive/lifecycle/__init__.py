@@ -90,16 +90,16 @@ def read_policy(path: str) -> Any:
 
 
 class Rule(NamedTuple):
-    """A rule of an exported policy, as far as it matters to a table."""
+    """An enabled rule of an exported policy, in the same form for both clouds."""
 
     name: str
     prefixes: Sequence[str]
     problems: Sequence[str]
-    """Whatever it archives."""
+    """Problems that do not depend on when it archives files."""
     archives: bool
     by_tag: bool
     misfit: str | None
-    """The problem with the age at which it archives."""
+    """Problem with the age at which it archives files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +107,9 @@ class Rules:
     """Lifecycle rules of one table, in the policy of its account or bucket."""
 
     folder: str
-    """With a slash at the end. In Azure, with the container."""
+    """Folder of the table, with a slash at the end. In Azure, it starts with the container."""
     listed: Sequence[str]
-    """The prefixes of its files."""
+    """Prefixes of the files of the table."""
 
     cloud: ClassVar[str]
     owner: ClassVar[str]
@@ -117,12 +117,12 @@ class Rules:
     """Name of the list of rules in a policy."""
     name_key: ClassVar[str]
     limit: ClassVar[int]
-    """Rules that a policy can have."""
+    """Maximum number of rules in a policy."""
     delete_command: ClassVar[str]
     apply_command: ClassVar[str]
 
     def apply(self, policy: Any, exported: Any = None) -> str:
-        """How to apply a policy."""
+        """Return how to apply a policy, as text for people."""
         if not policy[self.key]:
             return (
                 f"{self.cloud} does not accept a policy without rules. Delete the existing one with"
@@ -134,7 +134,7 @@ class Rules:
         )
 
     def options(self, exported: Any) -> str:
-        """More options of the command, which keep what an exported policy does not contain as rules."""
+        """Return more options for the command. They preserve settings of the exported policy that are not rules."""
         return ""
 
     def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
@@ -146,11 +146,11 @@ class Rules:
         raise NotImplementedError
 
     def all_rules(self, exported: Any) -> list[dict[str, Any]]:
-        """Raises an error if it is not a policy of this cloud."""
+        """Return the rules of an exported policy. Raise an error if it is not a policy of this cloud."""
         raise NotImplementedError
 
     def archived_prefixes(self, rule: Mapping[str, Any]) -> list[str]:
-        """The prefixes of a rule that archives files by age and does nothing else, as ours do."""
+        """Return the prefixes of a rule that only archives files by age, as our rules do. Empty for other rules."""
         raise NotImplementedError
 
     def name_of(self, rule: Mapping[str, Any]) -> str:
@@ -160,7 +160,7 @@ class Rules:
         return _NAME.fullmatch(self.name_of(rule)) is not None
 
     def is_for_table(self, rule: Mapping[str, Any]) -> bool:
-        """Whether a rule archives only files of this table."""
+        """Return whether a rule archives only files of this table."""
         prefixes = self.archived_prefixes(rule)
         return bool(prefixes) and all(prefix.startswith(self.folder) for prefix in prefixes)
 
@@ -190,7 +190,7 @@ class Rules:
         return found
 
     def policy_of(self, rules: list[dict[str, Any]]) -> dict[str, Any]:
-        """Raises `TooManyRules`."""
+        """Return a policy with these rules. Raise `TooManyRules`."""
         if len(rules) > self.limit:
             raise TooManyRules(owner=f"A {self.owner}", limit=self.limit, needed=len(rules), folder=self.folder)
         return {self.key: rules}
@@ -200,7 +200,7 @@ _NAME = re.compile(r"mirrorfeed\d+days(paused)?\d+")
 
 
 def free_names(days: int, on: bool, taken: Collection[object]) -> Iterator[str]:
-    """Names for our rules that no other rule has."""
+    """Return names for our rules that no other rule has."""
     names = (f"mirrorfeed{days}days{'' if on else 'paused'}{number}" for number in count(1))
     return (name for name in names if name not in taken)
 

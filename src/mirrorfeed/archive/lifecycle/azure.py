@@ -73,8 +73,8 @@ class AzureRules(Rules):
                 )
 
     def all_rules(self, exported: Any) -> list[dict[str, Any]]:
-        """The rules of a policy as exported by the portal, templates, the command line (which writes `null` for unused
-        fields) or PowerShell (which capitalizes names). Fields that are `null` are left out."""
+        """Return the rules of a policy as exported by the portal, templates, the command line (which writes `null` for
+        unused fields) or PowerShell (which capitalizes names). Fields that are `null` are left out."""
         policy = _plain(exported)
         for key in ("properties", "policy"):
             if isinstance(policy, dict) and key in policy:

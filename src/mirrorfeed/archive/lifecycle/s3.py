@@ -31,7 +31,7 @@ class S3Rules(Rules):
     apply_command = "aws s3api put-bucket-lifecycle-configuration --lifecycle-configuration file://FILE"
 
     def options(self, exported: Any) -> str:
-        """Without this option S3 stops archiving files below 128 KiB. It is not part of the configuration."""
+        """Return the option without which S3 stops archiving files below 128 KiB. The configuration lacks it."""
         varies = "varies_by_storage_class"
         if isinstance(exported, Mapping) and exported.get("TransitionDefaultMinimumObjectSize") == varies:
             return f" --transition-default-minimum-object-size {varies}"
@@ -78,7 +78,7 @@ class S3Rules(Rules):
             yield Rule(self.name_of(rule), [prefix], problems, bool(ages), by_tag, _misfit(ages, days))
 
     def all_rules(self, exported: Any) -> list[dict[str, Any]]:
-        """The rules of a configuration as `aws s3api get-bucket-lifecycle-configuration` prints it."""
+        """Return the rules of a configuration as `aws s3api get-bucket-lifecycle-configuration` prints it."""
         rules = exported.get("Rules") if isinstance(exported, Mapping) else None
         if not isinstance(rules, list) or not all(isinstance(rule, dict) and _is_sound(rule) for rule in rules):
             raise NoBucketRules()
