@@ -115,7 +115,7 @@ def test_csv_file_format_with_another_extension_is_a_finding(zone: Zone) -> None
 
 def test_int64_markers_are_accepted_with_a_warning(zone: Zone) -> None:
     zone.parquet(1, [{"id": 1, "name": "a", MARKER: 0}, {"id": 2, "name": "b", MARKER: 4}])
-    assert zone.said == [f"MF504 {MARKER} has the type int64."]
+    assert zone.said == [f"MF504 {MARKER} has the type int64 instead of int32."]
     assert "MF504 warning" in zone.printed
     assert zone.replicate().rows == {0: 1, 4: 1}
 
@@ -140,8 +140,8 @@ def test_empty_first_file_without_types_creates_no_table(zone: Zone) -> None:
         "MF411 The column 'id' has no type in this file, because all its values are NULL.",
         "MF411 The column 'name' has no type in this file, because all its values are NULL.",
         f"MF411 The column '{MARKER}' has no type in this file, because all its values are NULL.",
-        f"MF504 {MARKER} has the type int64.",
-        f"MF504 {MARKER} has the type int64.",
+        f"MF504 {MARKER} has the type int64 instead of int32.",
+        f"MF504 {MARKER} has the type int64 instead of int32.",
     ]
     assert zone.replicate().files == 2
     assert zone.mirror == [{"id": 2, "name": None}]
@@ -218,4 +218,4 @@ def test_carriage_return_in_a_refused_name_is_visible(zone: Zone) -> None:
     assert "it has 'id\\r'" in zone.printed
     zone.metadata(keyColumns=["id", "b\r"])
     message = zone.replicate().message
-    assert "the key column 'id'; it has 'id\\r'" in message
+    assert "the key column 'id': it has 'id\\r'" in message

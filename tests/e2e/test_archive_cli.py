@@ -33,7 +33,7 @@ from tests.ledgers import read_ledger
             ["unset", "t"],
             "Files of t may still be archived. Without an interval, queries that read them fail.",
         ),
-        (["plan", "t", "--prices", "/no/such/file", "--to", "p"], "/no/such/file is not a valid price file"),
+        (["plan", "t", "--prices", "/no/such/file", "--to", "p"], "/no/such/file is not a valid file with prices"),
         (["plan", "t", "--to", "/no/such/folder/p"], "the folder /no/such/folder does not exist"),
         (["plan", "t", "--to", "/tmp"], "The file /tmp already exists, and was not overwritten."),
         (["restore", "/no/such/plan"], "/no/such/plan is not a valid restore plan"),

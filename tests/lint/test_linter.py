@@ -140,7 +140,7 @@ def test_unknown_row_marker_is_named_by_its_first_row(suffix: str) -> None:
     text = "".join(f"{key},{marker}\r\n" for key, marker in enumerate(markers))
     parquet = _parquet_of(id=pa.array(range(len(markers))), **{MARKER: pa.array(markers, pa.int32())})
     store.create(f"t/{data_name(1, suffix)}", f"id,{MARKER}\r\n{text}".encode() if suffix == "csv" else parquet)
-    expected = [f"{MARKER} is '3', '9' in 3 rows, first in row 70,001."]
+    expected = [f"{MARKER} is '3', '9' in 3 rows, first in row 70,001. It must be 0, 1, 2 or 4."]
     assert [found.what for found in lint(store).findings] == expected
 
 

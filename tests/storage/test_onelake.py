@@ -582,7 +582,7 @@ def test_item_of_another_type_is_reported(onelake: OneLake) -> None:
 @pytest.mark.parametrize("call", CALLS)
 def test_every_verb_reports_a_missing_role(onelake: OneLake, call: str) -> None:
     onelake.server.forbidden = True
-    with pytest.raises(NoPermission, match=r"403.*\. Give it the role Contributor"):
+    with pytest.raises(NoPermission, match=r"403.*\. Give the identity the role Contributor"):
         CALLS[call](onelake.store())
 
 

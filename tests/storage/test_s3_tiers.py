@@ -177,7 +177,7 @@ def test_unreadable_bucket_is_reported(s3: Any) -> None:
         S3Tiers("elsewhere").read_tiers(["s3://elsewhere/t/1"])
     assert str(caught.value).startswith(
         "Cannot read the storage classes of files in s3://elsewhere/: 404 NoSuchBucket: The specified bucket does"
-        " not exist. Check that the location is reachable"
+        " not exist. Check that the storage can be reached"
     )
 
 
