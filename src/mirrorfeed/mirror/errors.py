@@ -120,7 +120,7 @@ class VersionGone(Terminal):
     what = "The mirror contains version {version} of {table}, but this version of the source can no longer be read."
     fix = (
         "Verify again when the mirror has reached a newer version. If `mirrorfeed publish` cannot continue either,"
-        " reload the table with `mirrorfeed rebuild`."
+        " follow its error."
     )
 
 

@@ -123,7 +123,8 @@ class Gap(Finding):
     fix: ClassVar[Template] = {
         GapReason.EXPIRED: (
             "If VACUUM has not deleted the files yet, increase delta.deletedFileRetentionDuration and publish again."
-            " Otherwise reload the table with `mirrorfeed rebuild`; with `on_gap: reseed`, this happens automatically."
+            " Otherwise publish only the rows that differ with `on_gap: compare`. If the published version can no"
+            " longer be read, run `mirrorfeed rebuild`; with `on_gap: reseed`, this happens automatically."
         ),
         GapReason.STILL_OFF: (
             "To publish only the rows that differ, turn the feed on, set `on_gap: compare` for the table, and publish"
@@ -138,7 +139,8 @@ class Gap(Finding):
     }
     meaning = (
         "Changes that are not published yet can no longer be read, and no permanent history contains these changes. The"
-        " feed was off, or VACUUM or log cleanup deleted the changes. The mirror stays at the last published version."
+        " feed was off, its retention expired, or VACUUM or log cleanup deleted the changes. The mirror stays at the"
+        " last published version."
     )
     published: int
     where: int | Range
