@@ -230,7 +230,7 @@ def test_differences_that_need_a_rebuild_are_reported(spark: SparkSession, publi
     shop.spoil("INSERT INTO {} VALUES (NULL, 'lost'), (5, 'too many')")
     output = shop.repair(code=1)
     assert "published again at version 1: 1 delete, 1 file" in output
-    assert "s.t cannot be repaired row by row: 1 row of the mirror cannot be addressed" in output
+    assert "s.t cannot be repaired row by row: 1 row of the mirror cannot be replaced" in output
     mirror = tmp_path / "keyed/mirror/s/t"
     keys = AnyDeltaTable(mirror).to_pyarrow_table().select(["id"])
     write_deltalake(mirror, keys, mode="overwrite", schema_mode="overwrite")
@@ -240,7 +240,7 @@ def test_differences_that_need_a_rebuild_are_reported(spark: SparkSession, publi
     bare.table.insert(1, 2)
     bare.run("publish")
     bare.replicate()
-    assert "s.t cannot be repaired row by row: it has no keys" in bare.repair(code=1)
+    assert "s.t cannot be repaired row by row: the table has no keys" in bare.repair(code=1)
 
 
 def test_key_with_two_source_rows_is_not_repaired(spark: SparkSession, tmp_path: Path) -> None:
