@@ -12,7 +12,7 @@ from mirrorfeed.cli import main
 
 PAGE = ROOT / "docs/getting-started.md"
 SHOWN = [
-    ("init", "Wrote mirrorfeed.yml."),
+    ("init", "mirrorfeed.yml was written."),
     ("enable-cdf", "switched on"),
     ("publish --dry-run", "snapshot at version 1"),
     ("publish", "snapshot to 1"),

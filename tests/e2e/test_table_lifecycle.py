@@ -69,7 +69,7 @@ def test_table_is_added_moved_to_another_schema_and_dropped(project: Project, or
 
     project.configure("shop.orders", "sales.lines")
     project.run("publish")
-    assert "sales.orders is published but not configured" in project.run("status")
+    assert "sales.orders is published, but no longer configured" in project.run("status")
     assert "equal at version 1, 2 rows" in project.verified("shop.orders")
     assert (project.mirror / "sales/orders").is_dir()
     project.run("drop", "sales.orders", "--yes")
