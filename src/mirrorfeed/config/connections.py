@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator, Strict, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, Strict, ValidationInfo, model_validator
 
 from mirrorfeed.config import values
 from mirrorfeed.landing.errors import BadTarget
@@ -29,7 +29,7 @@ SECRET_EXPECTED = (
 )
 
 
-def parse_credential(value: object) -> Credential:
+def parse_credential(value: object, info: ValidationInfo) -> Credential:
     """Parse `credential`. Error messages do not repeat the value, because it may contain a secret."""
     match value:
         case Default() | ServicePrincipal() | ServiceCredential():
@@ -39,13 +39,13 @@ def parse_credential(value: object) -> Credential:
         case {"service_credential": str(name), **others} if not others and name.strip():
             return ServiceCredential(name)
         case {"service_principal": dict(facts), **others} if not others:
-            return _service_principal(facts)
+            return _service_principal(facts, info)
     raise ValueError(
         "must be default, {service_principal: {tenant_id, client_id, secret}} or {service_credential: name}"
     )
 
 
-def _service_principal(facts: dict[str, Any]) -> ServicePrincipal:
+def _service_principal(facts: dict[str, Any], info: ValidationInfo) -> ServicePrincipal:
     faults = [f"{name} is missing" for name in PRINCIPAL[:3] if name not in facts]
     if any(name not in PRINCIPAL for name in facts):
         faults.append(f"unknown field; allowed are {', '.join(PRINCIPAL)}")
@@ -58,7 +58,7 @@ def _service_principal(facts: dict[str, Any]) -> ServicePrincipal:
             authority = str(HttpsAddress.parse(str(authority)))
         except ValueError:
             faults.append("authority is not an https address, such as https://login.microsoftonline.us")
-    secret = parse_secret(facts["secret"]) if "secret" in facts else None
+    secret = _parse_secret(facts["secret"], info) if "secret" in facts else None
     if "secret" in facts and secret is None:
         faults.append(f"secret {SECRET_EXPECTED}")
     if faults or secret is None:
@@ -66,8 +66,14 @@ def _service_principal(facts: dict[str, Any]) -> ServicePrincipal:
     return ServicePrincipal(str(facts["tenant_id"]), str(facts["client_id"]), secret, authority)
 
 
-def parse_secret(value: object) -> Secret | None:
-    """Return the location of a secret, or None if the value is not one. A deployment sets the scope of a lone key."""
+def _parse_secret(value: object, info: ValidationInfo) -> Secret | None:
+    """Return the location of a secret, or None if the value is not one.
+
+    A key without a scope gets the scope in the validation context, if there is one.
+    """
+    scope = (info.context or {}).get("secret_scope")
+    if scope is not None and isinstance(value, dict) and "key" in value:
+        value = {"scope": scope, **value}
     if not isinstance(value, dict) or not value or ("scope" in value and "key" not in value):
         return None
     if not all(
@@ -104,11 +110,11 @@ OUTPUT, MAIL = OWN_NAMES = "output", "mail"
 """Names of the channels that are not webhooks."""
 
 
-def _secret(value: object) -> Secret:
+def _secret(value: object, info: ValidationInfo) -> Secret:
     """Parse the location of a secret. Error messages do not repeat the value, because it may be the secret itself."""
     if isinstance(value, Secret):
         return value
-    if found := parse_secret(value):
+    if found := _parse_secret(value, info):
         return found
     raise ValueError(SECRET_EXPECTED)
 

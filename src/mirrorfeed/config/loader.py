@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from mirrorfeed.config import FILE
 from mirrorfeed.config.connections import DEFAULT_SCHEMA
@@ -23,7 +22,6 @@ EXAMPLE = files("mirrorfeed.config").joinpath("example.yml").read_text(encoding=
 """Example configuration with comments."""
 
 _ONELAKE_FIELDS = ("endpoint", "fabric_endpoint", "private_link", "trusted_hosts", "ca_bundle", "credential", "fabric")
-_FIELDS_WITH_SECRETS = ("credential", "alerts")
 
 
 def load(
@@ -49,13 +47,11 @@ def load(
     faults: dict[Place, str] = {}
     entries = _entries(document, file, faults)
     data = {**document.data, **given}
-    if secret_scope is not None:
-        data |= {name: _scoped(data[name], secret_scope) for name in _FIELDS_WITH_SECRETS if name in data}
     if isinstance(data.get("tables"), list):
         data["tables"] = tuple(entries.values())
         if not document.tables:
             faults["tables",] = "is empty: name at least one table"
-    config = validated(Config, data, file, _top, faults)
+    config = validated(Config, data, file, _top, faults, secret_scope)
     for name in given:
         if reason := faults.get((name,)):
             raise OptionInvalid(name=name, reason=reason)
@@ -69,17 +65,6 @@ def load(
     if mistakes or config is None:
         raise ConfigInvalid(path=file, mistakes=tuple(sorted(set(mistakes))))
     return _in_one_zone(document, config, landing_zone is not None)
-
-
-def _scoped(value: Any, scope: str) -> Any:
-    """Add the scope to all locations of secrets that have a key and no scope."""
-    if isinstance(value, list):
-        return [_scoped(each, scope) for each in value]
-    if not isinstance(value, dict):
-        return value
-    if set(value) in ({"key"}, {"key", "env"}):
-        return {**value, "scope": scope}
-    return {name: _scoped(each, scope) for name, each in value.items()}
 
 
 def _entries(document: Document, file: str, faults: dict[Place, str]) -> dict[int, Table | Sources]:

@@ -215,11 +215,16 @@ _M = TypeVar("_M", bound=BaseModel)
 
 
 def validated(
-    model: type[_M], data: Any, file: str, place: Callable[..., Place], faults: dict[Place, str]
+    model: type[_M],
+    data: Any,
+    file: str,
+    place: Callable[..., Place],
+    faults: dict[Place, str],
+    secret_scope: str | None = None,
 ) -> _M | None:
     """Validate the data. For invalid data, add to `faults` and return None."""
     try:
-        return model.model_validate(data, context={"file": file})
+        return model.model_validate(data, context={"file": file, "secret_scope": secret_scope})
     except ValidationError as error:
         for fault in error.errors(include_url=False):
             at = place(*fault["loc"])
