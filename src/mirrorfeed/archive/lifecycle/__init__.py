@@ -89,7 +89,7 @@ def read_policy(path: str) -> Any:
         raise NoJson(path=path, reason=str(error)) from error
 
 
-class Rule(NamedTuple):
+class PolicyRule(NamedTuple):
     """An enabled rule of an exported policy, in the same form for both clouds."""
 
     name: str
@@ -142,7 +142,7 @@ class Rules:
         `take_over`."""
         raise NotImplementedError
 
-    def enabled(self, policy: Any, days: int) -> Iterator[Rule]:
+    def enabled(self, policy: Any, days: int) -> Iterator[PolicyRule]:
         raise NotImplementedError
 
     def all_rules(self, exported: Any) -> list[dict[str, Any]]:
@@ -166,8 +166,8 @@ class Rules:
 
     def of_others(self, exported: Any) -> list[str]:
         """Return foreign rules that archive only files of this table."""
-        there = self.all_rules(exported or {self.key: []})
-        return [self.name_of(rule) for rule in there if self.is_for_table(rule) and not self.is_ours(rule)]
+        existing = self.all_rules(exported or {self.key: []})
+        return [self.name_of(rule) for rule in existing if self.is_for_table(rule) and not self.is_ours(rule)]
 
     def check(self, policy: Any, days: int) -> list[Finding]:
         """Return the problems of a policy for this table."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mirrorfeed.archive.errors import NoRules
-from mirrorfeed.archive.lifecycle import Rule, Rules, Wanted, free_names
+from mirrorfeed.archive.lifecycle import PolicyRule, Rules, Wanted, free_names
 
 BY_CREATION = "daysAfterCreationGreaterThan"
 _BY_ACCESS = "daysAfterLastAccessTimeGreaterThan"
@@ -37,7 +37,7 @@ class AzureRules(Rules):
     apply_command = "az storage account management-policy create --policy @FILE"
 
     def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
-        kept: list[dict[str, Any]] = []
+        other_rules: list[dict[str, Any]] = []
         ours: dict[tuple[int, bool], set[str]] = defaultdict(set)
         for rule in self.all_rules(exported or {"rules": []}):
             found = self.archived_prefixes(rule)
@@ -46,14 +46,16 @@ class AzureRules(Rules):
                 age = int(rule["definition"]["actions"]["baseBlob"]["tierToArchive"][BY_CREATION])
                 ours[age, bool(rule.get("enabled", True))] |= others
             elif not (take_over and self.is_for_table(rule)):
-                kept.append(rule)
+                other_rules.append(rule)
         if wanted is not Wanted.GONE:
             ours[days, wanted is Wanted.ON] |= set(self.listed)
-        taken = {rule.get("name") for rule in kept}
-        made = [rule for (age, on), found in sorted(ours.items()) for rule in _rules(age, on, sorted(found), taken)]
-        return self.policy_of(kept + made)
+        taken = {rule.get("name") for rule in other_rules}
+        own_rules = [
+            rule for (age, on), found in sorted(ours.items()) for rule in _rules(age, on, sorted(found), taken)
+        ]
+        return self.policy_of(other_rules + own_rules)
 
-    def enabled(self, policy: Any, days: int) -> Iterator[Rule]:
+    def enabled(self, policy: Any, days: int) -> Iterator[PolicyRule]:
         for rule in self.all_rules(policy):
             name = self.name_of(rule)
             definition = _part(rule, "definition", name)
@@ -63,7 +65,7 @@ class AzureRules(Rules):
             archive = _part(actions, "tierToArchive", name)
             kinds = [str(kind).lower() for kind in filters.get("blobTypes") or ["blockBlob"]]  # files are block blobs
             if rule.get("enabled", True) and "blockblob" in kinds:
-                yield Rule(
+                yield PolicyRule(
                     name,
                     [str(prefix) for prefix in filters.get("prefixMatch") or [""]],
                     [f"deletes files of the table ({deletes}): only VACUUM may delete them"] if deletes else [],
@@ -111,10 +113,10 @@ def _misfit(archive: Mapping[str, Any], days: int) -> str | None:
         )
     if BY_CREATION not in archive:
         return "sets no number of days after creation"
-    said = archive[BY_CREATION]
-    if said == days:
+    found = archive[BY_CREATION]
+    if found == days:
         return None
-    return f"says {said!r} days, but the table's property has {days}: they must be equal"
+    return f"says {found!r} days, but the table's property has {days}: they must be equal"
 
 
 def _plain(value: Any) -> Any:

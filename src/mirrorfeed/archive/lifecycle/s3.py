@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mirrorfeed.archive.errors import NoBucketRules
-from mirrorfeed.archive.lifecycle import Rule, Rules, Wanted, free_names
+from mirrorfeed.archive.lifecycle import PolicyRule, Rules, Wanted, free_names
 from mirrorfeed.display.humanize import counted
 
 CLASSES = ("GLACIER", "DEEP_ARCHIVE")
@@ -40,12 +40,14 @@ class S3Rules(Rules):
     def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
         """Return the configuration with the rules of this table. Existing rules of the table keep their storage
         class."""
-        there = self.all_rules(exported or {"Rules": []})
-        alike = [rule for rule in there if self.is_for_table(rule)]
-        kept = [_with_filter(rule) for rule in there if rule not in alike or not (take_over or self.is_ours(rule))]
+        existing = self.all_rules(exported or {"Rules": []})
+        alike = [rule for rule in existing if self.is_for_table(rule)]
+        other_rules = [
+            _with_filter(rule) for rule in existing if rule not in alike or not (take_over or self.is_ours(rule))
+        ]
         storage_class = alike[0]["Transitions"][0]["StorageClass"] if alike else CLASSES[0]
         on = wanted is Wanted.ON
-        made = [
+        own_rules = [
             {
                 "ID": name,
                 "Filter": {"Prefix": prefix},
@@ -54,13 +56,13 @@ class S3Rules(Rules):
             }
             for prefix, name in zip(
                 [] if wanted is Wanted.GONE else self.listed,
-                free_names(days, on, {rule.get("ID") for rule in kept}),
+                free_names(days, on, {rule.get("ID") for rule in other_rules}),
                 strict=False,
             )
         ]
-        return self.policy_of(kept + made)
+        return self.policy_of(other_rules + own_rules)
 
-    def enabled(self, policy: Any, days: int) -> Iterator[Rule]:
+    def enabled(self, policy: Any, days: int) -> Iterator[PolicyRule]:
         for rule in self.all_rules(policy):
             if rule.get("Status") != "Enabled":
                 continue
@@ -75,7 +77,7 @@ class S3Rules(Rules):
             prefix = str(filters.get("Prefix") or rule.get("Prefix") or "")  # older rules have it beside the filter
             ages = [move.get("Days") for move in moves if move.get("StorageClass") in CLASSES]
             by_tag = bool(filters.keys() & {"Tag", "Tags"})
-            yield Rule(self.name_of(rule), [prefix], problems, bool(ages), by_tag, _misfit(ages, days))
+            yield PolicyRule(self.name_of(rule), [prefix], problems, bool(ages), by_tag, _misfit(ages, days))
 
     def all_rules(self, exported: Any) -> list[dict[str, Any]]:
         """Return the rules of a configuration as `aws s3api get-bucket-lifecycle-configuration` prints it."""
