@@ -44,8 +44,8 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmati
 mirror_option = click.option(
     "--mirror",
     metavar="FOLDER",
-    help="Folder with the replicated tables or, for a single table, its Delta table. Default for a landing zone in"
-    " OneLake: the tables of the mirrored database.",
+    help="Folder with the replicated tables. For a single table, the folder of its Delta table works as well. Default"
+    " for a landing zone in OneLake: the tables of the mirrored database.",
 )
 
 _JSON, _PROGRESS, _SPARK, _STOP = "mirrorfeed.json", "mirrorfeed.progress", "mirrorfeed.spark", "mirrorfeed.stop"

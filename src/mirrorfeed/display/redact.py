@@ -123,7 +123,7 @@ def _pattern(secret: str) -> re.Pattern[str]:
 
 
 def _texts(secret: str) -> Iterator[str]:
-    """Yield the secret or, for an address, its secret parts. The host is not secret."""
+    """Yield the texts to hide. Of an address, path and query are secret, but not the host."""
     if "://" not in secret:
         yield secret
         return
@@ -198,7 +198,7 @@ def printable_block(text: str) -> str:
 
 
 def escape_html(text: str) -> str:
-    """Return the text without markup, for an HTML page."""
+    """Escape markup, so that an HTML page can contain the text."""
     return html.escape(printable(text))
 
 

@@ -105,7 +105,7 @@ def check_alerts(
     spark: Callable[[], SparkSession], config: Config, mirror: str | None
 ) -> tuple[tuple[Alert, ...], tuple[str, ...], str]:
     """Check all tables, write the lags to the ledger and send alerts. Returns rows, notes and a summary."""
-    from mirrorfeed.orchestration import ledger
+    from mirrorfeed.orchestration import ledger  # imports Spark
 
     progress.info("Checking all tables")
     check, facts = check_all(spark, config, mirror)
@@ -287,7 +287,7 @@ def state_of(config: Config) -> tuple[Store, str]:
 
 def ledger_rows(config: Config, facts: Sequence[TableFacts]) -> list[ledger.Row]:
     """Return a ledger row for each table whose freshness is known."""
-    from mirrorfeed.orchestration import ledger
+    from mirrorfeed.orchestration import ledger  # imports Spark
 
     targets = {str(table.target): table.freshness_target_minutes for table in config.tables}
     found = []

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Figures = Mapping[str, Sequence[Mapping[str, Any]]]
 """Rows of each query, by the query's name."""
 Series = Mapping[str, Mapping[date, float]]
-"""Values by name and time, for a chart."""
+"""Values of a chart by name and time."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 NOT_THERE = "DELTA_VERSION_NOT_FOUND"
 """Time travel to a version that the table no longer has, or does not have yet."""
 _VECTOR_GONE = "DELETION_VECTOR_NOT_FOUND"
-"""Name, defined here, for a deletion vector that VACUUM deleted."""
+"""Our name for an error without a condition: VACUUM deleted a deletion vector."""
 FILES_GONE = (
     "FAILED_READ_FILE.FILE_NOT_EXIST",
     "FAILED_READ_FILE.DBR_FILE_NOT_EXIST",
@@ -42,8 +42,8 @@ EXPIRED = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
 FEED_OFF = "DELTA_MISSING_CHANGE_DATA"
 SCHEMA_DIFFERS = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE"
 LARGE_VECTOR = "LARGE_DELETION_VECTOR"
-"""Name, defined here, for a limit of Delta's feed reader: it serializes a deletion vector as a string, which Java
-limits to 64 KiB (delta-io/delta issue 5662)."""
+"""Our name for a limit of Delta's feed reader. The reader serializes a deletion vector as a string, and Java limits
+such strings to 64 KiB (delta-io/delta issue 5662)."""
 UNREADABLE = "FAILED_READ_FILE"
 """A file exists and cannot be read. The names of conditions for missing files start with the same text."""
 SOURCE_FAULTS = (*FILES_GONE, *LOG_GONE, EXPIRED, FEED_OFF, SCHEMA_DIFFERS, LARGE_VECTOR, UNREADABLE)
