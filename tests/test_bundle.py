@@ -235,8 +235,8 @@ def command_of(task: dict[str, Any]) -> click.Context:
 )
 def test_task_calls_an_existing_command_with_valid_options(name: str, task: dict[str, Any]) -> None:
     context = command_of(task["python_wheel_task"])
-    if "path" in context.params:  # no command uses a default for its configuration
-        assert context.params["path"] == "${var.config}"
+    if "config" in context.params:  # no command uses a default for its configuration
+        assert context.params["config"] == "${var.config}"
 
 
 @pytest.mark.parametrize(

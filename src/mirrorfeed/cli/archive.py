@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from mirrorfeed.cli.main import (
-    config_option,
     feed,
     feed_if_there,
     for_programs,
@@ -50,10 +49,9 @@ def archive() -> None:
 @table_argument
 @where_option
 @click.option("--tiers", is_flag=True, help="Also show the access tier of each file, read from the storage.")
-@config_option
-def files(table: str, where: str | None, tiers: bool, path: str) -> Result[results.DataFile]:
+def files(table: str, where: str | None, tiers: bool) -> Result[results.DataFile]:
     """List the archived files of TABLE that a query needs. Reads only the log."""
-    return feed_if_there(path).archive(table).files(where, tiers=tiers)
+    return feed_if_there().archive(table).files(where, tiers=tiers)
 
 
 @archive.command()
@@ -61,10 +59,9 @@ def files(table: str, where: str | None, tiers: bool, path: str) -> Result[resul
 @where_option
 @click.option("--columns", metavar="A,B", help="Columns to show, separated by commas. Default: all.")
 @click.option("--rows", default=20, show_default=True, help="Maximum number of rows to show.")
-@config_option
-def query(table: str, where: str | None, columns: str | None, rows: int, path: str) -> Result[results.DataRow]:
+def query(table: str, where: str | None, columns: str | None, rows: int) -> Result[results.DataRow]:
     """Show rows of TABLE. If the query needs archived files, list these files and exit with 1."""
-    return feed_if_there(path).archive(table).first(rows, where, columns.split(",") if columns else None)
+    return feed_if_there().archive(table).first(rows, where, columns.split(",") if columns else None)
 
 
 @archive.command()
@@ -86,7 +83,6 @@ def query(table: str, where: str | None, columns: str | None, rows: int, path: s
 @priority_option
 @prices_option
 @click.option("--to", required=True, metavar="PLAN", help="File to write the plan to. It must not exist.")
-@config_option
 def plan(
     table: str | None,
     where: str | None,
@@ -96,11 +92,10 @@ def plan(
     priority: Literal["standard", "high"],
     prices: str | None,
     to: str,
-    path: str,
 ) -> results.RestorePlan:
     """Plan the restore of the archived files that a query needs, on TABLE, its change data feed, or any tables."""
     _check_question(table, where, sql, feed_from, feed_to)
-    found = feed_if_there(path)
+    found = feed_if_there()
     if sql is not None:
         return found.archive_plan(sql, priority=priority, prices=prices, save_as=to)
     of_table = found.archive(table)
@@ -140,7 +135,6 @@ def _check_question(
 )
 @click.option("--into", metavar="TABLE", help="Copy the result rows into this new table.")
 @prices_option
-@config_option
 def restore(
     plan: str,
     once: bool,
@@ -150,13 +144,12 @@ def restore(
     keep: int | None,
     into: str | None,
     prices: str | None,
-    path: str,
 ) -> results.Restoring:
     """Restore the files of PLAN, wait until all are readable, then run the planned query.
 
     You can stop this command at any time and run it again: pending files are not requested twice.
     """
-    found = feed_if_there(path)
+    found = feed_if_there()
     return found.archive_restore(
         plan,
         wait=not once,
@@ -177,38 +170,34 @@ def restore(
 @click.option("--purge", is_flag=True, help="Rewrite files that have deletion vectors.")
 @click.option("--analyze", is_flag=True, help="Collect statistics. Only on Databricks.")
 @click.option("--vacuum", is_flag=True, help="Run VACUUM: delete files that no retained version needs.")
-@config_option
 def maintain(
-    table: str, optimize: bool, zorder: str | None, purge: bool, analyze: bool, vacuum: bool, path: str
+    table: str, optimize: bool, zorder: str | None, purge: bool, analyze: bool, vacuum: bool
 ) -> results.Maintained:
     """Run maintenance on the active files of TABLE."""
-    found, columns = feed_if_there(path).archive(table), zorder.split(",") if zorder else ()
+    found, columns = feed_if_there().archive(table), zorder.split(",") if zorder else ()
     return found.maintain(optimize=optimize, zorder=columns, purge=purge, analyze=analyze, vacuum=vacuum)
 
 
 @archive.command()
 @table_argument
-@config_option
-def check(table: str, path: str) -> results.FileCheck:
+def check(table: str) -> results.FileCheck:
     """Check that all active files of TABLE exist. Exits with 1 if files are missing."""
-    return feed_if_there(path).archive(table).check()
+    return feed_if_there().archive(table).check()
 
 
 @archive.command("set")
 @table_argument
 @click.argument("interval")
-@config_option
-def set_(table: str, interval: str, path: str) -> results.Interval:
+def set_(table: str, interval: str) -> results.Interval:
     """Set or shorten the INTERVAL of TABLE, such as '60 days'. Files that are older count as archived."""
-    return feed_if_there(path).archive(table).set_interval(interval)
+    return feed_if_there().archive(table).set_interval(interval)
 
 
 @archive.command("show")
 @table_argument
-@config_option
-def show_interval(table: str, path: str) -> results.Interval:
+def show_interval(table: str) -> results.Interval:
     """Show the interval of TABLE, and the number of days that its lifecycle rule must have."""
-    return feed_if_there(path).archive(table).interval()
+    return feed_if_there().archive(table).interval()
 
 
 @archive.command()
@@ -216,10 +205,9 @@ def show_interval(table: str, path: str) -> results.Interval:
 @click.option(
     "--nothing-archived", is_flag=True, help="Confirm that you removed the lifecycle rule and restored all files."
 )
-@config_option
-def unset(table: str, nothing_archived: bool, path: str) -> results.Interval:
+def unset(table: str, nothing_archived: bool) -> results.Interval:
     """Remove the interval of TABLE. Then no file counts as archived."""
-    return feed_if_there(path).archive(table).unset_interval(nothing_archived=nothing_archived)
+    return feed_if_there().archive(table).unset_interval(nothing_archived=nothing_archived)
 
 
 @archive.command("change-interval")
@@ -234,24 +222,22 @@ def unset(table: str, nothing_archived: bool, path: str) -> results.Interval:
     ),
 )
 @click.option("--rule-changed", is_flag=True, help="Confirm that the lifecycle rule already has this interval.")
-@config_option
-def change_interval(table: str, to: str, exact: bool, rule_changed: bool, path: str) -> results.Interval:
+def change_interval(table: str, to: str, exact: bool, rule_changed: bool) -> results.Interval:
     """Change the interval of TABLE. A shorter interval applies at once, a longer one in safe steps.
 
     For a longer interval, run `mirrorfeed archive step` daily until the change is complete.
     """
-    return feed_if_there(path).archive(table).change_interval(to, exact=exact, rule_changed=rule_changed)
+    return feed_if_there().archive(table).change_interval(to, exact=exact, rule_changed=rule_changed)
 
 
 @archive.command()
 @table_argument
-@config_option
-def step(table: str, path: str) -> Result[results.Interval]:
+def step(table: str) -> Result[results.Interval]:
     """Continue to increase the interval of TABLE, as far as is safe now. Run this daily.
 
     Also writes to the ledger how much of TABLE is archived.
     """
-    return feed_if_there(path).archive(table).step()
+    return feed_if_there().archive(table).step()
 
 
 @archive.command()
@@ -267,9 +253,8 @@ def step(table: str, path: str) -> Result[results.Interval]:
 @click.option(
     "--interval", metavar="INTERVAL", help="Interval of the rule, if the rule changes before the interval of TABLE."
 )
-@config_option
 def rule(
-    table: str, merge: str | None, paused: bool, remove: bool, take_over: bool, interval: str | None, path: str
+    table: str, merge: str | None, paused: bool, remove: bool, take_over: bool, interval: str | None
 ) -> results.Lifecycle | None:
     """Print a lifecycle policy with the rules of TABLE and all other rules of the exported policy.
 
@@ -278,7 +263,7 @@ def rule(
     if paused and remove:
         raise click.UsageError("--paused and --remove cannot be combined.")
     state: Literal["on", "paused", "gone"] = "paused" if paused else "gone" if remove else "on"
-    found = feed_if_there(path).archive(table).lifecycle(merge, state=state, take_over=take_over, interval=interval)
+    found = feed_if_there().archive(table).lifecycle(merge, state=state, take_over=take_over, interval=interval)
     if for_programs():
         return found
     print_json(found.policy)
@@ -291,13 +276,12 @@ def rule(
 @archive.command("lifecycle-check")
 @click.argument("file", type=exported_file)
 @click.option("--table", required=True, help="Table whose interval is compared with the rules.")
-@config_option
-def lifecycle_check(file: str, table: str, path: str) -> results.Lifecycle:
+def lifecycle_check(file: str, table: str) -> results.Lifecycle:
     """Compare the lifecycle policy in FILE, exported from Azure or S3, with the interval of a table.
 
     Exits with 1 if policy and interval differ.
     """
-    return feed_if_there(path).archive(table).check_lifecycle(file)
+    return feed_if_there().archive(table).check_lifecycle(file)
 
 
 @archive.command()
@@ -314,7 +298,6 @@ def lifecycle_check(file: str, table: str, path: str) -> results.Lifecycle:
     help="Simulate the queries of the last DAYS days. Only on Databricks.",
 )
 @prices_option
-@config_option
 def simulate(
     table: str,
     intervals: tuple[str, ...],
@@ -322,20 +305,18 @@ def simulate(
     predicates: str | None,
     history: int | None,
     prices: str | None,
-    path: str,
 ) -> Result[results.Simulation]:
     """Show the effect of INTERVALS, such as '60 days', on TABLE: archived bytes, costs, and queries that would fail."""
-    found = feed_if_there(path).archive(table)
+    found = feed_if_there().archive(table)
     return found.simulate(*intervals, where=where, predicates=predicates, history_days=history, prices=prices)
 
 
 @archive.command()
 @tables_argument
 @prices_option
-@config_option
-def report(tables: tuple[str, ...], prices: str | None, path: str) -> Result[results.Share]:
+def report(tables: tuple[str, ...], prices: str | None) -> Result[results.Share]:
     """Show how much of each table is archived and what it costs, and write these figures to the ledger.
 
     Default for TABLES: all configured tables with an archive. Exits with 1 if a table fails.
     """
-    return (feed_if_there if tables else feed)(path).archive_report(*tables, prices=prices)
+    return (feed_if_there if tables else feed)().archive_report(*tables, prices=prices)

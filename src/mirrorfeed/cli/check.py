@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from mirrorfeed.cli.main import (
-    config_option,
     confirmation,
     feed,
     feed_of,
@@ -41,30 +40,28 @@ if TYPE_CHECKING:
 )
 @click.option("--fabric", is_flag=True, help="Also show what Fabric and its SQL endpoint report.")
 @click.option("--mirror", metavar="FOLDER", help="Folder with the replicated tables. Also show when each was updated.")
-@config_option
 def status(
-    tables: tuple[str, ...], behind: bool, every: bool, fabric: bool, mirror: str | None, path: str
+    tables: tuple[str, ...], behind: bool, every: bool, fabric: bool, mirror: str | None
 ) -> Result[results.Status]:
     """Show published versions, lag, unconsumed files, and the time since each step of the newest changes.
 
     The most urgent tables come first. --fabric needs a mirrored database, and makes its SQL endpoint load new changes.
     Exits with 1 if a table has an error.
     """
-    found = feed(path).status(*tables, behind=behind, fabric=fabric, mirror=mirror)
+    found = feed().status(*tables, behind=behind, fabric=fabric, mirror=mirror)
     return replace(found, every=every or bool(tables))
 
 
 @main.command()
 @click.option("--mirror", metavar="FOLDER", help="Folder with the replicated tables. Also check when each was updated.")
-@config_option
-def check_alerts(mirror: str | None, path: str) -> Result[results.Alert]:
+def check_alerts(mirror: str | None) -> Result[results.Alert]:
     """Check all tables and send an alert for each new problem and each resolved one.
 
     Alerts go to the webhooks and addresses in `alerts`, and to the output. A problem that lasts is sent again every
     `remind_after_hours`. Run this on a separate schedule. Exits with 1 if it printed a problem, or if a channel or the
     alert state failed.
     """
-    return feed(path).check_alerts(mirror)
+    return feed().check_alerts(mirror)
 
 
 @main.command()
@@ -76,8 +73,7 @@ def check_alerts(mirror: str | None, path: str) -> Result[results.Alert]:
     is_flag=True,
     help="With --setup, test only how storage, Spark and network behave. The output names no table.",
 )
-@config_option
-def doctor(tables: tuple[str, ...], fix: bool, setup: bool, live: bool, path: str) -> Result[results.Finding]:
+def doctor(tables: tuple[str, ...], fix: bool, setup: bool, live: bool) -> Result[results.Finding]:
     """Diagnose problems between the source tables and Fabric, and suggest a fix for each.
 
     Also warns if changes may be lost soon, because the retention of a source is shorter than the lag. With --setup,
@@ -86,7 +82,7 @@ def doctor(tables: tuple[str, ...], fix: bool, setup: bool, live: bool, path: st
     """
     if (live and not setup) or (setup and (tables or fix)):
         raise click.UsageError("--setup cannot be combined with TABLES or --fix, and --live requires --setup.")
-    return feed(path).doctor(*tables, fix=fix, setup=setup, live=live)
+    return feed().doctor(*tables, fix=fix, setup=setup, live=live)
 
 
 @main.command()
@@ -96,10 +92,9 @@ def doctor(tables: tuple[str, ...], fix: bool, setup: bool, live: bool, path: st
     metavar="FILE",
     help="Write the report with charts to FILE as an HTML page, instead of printing it.",
 )
-@config_option
-def report(file: str | None, path: str) -> None:
+def report(file: str | None) -> None:
     """Show lag, state of tables and mirrors, rows per day, archives and failures, as recorded in the ledger."""
-    found = feed(path).report()
+    found = feed().report()
     if file is not None:
         Path(file).write_text(found.page(), encoding="utf-8")
         print_lines(f"The report was written to {file}.")
@@ -109,7 +104,7 @@ def report(file: str | None, path: str) -> None:
         found.draw(console())
 
 
-@main.command()
+@main.command(reads_config=False)
 @click.argument("code")
 def explain(code: str) -> Result[results.Explanation]:
     """Explain the CODE of an error or a finding, such as MF2102, and how to fix it. Needs no Spark.
@@ -124,26 +119,24 @@ def explain(code: str) -> Result[results.Explanation]:
 
 @main.command()
 @table_argument
-@config_option
-def log(table: str, path: str) -> Result[results.LogRecord]:
+def log(table: str) -> Result[results.LogRecord]:
     """Show the recorded publications of TABLE, and compare the files of the newest one with its record.
 
     Reads these files completely, changes nothing, and needs no Spark. Exits with 1 if a file differs or is missing.
     """
-    return feed(path).log(table)
+    return feed().log(table)
 
 
 @main.command()
 @click.argument("landing_zone")
 @click.option("--check-keys", is_flag=True, help="Also check tables with more than 64 MiB of files for duplicate keys.")
-@config_option
-def lint(landing_zone: str, check_keys: bool, path: str) -> Result[results.LintFinding]:
+def lint(landing_zone: str, check_keys: bool) -> Result[results.LintFinding]:
     """Check the LANDING_ZONE of any publisher against Fabric's specification. Exits with 1 on errors and warnings.
 
     LANDING_ZONE is a folder or onelake://<workspace id>/<mirrored database id>. OneLake is read with the credential of
     the configuration, if there is one.
     """
-    return _feed_of(landing_zone, path).lint(check_keys)
+    return _feed_of(landing_zone).lint(check_keys)
 
 
 @main.command()
@@ -156,10 +149,9 @@ def lint(landing_zone: str, check_keys: bool, path: str) -> Result[results.LintF
     help="Make one pass and exit, or make passes until interrupted.",
 )
 @click.option("--poll", default=5.0, show_default=True, metavar="SECONDS", help="Time between passes.")
-@config_option
-def replicate(landing_zone: str, target: str, once: bool, poll: float, path: str) -> Result[results.TableReport] | None:
+def replicate(landing_zone: str, target: str, once: bool, poll: float) -> Result[results.TableReport] | None:
     """Apply LANDING_ZONE to Delta tables below the folder TARGET, as Fabric would."""
-    zone = _feed_of(landing_zone, path)
+    zone = _feed_of(landing_zone)
     if once:
         return zone.replicate(target)
     if for_programs():
@@ -170,16 +162,15 @@ def replicate(landing_zone: str, target: str, once: bool, poll: float, path: str
 
 @main.command()
 @click.option("--force", is_flag=True, help="Replace an existing file with other content.")
-@config_option
-def partner(force: bool, path: str) -> Result[results.PartnerFile]:
+def partner(force: bool) -> Result[results.PartnerFile]:
     """Write `partner` of the configuration to _partnerEvents.json in the landing zone.
 
     `publish` also writes this file if it does not exist.
     """
-    return feed(path).partner(force)
+    return feed().partner(force)
 
 
-def _feed_of(landing_zone: str, path: str) -> Feed:
+def _feed_of(landing_zone: str) -> Feed:
     """Return the feed of another landing zone. In OneLake, the credential of the configuration is used."""
     from mirrorfeed.api.errors import NoLandingZone
     from mirrorfeed.config.model import Config
@@ -187,7 +178,7 @@ def _feed_of(landing_zone: str, path: str) -> Feed:
 
     if is_onelake(landing_zone):
         address = onelake_address(landing_zone)
-        config = load_if_there(path) or Config(landing_zone=address, tables=())
+        config = load_if_there() or Config(landing_zone=address, tables=())
         return feed_of(config.model_copy(update={"landing_zone": address}))
     if not Path(landing_zone).is_dir():
         raise NoLandingZone(path=landing_zone)
@@ -204,68 +195,60 @@ def fabric() -> None:
 
 @fabric.command()
 @click.argument("name")
-@config_option
-def create(name: str, path: str) -> Result[results.CreatedDatabase]:
+def create(name: str) -> Result[results.CreatedDatabase]:
     """Create the open mirrored database NAME in the configured workspace, if it does not exist."""
-    return feed(path).fabric_create(name)
+    return feed().fabric_create(name)
 
 
 @fabric.command()
 @click.option("--force", is_flag=True, help="Start mirroring even if a table has no file yet.")
 @wait_option
-@config_option
-def start(force: bool, minutes: float, path: str) -> Result[results.DatabaseStatus]:
+def start(force: bool, minutes: float) -> Result[results.DatabaseStatus]:
     """Start mirroring, and wait until it runs. Requires a file for every configured table."""
-    return feed(path).fabric_start(force=force, minutes=minutes)
+    return feed().fabric_start(force=force, minutes=minutes)
 
 
 @fabric.command()
 @wait_option
-@config_option
-def stop(minutes: float, path: str) -> Result[results.DatabaseStatus]:
+def stop(minutes: float) -> Result[results.DatabaseStatus]:
     """Stop mirroring. After the next start, Fabric replicates every table from the beginning."""
-    return feed(path).fabric_stop(minutes)
+    return feed().fabric_stop(minutes)
 
 
 @fabric.command()
 @wait_option
-@config_option
-def resume(minutes: float, path: str) -> Result[results.DatabaseStatus]:
+def resume(minutes: float) -> Result[results.DatabaseStatus]:
     """Resume mirroring that is Paused because its capacity was paused, and wait until it runs.
 
     Resume the capacity first. Fabric does not document whether mirroring continues where it stopped.
     """
-    return feed(path).fabric_resume(minutes)
+    return feed().fabric_resume(minutes)
 
 
 @fabric.command()
-@config_option
-def plan(path: str) -> Result[results.Setting]:
+def plan() -> Result[results.Setting]:
     """Show the settings of the mirrored database that differ from `fabric` in the configuration."""
-    return feed(path).fabric_plan()
+    return feed().fabric_plan()
 
 
 @fabric.command()
 @yes_option
-@config_option
-def apply(yes: bool, path: str) -> Result[results.Setting]:
+def apply(yes: bool) -> Result[results.Setting]:
     """Change the settings of the mirrored database that differ from `fabric` in the configuration."""
-    return feed(path).fabric_apply(confirm=confirmation(yes))
+    return feed().fabric_apply(confirm=confirmation(yes))
 
 
 @fabric.command()
-@config_option
-def refresh(path: str) -> Result[results.TableSync]:
+def refresh() -> Result[results.TableSync]:
     """Refresh the SQL endpoint of the mirrored database, and show the result for each table.
 
     Refreshing uses capacity. Run this command after a rebuild, or when a new column is missing. Exits with 1 if a table
     fails.
     """
-    return feed(path).fabric_refresh()
+    return feed().fabric_refresh()
 
 
 @fabric.command("status")
-@config_option
-def fabric_status(path: str) -> Result[results.TableState]:
+def fabric_status() -> Result[results.TableState]:
     """Show the status of the mirrored database and of each table. Exits with 1 if a table has an error."""
-    return feed(path).fabric_status()
+    return feed().fabric_status()

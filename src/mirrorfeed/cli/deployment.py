@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirrorfeed.api.errors import ArchiveTablesInvalid, FileExists, FileNotWritten, NotInATask
-from mirrorfeed.cli.main import config_option, feed, load_as_written, main, overrides
+from mirrorfeed.cli.main import feed, load_as_written, main, overrides
 from mirrorfeed.config import FILE
 from mirrorfeed.display.rows import Row, row, shown
 
@@ -44,7 +44,7 @@ class TaskInput(Row):
     input: str = shown("input")
 
 
-@main.command()
+@main.command(reads_config=False)
 @click.argument("file", default=FILE)
 def init(file: str) -> Example:
     """Write an example mirrorfeed.yml with comments."""
@@ -64,15 +64,14 @@ def init(file: str) -> Example:
 @click.option(
     "--task-value", metavar="NAME", help="Pass the tables to later tasks of a Databricks job, as the task value NAME."
 )
-@config_option
-def tables(task_value: str | None, path: str) -> Result[Listed] | Result[TaskInput]:
+def tables(task_value: str | None) -> Result[Listed] | Result[TaskInput]:
     """List the tables that the configuration selects, and matching tables that are left out, with the reason.
 
     Also shows the keys of each table, and the kinds of changes that can be published. Keys that are not configured are
     read from Unity Catalog. Sources and columns are checked if this needs no Spark. Exits with 1 if a table cannot be
     published.
     """
-    found = feed(path)
+    found = feed()
     if task_value is None:
         return found.sources()
     from mirrorfeed.api.results import Result
@@ -84,11 +83,10 @@ def tables(task_value: str | None, path: str) -> Result[Listed] | Result[TaskInp
 @click.argument("file")
 @click.option("--mirror", default="", help="Folder of the mirrored tables, if it is not the mirrored database.")
 @click.option("--archive-tables", default="[]", help="The tables with an archive, as JSON.")
-@config_option
-def deployment(file: str, mirror: str, archive_tables: str, path: str) -> None:
+def deployment(file: str, mirror: str, archive_tables: str) -> None:
     """Check the settings of a deployment, and write those that its notebooks need into FILE. The bundle calls it."""
     archived = parse_archive_tables(archive_tables)
-    load_as_written(path)
+    load_as_written()
     Path(file).write_text(json.dumps({**overrides(), "mirror": mirror, "archive_tables": archived}, indent=1) + "\n")
 
 

@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from mirrorfeed.config.model import Config
     from mirrorfeed.source.identifier import Source
 
-config_option = click.option(
-    "--config", "path", default=FILE, show_default=True, metavar="FILE", help="Configuration file."
-)
 wait_option = click.option(
     "--wait", "minutes", default=10.0, show_default=True, metavar="MINUTES", help="Maximum time to wait."
 )
@@ -48,7 +45,10 @@ mirror_option = click.option(
     " for a landing zone in OneLake: the tables of the mirrored database.",
 )
 
-_JSON, _PROGRESS, _SPARK, _STOP = "mirrorfeed.json", "mirrorfeed.progress", "mirrorfeed.spark", "mirrorfeed.stop"
+_CONFIG, _JSON, _PROGRESS = "mirrorfeed.config", "mirrorfeed.json", "mirrorfeed.progress"
+_SPARK, _STOP = "mirrorfeed.spark", "mirrorfeed.stop"
+_CONFIG_OPTION = click.Option(["--config"], default=FILE, show_default=True, metavar="FILE", help="Configuration file.")
+_JSON_OPTION = click.Option(["--json"], is_flag=True, expose_value=False, help="Print the result as JSON.")
 _LONGEST_HELP = 1000
 _SECTIONS = {
     "Set up": ("init", "enable-cdf", "tables"),
@@ -61,15 +61,19 @@ _SECTIONS = {
 
 
 class _Command(click.Command):
-    """A command with the option --json. Its result is printed, or the only row of the result."""
+    """A command with the options --json and, unless it reads no configuration, --config.
 
-    def __init__(self, *given: Any, **more: Any) -> None:
+    Its result is printed, or the only row of the result.
+    """
+
+    def __init__(self, *given: Any, reads_config: bool = True, **more: Any) -> None:
         super().__init__(*given, **more)
-        self.params.append(click.Option(["--json"], is_flag=True, expose_value=False, help="Print the result as JSON."))
+        self.params += [_CONFIG_OPTION, _JSON_OPTION] if reads_config else [_JSON_OPTION]
 
     def invoke(self, ctx: click.Context) -> Any:
         from mirrorfeed.display.terminal import progress_shown
 
+        ctx.meta[_CONFIG] = ctx.params.pop("config", FILE)
         with progress_shown() as ctx.meta[_PROGRESS]:
             found = super().invoke(ctx)
         if found is not None:
@@ -214,9 +218,9 @@ def fail(error: MirrorfeedError, status: int = 1) -> NoReturn:
     sys.exit(status)
 
 
-def feed(path: str) -> Feed:
-    """Return the feed of a configuration file. Spark is started when it is first needed."""
-    return feed_of(load_as_written(path))
+def feed() -> Feed:
+    """Return the feed of the configuration file. Spark is started when it is first needed."""
+    return feed_of(load_as_written())
 
 
 def feed_of(config: Config) -> Feed:
@@ -225,23 +229,28 @@ def feed_of(config: Config) -> Feed:
     return Feed(config, spark_session)
 
 
-def feed_if_there(path: str) -> Feed:
-    """Return the feed of a configuration file, or a feed without tables if the default file does not exist."""
+def feed_if_there() -> Feed:
+    """Return the feed of the configuration file, or a feed without tables if the default file does not exist."""
     from mirrorfeed.config.model import Config
     from mirrorfeed.source.identifier import Source
 
-    if config := load_if_there(path):
+    if config := load_if_there():
         return feed_of(config)
     ledger = overrides()["ledger"]
     config = Config(landing_zone=".", tables=())
     return feed_of(config.model_copy(update={"ledger": Source.parse_argument(ledger)}) if ledger else config)
 
 
-def load_as_written(path: str) -> Config:
+def load_as_written() -> Config:
     """Read the configuration with the options before the command, without expanding patterns."""
     from mirrorfeed.config import loader
 
-    return loader.load(path, **overrides())
+    return loader.load(_config_path(), **overrides())
+
+
+def _config_path() -> str:
+    path: str = click.get_current_context().meta[_CONFIG]
+    return path
 
 
 def overrides() -> dict[str, str | None]:
@@ -250,9 +259,9 @@ def overrides() -> dict[str, str | None]:
     return found
 
 
-def load_if_there(path: str) -> Config | None:
+def load_if_there() -> Config | None:
     """Read the configuration, or return None if the default file does not exist."""
-    return load_as_written(path) if path != FILE or Path(path).exists() else None
+    return load_as_written() if _config_path() != FILE or Path(FILE).exists() else None
 
 
 def spark_session(*needed: Source) -> Any:

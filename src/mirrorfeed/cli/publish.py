@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from mirrorfeed.cli.main import (
-    config_option,
     confirmation,
     feed,
     feed_if_there,
@@ -30,10 +29,9 @@ if TYPE_CHECKING:
 
 @main.command()
 @tables_argument
-@config_option
-def enable_cdf(tables: tuple[str, ...], path: str) -> Result[results.Enabled]:
+def enable_cdf(tables: tuple[str, ...]) -> Result[results.Enabled]:
     """Turn on the change data feed of all configured tables, or only of TABLES."""
-    return feed(path).enable_cdf(*tables)
+    return feed().enable_cdf(*tables)
 
 
 @main.command()
@@ -51,12 +49,11 @@ def enable_cdf(tables: tuple[str, ...], path: str) -> Result[results.Enabled]:
 )
 @click.option("--rows", default=20, show_default=True, help="Maximum number of rows to show.")
 @click.option("--counts", is_flag=True, help="Show how many rows each version changed, instead of the rows.")
-@config_option
 def changes(
-    table: str, start: str, end: str | None, past_end: Literal["error", "empty"], rows: int, counts: bool, path: str
+    table: str, start: str, end: str | None, past_end: Literal["error", "empty"], rows: int, counts: bool
 ) -> Result[results.DataRow] | Result[results.VersionChanges]:
     """Show the change data feed of TABLE: a configured table, or the name or path of any Delta table."""
-    found = feed_if_there(path).changes(table, start, end, past_end)
+    found = feed_if_there().changes(table, start, end, past_end)
     return found.counts() if counts else found.first(rows)
 
 
@@ -75,9 +72,8 @@ def _shard(ctx: click.Context, param: click.Parameter, value: str | None) -> str
 @click.option("--shard", callback=_shard, metavar="N/COUNT", help="Publish only the tables of shard N of COUNT.")
 @click.option("--follow", is_flag=True, help="Keep running and publish new commits as they arrive.")
 @click.option("--duration", type=click.FloatRange(0), metavar="MINUTES", help="Stop after MINUTES. Requires --follow.")
-@config_option
 def publish(
-    tables: tuple[str, ...], dry_run: bool, shard: str | None, follow: bool, duration: float | None, path: str
+    tables: tuple[str, ...], dry_run: bool, shard: str | None, follow: bool, duration: float | None
 ) -> Result[results.Decision] | Result[results.TableResult]:
     """Publish new changes of all configured tables, or only of TABLES.
 
@@ -94,14 +90,14 @@ def publish(
     _check_options(tables, dry_run, shard, follow, duration)
     tables = (shard,) if shard else tables
     if dry_run:
-        return feed(path).dry_run(*tables)
+        return feed().dry_run(*tables)
     if follow:
         from mirrorfeed.cli.output import FollowLog
 
         print_lines("Publishing new commits. Press Ctrl-C to stop.")
-        return feed(path).follow(*tables, minutes=duration, on_done=FollowLog(print_lines), stop=stoppable())
+        return feed().follow(*tables, minutes=duration, on_done=FollowLog(print_lines), stop=stoppable())
     with publishing() as steps:
-        return feed(path).publish(*tables, on_step=steps, on_done=steps.done, stop=stoppable())
+        return feed().publish(*tables, on_step=steps, on_done=steps.done, stop=stoppable())
 
 
 def _check_options(
@@ -127,18 +123,16 @@ def history() -> None:
 @click.option(
     "--begin-again", is_flag=True, help="If versions between history and source are lost, continue with a snapshot."
 )
-@config_option
-def run(tables: tuple[str, ...], begin_again: bool, path: str) -> Result[results.Append]:
+def run(tables: tuple[str, ...], begin_again: bool) -> Result[results.Append]:
     """Append new versions of all configured tables that have a history, or only of TABLES."""
-    return feed(path).append_history(*tables, begin_again=begin_again)
+    return feed().append_history(*tables, begin_again=begin_again)
 
 
 @history.command()
 @tables_argument
-@config_option
-def status(tables: tuple[str, ...], path: str) -> Result[results.History]:
+def status(tables: tuple[str, ...]) -> Result[results.History]:
     """Show which versions the history of each table contains, and its lag."""
-    return feed(path).history(*tables)
+    return feed().history(*tables)
 
 
 @history.command()
@@ -150,26 +144,24 @@ def status(tables: tuple[str, ...], path: str) -> Result[results.History]:
     help="Time, in the time zone of the Spark session: the newest version at this time. Not with --to-version.",
 )
 @click.option("--into", required=True, metavar="TABLE", help="Table to create: a catalog name or a folder.")
-@config_option
-def replay(table: str, to_version: int | None, as_of: str | None, into: str, path: str) -> Result[results.Replay]:
+def replay(table: str, to_version: int | None, as_of: str | None, into: str) -> Result[results.Replay]:
     """Create a new table with the rows of TABLE as of a version or time. Reads only the history."""
     at = as_of if to_version is None else to_version
     if at is None or (as_of is not None and to_version is not None):
         raise click.UsageError("Use either --to-version or --as-of.")
-    return feed(path).replay_history(table, into, at)
+    return feed().replay_history(table, into, at)
 
 
 @main.command()
 @tables_argument
 @mirror_option
-@config_option
-def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> Result[results.Comparison]:
+def verify(tables: tuple[str, ...], mirror: str | None) -> Result[results.Comparison]:
     """Compare sources and mirrors row by row, each source at the version of its mirror.
 
     Writes the results to the ledger. Publishes differing rows again, if there are at most `auto_repair_max_keys` of
     them. Exits with 1 if a table differs, was repaired, or cannot be compared, for example because it is not published.
     """
-    return feed(path).verify(*tables, mirror=mirror)
+    return feed().verify(*tables, mirror=mirror)
 
 
 @main.command()
@@ -187,40 +179,35 @@ def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> Result[res
     is_flag=True,
     help="Do not read the mirror: publish the rows of --where, delete nothing. Requires --where.",
 )
-@config_option
-def repair(table: str, where: str | None, mirror: str | None, source_only: bool, path: str) -> Result[results.Repair]:
+def repair(table: str, where: str | None, mirror: str | None, source_only: bool) -> Result[results.Repair]:
     """Publish again the rows of TABLE that differ between source and mirror.
 
     Publishes upserts and deletes with the rows of the published version. The table stays available in Fabric. Wait
     until Fabric has consumed the files, then run `mirrorfeed verify` again.
     """
     with publishing() as steps:
-        return feed(path).repair(table, mirror, where, source_only=source_only, on_step=steps)
+        return feed().repair(table, mirror, where, source_only=source_only, on_step=steps)
 
 
 @main.command()
 @table_argument
 @yes_option
 @wait_option
-@config_option
-def rebuild(table: str, yes: bool, minutes: float, path: str) -> Result[results.TableResult]:
+def rebuild(table: str, yes: bool, minutes: float) -> Result[results.TableResult]:
     """Delete TABLE in the landing zone and publish it again from the start.
 
     Until the new snapshot is replicated, Fabric does not have the table. After a failure, run the command again.
     """
     with publishing() as steps:
-        return feed(path).rebuild(
-            table, minutes, confirmation(yes), on_step=steps, on_done=steps.done, stop=stoppable()
-        )
+        return feed().rebuild(table, minutes, confirmation(yes), on_step=steps, on_done=steps.done, stop=stoppable())
 
 
 @main.command()
 @table_argument
 @yes_option
-@config_option
-def drop(table: str, yes: bool, path: str) -> Result[results.DroppedTable]:
+def drop(table: str, yes: bool) -> Result[results.DroppedTable]:
     """Delete a table that is no longer configured from the landing zone, so that Fabric drops it.
 
     TABLE is the target.
     """
-    return feed(path).drop(table, confirmation(yes))
+    return feed().drop(table, confirmation(yes))
