@@ -28,19 +28,19 @@ from tests.bench.profile import profile
 from tests.bench.race import race, ratios
 
 CASES = {
-    "first": 2_000_000,
-    "carried": 2_000_000,
+    "initial_load": 2_000_000,
+    "staged_load": 2_000_000,
     "net_range": 2_000_000,
     "small_change": 2_000_000,
-    "nothing_new": 40,
-    "at_rest": 1000,
+    "no_changes": 40,
+    "up_to_date": 1000,
     "fleet_changes": 40,
-    "vectors": 40,
+    "deletion_vectors": 40,
     "growth": 2_000_000,
     "commands": 5,
-    "cold": 50,
+    "cold_start": 50,
 }
-"""With their sizes: rows of the table, tables, commits or times."""
+"""Modules of the cases with their sizes: rows of the table, tables, commits or times."""
 
 
 def main() -> None:

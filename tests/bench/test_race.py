@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from itertools import pairwise
 from subprocess import PIPE, Popen
 
 import pytest
 
-from tests.bench.__main__ import lines
+from tests.bench.__main__ import CASES, lines
+from tests.bench.compare import BASELINE, read
 from tests.bench.race import Case, cpu_seconds, race, ratios, turns
 
 
@@ -17,6 +19,11 @@ def test_every_side_runs_equally_often_after_the_same_preparation() -> None:
     assert done == [*"-a-b-c", *"-c-b-a", *"-a-b-c", *"-c-b-a"]
     assert [len(each.seconds) for each in times.values()] == [3, 3, 3]
     assert [len(each.cpu_seconds) for each in times.values()] == [3, 3, 3]
+
+
+def test_every_case_is_a_module() -> None:
+    assert [name for name in CASES if find_spec(f"tests.bench.{name}") is None] == []
+    assert (read(BASELINE) or {})["cases"].keys() <= CASES.keys()
 
 
 def test_failing_side_stops_the_case() -> None:
