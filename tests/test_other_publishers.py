@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from mirrorfeed.display.rows import draw
-from mirrorfeed.display.terminal import buffer
+from mirrorfeed.display.terminal import buffer, draw
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.mirror.replica import Replica, State, TableReport
 from mirrorfeed.storage.local_folder import FolderStore

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.display import terminal as room
-from mirrorfeed.display.terminal import progress, progress_shown, waiting
+from mirrorfeed.display import progress as room
+from mirrorfeed.display.progress import progress, progress_shown, waiting
 
 
 def test_long_step_is_shown(capfd: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
@@ -48,7 +48,7 @@ def test_progress_goes_to_the_original_standard_error(tmp_path: Path) -> None:
     """Standard error is redirected to a file while Spark starts."""
     script = """
 import os, sys, threading
-from mirrorfeed.display import terminal as room
+from mirrorfeed.display import progress as room
 room._MOMENT = 0.0
 with room.progress_shown(), room.waiting("Starting Spark"):
     os.dup2(os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY), 2)

@@ -17,7 +17,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.api.results import Changes, Comparison, Difference, Result, VersionChanges
-from mirrorfeed.display.rows import section_of, text_of
+from mirrorfeed.display.html import section_of
+from mirrorfeed.display.terminal import text_of
 from mirrorfeed.monitor.errors import NoLedger
 from mirrorfeed.monitor.report import Report, read_report, report_of
 from mirrorfeed.monitor.report_sections import (

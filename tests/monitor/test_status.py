@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 from mirrorfeed.api.results import Result
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
-from mirrorfeed.display.rows import draw, grid_of, text_from
+from mirrorfeed.display.rows import grid_of
+from mirrorfeed.display.terminal import draw, text_from
 from mirrorfeed.mirror.fabric.rows import TableState
 from mirrorfeed.monitor.findings import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Freshness, Step

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from mirrorfeed.api.results import Configured, Enabled, PartnerFile, Result
 from mirrorfeed.config import FILE
-from mirrorfeed.display.terminal import progress
+from mirrorfeed.display.progress import progress
 from mirrorfeed.errors import MirrorfeedError, coded, named
 
 if TYPE_CHECKING:
@@ -638,7 +638,7 @@ class Feed:
         return f"<feed of {self._written.path}: {', '.join(names)}, into {self.landing_zone}>"
 
     def _repr_html_(self) -> str:
-        from mirrorfeed.display.rows import html_of
+        from mirrorfeed.display.html import html_of
 
         entries = [(str(table.target), str(table.source), table.keys) for table in self._written.tables]
         entries += [(each.target, str(each.sources), each.keys) for each in self._written.patterns]

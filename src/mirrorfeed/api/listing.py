@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mirrorfeed.api.results import Listed, Result
 from mirrorfeed.config.expansion import Expansion
 from mirrorfeed.config.expansion import Listed as Decided
-from mirrorfeed.display.terminal import progress
+from mirrorfeed.display.progress import progress
 from mirrorfeed.errors import named
 from mirrorfeed.landing import selection
 from mirrorfeed.landing.names import table_limit_warning

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import DataRow as DataRow
 from mirrorfeed.display.rows import Row as Row
-from mirrorfeed.display.rows import html_of, row, shown, text_of
+from mirrorfeed.display.rows import row, shown
 from mirrorfeed.errors import MirrorfeedError, Terminal, coded
 from mirrorfeed.runtime import lazy_names
 
@@ -93,9 +93,13 @@ class Result(Sequence[R], Generic[R]):
         return len(self.rows)
 
     def __repr__(self) -> str:
+        from mirrorfeed.display.terminal import text_of
+
         return text_of(self.rows, self.notes, self.summary, every=self.every)
 
     def _repr_html_(self) -> str:
+        from mirrorfeed.display.html import html_of
+
         return html_of(self.rows, self.notes, self.summary, every=self.every)
 
 

@@ -79,7 +79,7 @@ class Restoring(Row):
         return {"done": self.done, **Row.to_dict(self)}
 
     def remarks(self) -> Sequence[str]:
-        from mirrorfeed.display.rows import text_of
+        from mirrorfeed.display.terminal import text_of
 
         shown_rows = text_of([DataRow(each) for each in self.rows]).split("\n") if self.rows else ()
         return (*shown_rows, *self.notes)

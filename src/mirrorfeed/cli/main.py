@@ -71,7 +71,7 @@ class _Command(click.Command):
         self.params += [_CONFIG_OPTION, _JSON_OPTION] if reads_config else [_JSON_OPTION]
 
     def invoke(self, ctx: click.Context) -> Any:
-        from mirrorfeed.display.terminal import progress_shown
+        from mirrorfeed.display.progress import progress_shown
 
         ctx.meta[_CONFIG] = ctx.params.pop("config", FILE)
         with progress_shown() as ctx.meta[_PROGRESS]:
@@ -92,8 +92,7 @@ def show(result: Result[Any]) -> NoReturn:
 
 
 def print_result(result: Result[Any]) -> None:
-    from mirrorfeed.display.rows import draw
-    from mirrorfeed.display.terminal import console
+    from mirrorfeed.display.terminal import console, draw
 
     draw(console(), result.rows, result.notes, result.summary, every=result.every)
 
@@ -279,7 +278,7 @@ def spark_session(*needed: Source) -> Any:
     if _SPARK not in context.meta:
         from concurrent.futures import ThreadPoolExecutor
 
-        from mirrorfeed.display.terminal import waiting
+        from mirrorfeed.display.progress import waiting
 
         with waiting("Starting Spark"), context.meta[_STOP].immediate():
             from mirrorfeed.runtime.spark_errors import silence_spark_logs

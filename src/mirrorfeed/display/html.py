@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from mirrorfeed.display.redact import escape_html
+from mirrorfeed.display.rows import Row, grid_of, split
 
 STYLE = """
 .mirrorfeed{font:13px/1.45 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;
@@ -295,3 +296,18 @@ def _no_data() -> str:
 
 def _moment(time: datetime) -> str:
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+def html_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
+    return framed(section_of(rows, notes, summary, every=every))
+
+
+def section_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
+    """Return the HTML without styles, and mark rows that are not ok. With `every`, list many quiet rows too."""
+    rows, _, left_out = split(rows, every)
+    grid = grid_of(rows)
+    bad = [at for at, row in enumerate(rows) if not row.ok]
+    parts = [paragraph(line) for line in (summary, left_out) if line]
+    parts.append(table(grid.header, grid.lines, grid.right, bad))
+    parts += [paragraph(remark, good=row.ok) for row in rows for remark in row.remarks()]
+    return "".join([*parts, *map(paragraph, notes)])

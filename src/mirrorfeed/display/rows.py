@@ -11,19 +11,14 @@ class Enabled(Row):
 
 from __future__ import annotations
 
-import io
 import json
-import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from datetime import date, datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 from mirrorfeed.display.humanize import counted
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _COLUMN = "column"
 Kind = TypeVar("Kind", bound=type[Any])
@@ -103,10 +98,12 @@ class Row:
         return (": ".join(filter(None, parts)),)
 
     def __str__(self) -> str:
+        from mirrorfeed.display.terminal import text_of
 
         return text_of((self,))
 
     def _repr_html_(self) -> str:
+        from mirrorfeed.display.html import html_of
 
         return html_of((self,))
 
@@ -164,7 +161,6 @@ def as_json(value: Any, text: Callable[[str], str] = str) -> Any:
     return str(value)
 
 
-_WIDEST = 160
 LISTED = 20
 """With more quiet rows, the rows are counted instead of listed."""
 
@@ -176,61 +172,6 @@ class Grid(NamedTuple):
     lines: Sequence[Sequence[str]]
     right: frozenset[int]
     """Columns to align right."""
-
-
-def text_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
-    """Return the text for `print`, `repr` and logs, as wide as the terminal."""
-    return text_from(lambda out: draw(out, rows, notes, summary, every=every))
-
-
-def text_from(draws: Callable[[Console], None]) -> str:
-    from mirrorfeed.display.terminal import buffer
-
-    out = buffer(shutil.get_terminal_size((_WIDEST, 24)).columns)
-    draws(out)
-    assert isinstance(out.file, io.StringIO)
-    return "\n".join(line.rstrip() for line in out.file.getvalue().rstrip("\n").split("\n"))
-
-
-def draw(
-    out: Console, rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False
-) -> None:
-    """Print the summary, the table, the remarks of its rows and the notes. With `every`, list many quiet rows too.
-
-    Only tables are folded: paths and commands in other lines can be copied.
-    """
-    from mirrorfeed.display.terminal import Listing, text
-
-    rows, _, left_out = split(rows, every)
-    grid = grid_of(rows)
-    for line in filter(None, (summary, left_out)):
-        out.print(text(line), soft_wrap=True)
-    if grid.header:
-        out.print(Listing(grid.header, grid.lines, right=grid.right))
-    for row in rows:
-        for remark in row.remarks():
-            out.print(text(remark, style="" if row.ok else "red"), soft_wrap=True)
-    for note in notes:
-        out.print(text(note), soft_wrap=True)
-
-
-def html_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
-    from mirrorfeed.display.html import framed
-
-    return framed(section_of(rows, notes, summary, every=every))
-
-
-def section_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
-    """Return the HTML without styles, and mark rows that are not ok. With `every`, list many quiet rows too."""
-    from mirrorfeed.display.html import paragraph, table
-
-    rows, _, left_out = split(rows, every)
-    grid = grid_of(rows)
-    bad = [at for at, row in enumerate(rows) if not row.ok]
-    parts = [paragraph(line) for line in (summary, left_out) if line]
-    parts.append(table(grid.header, grid.lines, grid.right, bad))
-    parts += [paragraph(remark, good=row.ok) for row in rows for remark in row.remarks()]
-    return "".join([*parts, *map(paragraph, notes)])
 
 
 def grid_of(rows: Sequence[Row]) -> Grid:

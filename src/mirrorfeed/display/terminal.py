@@ -1,23 +1,19 @@
-"""Terminal output: consoles, tables that fit the width without cutting names, and progress of a command."""
+"""Terminal output: consoles, and results as tables that fit the width without cutting names."""
 
 from __future__ import annotations
 
 import io
-import logging
-import os
 import re
-import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+import shutil
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from threading import Timer
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from mirrorfeed.display.redact import printable
+from mirrorfeed.display.rows import Row, grid_of, split
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.status import Status
     from rich.table import Table
     from rich.text import Text
 
@@ -51,18 +47,6 @@ def text(*lines: str, style: str = "") -> Text:
     from rich.text import Text
 
     return Text("\n".join(map(printable, lines)), style=style)
-
-
-@contextmanager
-def copy_of_standard_error() -> Iterator[TextIO]:
-    """Yield a copy of standard error, because standard error itself is redirected while Spark starts."""
-    try:
-        own = os.dup(sys.stderr.fileno())
-    except (OSError, ValueError):  # standard error is not a file
-        yield sys.stderr
-        return
-    with os.fdopen(own, "w", encoding="utf-8", errors="replace") as file:
-        yield file
 
 
 @dataclass(frozen=True)
@@ -147,77 +131,36 @@ def packed(pieces: Iterable[str], width: int) -> list[str]:
     return lines
 
 
-progress = logging.getLogger("mirrorfeed.progress")
-_MOMENT = 0.1
-"""Seconds. Shorter steps are not shown."""
+_WIDEST = 160
 
 
-class ProgressHandler(logging.Handler):
-    """Shows the newest progress message, with a spinner on a terminal or as a line elsewhere."""
-
-    def __init__(self, file: TextIO) -> None:
-        super().__init__(logging.INFO)
-        self._file = file
-        self._timer: Timer | None = None
-        self._spinner: Status | None = None
-        self.muted = False
-        """True while something else is shown, such as progress bars."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.stop()
-        if not self.muted:
-            self._timer = Timer(_MOMENT, self._show, (record.getMessage(),))
-            self._timer.daemon = True
-            self._timer.start()
-
-    def stop(self) -> None:
-        """Remove the message that is shown."""
-        with self.lock or nullcontext():
-            if self._timer:
-                self._timer.cancel()
-                self._timer.join()
-            if self._spinner:
-                self._spinner.stop()
-            self._timer = self._spinner = None
-
-    def mute(self) -> None:
-        self.muted = True
-        self.stop()
-
-    def _show(self, message: str) -> None:
-        if not self._file.isatty():
-            print(f"{printable(message)} …", file=self._file, flush=True)
-            return
-        from rich.console import Console
-
-        self._spinner = Console(file=self._file, highlight=False, force_jupyter=False).status(text(message))
-        self._spinner.start()
+def text_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
+    """Return the text for `print`, `repr` and logs, as wide as the terminal."""
+    return text_from(lambda out: draw(out, rows, notes, summary, every=every))
 
 
-@contextmanager
-def waiting(message: str) -> Iterator[None]:
-    """Report progress, and remove the message before anything else is printed."""
-    progress.info(message)
-    try:
-        yield
-    finally:
-        for handler in progress.handlers:
-            if isinstance(handler, ProgressHandler):
-                handler.stop()
+def text_from(draws: Callable[[Console], None]) -> str:
+    out = buffer(shutil.get_terminal_size((_WIDEST, 24)).columns)
+    draws(out)
+    assert isinstance(out.file, io.StringIO)
+    return "\n".join(line.rstrip() for line in out.file.getvalue().rstrip("\n").split("\n"))
 
 
-@contextmanager
-def progress_shown() -> Iterator[ProgressHandler]:
-    """Show progress on standard error in this context, unless progress is logged there."""
-    level, logged = progress.level, progress.isEnabledFor(logging.INFO)
-    with copy_of_standard_error() as file:
-        handler = ProgressHandler(file)
-        handler.muted = logged
-        progress.addHandler(handler)
-        progress.setLevel(logging.INFO)
-        try:
-            yield handler
-        finally:
-            progress.removeHandler(handler)
-            progress.setLevel(level)
-            handler.stop()
+def draw(
+    out: Console, rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False
+) -> None:
+    """Print the summary, the table, the remarks of its rows and the notes. With `every`, list many quiet rows too.
+
+    Only tables are folded: paths and commands in other lines can be copied.
+    """
+    rows, _, left_out = split(rows, every)
+    grid = grid_of(rows)
+    for line in filter(None, (summary, left_out)):
+        out.print(text(line), soft_wrap=True)
+    if grid.header:
+        out.print(Listing(grid.header, grid.lines, right=grid.right))
+    for row in rows:
+        for remark in row.remarks():
+            out.print(text(remark, style="" if row.ok else "red"), soft_wrap=True)
+    for note in notes:
+        out.print(text(note), soft_wrap=True)

@@ -9,18 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.display.html import Chart, Point, bars, card, folded, framed, lines, page_of, titled
+from mirrorfeed.display.html import Chart, Point, bars, card, folded, framed, lines, page_of, section_of, titled
+from mirrorfeed.display.progress import progress
 from mirrorfeed.display.redact import escape_html
-from mirrorfeed.display.rows import (
-    Row,
-    as_json,
-    draw,
-    grid_of,
-    section_of,
-    split,
-    text_from,
-)
-from mirrorfeed.display.terminal import progress, text
+from mirrorfeed.display.rows import Row, as_json, grid_of, split
+from mirrorfeed.display.terminal import draw, text, text_from
 from mirrorfeed.errors import first_line
 from mirrorfeed.monitor.errors import NoLedger
 from mirrorfeed.monitor.report_sections import DASHBOARD_ONLY, NOW, QUERIES, SECTIONS, ArchiveState, time_in_utc

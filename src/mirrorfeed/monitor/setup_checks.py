@@ -22,7 +22,7 @@ import mirrorfeed
 from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.config.values import ONELAKE
 from mirrorfeed.display.humanize import counted, size
-from mirrorfeed.display.terminal import progress
+from mirrorfeed.display.progress import progress
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.names import LOG, MAX_DAILY_BYTES, SPREAD, WARN_DAILY_BYTES, table_limit_warning
 from mirrorfeed.landing.schema import Column

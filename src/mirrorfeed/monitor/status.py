@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from mirrorfeed.config.model import zone_of
 from mirrorfeed.display.humanize import counted, duration
+from mirrorfeed.display.progress import progress
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import Cell, Row, nonzero, row, shown, split
-from mirrorfeed.display.terminal import progress
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.monitor.collector import Collector
 from mirrorfeed.monitor.findings import TableFacts

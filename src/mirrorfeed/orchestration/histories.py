@@ -9,8 +9,8 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config.model import Config, Table
+from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import Row, row, shown
-from mirrorfeed.display.terminal import progress
 from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.history.append import AppendProgress, append_versions
 from mirrorfeed.history.errors import NoHistory

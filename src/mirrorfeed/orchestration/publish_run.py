@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from mirrorfeed.config.expansion import expanded
 from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.display.terminal import progress as shown
+from mirrorfeed.display.progress import progress as shown
 from mirrorfeed.errors import MirrorfeedError, coded
 from mirrorfeed.orchestration.errors import FilesRewritten, LeftoversNotDeleted
 from mirrorfeed.orchestration.scheduler import (

@@ -17,10 +17,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.config.model import Config, Table
-from mirrorfeed.display.html import Chart
+from mirrorfeed.display.html import Chart, html_of
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.display.rows import Row, html_of, row, shown
-from mirrorfeed.display.terminal import progress
+from mirrorfeed.display.progress import progress
+from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, coded, first_line, named
 from mirrorfeed.landing.output_format import PARQUET
 from mirrorfeed.landing.record import Record
