@@ -18,9 +18,9 @@ from mirrorfeed.archive.errors import FeedOnDatabricks
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.landing.names import Target
 from mirrorfeed.orchestration.publish_run import plan_next_steps
+from mirrorfeed.orchestration.reload import clear
 from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
-from mirrorfeed.publish.table_publisher import clear
 from mirrorfeed.source.errors import Gap, GapReason, SnapshotGone, VersionExpired
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info

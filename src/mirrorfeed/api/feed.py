@@ -233,7 +233,7 @@ class Feed:
         Raises `MirrorfeedError` if no snapshot could follow (then nothing is deleted), or if Fabric does not drop the
         table in time.
         """
-        from mirrorfeed.orchestration.publish_run import rebuild
+        from mirrorfeed.orchestration.reload import rebuild
 
         config, seconds = self._config, minutes * 60
         return Result(*rebuild(lambda: self._spark, config, table, seconds, confirm, on_step, on_done, stop))

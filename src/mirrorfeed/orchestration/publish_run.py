@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.config.expansion import expanded
-from mirrorfeed.config.model import Config, Table, zone_of
+from mirrorfeed.config.model import Config, Table
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.progress import progress as shown
 from mirrorfeed.errors import MirrorfeedError, coded
@@ -26,12 +26,10 @@ from mirrorfeed.orchestration.scheduler import (
     map_parallel,
     run_queue,
 )
-from mirrorfeed.orchestration.table_task import Decision, RunContext, Stop, TableTask, clear_table, dropping_by
+from mirrorfeed.orchestration.table_task import Decision, RunContext, Stop, TableTask
 from mirrorfeed.publish.errors import FeedRequired
 from mirrorfeed.publish.log.metadata_files import partner_events_problem
-from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.publish.result import TableResult
-from mirrorfeed.publish.sources import source_for
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.request_retries import retry_counter
@@ -138,40 +136,6 @@ def publisher(config: Config, *names: str) -> Callable[[DataFrame, int], None]:
                 raise result.error.with_traceback(None) from None
 
     return publish_all
-
-
-def rebuild(
-    spark: Callable[[], SparkSession],
-    config: Config,
-    name: str,
-    drop_timeout: float,
-    confirm: Callable[..., None] | None = None,
-    on_step: OnStep = None,
-    on_done: OnDone = None,
-    stop: Stop | None = None,
-) -> tuple[tuple[TableResult, ...], tuple[str, ...]]:
-    """Delete a table's folder, wait for Fabric, and publish the table, even if it is paused. Returns results and
-    notes.
-
-    `confirm` is called with the consequences first. Raises errors that occur before the publication.
-    """
-    chosen, problems = config.select([name]), list[MirrorfeedError]()
-    if confirm:
-        for each in chosen:
-            folder = zone_of(config).address(each.target.folder)
-            confirm(f"{folder} is deleted with all its contents, and Fabric lacks the table until it is published.")
-    context = run_context(spark(), config, problems, on_step, on_done, stop)
-    context.dropped_by, context.skips_paused = dropping_by(config, on_step or (lambda *_: None), drop_timeout), False
-    rows: list[TableResult] = []
-    for table in chosen:
-        if not context.stop():
-            source = source_for(context.session, config, table)
-            clear_table(context, with_keys(table, lambda: context.client), source)
-        done = [] if context.stop() else publish_tables(context, [str(table.target)])
-        rows += [replace(each, published_before=False) for each in done] or [
-            TableResult(str(table.target), stopped=True)
-        ]
-    return tuple(rows), tuple(map(coded, problems))
 
 
 def delta_sources(tables: Sequence[Table]) -> list[Source]:

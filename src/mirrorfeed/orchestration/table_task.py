@@ -6,8 +6,8 @@ import logging
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -23,12 +23,11 @@ from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.orchestration.errors import OrphanedTables, TableTimeout
 from mirrorfeed.orchestration.retry_policy import ATTEMPTS, RetryState, needs_reload, next_state
 from mirrorfeed.orchestration.scheduler import QueuedTable, is_due
-from mirrorfeed.publish.files.staging_area import clear_staging
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.next_publication import UpToDateCheck, check_decision, decide_next, unpublished_since, with_keys
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.sources import ChangeSource, source_for
-from mirrorfeed.publish.table_publisher import clear, publish
+from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import renew_session
 from mirrorfeed.source.errors import Gap
@@ -44,7 +43,6 @@ Work = Callable[[ChangeSource, Store, Table, TableResult, Callable[[TableResult]
 """Work of a run on one table. Updates the result, reports its steps, and can be stopped."""
 Dropping = Callable[[Table], AbstractContextManager[None]]
 """Context for deleting a table's folder. On exit, waits until Fabric has dropped the table."""
-_DROP_TIMEOUT = 600.0
 _log = logging.getLogger(__name__)
 BLOCKED = "blocked"
 
@@ -116,10 +114,6 @@ class RunContext:
     def client(self) -> Workspace:
         """Workspace client that all tables share. Raises `ValueError` if no workspace is configured."""
         return self.workspace()
-
-    @property
-    def dropping(self) -> Dropping:
-        return self.dropped_by or dropping_by(self.config)
 
     def reconnect(self) -> None:
         """Check the session after a failure, and open the landing zone again with its credential."""
@@ -248,6 +242,8 @@ class TableTask:
             source = source_for(context.session, context.config, table)
             keyed = with_keys(table, lambda: context.client)
             if self.state.clears:
+                from mirrorfeed.orchestration.reload import clear_table  # imported late: few runs reload a table
+
                 clear_table(context, keyed, source)
                 self.state = replace(self.state, cleared=True)
             try:
@@ -328,33 +324,3 @@ def _bridge_gap(
     from mirrorfeed.publish.sources.gap_sources import bridge_gap  # imports the room history, and few tables need it
 
     return bridge_gap(source, table, gap, on_problem)
-
-
-def clear_table(context: RunContext, table: Table, source: ChangeSource) -> None:
-    """Delete the table's folder, and wait until Fabric has dropped the table."""
-    with context.dropping(table):
-        clear(source, context.zone, table)
-        clear_staging(context.config.staging_path, context.zone, context.zone.address(table.target.folder))
-
-
-def dropping_by(
-    config: Config, on_step: Callable[[str, str], None] = lambda *_: None, seconds: float = _DROP_TIMEOUT
-) -> Dropping:
-    """Return a context that waits until Fabric has dropped a table, if the landing zone is in OneLake."""
-
-    @contextmanager
-    def dropping(table: Table) -> Iterator[None]:
-        if config.onelake is None:
-            yield
-            return
-        from mirrorfeed.mirror.fabric.database import database_of  # slow to import, and not needed for folders
-
-        def on_wait(state: str) -> None:
-            on_step(str(table.target), f"waiting until Fabric has dropped the table; current status: {state}")
-
-        database = database_of(config)
-        database.status()  # report an error before anything is deleted
-        yield
-        database.wait_until_dropped(table.target, on_wait, seconds)
-
-    return dropping

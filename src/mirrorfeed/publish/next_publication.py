@@ -18,13 +18,13 @@ from mirrorfeed.landing.record import Record
 from mirrorfeed.landing.schema import Column, check_keys, evolve
 from mirrorfeed.landing.selection import check as check_names
 from mirrorfeed.landing.selection import check_source_columns, target_keys, unselected_columns
-from mirrorfeed.publish.errors import KeysRequired, NothingPublished, RowsRefused
+from mirrorfeed.publish.errors import KeysRequired, NothingPublished
 from mirrorfeed.publish.log import metadata_files
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.runtime.credentials import default_workspace
-from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, Finding, SourceRecreated
+from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, SourceRecreated
 from mirrorfeed.source.snapshot_or_range import (
     Decision,
     Facts,
@@ -130,18 +130,6 @@ def decide_repair(
     facts = source.facts(published.version, 0)
     gone = recreated(str(table.source), published, facts.table_id, facts.latest)
     return facts, gone or Repair(published.version, keys)
-
-
-def check_snapshot(source: ChangeSource, table: Table) -> None:
-    """Raise an error if the source cannot be published from the start. Reads its keys if the snapshot checks them."""
-    facts, decision = decide_next(source, table, None)
-    if isinstance(decision, Finding):
-        raise decision
-    next_columns(source, table, None, facts, facts.latest)
-    source.check(facts.latest, facts)
-    checks_keys = table.validate_keys != "none" or table.changes == "compare"
-    if table.keys and checks_keys and (bad := source.bad_keys(facts.latest, table)):
-        raise RowsRefused(table=str(table.source), range=facts.latest, rows=bad)
 
 
 def check_decision(

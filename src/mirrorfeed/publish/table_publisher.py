@@ -9,24 +9,21 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config.model import Table
-from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.errors import KeysChanged
 from mirrorfeed.landing.names import METADATA, log_folder
 from mirrorfeed.landing.record import Record, WholeRead
-from mirrorfeed.publish.errors import ConcurrentChanges, RowsRefused
+from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files.staging_job import BadRows, StagingJob
 from mirrorfeed.publish.log import metadata_files
 from mirrorfeed.publish.log.clean_up import clean_up, discard
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
 from mirrorfeed.publish.next_publication import (
-    check_snapshot,
     decide_next,
     decide_repair,
     deselected_columns,
@@ -49,13 +46,10 @@ from mirrorfeed.source.snapshot_or_range import (
 )
 from mirrorfeed.source.table_info import check_retention
 from mirrorfeed.storage import Store
-from mirrorfeed.storage.errors import StoreUnavailable
 from mirrorfeed.storage.request_retries import retry_counter
 
 if TYPE_CHECKING:
     from mirrorfeed.publish.sources import ChangeSource
-
-_DELETE_ATTEMPTS, _DELETE_PAUSE = 12, 10.0
 
 
 def publish(
@@ -299,32 +293,3 @@ class _Run:
         if not isinstance(what, Repair):
             measured["lag_seconds"] = max(0.0, (record.at - facts.commits[0].timestamp).total_seconds())
         return view, record
-
-
-def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Finish recorded publications, and delete the table's folder. Raises an error before that if no snapshot could
-    follow.
-
-    The progress of a reload is not stored, because each step reads the state. Until the folder is deleted, publication
-    can simply continue. With the folder its log is gone, so every later run starts with a snapshot. That is correct
-    even before Fabric sees the deletion: a new folder has another ETag, so Fabric drops the table and reads it from the
-    start. Fabric's documentation recommends waiting for the deletion, and the wait shows that the reload worked.
-    """
-    check_snapshot(source, table)
-    folder = table.target.folder
-    with suppress(Terminal):  # files that cannot be finished are a frequent reason for a reload, and are deleted too
-        TableLog(store, folder).finish_publication()
-    parent, _, name = folder.rpartition("/")
-    error: StoreUnavailable | None = None
-    for attempt in range(_DELETE_ATTEMPTS + 1):
-        if all(entry.name != name for entry in store.list(parent)):
-            return
-        if attempt == _DELETE_ATTEMPTS:
-            break
-        if attempt:
-            sleep(_DELETE_PAUSE)
-        try:
-            store.remove_folder(folder)
-        except StoreUnavailable as caught:  # for example while Fabric reads it
-            error = caught
-    raise error or ConcurrentChanges(address=store.address(folder))

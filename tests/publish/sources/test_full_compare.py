@@ -19,6 +19,7 @@ from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config.loader import load
 from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema, KeysChanged
 from mirrorfeed.orchestration.publish_run import publish_tables
+from mirrorfeed.orchestration.reload import clear
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.errors import (
     ColumnsChanged,
@@ -30,7 +31,7 @@ from mirrorfeed.publish.errors import (
 )
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.sources.full_compare import FullCompare, RowHashTable
-from mirrorfeed.publish.table_publisher import clear, publish
+from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import NothingToRead, SourceMissing
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.versions import newest_version

@@ -1,0 +1,135 @@
+"""Reload a table: delete its folder, wait until Fabric has dropped the table, and publish it from the start."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mirrorfeed.config.model import Config, Table, zone_of
+from mirrorfeed.errors import MirrorfeedError, Terminal, coded
+from mirrorfeed.orchestration.publish_run import OnDone, OnStep, publish_tables, run_context
+from mirrorfeed.orchestration.table_task import Dropping, RunContext, Stop
+from mirrorfeed.publish.errors import ConcurrentChanges, RowsRefused
+from mirrorfeed.publish.files.staging_area import clear_staging
+from mirrorfeed.publish.log.table_log import TableLog
+from mirrorfeed.publish.next_publication import decide_next, next_columns, with_keys
+from mirrorfeed.publish.result import TableResult
+from mirrorfeed.publish.sources import ChangeSource, source_for
+from mirrorfeed.source.errors import Finding
+from mirrorfeed.storage import Store
+from mirrorfeed.storage.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_DELETE_ATTEMPTS, _DELETE_PAUSE = 12, 10.0
+_DROP_TIMEOUT = 600.0
+
+
+def rebuild(
+    spark: Callable[[], SparkSession],
+    config: Config,
+    name: str,
+    drop_timeout: float,
+    confirm: Callable[..., None] | None = None,
+    on_step: OnStep = None,
+    on_done: OnDone = None,
+    stop: Stop | None = None,
+) -> tuple[tuple[TableResult, ...], tuple[str, ...]]:
+    """Delete a table's folder, wait for Fabric, and publish the table, even if it is paused. Returns results and
+    notes.
+
+    `confirm` is called with the consequences first. Raises errors that occur before the publication.
+    """
+    chosen, problems = config.select([name]), list[MirrorfeedError]()
+    if confirm:
+        for each in chosen:
+            folder = zone_of(config).address(each.target.folder)
+            confirm(f"{folder} is deleted with all its contents, and Fabric lacks the table until it is published.")
+    context = run_context(spark(), config, problems, on_step, on_done, stop)
+    context.dropped_by, context.skips_paused = dropping_by(config, on_step or (lambda *_: None), drop_timeout), False
+    rows: list[TableResult] = []
+    for table in chosen:
+        if not context.stop():
+            source = source_for(context.session, config, table)
+            clear_table(context, with_keys(table, lambda: context.client), source)
+        done = [] if context.stop() else publish_tables(context, [str(table.target)])
+        rows += [replace(each, published_before=False) for each in done] or [
+            TableResult(str(table.target), stopped=True)
+        ]
+    return tuple(rows), tuple(map(coded, problems))
+
+
+def clear_table(context: RunContext, table: Table, source: ChangeSource) -> None:
+    """Delete the table's folder, and wait until Fabric has dropped the table."""
+    dropping = context.dropped_by or dropping_by(context.config)
+    with dropping(table):
+        clear(source, context.zone, table)
+        clear_staging(context.config.staging_path, context.zone, context.zone.address(table.target.folder))
+
+
+def dropping_by(
+    config: Config, on_step: Callable[[str, str], None] = lambda *_: None, seconds: float = _DROP_TIMEOUT
+) -> Dropping:
+    """Return a context that waits until Fabric has dropped a table, if the landing zone is in OneLake."""
+
+    @contextmanager
+    def dropping(table: Table) -> Iterator[None]:
+        if config.onelake is None:
+            yield
+            return
+        from mirrorfeed.mirror.fabric.database import database_of  # slow to import, and not needed for folders
+
+        def on_wait(state: str) -> None:
+            on_step(str(table.target), f"waiting until Fabric has dropped the table; current status: {state}")
+
+        database = database_of(config)
+        database.status()  # report an error before anything is deleted
+        yield
+        database.wait_until_dropped(table.target, on_wait, seconds)
+
+    return dropping
+
+
+def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Finish recorded publications, and delete the table's folder. Raises an error before that if no snapshot could
+    follow.
+
+    The progress of a reload is not stored, because each step reads the state. Until the folder is deleted, publication
+    can simply continue. With the folder its log is gone, so every later run starts with a snapshot. That is correct
+    even before Fabric sees the deletion: a new folder has another ETag, so Fabric drops the table and reads it from the
+    start. Fabric's documentation recommends waiting for the deletion, and the wait shows that the reload worked.
+    """
+    check_snapshot(source, table)
+    folder = table.target.folder
+    with suppress(Terminal):  # files that cannot be finished are a frequent reason for a reload, and are deleted too
+        TableLog(store, folder).finish_publication()
+    parent, _, name = folder.rpartition("/")
+    error: StoreUnavailable | None = None
+    for attempt in range(_DELETE_ATTEMPTS + 1):
+        if all(entry.name != name for entry in store.list(parent)):
+            return
+        if attempt == _DELETE_ATTEMPTS:
+            break
+        if attempt:
+            sleep(_DELETE_PAUSE)
+        try:
+            store.remove_folder(folder)
+        except StoreUnavailable as caught:  # for example while Fabric reads it
+            error = caught
+    raise error or ConcurrentChanges(address=store.address(folder))
+
+
+def check_snapshot(source: ChangeSource, table: Table) -> None:
+    """Raise an error if the source cannot be published from the start. Reads its keys if the snapshot checks them."""
+    facts, decision = decide_next(source, table, None)
+    if isinstance(decision, Finding):
+        raise decision
+    next_columns(source, table, None, facts, facts.latest)
+    source.check(facts.latest, facts)
+    checks_keys = table.validate_keys != "none" or table.changes == "compare"
+    if table.keys and checks_keys and (bad := source.bad_keys(facts.latest, table)):
+        raise RowsRefused(table=str(table.source), range=facts.latest, rows=bad)
