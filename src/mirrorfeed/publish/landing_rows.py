@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from operator import and_, or_
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from mirrorfeed.landing.schema import MARKER, Column, Marker, Problem, is_geo_type, is_text
+from mirrorfeed.landing.schema import MARKER, Column, Marker, Problem, is_geo_type
 from mirrorfeed.source.identifier import quote
 
 PROBLEM = "_change_type"
@@ -28,19 +27,12 @@ several rows with the key.
 The change data feed reserves this name too.
 """
 
-_REPLACEMENT = "\ufffd"
+REPLACEMENT = "\ufffd"
 """The character with which Java and Spark replace bytes that are not valid UTF-8."""
 _MAX_FILTER_KEYS = 1_000
 """With more keys, planning the filter takes Spark more time than the filter saves."""
 _SKIPPABLE = ("byte", "short", "integer", "long", "string")
 """Types by which Delta skips files correctly. It wrongly skips files whose only dates are 5 to 14 October 1582."""
-_JSON = {
-    "ignoreNullFields": "false",
-    "timeZone": "UTC",
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
-"""Options that give nested values the same text in every session, without loss of precision."""
 
 
 def snapshot_rows(snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str] = ()) -> DataFrame:
@@ -137,7 +129,7 @@ def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -
     invalid = " OR ".join(f"NOT is_valid_utf8({text})" for text in texts)
     cases = f"WHEN {invalid} THEN {Problem.INVALID_TEXT.value}"
     if from_feed:
-        replaced = " OR ".join(f"contains({text}, '{_REPLACEMENT}')" for text in texts)
+        replaced = " OR ".join(f"contains({text}, '{REPLACEMENT}')" for text in texts)
         cases += f" WHEN {replaced} THEN {Problem.REPLACED_TEXT.value}"
     return rows.withColumn(PROBLEM, F.expr(f"coalesce({PROBLEM}, CASE {cases} END)"))
 
@@ -158,9 +150,11 @@ def to_landing(column: Column, value: SparkColumn | None = None) -> SparkColumn:
         return F.lit(None).cast(column.form).alias(column.name)
     value = _col(column.name) if value is None else value
     if column.type == "json":
-        value = _json_text(value, json.loads(column.nested))
+        from mirrorfeed.publish.nested_json import json_text  # imported late: few tables have nested columns
+
+        value = json_text(value, json.loads(column.nested))
     elif is_geo_type(column.type):
-        value = _geo_bytes(value)
+        value = geo_bytes(value)
     elif column.form != column.type:
         value = value.cast(column.form)
     return value.alias(column.name)
@@ -174,92 +168,12 @@ def _filter_keys(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table)
         if column.name in keys.column_names and column.type == column.form and column.type in _SKIPPABLE:
             values = keys.column(column.name).unique().to_pylist()
             # Text with this character may come from a change feed that replaced bytes.
-            if not any(_REPLACEMENT in value for value in values if isinstance(value, str)):
+            if not any(REPLACEMENT in value for value in values if isinstance(value, str)):
                 snapshot = snapshot.where(_col(column.name).isin(values))
     return snapshot
 
 
-def _json_text(value: SparkColumn, type_: Any) -> SparkColumn:
-    """Convert a nested value to JSON text.
-
-    Spark's JSON replaces invalid bytes in texts. In this case an invalid byte is appended, so that the row is rejected
-    like a row with any other invalid text. Values are examined only if the JSON contains the replacement character.
-    """
-    text = F.to_json(_for_json(value, type_), _JSON)
-    if not _has_texts(type_):
-        return text
-    replaced = F.contains(text, F.lit(_REPLACEMENT)) & _has_invalid_text(value, type_)
-    return F.concat(text, F.when(replaced, F.lit(b"\xff").cast("string")).otherwise(""))
-
-
-def _has_texts(type_: Any) -> bool:
-    return any(isinstance(part, str) and is_text(part) for part in _types_in(type_))
-
-
-def _has_invalid_text(value: SparkColumn, type_: Any) -> SparkColumn:
-    """Return whether a text anywhere in a value is not valid UTF-8. NULL is valid."""
-    if not _has_texts(type_):
-        return F.lit(False)
-    if isinstance(type_, str):
-        return F.coalesce(~F.is_valid_utf8(value), F.lit(False))
-    match type_["type"]:
-        case "array":
-            found = F.exists(value, lambda item: _has_invalid_text(item, type_["elementType"]))
-            return F.coalesce(found, F.lit(False))
-        case "struct":
-            fields = type_["fields"]
-            return reduce(or_, (_has_invalid_text(value.getField(each["name"]), each["type"]) for each in fields))
-    keys, values = ({"type": "array", "elementType": type_[part]} for part in ("keyType", "valueType"))
-    return _has_invalid_text(F.map_keys(value), keys) | _has_invalid_text(F.map_values(value), values)
-
-
-def _for_json(value: SparkColumn, type_: Any) -> SparkColumn:
-    """Prepare a value for Spark's JSON.
-
-    Geometries become bytes, because Spark's JSON does not support them. Map keys become the text that they would have
-    as values, because Spark's JSON shows some keys in internal form, such as a date as a number of days.
-    """
-    if not _needs_json_form(type_):
-        return value
-    if is_geo_type(type_):
-        return _geo_bytes(value)
-    match type_["type"]:
-        case "array":
-            return F.transform(value, lambda item: _for_json(item, type_["elementType"]))
-        case "struct":
-            parts = [_for_json(value.getField(f["name"]), f["type"]).alias(f["name"]) for f in type_["fields"]]
-            return F.when(value.isNotNull(), F.struct(*parts))
-
-    def text(key: SparkColumn) -> SparkColumn:
-        if type_["keyType"] == "string":
-            return key
-        return F.get_json_object(F.to_json(F.struct(key.alias("k")), _JSON), "$.k")
-
-    return F.map_from_entries(
-        F.transform(
-            F.map_entries(value),
-            lambda entry: F.struct(text(entry["key"]), _for_json(entry["value"], type_["valueType"])),
-        )
-    )
-
-
-def _needs_json_form(type_: Any) -> bool:
-    return any(
-        is_geo_type(part) if isinstance(part, str) else part["type"] == "map" and part["keyType"] != "string"
-        for part in _types_in(type_)
-    )
-
-
-def _types_in(type_: Any) -> Iterator[Any]:
-    """Yield a type and all types nested in it."""
-    yield type_
-    if isinstance(type_, dict):
-        parts = [type_[part] for part in ("elementType", "keyType", "valueType") if part in type_]
-        for part in [*parts, *(field["type"] for field in type_.get("fields", ()))]:
-            yield from _types_in(part)
-
-
-def _geo_bytes(value: SparkColumn) -> SparkColumn:
+def geo_bytes(value: SparkColumn) -> SparkColumn:
     """Convert a geometry to well-known binary. The coordinate system is not included: it is part of the source
     column's type."""
     return F.call_function("st_asbinary", value)

@@ -1,14 +1,12 @@
-"""Convert changed source rows to landing rows: choose the row and the marker of each key.
+"""Convert rows of a change feed to landing rows: choose the row and the marker of each key.
 
-Changes come from the change feed, or from comparing all rows with stored row hashes. Mostly SQL text, because Spark
-plans are built for every range, and building them column by column takes longer than reading a few changes.
+Mostly SQL text, because Spark plans are built for every range, and building them column by column takes longer than
+reading a few changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
-from operator import and_
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
@@ -167,74 +165,3 @@ def _null(key: Sequence[str]) -> str:
 
 def _value(at: int) -> str:
     return f"__value_{at}__"
-
-
-HASH, CHANGED, GAIN, ROW_PROBLEM = "_hash", "_changed", "_gain", "_problem"
-DIFFERS = f"({CHANGED} OR {ROW_PROBLEM} IS NOT NULL)"
-"""SQL condition for the rows of `differences` that are published or rejected."""
-
-
-def position_name(at: int) -> str:
-    return f"_{at}"
-
-
-def key_positions(columns: Sequence[Column], keys: Sequence[str]) -> list[str]:
-    names = [column.name for column in columns]
-    return [position_name(names.index(key)) for key in keys]
-
-
-def with_hashes(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
-    """Return the landing rows, each with a hash of all columns except its key."""
-    landed = rows.select(*(to_landing(column).alias(position_name(at)) for at, column in enumerate(columns)))
-    payload = [(at, column) for at, column in enumerate(columns) if column.name not in keys and not column.dropped]
-    chains = ", ".join(f"lpad(hex({chain}), 16, '0')" for chain in payload_hashes(payload, position_name))
-    return landed.selectExpr("*", f"unhex(concat({chains})) AS {HASH}")
-
-
-def one_per_key(hashes: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Return each key once, without NULL keys, which a mirror never contains.
-
-    If several rows had the key, its hash is set to a value that equals no row's hash: which of the rows the mirror has
-    is unknown, so the current row is published again.
-    """
-    given = hashes.dropna(subset=list(key))
-    return given.groupBy(*key).agg(F.expr(f"IF(count(*) = 1, min({HASH}), X'') AS {HASH}"))
-
-
-def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Return the current row of every key of both sides. A deleted key has a NULL hash and no other values.
-
-    `CHANGED` is true if the row differs from before. `GAIN` is the change in the number of rows. `ROW_PROBLEM` is the
-    reason why a row cannot be published.
-    """
-    payload = [name for name in now.columns if name not in key and name != HASH]
-    one = f"count(*) OVER (PARTITION BY {', '.join(key)}) > 1 AS __shared__"
-    current = now.selectExpr(*now.columns, one, "true AS __there__").alias("now")
-    known = before.selectExpr(*(f"{name} AS __before{name}" for name in [*key, HASH])).alias("before")
-    same = reduce(and_, (F.col(name) == F.col(f"__before{name}") for name in key))
-    null = " OR ".join(f"{name} IS NULL" for name in key)
-    joined = current.join(known, same, "full_outer")
-    return joined.selectExpr(
-        *(f"coalesce({name}, __before{name}) AS {name}" for name in key),
-        *payload,
-        HASH,
-        f"NOT ({HASH} <=> __before{HASH}) AS {CHANGED}",
-        f"CASE WHEN {HASH} IS NULL THEN -1 WHEN __before{HASH} IS NULL THEN 1 ELSE 0 END AS {GAIN}",
-        f"CASE WHEN __there__ AND ({null}) THEN {Problem.NULL_KEY.value}"
-        f" WHEN __shared__ THEN {Problem.DUPLICATE_KEY.value} END AS {ROW_PROBLEM}",
-    )
-
-
-def differing_rows(found: DataFrame, columns: Sequence[Column], *, with_marker: bool, exact: bool = False) -> DataFrame:
-    """Return the landing rows of all differences. A missing column is NULL.
-
-    With exact markers, a row with a new key is an insert, and any other row an update.
-    """
-    names = set(found.columns)
-    values = [
-        (F.col(position_name(at)) if position_name(at) in names else F.lit(None)).cast(column.form).alias(column.name)
-        for at, column in enumerate(columns)
-    ]
-    present = f"IF({GAIN} > 0, {Marker.INSERT.value}, {Marker.UPDATE.value})" if exact else Marker.UPSERT.value
-    markers = [F.expr(f"IF({HASH} IS NULL, {Marker.DELETE.value}, {present}) AS {MARKER}")] if with_marker else []
-    return found.select(*values, *markers, F.col(ROW_PROBLEM).alias(PROBLEM))

@@ -18,7 +18,7 @@ from mirrorfeed.orchestration.publish_run import plan_next_steps, publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.errors import NotComparable, RangeCompared
 from mirrorfeed.publish.result import TableResult
-from mirrorfeed.publish.row_markers import (
+from mirrorfeed.publish.row_diff import (
     DIFFERS,
     HASH,
     differences,

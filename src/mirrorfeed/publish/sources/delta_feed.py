@@ -24,15 +24,6 @@ from mirrorfeed.publish.files.staging import ExistingRows, LookUp
 from mirrorfeed.publish.files.staging_area import staging_area_for
 from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, Staged, StagingJob, bad_rows
 from mirrorfeed.publish.landing_rows import PROBLEM
-from mirrorfeed.publish.row_markers import (
-    DIFFERS,
-    HASH,
-    differences,
-    differing_rows,
-    key_positions,
-    one_per_key,
-    with_hashes,
-)
 from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.source import reader
 from mirrorfeed.source.change_feed import is_same_table, read_facts, read_schema
@@ -195,12 +186,15 @@ class DeltaFeed:
 
     def _differing_rows(self, range_: Range, table: Table, job: StagingJob) -> DataFrame:
         """Compare the two ends of a range. Returns the new row, or a delete, of each key that differs."""
+        from mirrorfeed.publish import row_diff  # imported late: few ranges are compared
+
         before, now = self._rows_at(range_.from_version_exclusive), self._rows_at(range_.to_version_inclusive)
-        key, there = key_positions(job.columns, job.keys), set(before.columns)
+        key, there = row_diff.key_positions(job.columns, job.keys), set(before.columns)
         then = [column if column.name in there else replace(column, dropped=True) for column in job.columns]
-        known = one_per_key(with_hashes(before, then, job.keys).select(*key, HASH), key)
-        found = differences(with_hashes(now, job.columns, job.keys), known, key).where(DIFFERS)
-        return differing_rows(found, job.columns, with_marker=True, exact=table.row_markers == "exact")
+        known = row_diff.one_per_key(row_diff.with_hashes(before, then, job.keys).select(*key, row_diff.HASH), key)
+        found = row_diff.differences(row_diff.with_hashes(now, job.columns, job.keys), known, key)
+        differing = found.where(row_diff.DIFFERS)
+        return row_diff.differing_rows(differing, job.columns, with_marker=True, exact=table.row_markers == "exact")
 
     def _rows_at(self, version: int) -> DataFrame:
         return apply_selection(str(self.source), reader.snapshot(self.spark, self.source, version), self.selection)

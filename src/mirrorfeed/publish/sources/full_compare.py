@@ -36,7 +36,7 @@ from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging_area import staging_area_for
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
-from mirrorfeed.publish.row_markers import (
+from mirrorfeed.publish.row_diff import (
     CHANGED,
     DIFFERS,
     GAIN,

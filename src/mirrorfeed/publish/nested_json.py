@@ -1,0 +1,102 @@
+"""Convert nested values to JSON text that is the same in every session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as F
+
+from mirrorfeed.landing.schema import is_geo_type, is_text
+from mirrorfeed.publish.landing_rows import REPLACEMENT, geo_bytes
+
+_JSON = {
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Options that give nested values the same text in every session, without loss of precision."""
+
+
+def json_text(value: SparkColumn, type_: Any) -> SparkColumn:
+    """Convert a nested value to JSON text.
+
+    Spark's JSON replaces invalid bytes in texts. In this case an invalid byte is appended, so that the row is rejected
+    like a row with any other invalid text. Values are examined only if the JSON contains the replacement character.
+    """
+    text = F.to_json(_for_json(value, type_), _JSON)
+    if not _has_texts(type_):
+        return text
+    replaced = F.contains(text, F.lit(REPLACEMENT)) & _has_invalid_text(value, type_)
+    return F.concat(text, F.when(replaced, F.lit(b"\xff").cast("string")).otherwise(""))
+
+
+def _has_texts(type_: Any) -> bool:
+    return any(isinstance(part, str) and is_text(part) for part in _types_in(type_))
+
+
+def _has_invalid_text(value: SparkColumn, type_: Any) -> SparkColumn:
+    """Return whether a text anywhere in a value is not valid UTF-8. NULL is valid."""
+    if not _has_texts(type_):
+        return F.lit(False)
+    if isinstance(type_, str):
+        return F.coalesce(~F.is_valid_utf8(value), F.lit(False))
+    match type_["type"]:
+        case "array":
+            found = F.exists(value, lambda item: _has_invalid_text(item, type_["elementType"]))
+            return F.coalesce(found, F.lit(False))
+        case "struct":
+            fields = type_["fields"]
+            return reduce(or_, (_has_invalid_text(value.getField(each["name"]), each["type"]) for each in fields))
+    keys, values = ({"type": "array", "elementType": type_[part]} for part in ("keyType", "valueType"))
+    return _has_invalid_text(F.map_keys(value), keys) | _has_invalid_text(F.map_values(value), values)
+
+
+def _for_json(value: SparkColumn, type_: Any) -> SparkColumn:
+    """Prepare a value for Spark's JSON.
+
+    Geometries become bytes, because Spark's JSON does not support them. Map keys become the text that they would have
+    as values, because Spark's JSON shows some keys in internal form, such as a date as a number of days.
+    """
+    if not _needs_json_form(type_):
+        return value
+    if is_geo_type(type_):
+        return geo_bytes(value)
+    match type_["type"]:
+        case "array":
+            return F.transform(value, lambda item: _for_json(item, type_["elementType"]))
+        case "struct":
+            parts = [_for_json(value.getField(f["name"]), f["type"]).alias(f["name"]) for f in type_["fields"]]
+            return F.when(value.isNotNull(), F.struct(*parts))
+
+    def text(key: SparkColumn) -> SparkColumn:
+        if type_["keyType"] == "string":
+            return key
+        return F.get_json_object(F.to_json(F.struct(key.alias("k")), _JSON), "$.k")
+
+    return F.map_from_entries(
+        F.transform(
+            F.map_entries(value),
+            lambda entry: F.struct(text(entry["key"]), _for_json(entry["value"], type_["valueType"])),
+        )
+    )
+
+
+def _needs_json_form(type_: Any) -> bool:
+    return any(
+        is_geo_type(part) if isinstance(part, str) else part["type"] == "map" and part["keyType"] != "string"
+        for part in _types_in(type_)
+    )
+
+
+def _types_in(type_: Any) -> Iterator[Any]:
+    """Yield a type and all types nested in it."""
+    yield type_
+    if isinstance(type_, dict):
+        parts = [type_[part] for part in ("elementType", "keyType", "valueType") if part in type_]
+        for part in [*parts, *(field["type"] for field in type_.get("fields", ()))]:
+            yield from _types_in(part)
