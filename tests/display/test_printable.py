@@ -178,7 +178,7 @@ def test_change_feed_columns_and_values_cannot_start_a_new_line(monkeypatch: pyt
     rows: Any = SimpleNamespace(limit=lambda _: None)
     monkeypatch.setattr(Changes, "_reading", nullcontext)
     monkeypatch.setattr(Changes, "counts", lambda _: Result((VersionChanges(1, 1, 0, 0),)))
-    monkeypatch.setattr("mirrorfeed.source.change_preview.to_json_rows", lambda _: [{HOSTILE: HOSTILE, "id": 1}])
+    monkeypatch.setattr("mirrorfeed.api.changes.to_json_rows", lambda _: [{HOSTILE: HOSTILE, "id": 1}])
     monkeypatch.setattr("mirrorfeed.api.feed.Feed.changes", lambda *_: Changes(HOSTILE, 0, 1, rows))
     printed = ran("changes", "main.sales.orders", "--from", "1")
     assert SHOWN in printed

@@ -348,7 +348,7 @@ class Feed:
 
         Raises `MirrorfeedError` if the history does not reach that far, or the changes cannot be read.
         """
-        from mirrorfeed.api.results import Changes
+        from mirrorfeed.api.changes import Changes
         from mirrorfeed.source.change_feed import first_version_with_feed
         from mirrorfeed.source.change_preview import changes_between
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirrorfeed.api.results import Listed, Result
+from mirrorfeed.api.results import Result
 from mirrorfeed.config.expansion import Expansion
 from mirrorfeed.config.expansion import Listed as Decided
 from mirrorfeed.display.progress import progress
-from mirrorfeed.errors import named
+from mirrorfeed.display.rows import Row, row, shown
+from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.landing import selection
 from mirrorfeed.landing.names import table_limit_warning
 from mirrorfeed.landing.schema import Column, check_keys, columns_of
@@ -26,8 +27,29 @@ if TYPE_CHECKING:
 
     from mirrorfeed.config.model import Table
 
-
 _NO_WORKSPACE = "the keys are in Unity Catalog, but no workspace is configured here"
+
+
+@row
+class Listed(Row):
+    """A table that is configured or matches a pattern, and whether it is published."""
+
+    table: str | None = shown("table")
+    """Target. None if the table is not selected."""
+    source: str = shown("source")
+    included: bool = shown("published")
+    keys: tuple[str, ...] | None = shown("keys", default=None)
+    """Key columns. None if they are unknown."""
+    takes: str | None = shown("takes", default=None)
+    """Kinds of changes that can be published, in words."""
+    part: str | None = shown("part", default=None)
+    """Published part of the source, in short. None if the whole source is published."""
+    why: str = shown("why", default="")
+    """Entry that selects the table, or the reason why it is not selected."""
+    error: MirrorfeedError | None = None
+
+    def remarks(self) -> Sequence[str]:
+        return () if self.error is None else (f"{self.source}: {coded(self.error)}",)
 
 
 def listed(

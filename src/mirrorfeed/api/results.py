@@ -5,21 +5,20 @@ Results and their rows have `ok`, and `to_dict` for programs. A field that is un
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import DataRow as DataRow
 from mirrorfeed.display.rows import Row as Row
 from mirrorfeed.display.rows import row, shown
-from mirrorfeed.errors import MirrorfeedError, Terminal, coded
+from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.runtime import lazy_names
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
+    from mirrorfeed.api.changes import Changes as Changes
+    from mirrorfeed.api.changes import VersionChanges as VersionChanges
+    from mirrorfeed.api.listing import Listed as Listed
     from mirrorfeed.archive.archived_files import DataFile as DataFile
     from mirrorfeed.archive.archived_share import Share as Share
     from mirrorfeed.archive.archived_share import Simulation as Simulation
@@ -136,28 +135,6 @@ class Enabled(Row):
 
 
 @row
-class Listed(Row):
-    """A table that is configured or matches a pattern, and whether it is published."""
-
-    table: str | None = shown("table")
-    """Target. None if the table is not selected."""
-    source: str = shown("source")
-    included: bool = shown("published")
-    keys: tuple[str, ...] | None = shown("keys", default=None)
-    """Key columns. None if they are unknown."""
-    takes: str | None = shown("takes", default=None)
-    """Kinds of changes that can be published, in words."""
-    part: str | None = shown("part", default=None)
-    """Published part of the source, in short. None if the whole source is published."""
-    why: str = shown("why", default="")
-    """Entry that selects the table, or the reason why it is not selected."""
-    error: MirrorfeedError | None = None
-
-    def remarks(self) -> Sequence[str]:
-        return () if self.error is None else (f"{self.source}: {coded(self.error)}",)
-
-
-@row
 class PartnerFile(Row):
     """File in the landing zone that names the publisher."""
 
@@ -178,82 +155,10 @@ class Configured(Row):
     keys: tuple[str, ...] = shown("keys")
 
 
-_KINDS = {"insert": "inserts", "update_postimage": "updates", "delete": "deletes"}
-"""Counted change types. The row before an update is not counted."""
-
-
-@row
-class VersionChanges(Row):
-    """Number of rows that a version of the source changed."""
-
-    version: int = shown("version", str, right=True)
-    inserts: int = shown("inserts")
-    updates: int = shown("updates")
-    deletes: int = shown("deletes")
-
-
-@dataclass(frozen=True, repr=False)
-class Changes:
-    """Changes of a range of versions. Both ends are fixed, and the range can be empty."""
-
-    table: str
-    from_version_exclusive: int
-    to_version_inclusive: int
-    rows: DataFrame
-    """Rows of the feed by version, with `_change_type`, `_commit_version` and `_commit_timestamp`.
-
-    An update has two rows, before and after.
-    """
-
-    def first(self, count: int = 20) -> Result[DataRow]:
-        """Return the first rows, with values as JSON values."""
-        from mirrorfeed.source.change_preview import to_json_rows
-
-        versions = self.counts()
-        totals = [counted(sum(getattr(each, kind) for each in versions), kind[:-1]) for kind in _KINDS.values()]
-        with self._reading():
-            rows = to_json_rows(self.rows.limit(count)) if count else []
-        return Result(tuple(map(DataRow, rows)), summary=f"{repr(self)[1:-1]}: {', '.join(totals)}")
-
-    def counts(self) -> Result[VersionChanges]:
-        """Return the number of rows that each version changed. Versions without changes are left out."""
-        found: dict[int, dict[str, int]] = {}
-        with self._reading():
-            for version, kind, count in self.rows.groupBy("_commit_version", "_change_type").count().collect():
-                if kind in _KINDS:
-                    found.setdefault(version, dict.fromkeys(_KINDS.values(), 0))[_KINDS[kind]] = count
-        rows = tuple(VersionChanges(version, **found[version]) for version in sorted(found))
-        return Result(rows, (repr(self)[1:-1],), "" if rows else "No rows were changed.")
-
-    def chart(self) -> Chart:
-        """Draw the changed rows by version and operation, for the newest 60 versions with changes."""
-        from mirrorfeed.display.html import Chart, bars
-
-        kinds = tuple(_KINDS.values())
-        columns = [(str(each.version), {kind: getattr(each, kind) for kind in kinds}) for each in self.counts()[-60:]]
-        return Chart(f"Changes of {self.table}: rows by version", bars(columns, kinds, "rows", "version of the source"))
-
-    def __repr__(self) -> str:
-        first, last = self.from_version_exclusive + 1, self.to_version_inclusive
-        return f"<changes of {self.table}, {f'versions {first} to {last}' if first <= last else 'no versions'}>"
-
-    def _repr_html_(self) -> str:
-        return self.counts()._repr_html_()
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        from mirrorfeed.runtime.spark_session import faithful
-        from mirrorfeed.source.change_preview import preview_errors
-        from mirrorfeed.source.snapshot_or_range import Range
-
-        range_ = Range(self.from_version_exclusive, self.to_version_inclusive)
-        with preview_errors(self.table, range_), faithful(self.rows.sparkSession):
-            yield
-
-
 _HOMES = {
     "Alert": "monitor.alerts",
     "Append": "orchestration.histories",
+    "Changes": "api.changes",
     "Chart": "display.html",
     "Comparison": "orchestration.verification",
     "CreatedDatabase": "mirror.fabric.rows",
@@ -269,6 +174,7 @@ _HOMES = {
     "Interval": "archive.interval",
     "Lifecycle": "archive.lifecycle",
     "LintFinding": "lint.specification:Finding",
+    "Listed": "api.listing",
     "LogRecord": "publish.log.audit",
     "Maintained": "archive.maintenance",
     "Recent": "archive.table",
@@ -285,8 +191,9 @@ _HOMES = {
     "TableResult": "publish.result",
     "TableState": "mirror.fabric.rows",
     "TableSync": "mirror.fabric.rows",
+    "VersionChanges": "api.changes",
 }
 """Module of each row class. A class is imported when it is first used."""
 __getattr__ = lazy_names(__name__, _HOMES)
-_OWN = ("Changes", "DataRow", "Enabled", "Failed", "Listed", "PartnerFile", "Result", "Row", "VersionChanges")
+_OWN = ("DataRow", "Enabled", "Failed", "PartnerFile", "Result", "Row")
 __all__ = [*sorted((*_HOMES, *_OWN))]

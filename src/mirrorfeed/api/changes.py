@@ -1,0 +1,83 @@
+"""Changes of a table, as `Feed.changes` returns them: rows, counts by version, and a chart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirrorfeed.api.results import Result
+from mirrorfeed.display.html import Chart, bars
+from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.rows import DataRow, Row, row, shown
+from mirrorfeed.runtime.spark_session import faithful
+from mirrorfeed.source.change_preview import preview_errors, to_json_rows
+from mirrorfeed.source.snapshot_or_range import Range
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_KINDS = {"insert": "inserts", "update_postimage": "updates", "delete": "deletes"}
+"""Counted change types. The row before an update is not counted."""
+
+
+@row
+class VersionChanges(Row):
+    """Number of rows that a version of the source changed."""
+
+    version: int = shown("version", str, right=True)
+    inserts: int = shown("inserts")
+    updates: int = shown("updates")
+    deletes: int = shown("deletes")
+
+
+@dataclass(frozen=True, repr=False)
+class Changes:
+    """Changes of a range of versions. Both ends are fixed, and the range can be empty."""
+
+    table: str
+    from_version_exclusive: int
+    to_version_inclusive: int
+    rows: DataFrame
+    """Rows of the feed by version, with `_change_type`, `_commit_version` and `_commit_timestamp`.
+
+    An update has two rows, before and after.
+    """
+
+    def first(self, count: int = 20) -> Result[DataRow]:
+        """Return the first rows, with values as JSON values."""
+        versions = self.counts()
+        totals = [counted(sum(getattr(each, kind) for each in versions), kind[:-1]) for kind in _KINDS.values()]
+        with self._reading():
+            rows = to_json_rows(self.rows.limit(count)) if count else []
+        return Result(tuple(map(DataRow, rows)), summary=f"{repr(self)[1:-1]}: {', '.join(totals)}")
+
+    def counts(self) -> Result[VersionChanges]:
+        """Return the number of rows that each version changed. Versions without changes are left out."""
+        found: dict[int, dict[str, int]] = {}
+        with self._reading():
+            for version, kind, count in self.rows.groupBy("_commit_version", "_change_type").count().collect():
+                if kind in _KINDS:
+                    found.setdefault(version, dict.fromkeys(_KINDS.values(), 0))[_KINDS[kind]] = count
+        rows = tuple(VersionChanges(version, **found[version]) for version in sorted(found))
+        return Result(rows, (repr(self)[1:-1],), "" if rows else "No rows were changed.")
+
+    def chart(self) -> Chart:
+        """Draw the changed rows by version and operation, for the newest 60 versions with changes."""
+        kinds = tuple(_KINDS.values())
+        columns = [(str(each.version), {kind: getattr(each, kind) for kind in kinds}) for each in self.counts()[-60:]]
+        return Chart(f"Changes of {self.table}: rows by version", bars(columns, kinds, "rows", "version of the source"))
+
+    def __repr__(self) -> str:
+        first, last = self.from_version_exclusive + 1, self.to_version_inclusive
+        return f"<changes of {self.table}, {f'versions {first} to {last}' if first <= last else 'no versions'}>"
+
+    def _repr_html_(self) -> str:
+        return self.counts()._repr_html_()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        range_ = Range(self.from_version_exclusive, self.to_version_inclusive)
+        with preview_errors(self.table, range_), faithful(self.rows.sparkSession):
+            yield
