@@ -1,13 +1,12 @@
-"""Read YAML with line numbers, and convert validation errors to messages."""
+"""Read YAML with line numbers, and validate it, with the place of each mistake."""
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -17,7 +16,6 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from mirrorfeed.config.connections import PLACES, PRINCIPAL, Alerts, Mail, MaxLagMinutes, Webhook
 from mirrorfeed.config.errors import ConfigMissing, ConfigUnreadable
-from mirrorfeed.config.model import Config, Sources, Table
 from mirrorfeed.config.options import Options
 from mirrorfeed.config.values import short
 
@@ -226,67 +224,9 @@ def validated(
     try:
         return model.model_validate(data, context={"file": file, "secret_scope": secret_scope})
     except ValidationError as error:
+        from mirrorfeed.config.messages import message  # imported late: most configurations are valid
+
         for fault in error.errors(include_url=False):
             at = place(*fault["loc"])
-            faults[at] = _words(model, dict(fault), "this value" if may_be_secret(at) else short(fault["input"]))
+            faults[at] = message(model, dict(fault), "this value" if may_be_secret(at) else short(fault["input"]))
         return None
-
-
-def _words(model: type[BaseModel], fault: dict[str, Any], value: str) -> str:
-    facts = fault.get("ctx", {})
-    match fault["type"]:
-        case "missing":
-            return "is missing"
-        case "extra_forbidden" | "unexpected_keyword_argument":
-            return _unknown_field(str(fault["loc"][-1]), _model_at(model, fault["loc"][:-1]))
-        case "value_error":
-            return str(facts["error"])
-        case "literal_error":
-            return f"must be {facts['expected'].replace(chr(39), '')}, not {value}"
-        case "bool_type":
-            return f"must be true or false, not {value}"
-        case "int_type":
-            return f"must be a whole number, not {value}"
-        case "float_type" | "float_parsing" | "finite_number":
-            return f"must be a number, not {value}"
-        case "string_type":
-            return f"must be text, not {value}: put it in quotes"
-        case "greater_than_equal":
-            return f"must be at least {facts['ge']:g}, not {value}"
-        case "less_than_equal":
-            return f"must be at most {facts['le']}, not {value}"
-        case "list_type" | "tuple_type":
-            return f"must be a list, not {value}"
-        case "too_short" | "string_too_short":
-            return "is empty"
-        case "model_type" | "dataclass_type" if fault["loc"]:
-            return f"must be a map of fields and values, not {value}"
-        case "model_type":
-            return f"must be a table with a source and a target, not {value}"
-        case _:
-            return str(fault["msg"])
-
-
-def _model_at(model: Any, place: Sequence[Any]) -> Any:
-    for part in (each for each in place if isinstance(each, str)):
-        annotation = model.model_fields[part].annotation
-        model = next(each for each in (annotation, *get_args(annotation)) if _names(each))
-    return model
-
-
-def _names(model: Any) -> list[str]:
-    """Return the field names of a model or a dataclass. Empty for other types."""
-    if isinstance(model, type) and issubclass(model, BaseModel):
-        return [each.alias or name for name, each in model.model_fields.items()]
-    return [each.name for each in fields(model)] if is_dataclass(model) else []
-
-
-def _unknown_field(name: str, model: Any) -> str:
-    if issubclass(model, Options) and name in _names(Table if model is Config else Config):
-        return "belongs to a table, below tables" if model is Config else "belongs at the top level, not to a table"
-    if model is Sources and name == "source":
-        return "excludes sources: an entry names one table or a pattern"
-    known = _names(model)
-    if close := difflib.get_close_matches(name, known, 1):
-        return f"is not a known field; did you mean {close[0]}?"
-    return f"is not a known field; allowed are {', '.join(known)}"
