@@ -22,10 +22,13 @@ from mirrorfeed.config import loader
 from mirrorfeed.config.model import zone_of
 from mirrorfeed.monitor.collector import Collector
 from mirrorfeed.monitor.status import status_of
-from mirrorfeed.publish import next_publication
+from mirrorfeed.orchestration.table_task import Decision, RunContext, TableTask
+from mirrorfeed.publish.sources import NO_SPARK
 from mirrorfeed.runtime import spark_session
 from mirrorfeed.runtime.spark_session import SparkMissing
+from mirrorfeed.source.errors import SourceRecreated
 from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.table_info import is_in_local_folder
 from tests.delta import DeltaTable
 from tests.json_output import run_json
 
@@ -159,27 +162,29 @@ def test_up_to_date_tables_are_reported_without_spark(
         )
 
 
-def test_recreated_table_and_changed_keys_are_not_decided_without_spark(
+def test_recreated_table_is_blocked_and_changed_keys_are_not_decided_without_spark(
     spark: SparkSession, project: Project, orders: DeltaTable
 ) -> None:
     project.run("publish")
-    (table,) = loader.load(project.config).tables
-    assert next_publication.UpToDateCheck(loader.load(project.config)).decision(table) is not None
-    assert (
-        next_publication.UpToDateCheck(loader.load(project.config)).decision(table.model_copy(update={"keys": ("v",)}))
-        is None
-    )
+    config = loader.load(project.config)
+    (table,) = config.tables
+    context = RunContext(NO_SPARK, config)
+    assert TableTask(context, table).known_step() == Decision("sales.orders", "nothing new, version 0 is published")
+    assert TableTask(context, table.model_copy(update={"keys": ("v",)})).known_step() is None
     shutil.rmtree(orders.path)
     DeltaTable(spark, orders.path)
-    assert next_publication.UpToDateCheck(loader.load(project.config)).decision(table) is None
-    collector = Collector(loader.load(project.config), lambda: spark)
-    store = zone_of(collector.config)
+    blocked = TableTask(context, table).known_step()
+    assert blocked is not None
+    assert isinstance(blocked.error, SourceRecreated)
+    assert TableTask(context, table).attempt_without_spark() is None
+    collector = Collector(config, lambda: spark)
+    store = zone_of(config)
     assert collector._without_spark(store, table) is None
     shutil.rmtree(orders.path)
     assert collector._without_spark(store, table) is None
     for source in ("main.sales.orders", "abfss://a@b/c"):
         elsewhere = table.model_copy(update={"source": Source.parse(source)})
-        assert next_publication.read_local_newest(elsewhere) is None
+        assert not is_in_local_folder(elsewhere.source)
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.orchestration.errors import OrphanedTables
 from mirrorfeed.orchestration.orphans import find_orphans, orphans_problem
+from mirrorfeed.orchestration.table_task import TableTask
 from mirrorfeed.publish.errors import FileNumberConflict
 from mirrorfeed.publish.log.table_log import TableLog
-from mirrorfeed.publish.next_publication import UpToDateCheck
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source import catalog
@@ -81,7 +81,7 @@ def test_up_to_date_run_reports_orphaned_tables_without_spark(
 ) -> None:
     _, config = published("sales.orders", "sales.old")
     nothing_new = TableResult("sales.orders", "nothing new")
-    monkeypatch.setattr(UpToDateCheck, "outcome", lambda *_: nothing_new)
+    monkeypatch.setattr(TableTask, "attempt_without_spark", lambda _: nothing_new)
     ended = CliRunner().invoke(main, ["publish", "--config", config.path])
     # Without patterns, a table is only removed on purpose.
     assert (ended.exit_code, "MF3408" in ended.output) == (0, False)

@@ -22,11 +22,12 @@ from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.landing.output_format import BY_TIME, Output
 from mirrorfeed.lint.linter import lint
+from mirrorfeed.orchestration.table_task import RunContext, TableTask
 from mirrorfeed.publish.errors import FilesLost, LastFileMissing
 from mirrorfeed.publish.log.audit import audit_log
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
-from mirrorfeed.publish.next_publication import UpToDateCheck
+from mirrorfeed.publish.sources import NO_SPARK
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import Entry, Store
 from mirrorfeed.storage.local_folder import FolderStore
@@ -310,9 +311,9 @@ class TestCommands:
         assert "MF313" in output
         assert "MF302" not in output
 
-    def test_up_to_date_check_leaves_a_table_with_lost_files_to_spark(self, file: str, tmp_path: Path) -> None:
-        (table,) = loader.load(file).tables
-        idle = UpToDateCheck(loader.load(file))
-        assert idle.outcome(table) is not None
+    def test_next_step_of_a_table_with_lost_files_is_not_known_without_spark(self, file: str, tmp_path: Path) -> None:
+        config = loader.load(file)
+        task = TableTask(RunContext(NO_SPARK, config), config.tables[0])
+        assert task.known_step() is not None
         self.gone(tmp_path, 3)
-        assert idle.outcome(table) is None
+        assert task.known_step() is None

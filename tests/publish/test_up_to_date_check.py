@@ -20,11 +20,13 @@ from mirrorfeed.cli import main
 from mirrorfeed.config import loader
 from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.landing.names import log_folder, staged_name
 from mirrorfeed.monitor.findings import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.status import status_of
 from mirrorfeed.orchestration.ledger import COLUMNS, FAILED, PUBLISHED, RECOVERED, Row
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
+from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.runtime import spark_session
 from tests.commits import commit
@@ -157,11 +159,17 @@ def test_too_long_text_is_found_without_spark(tmp_path: Path) -> None:
     assert "'v' has a value of 17,825,792 bytes" in problem["what"]
 
 
-def test_unknown_file_in_the_landing_zone_needs_spark(tmp_path: Path) -> None:
+def test_staged_files_of_a_killed_run_are_deleted_without_spark(tmp_path: Path) -> None:
     config = of_all(tmp_path)
     write_rows(tmp_path, *LEDGER_ROWS)
-    zone_of(config).create(f"{config.tables[0].target.folder}/notes.txt", b"whose?")
-    assert all_up_to_date(config) is None
+    zone, folder = zone_of(config), config.tables[0].target.folder
+    view = TableLog(zone, folder).read_view()
+    assert view is not None
+    log = f"{folder}/{log_folder(view.log_id)}"
+    zone.create(f"{log}/{staged_name(view.number, '0' * 32, '1' * 32)}", b"rows")
+    before = len(zone.list(log))
+    assert all_up_to_date(config) is not None
+    assert len(zone.list(log)) == before - 1
 
 
 def test_paused_table_is_skipped_and_shown_with_reason_and_end(tmp_path: Path) -> None:

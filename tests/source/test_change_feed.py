@@ -109,13 +109,15 @@ def test_history_is_not_read_without_new_versions(
             read_facts(spark, table.source, 7, limit=100)
         with pytest.raises(AssertionError, match="the history was asked"):  # the clock went back
             read_facts(spark, table.source, 9, limit=100)
-        monkeypatch.setattr(versions, "open_local_table", lambda _: None)
+        for module in (change_feed, versions):
+            monkeypatch.setattr(module, "open_local_table", lambda _: None)
 
 
 def test_history_is_read_if_the_engine_does_not_report_the_newest_version(
     spark: SparkSession, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(versions, "open_local_table", lambda _: None)
+    for module in (change_feed, versions):
+        monkeypatch.setattr(module, "open_local_table", lambda _: None)
     monkeypatch.setattr(versions, "parameter", lambda *_: None)
     found = read_facts(spark, table.source, 8, limit=100)
     assert (found.latest, found.commits) == (8, ())

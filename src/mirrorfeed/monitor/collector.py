@@ -19,13 +19,8 @@ from mirrorfeed.monitor.freshness import LAG_STEPS, NOT_READ, MirrorReader, fres
 from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.errors import FilesLost, RowsRefused
 from mirrorfeed.publish.log.table_log import TableLog
-from mirrorfeed.publish.next_publication import (
-    UpToDateCheck,
-    check_decision,
-    decide_next,
-    deselected_columns,
-    with_keys,
-)
+from mirrorfeed.publish.next_publication import check_decision, decide_next, deselected_columns, with_keys
+from mirrorfeed.publish.sources import NO_SPARK, source_for
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.errors import Finding
 from mirrorfeed.source.snapshot_or_range import NothingNew, Published, recreated
@@ -85,12 +80,19 @@ class Collector:
 
     def _without_spark(self, store: Store, table: Table) -> TableFacts | None:
         """Return the facts about a table in a local folder. None if Spark is needed, or if something may be wrong."""
-        if open_local_table(table.source) is None or table.changes == "compare":
+        if table.changes == "compare" or open_local_table(table.source) is None:
             return None
-        if self.deep and (table.selection or UpToDateCheck(self.config, store).published_view(table) is None):
+        if self.deep and (table.selection or not self._needs_no_spark(store, table)):
             return None
         facts = self._facts(None, store, table)
         return None if facts.errors else facts
+
+    def _needs_no_spark(self, store: Store, table: Table) -> bool:
+        """Return whether the next publication would do nothing, and would not start Spark."""
+        with suppress(Exception):
+            self._check_next(NO_SPARK, store, table, TableLog(store, table.target.folder).read_view(), True)
+            return True
+        return False
 
     def _facts(self, spark: Any, store: Store, table: Table) -> TableFacts:
         """Return the facts about a table. Without a session, each fact that needs a session is an error."""
@@ -177,8 +179,6 @@ class Collector:
         self, spark: SparkSession, store: Store, table: Table, view: View | None, is_log_read: bool
     ) -> None:
         """Raise the error that would stop the next publication, if there is one."""
-        from mirrorfeed.publish.sources import source_for
-
         table, feed = with_keys(table, self.workspace), source_for(spark, self.config, table)
         ahead, decision = decide_next(feed, table, view)
         if isinstance(decision, Finding):

@@ -194,7 +194,7 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
     run, skips = _Run(context, names), context.skips_paused and not follows
     run.set_tables([each for each in context.config.select(names) if not (skips and each.pause_at(now))])
     if publishes and not follows:
-        map_parallel(TableTask.up_to_date, list(run.tasks.values()), run.add)
+        map_parallel(TableTask.attempt_without_spark, list(run.tasks.values()), run.add)
     left = [task for name, task in run.tasks.items() if name not in run.newest]
     if left and not context.stop():
         _ = context.session  # starts in this thread, and fails for all tables

@@ -7,7 +7,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -24,14 +24,15 @@ from mirrorfeed.orchestration.errors import OrphanedTables, TableTimeout
 from mirrorfeed.orchestration.retry_policy import ATTEMPTS, RetryState, needs_reload, next_state
 from mirrorfeed.orchestration.scheduler import QueuedTable, is_due
 from mirrorfeed.publish.log.table_log import TableLog
-from mirrorfeed.publish.next_publication import UpToDateCheck, check_decision, decide_next, unpublished_since, with_keys
+from mirrorfeed.publish.next_publication import check_decision, decide_next, unpublished_since, with_keys
 from mirrorfeed.publish.result import TableResult
-from mirrorfeed.publish.sources import ChangeSource, source_for
+from mirrorfeed.publish.sources import NO_SPARK, ChangeSource, source_for
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import renew_session
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.source.snapshot_or_range import PendingCommits
+from mirrorfeed.source.table_info import is_in_local_folder
 from mirrorfeed.source.versions import pending_commits
 from mirrorfeed.storage import Store
 
@@ -180,39 +181,56 @@ class TableTask:
         minutes = self.table.table_timeout_minutes
         return math.inf if minutes is None else minutes * 60 - self.result.seconds
 
-    def up_to_date(self) -> TableResult | None:
-        """Return the result if there is nothing new, as far as this is known without Spark. Otherwise None."""
-        context = self.context
-        return None if context.stop() else UpToDateCheck(context.config, context.zone).outcome(self.table)
+    def attempt_without_spark(self) -> TableResult | None:
+        """Return the result if the table has nothing new, as far as this is known without Spark. Otherwise None."""
+        context, started = self.context, self.context.clock()
+        if context.stop() or not self._is_local:
+            return None
+        try:
+            source = source_for(NO_SPARK, context.config, self.table)
+            context.work(source, context.zone, with_keys(self.table), self.result, self._on_step, context.stop)
+        except Exception:  # the attempt with Spark reports the error
+            return None
+        finally:
+            self.result.seconds += context.clock() - started
+        return None if self._lags else replace(self.result)
+
+    @property
+    def _is_local(self) -> bool:
+        """Return whether the table may be read without Spark."""
+        return self.table.changes != "compare" and is_in_local_folder(self.table.source)
 
     def known_step(self) -> Decision | None:
-        """Return a decision if the table is paused or up to date, as far as this is known without Spark. Otherwise
-        None."""
-        context, table = self.context, self.table
-        found = table.pause_at(datetime.now(UTC)) or UpToDateCheck(context.config, context.zone).decision(table)
-        return Decision(self.name, str(found)) if found else None
+        """Return the next step if the table is paused, or if its next step needs no Spark. Otherwise None."""
+        if pause := self.table.pause_at(datetime.now(UTC)):
+            return Decision(self.name, str(pause))
+        with suppress(Exception):  # `next_step` reports the error
+            return self._decide(NO_SPARK) if self._is_local else None
+        return None
 
     def next_step(self) -> Decision:
         """Return the next step for `publish --dry-run`. Changes nothing."""
-        context, name = self.context, self.name
         try:
-            table = with_keys(self.table, lambda: context.client)
-            view = TableLog(context.zone, table.target.folder).read_view()
-            source = source_for(context.session, context.config, table)
-            facts, decision = decide_next(source, table, view)
-            bridge = None
-            if isinstance(decision, Gap) and (bridge := _bridge_gap(source, table, decision)):
-                source = bridge
-                facts, decision = decide_next(source, table, view)
-            if isinstance(decision, MirrorfeedError):
-                return Decision(name, BLOCKED, decision)
-            check_decision(source, context.zone, table, view, facts, decision)
-            waiting = len(view.unfinished) if view else 0
-            notes = [", by comparison"] if facts.compared else [", from its history"] if bridge else []
-            notes += [f", after renaming {waiting} recorded files"] * bool(waiting)
-            return Decision(name, f"{decision}{''.join(notes)}")
+            return self._decide(self.context.session)
         except Exception as error:
-            return Decision(name, BLOCKED, named(f"Deciding the next step of {name}", error))
+            return Decision(self.name, BLOCKED, named(f"Deciding the next step of {self.name}", error))
+
+    def _decide(self, spark: SparkSession) -> Decision:
+        context, table = self.context, with_keys(self.table, lambda: self.context.client)
+        view = TableLog(context.zone, table.target.folder).read_view()
+        source = source_for(spark, context.config, table)
+        facts, decision = decide_next(source, table, view)
+        bridge = None
+        if isinstance(decision, Gap) and (bridge := _bridge_gap(source, table, decision)):
+            source = bridge
+            facts, decision = decide_next(source, table, view)
+        if isinstance(decision, MirrorfeedError):
+            return Decision(self.name, BLOCKED, decision)
+        check_decision(source, context.zone, table, view, facts, decision)
+        waiting = len(view.unfinished) if view else 0
+        notes = [", by comparison"] if facts.compared else [", from its history"] if bridge else []
+        notes += [f", after renaming {waiting} recorded files"] * bool(waiting)
+        return Decision(self.name, f"{decision}{''.join(notes)}")
 
     def queued(self, *, ordered: bool = False) -> QueuedTable:
         """Return the table's next place in the queue. With `ordered`, the freshness target determines the order."""

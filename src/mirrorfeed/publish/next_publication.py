@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.config.model import Config, Table, zone_of
+from mirrorfeed.config.model import Table
 from mirrorfeed.landing.errors import ColumnsDropped
 from mirrorfeed.landing.output_format import check_output, metadata_content
 from mirrorfeed.landing.record import Record
@@ -22,13 +20,11 @@ from mirrorfeed.publish.errors import KeysRequired, NothingPublished
 from mirrorfeed.publish.log import metadata_files
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
-from mirrorfeed.publish.result import TableResult
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, SourceRecreated
 from mirrorfeed.source.snapshot_or_range import (
     Decision,
     Facts,
-    NothingNew,
     Published,
     PublishRanges,
     Range,
@@ -37,7 +33,7 @@ from mirrorfeed.source.snapshot_or_range import (
     decide,
     recreated,
 )
-from mirrorfeed.source.table_info import TableInfo, commit_name, local_table_info, open_local_table
+from mirrorfeed.source.table_info import commit_name
 from mirrorfeed.storage import Store
 
 if TYPE_CHECKING:
@@ -158,65 +154,6 @@ def last_version(what: Range | int | Repair) -> int:
     return what if isinstance(what, int) else what.to_version_inclusive
 
 
-def read_local_newest(table: Table) -> tuple[TableInfo, int] | None:
-    """Return metadata and newest version of a table in a local folder.
-
-    Returns None if only Spark can read the table, or if the table is compared, because its versions are then those of
-    the row hashes.
-    """
-    if table.changes == "compare" or (found := open_local_table(table.source)) is None:
-        return None
-    detail = local_table_info(found, table.source)
-    return None if detail is None else (detail, found.version())
-
-
-@dataclass(frozen=True)
-class UpToDateCheck:
-    """Finds configured tables with nothing to publish, without Spark. May request a login for the landing zone."""
-
-    config: Config
-    store: Store | None = None
-    """None means the configured landing zone."""
-
-    @cached_property
-    def zone(self) -> Store:
-        return self.store or zone_of(self.config)
-
-    def decision(self, table: Table) -> NothingNew | None:
-        """Return `NothingNew` if publishing would change nothing, otherwise None."""
-        found = self.published_view(table)
-        return NothingNew(found[1]) if found else None
-
-    def outcome(self, table: Table) -> TableResult | None:
-        """Return the result of publishing if there is nothing to publish and nothing to clean up, otherwise None."""
-        started = time.monotonic()
-        if (found := self.published_view(table)) is None:
-            return None
-        view, version = found
-        if view.staged or view.old_records(table.log_retention_records):
-            return None
-        seconds = time.monotonic() - started
-        return TableResult(str(table.target), published_version=version, latest=version, seconds=seconds)
-
-    def published_view(self, table: Table) -> tuple[View, int] | None:
-        """Return view and version of a table that is published up to its newest version, otherwise None."""
-        try:
-            if (found := read_local_newest(table)) is None:
-                return None
-            table = with_keys(table)
-            log = TableLog(self.zone, table.target.folder)
-            view = log.read_view()
-            if view is None or view.newest is None or view.unfinished or not is_up_to_date(view, *found):
-                return None
-            if view.newest.selection != table.selection:
-                return None
-            log.check(view)
-            metadata_files.check(self.zone, log.folder, metadata_of(table, view.newest.columns))
-        except Exception:  # the run with Spark reports the error
-            return None
-        return view, found[1]
-
-
 def unpublished_since(store: Store, table: Table) -> datetime | None:
     """Return the time of the first unpublished commit if a file shows it, otherwise of the last publication.
 
@@ -240,9 +177,3 @@ def committed(folder: str, version: int) -> datetime | None:
         file = Path(folder) / "_delta_log" / commit_name(version)
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=file.stat().st_mtime_ns // 1_000_000)
     return None
-
-
-def is_up_to_date(view: View, detail: TableInfo, version: int) -> bool:
-    """Return whether this table, identified by its id, is published up to this version."""
-    newest = view.newest
-    return newest is not None and (newest.source_id, newest.to_version_inclusive) == (detail.table_id, version)

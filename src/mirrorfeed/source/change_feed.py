@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -13,13 +14,17 @@ from pyspark.sql import SparkSession
 from mirrorfeed.landing.errors import ReservedColumn
 from mirrorfeed.landing.schema import reserved_names
 from mirrorfeed.runtime.spark_errors import FEED_OFF, FILES_GONE, SCHEMA_DIFFERS, conditions, find_condition
-from mirrorfeed.source.errors import (
-    LogDamaged,
-    VersionExpired,
-)
+from mirrorfeed.source.errors import LogDamaged, VersionExpired
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Commit, Facts, first_missing
-from mirrorfeed.source.table_info import FEED, TableInfo, find_metadata_changes, read_table_info
+from mirrorfeed.source.table_info import (
+    FEED,
+    TableInfo,
+    find_metadata_changes,
+    local_table_info,
+    open_local_table,
+    read_table_info,
+)
 from mirrorfeed.source.versions import (
     KEEPS_SCHEMA,
     commits,
@@ -130,8 +135,13 @@ def read_schema(
 
 
 def read_facts(spark: SparkSession, source: Source, after: int | None, limit: int) -> Facts:
-    """Read the facts that `decide` needs. Checks schemas and feed of at most `limit` versions after the published
-    one."""
+    """Read the facts that `decide` needs. Checks schemas and feed of at most `limit` versions after the published one.
+
+    If a table in a local folder has no new version, Spark is not used.
+    """
+    local = open_local_table(source)
+    if local is not None and local.version() == after and (known := local_table_info(local, source)):
+        return replace(_facts(known, after, ()), bytes=None)
     schemas: dict[int, dict[str, Any]] = {}
     schema = partial(read_schema, spark, source, schemas=schemas)
 
@@ -139,7 +149,7 @@ def read_facts(spark: SparkSession, source: Source, after: int | None, limit: in
         if after is None:
             newest = newest_commit(spark, source)
             return newest.version, [newest]
-        if newest_version(spark, source, after) == after:
+        if local is None and newest_version(spark, source, after) == after:
             return after, []
         pool.submit(lambda: (schema(after), schema(after + 1)))  # in parallel, because the history takes long
         found = commits(spark, source, after)
@@ -147,7 +157,8 @@ def read_facts(spark: SparkSession, source: Source, after: int | None, limit: in
 
     with ThreadPoolExecutor(2) as pool:
         history = pool.submit(read_new)
-        info = read_table_info(spark, source, counted=True)
+        counted = local and local_table_info(local, source, counted=True)
+        info = counted or read_table_info(spark, source, counted=True)
         latest, new = history.result()
     if after is None:
         # If the property is set, no query is needed. Later commits are checked at their own versions.

@@ -7,14 +7,14 @@ import logging
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from os.path import normpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.runtime.spark_errors import LOG_GONE, NOT_IN_CATALOG, find_condition
-from mirrorfeed.runtime.spark_session import Kind, kind
+from mirrorfeed.runtime.spark_session import ConnectNotConfigured, Kind, kind
 from mirrorfeed.source.errors import (
     BadInterval,
     LogDamaged,
@@ -90,11 +90,9 @@ def open_local_table(source: Source, version: int | None = None) -> DeltaTable |
 
     Returns None if the table is not in a local folder, delta-rs is not installed, or the table needs Spark.
     """
-    if source.path is None or not Path(source.path).is_absolute():
+    if source.path is None or not is_in_local_folder(source):
         return None
     try:
-        if kind() is not Kind.LOCAL:  # the path belongs to another machine or file system
-            return None
         from deltalake import DeltaTable
 
         table = DeltaTable(source.path, version=version)
@@ -102,6 +100,13 @@ def open_local_table(source: Source, version: int | None = None) -> DeltaTable |
     except Exception:  # Spark will report the error
         return None
     return None if unknown_features(features) or external_commit_features(features) else table
+
+
+def is_in_local_folder(source: Source) -> bool:
+    """Return whether the table is in a folder of this machine, and Spark would run on this machine as well."""
+    with suppress(ConnectNotConfigured):
+        return source.path is not None and Path(source.path).is_absolute() and kind() is Kind.LOCAL
+    return False
 
 
 def is_missing_locally(source: Source) -> bool:

@@ -21,16 +21,18 @@ from fixtures.mirror import canonical
 from fixtures.tables import stage_small_batch
 from mirrorfeed.config.errors import ConfigInvalid
 from mirrorfeed.config.loader import load
-from mirrorfeed.config.model import Config, Table
+from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.errors import Transient
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import MARKER, Column
 from mirrorfeed.monitor.collector import Collector
+from mirrorfeed.orchestration.table_task import RunContext, TableTask
 from mirrorfeed.publish.errors import KeysRequired, LedgerRequired, RowHashesLost
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob, arrow_schema
 from mirrorfeed.publish.landing_rows import PROBLEM
-from mirrorfeed.publish.next_publication import UpToDateCheck, with_keys
+from mirrorfeed.publish.next_publication import with_keys
+from mirrorfeed.publish.sources import NO_SPARK
 from mirrorfeed.publish.sources.full_compare import FullCompare, RowHashTable, hash_table_of
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
@@ -103,12 +105,12 @@ def test_missing_comparison_options_are_reported_with_their_line(
 
 def test_delta_versions_do_not_make_a_compared_table_up_to_date(tmp_path: Path) -> None:
     table = a_table(keys=("id",)).model_copy(update={"source": Source(path=str(tmp_path))})
-    idle = UpToDateCheck(Config(landing_zone=str(tmp_path / "zone"), tables=(table,)))
-    assert Collector(idle.config, NO_SPARK)._without_spark(idle.zone, table) is None
-    assert (idle.decision(table), idle.outcome(table)) == (None, None)
+    config = Config(landing_zone=str(tmp_path / "zone"), tables=(table,))
+    assert Collector(config, NO_SPARK)._without_spark(zone_of(config), table) is None
+    task = TableTask(RunContext(NO_SPARK, config), table)
+    assert (task.known_step(), task.attempt_without_spark()) == (None, None)
 
 
-NO_SPARK: Any = None
 COLUMNS = (Column("id", "long"), Column("v", "string"))
 Rows = dict[int, str | None]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
@@ -47,6 +47,10 @@ class ChangeSource(Protocol):
     def bad_keys(self, version: int, table: Table) -> Sequence[BadRow]:
         """Return the first keys of a version that are NULL or not unique."""
         ...
+
+
+NO_SPARK: Any = None
+"""In place of a session: a source that needs Spark raises an error."""
 
 
 def source_for(spark: SparkSession, config: Config, table: Table) -> ChangeSource:
