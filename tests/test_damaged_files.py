@@ -18,22 +18,22 @@ from fixtures.memory import MemoryStore
 from mirrorfeed.archive.errors import BadPlan
 from mirrorfeed.archive.restore_plan import Plan
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.history import record as history_record
-from mirrorfeed.landing import output_format, record
+from mirrorfeed.history import history_record as history_record
+from mirrorfeed.landing import log_record, output_format
 from mirrorfeed.landing.errors import DamagedFile, RecordTooNew
 from mirrorfeed.monitor import alerts
 from mirrorfeed.monitor.alerts import Alert
 from mirrorfeed.monitor.doctor import Check
 from mirrorfeed.monitor.findings import Finding, Severity
-from mirrorfeed.publish.log.audit import audit_log
-from mirrorfeed.publish.log.table_log import TableLog
+from mirrorfeed.publish.table_log import TableLog
+from mirrorfeed.publish.table_log.audit import audit_log
 from mirrorfeed.storage.errors import InvalidPrices
 from mirrorfeed.storage.prices import Prices
 from tests.archive.test_restore_plan import make_plan, priced
 from tests.archive.test_restore_plan_costs import PRICES
 from tests.damaged_json import damaged
-from tests.history.test_record import BOTH
-from tests.landing.test_record import RECORD, SELECTION
+from tests.history.test_history_record import BOTH
+from tests.landing.test_log_record import RECORD, SELECTION
 from tests.monitor.test_alert_state import NOW
 
 
@@ -45,8 +45,8 @@ class Kind:
     errors: tuple[type[MirrorfeedError], ...]
 
 
-def _record(data: bytes) -> record.Record:
-    found = record.parse(data, "x")
+def _record(data: bytes) -> log_record.Record:
+    found = log_record.parse(data, "x")
     assert found.at.tzinfo
     return found
 
@@ -127,7 +127,7 @@ _RECORDS = [
     ),
 ]
 KINDS = {
-    "record": Kind(_RECORDS, _record, record.Record.to_json, (DamagedFile, RecordTooNew)),
+    "record": Kind(_RECORDS, _record, log_record.Record.to_json, (DamagedFile, RecordTooNew)),
     "newest record of a log": Kind(_RECORDS, _look, None, (DamagedFile, RecordTooNew)),
     "log.json": Kind([b'{"log_id": "0a"}'], _log_id, None, (DamagedFile,)),
     "_metadata.json": Kind(
@@ -196,4 +196,4 @@ def test_many_damaged_documents_are_refused_by_one_error(name: str, data: st.Dat
 @given(st.binary())
 def test_arbitrary_bytes_are_not_a_record(data: bytes) -> None:
     with pytest.raises(DamagedFile):
-        record.parse(data, "x")
+        log_record.parse(data, "x")

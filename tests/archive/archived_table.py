@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 from pyspark.sql import SparkSession
 
 from fixtures.tiers import make_old
+from mirrorfeed.archive import archive_interval as intervals
 from mirrorfeed.archive import guard
-from mirrorfeed.archive import interval as intervals
+from mirrorfeed.archive.archive_interval import Policy
 from mirrorfeed.archive.archived_files import DataFile
-from mirrorfeed.archive.columnar_log import ColumnarLog
-from mirrorfeed.archive.interval import Policy
+from mirrorfeed.archive.delta_log_reader import ColumnarLog
 from mirrorfeed.archive.lifecycle import starts
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range

@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 
 from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive import interval as intervals
+from mirrorfeed.archive import archive_interval as intervals
+from mirrorfeed.archive.archive_interval import Policy
 from mirrorfeed.archive.archived_files import DataFile, archived_among
 from mirrorfeed.archive.archived_share import Share, ages_of, by_age, files_of, share, share_of
-from mirrorfeed.archive.interval import Policy
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.tiers import Priority
 from tests.archive.archived_table import NOW, POLICY, Orders

@@ -9,13 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive import interval
+from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, StatementNeedsArchivedFiles
 from mirrorfeed.archive.archived_share import share
 from mirrorfeed.archive.errors import FileOfNoTable
 from mirrorfeed.archive.guard import Guarded
+from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.archive.maintenance import maintain
-from mirrorfeed.archive.table import GuardedTable
 from tests.archive.archived_table import NOW, Orders, days
 from tests.delta import DeltaTable
 
@@ -56,7 +56,7 @@ def test_files_of_the_original_table_use_its_interval(spark: SparkSession, clone
 
 def test_own_files_of_a_clone_use_its_own_interval(spark: SparkSession, clone: DeltaTable, tmp_path: Path) -> None:
     copy = DeltaTable.copied(clone, tmp_path / "clone")
-    interval.set_first(spark, copy.source, 1000, NOW)
+    archive_interval.set_first(spark, copy.source, 1000, NOW)
     assert days(GuardedTable(spark, copy.source, now=lambda: NOW)._needed().files) == ["1", "2"]
     assert days(GuardedTable(spark, copy.source, now=lambda: NOW)._needed("id = 15").files) == ["1"]
 

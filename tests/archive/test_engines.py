@@ -12,8 +12,8 @@ from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
 from mirrorfeed.archive.engines import ClassicEngine, Engine, engine_of
 from mirrorfeed.archive.errors import BadPredicate, OnlyNewestVersion
+from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.archive.maintenance import EARLY_DELETION, check_files, maintain
-from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.storage.tiers import Priority
 from tests.archive.archived_table import NOW, Orders
 

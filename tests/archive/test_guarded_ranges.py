@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.entries import changed
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive import guard, interval, restore, restore_plan
+from mirrorfeed.archive import archive_interval, guard, restore, restore_plan
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, LookUpNeedsArchive
 from mirrorfeed.archive.errors import FeedOnDatabricks
 from mirrorfeed.config.model import Config, Table
@@ -122,7 +122,7 @@ def test_deleted_keys_are_looked_up_if_no_archived_file_is_needed(spark: SparkSe
     table = Orders(spark, tmp_path / "t")
     zone = Zone(tmp_path / "zone", table)
     zone.publish()
-    interval.set_first(spark, table.source, 60, NOW)
+    archive_interval.set_first(spark, table.source, 60, NOW)
     table.sql("DELETE FROM {} WHERE id = 35")
     assert zone.publish().rows == {"delete": 1}
     table.sql("INSERT INTO {} VALUES (15, 'second', 4)")
@@ -140,7 +140,7 @@ def test_many_deleted_keys_in_an_archived_table_are_not_looked_up(spark: SparkSe
     table = Orders(spark, tmp_path / "t")
     zone = Zone(tmp_path / "zone", table)
     zone.publish()
-    interval.set_first(spark, table.source, 60, NOW)
+    archive_interval.set_first(spark, table.source, 60, NOW)
     table.sql("DELETE FROM {} WHERE id = 35")
     with pytest.raises(LookUpNeedsArchive) as caught:
         zone.publish()
@@ -163,7 +163,7 @@ def test_table_is_not_cleared_if_its_snapshot_needs_archived_files(spark: SparkS
     table = Orders(spark, tmp_path / "t")
     zone = Zone(tmp_path / "zone", table)
     zone.publish()
-    interval.set_first(spark, table.source, 60, NOW)
+    archive_interval.set_first(spark, table.source, 60, NOW)
     before = zone.everything()
     with pytest.raises(ArchivedFilesNeeded):
         clear(DeltaFeed(spark, table.source), zone.store, zone.plan)

@@ -18,9 +18,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers, make_old
-from mirrorfeed.archive import interval
+from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
-from mirrorfeed.archive.table import GuardedTable
+from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.storage.tiers import Priority
 from tests.archive.archived_table import NOW
@@ -88,7 +88,7 @@ class Cut:
             return NOW - timedelta(days=100)
 
         make_old(self.table.path, age)
-        interval.set_first(spark, self.table.source, 60, NOW)
+        archive_interval.set_first(spark, self.table.source, 60, NOW)
         self.whole = SparkTable.copied(self.table, folder / "whole")
         """The table before files are moved away and statements run."""
         self._clock = Clock(NOW)

@@ -11,8 +11,8 @@ from pyspark.sql import Row, SparkSession
 
 from mirrorfeed.archive import guard
 from mirrorfeed.archive.archived_files import DataFile, uri_of
-from mirrorfeed.archive.columnar_log import Parts, parts_at, require_own_commits
 from mirrorfeed.archive.data_skipping import Doubt
+from mirrorfeed.archive.delta_log_reader import Parts, parts_at, require_own_commits
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.source.identifier import Source

@@ -16,13 +16,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive import guard, interval
+from mirrorfeed.archive import archive_interval, guard
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, DataFile, NotEnoughFiles, StatementNeedsArchivedFiles
 from mirrorfeed.archive.data_skipping import Doubt
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.guard import Guarded
+from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.archive.restore_plan import plan_feed, plan_query, plan_statement
-from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
@@ -266,7 +266,7 @@ def test_files_that_were_not_restored_are_as_recorded(
     archived = GuardedTable(spark, source, now=lambda: NOW)._needed("day < 3").files
     tiers.archive(archived[0].uris)
     compare("orders, partly restored", GuardedTable(spark, source, tiers, lambda: NOW).query)
-    interval.set_first(spark, tables["plain"].source, 60, NOW)
+    archive_interval.set_first(spark, tables["plain"].source, 60, NOW)
     compare("plain, with an interval", GuardedTable(spark, tables["plain"].source, now=lambda: NOW).query)
 
 

@@ -16,8 +16,8 @@ from mirrorfeed.archive import restore, restore_plan
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, StatementNeedsArchivedFiles
 from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, NoQuery, TableByTable, UnknownFiles
 from mirrorfeed.archive.guard import Guarded, guarded
+from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.archive.restore import TiersOfTables, in_zone
-from mirrorfeed.archive.table import GuardedTable
 from mirrorfeed.display.humanize import size
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.storage.tiers import Priority

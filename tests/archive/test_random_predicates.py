@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from mirrorfeed.archive import interval
+from mirrorfeed.archive import archive_interval
+from mirrorfeed.archive.archive_interval import Policy
 from mirrorfeed.archive.archived_files import archived_among, plain
 from mirrorfeed.archive.data_skipping import Doubt, filtered
 from mirrorfeed.archive.engines import ClassicEngine, files_of
-from mirrorfeed.archive.interval import Policy
 from mirrorfeed.source.identifier import Source
 
 LATER = datetime.now(UTC) + timedelta(days=400)
@@ -225,7 +225,7 @@ def test_no_file_with_a_matching_row_is_missing(
     rng = random.Random(seed)
     conditions = [predicate(rng) for _ in range(count)] + [comparisons(rng) for _ in range(count // 2)]
     engine, decided = ClassicEngine(spark), 0
-    interval.set_first(spark, table, 1, LATER)
+    archive_interval.set_first(spark, table, 1, LATER)
     frame = spark.table(table.sql)
     with_files = frame.withColumn("__file__", F.col("_metadata.file_path"))
     every = files_of(frame)

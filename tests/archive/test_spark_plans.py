@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive import interval, restore_plan
+from mirrorfeed.archive import archive_interval, restore_plan
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
-from mirrorfeed.archive.table import GuardedTable
+from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.storage.tiers import Priority
 from tests.archive.archived_table import NOW, Orders, days
 from tests.delta import DeltaTable
@@ -41,7 +41,7 @@ def moments(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> De
     table = DeltaTable.built(spark, tmp_path_factory.mktemp("zones") / "t", columns)
     with zone(spark, "Europe/Paris"):
         table.sql("INSERT INTO {} (id, ts) VALUES (1, TIMESTAMP '2026-01-02 00:30:00')")
-    interval.set_first(spark, table.source, 60, NOW)
+    archive_interval.set_first(spark, table.source, 60, NOW)
     return table
 
 

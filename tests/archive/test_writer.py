@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive import interval
+from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, StatementNeedsArchivedFiles
 from mirrorfeed.archive.errors import BadPredicate, NoSuchColumn, SubqueryInStatement, UnknownFiles
-from mirrorfeed.archive.table import GuardedTable
+from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.runtime.spark_session import setting
 from tests.archive.archived_table import NOW, Orders, days
 from tests.archive.test_spark_plans import DERIVES
@@ -200,7 +200,7 @@ def test_overwrite_replaces_all_rows_in_any_partition_overwrite_mode(spark: Spar
                 writer = GuardedTable(spark, name, now=lambda: NOW)
                 writer.overwrite(rows(spark, id_))
                 assert [row["id"] for row in table.rows()] == [id_]
-                assert interval.required(spark, table.source).days == 60
+                assert archive_interval.required(spark, table.source).days == 60
     finally:
         spark.sql("DROP TABLE overwritten")
 

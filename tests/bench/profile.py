@@ -13,10 +13,9 @@ from pyspark.sql import SparkSession
 from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.files.spark_files import upload_files
 from mirrorfeed.publish.files.staging_area import StagingArea
-from mirrorfeed.publish.log import metadata_files
-from mirrorfeed.publish.log.clean_up import clean_up
-from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
+from mirrorfeed.publish.table_log import TableLog, metadata_files
+from mirrorfeed.publish.table_log.clean_up import clean_up
 from tests.bench.race import Case
 
 _PHASES: Mapping[str, Callable[..., object]] = {

@@ -18,7 +18,7 @@ ALL = (
     *("tests/publish/test_row_markers.py", "tests/source/test_selection.py"),
     *("tests/orchestration/test_publish_run.py", "tests/orchestration/test_ledger.py"),
     *("tests/archive/test_predicate.py", "tests/archive/test_engines.py"),
-    "tests/orchestration/test_verification.py::test_repair_with_a_condition_works_with_and_without_the_mirror",
+    "tests/orchestration/test_verify_and_repair.py::test_repair_with_a_condition_works_with_and_without_the_mirror",
     "tests/history/test_history.py::test_every_version_can_be_rebuilt_despite_duplicates_and_new_columns",
     "tests/history/test_history.py::test_concurrent_runs_and_maintenance_append_each_version_once",
 )

@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.journeys import FOLDER, Journey, newest_version
-from mirrorfeed.publish.log.table_log import TableLog
+from mirrorfeed.publish.table_log import TableLog
 from tests.delta import DeltaTable
 
 MINUTES = float(os.environ.get("MIRRORFEED_SOAK_MINUTES", "30"))

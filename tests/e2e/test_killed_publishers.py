@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.connect import connect_server, walled_server
 from fixtures.journeys import FOLDER, Journey, newest_version
-from mirrorfeed.publish.log.table_log import TableLog
+from mirrorfeed.publish.table_log import TableLog
 from tests.e2e.conftest import SEVERAL_FILES
 
 SEED = int(os.environ.get("MIRRORFEED_SEED", "20261121"))

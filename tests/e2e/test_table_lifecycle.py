@@ -132,7 +132,7 @@ def test_emptied_source_that_is_cloned_over_keeps_publishing(project: Project, o
     assert "equal at version 4, 3 rows" in project.verified()
 
 
-@pytest.mark.soak  # `publish/log/test_table_log` covers it without Spark
+@pytest.mark.soak  # `publish/table_log/test_table_log` covers it without Spark
 def test_keys_can_be_added_later_but_not_changed(project: Project, orders: DeltaTable) -> None:
     project.configure("sales.orders", keys="")
     project.run("publish")

@@ -11,7 +11,7 @@ import pytest
 
 from mirrorfeed.history.append import last_equal
 from mirrorfeed.history.errors import ColumnsIncompatible
-from mirrorfeed.history.record import (
+from mirrorfeed.history.history_record import (
     HistoryColumn,
     HistoryCommit,
     can_widen,
@@ -24,7 +24,7 @@ from mirrorfeed.history.record import (
     stored_columns,
     unreadable_columns,
 )
-from tests.history.test_record import records
+from tests.history.test_history_record import records
 
 
 def schema(**types: Any) -> dict[str, Any]:

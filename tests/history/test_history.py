@@ -30,8 +30,8 @@ from mirrorfeed.history.errors import (
     ReservedHistoryNames,
     SourceReplaced,
 )
+from mirrorfeed.history.history_record import HistoryRecord, find_disorder, parse_record
 from mirrorfeed.history.history_table import HistoryTable
-from mirrorfeed.history.record import HistoryRecord, find_disorder, parse_record
 from mirrorfeed.history.replay import replay
 from mirrorfeed.landing.names import Target
 from mirrorfeed.source.identifier import Source

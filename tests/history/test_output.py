@@ -20,7 +20,7 @@ from mirrorfeed.orchestration.histories import History, select_tables, to_row
 from mirrorfeed.publish.sources.gap_sources import _schema_breaks as breaks
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.source.identifier import Source
-from tests.history.test_record import BOTH, at
+from tests.history.test_history_record import BOTH, at
 
 NO_SPARK: Any = None
 GAP = Gap(table="main.sales.orders", published=4, where=5, reason="the log has no commit")

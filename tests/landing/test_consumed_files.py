@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from mirrorfeed.landing.record import File, MissingFiles, Record, last_renamed, missing_files, possible_positions
+from mirrorfeed.landing.log_record import File, MissingFiles, Record, last_renamed, missing_files, possible_positions
 
 
 def record(version: int, *files: int, next_file: int) -> Record:

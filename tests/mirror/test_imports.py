@@ -17,9 +17,7 @@ ROOT = Path(mirrorfeed.__file__).parent
 READERS = {f"lint.{module}" for module in ("specification", "metadata_file", "delimited_text", "text_reader")}
 FINDINGS = {"lint.column_rules", "lint.file_rules"}
 """The rules whose findings are the reasons with which the replica refuses a file."""
-LOG_FORMAT = {
-    f"landing.{module}" for module in ("names", "record", "errors", "strict_json", "consumed_files", "limits")
-}
+LOG_FORMAT = {f"landing.{module}" for module in ("names", "log_record", "errors", "strict_json")}
 PREFIX = f"{replica.__name__}."
 BELOW = {"storage", "errors", "display"}
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mirrorfeed.config.model import Config
-from mirrorfeed.landing.record import File, Record
+from mirrorfeed.landing.log_record import File, Record
 from mirrorfeed.monitor.alerts import ledger_rows
 from mirrorfeed.monitor.findings import TableFacts
 from mirrorfeed.monitor.freshness import LAG_STEPS, NOTHING_PUBLISHED, Freshness, Step, freshness_of, mirror_freshness

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.archive.archived_share import Share
 from mirrorfeed.config.loader import load
 from mirrorfeed.errors import MirrorfeedError, Unexpected
-from mirrorfeed.landing.record import File, Record
+from mirrorfeed.landing.log_record import File, Record
 from mirrorfeed.mirror.errors import MirrorNotReached
 from mirrorfeed.mirror.verify.row_comparison import Comparison, Difference
 from mirrorfeed.monitor.report import read_report

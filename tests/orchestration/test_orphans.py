@@ -17,8 +17,8 @@ from mirrorfeed.orchestration.errors import OrphanedTables
 from mirrorfeed.orchestration.orphans import find_orphans, orphans_problem
 from mirrorfeed.orchestration.table_task import TableTask
 from mirrorfeed.publish.errors import FileNumberConflict
-from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.result import TableResult
+from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source import catalog
 from mirrorfeed.source.identifier import FoundTable, Source

@@ -24,10 +24,10 @@ from mirrorfeed.landing.output_format import BY_TIME, Output
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.orchestration.table_task import RunContext, TableTask
 from mirrorfeed.publish.errors import FilesLost, LastFileMissing
-from mirrorfeed.publish.log.audit import audit_log
-from mirrorfeed.publish.log.table_log import TableLog
-from mirrorfeed.publish.log.view import View
 from mirrorfeed.publish.sources import NO_SPARK
+from mirrorfeed.publish.table_log import TableLog
+from mirrorfeed.publish.table_log.audit import audit_log
+from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import Entry, Store
 from mirrorfeed.storage.local_folder import FolderStore

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.landing.schema import FEED_COLUMNS, MARKER, Column, Problem, columns_of, reserved_names
-from mirrorfeed.publish.landing_rows import PROBLEM, key_hashes, key_problems, snapshot_rows
+from mirrorfeed.publish.row_conversion import PROBLEM, key_hashes, key_problems, snapshot_rows
 from mirrorfeed.publish.row_markers import full, inserts, net
 from mirrorfeed.source.reader import without_collations
 

@@ -19,7 +19,7 @@ from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.mirror.verify.row_comparison import Comparison, compare_rows
 from mirrorfeed.mirror.verify.table_comparison import compare, mirror_of
 from mirrorfeed.publish.files import staging
-from mirrorfeed.publish.landing_rows import PROBLEM, snapshot_rows
+from mirrorfeed.publish.row_conversion import PROBLEM, snapshot_rows
 from mirrorfeed.source.identifier import Source
 from tests.delta import SPARK_4_0, DeltaTable
 

@@ -26,8 +26,8 @@ from mirrorfeed.monitor.status import status_of
 from mirrorfeed.orchestration.ledger import COLUMNS, FAILED, PUBLISHED, RECOVERED, Row
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
-from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.result import TableResult
+from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime import spark_session
 from tests.commits import commit
 from tests.fleets import fleet

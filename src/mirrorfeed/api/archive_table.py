@@ -9,18 +9,18 @@ from typing import Literal
 
 from mirrorfeed.api.archives import report
 from mirrorfeed.api.results import Result
+from mirrorfeed.archive import archive_interval as intervals
 from mirrorfeed.archive import archived_share, maintenance, restore
-from mirrorfeed.archive import interval as intervals
+from mirrorfeed.archive.archive_interval import Interval, days_of
 from mirrorfeed.archive.archived_files import DataFile
 from mirrorfeed.archive.archived_share import Query, Share, Simulation
 from mirrorfeed.archive.errors import StillArchived
-from mirrorfeed.archive.interval import Interval, days_of
+from mirrorfeed.archive.guarded_table import GuardedTable, Session
 from mirrorfeed.archive.lifecycle import Lifecycle, Wanted, compare_rules, with_rules
 from mirrorfeed.archive.maintenance import FileCheck, Maintained
 from mirrorfeed.archive.restore import Restoring
 from mirrorfeed.archive.restore_costs import Terms
 from mirrorfeed.archive.restore_plan import RestorePlan, plan_feed, plan_query
-from mirrorfeed.archive.table import GuardedTable, Session
 from mirrorfeed.display.html import Chart
 from mirrorfeed.display.rows import DataRow
 from mirrorfeed.source.change_preview import to_json_rows

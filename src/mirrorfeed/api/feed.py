@@ -173,7 +173,7 @@ class Feed:
         Raises `MirrorfeedError` if the location of the mirror is unknown.
         """
         from mirrorfeed.mirror.verify.table_comparison import folder_of
-        from mirrorfeed.orchestration.verification import verify_tables
+        from mirrorfeed.orchestration.verify_and_repair import verify_tables
 
         config, problems = self._config, list[MirrorfeedError]()
         config.select(tables)
@@ -202,7 +202,7 @@ class Feed:
         from mirrorfeed.api.errors import ConditionMissing
         from mirrorfeed.mirror.verify.table_comparison import folder_of
         from mirrorfeed.orchestration.publish_run import run_context
-        from mirrorfeed.orchestration.verification import repair_table
+        from mirrorfeed.orchestration.verify_and_repair import repair_table
 
         config, problems = self._config, list[MirrorfeedError]()
         chosen = config.select([table])
@@ -245,7 +245,7 @@ class Feed:
         Reads these files completely, changes nothing, and needs no Spark.
         """
         from mirrorfeed.landing.names import Target
-        from mirrorfeed.publish.log.audit import audit_log
+        from mirrorfeed.publish.table_log.audit import audit_log
 
         target = Target.parse(table)
         progress.info("Reading the log of %s and the files of its newest publication", target)
@@ -404,7 +404,7 @@ class Feed:
         Raises `MirrorfeedError` if the file has other content. With `force`, the file is overwritten.
         """
         from mirrorfeed.landing.output_format import PARTNER_EVENTS
-        from mirrorfeed.publish.log.metadata_files import write_partner_events
+        from mirrorfeed.publish.table_log.metadata_files import write_partner_events
 
         if self._written.partner is None:
             return Result((), summary="The configuration does not set `partner`, so there is nothing to write.")

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from mirrorfeed.api.changes import Changes as Changes
     from mirrorfeed.api.changes import VersionChanges as VersionChanges
     from mirrorfeed.api.listing import Listed as Listed
+    from mirrorfeed.archive.archive_interval import Interval as Interval
     from mirrorfeed.archive.archived_files import DataFile as DataFile
     from mirrorfeed.archive.archived_share import Share as Share
     from mirrorfeed.archive.archived_share import Simulation as Simulation
-    from mirrorfeed.archive.interval import Interval as Interval
+    from mirrorfeed.archive.guarded_table import Recent as Recent
     from mirrorfeed.archive.lifecycle import Lifecycle as Lifecycle
     from mirrorfeed.archive.maintenance import FileCheck as FileCheck
     from mirrorfeed.archive.maintenance import Maintained as Maintained
     from mirrorfeed.archive.restore import Restoring as Restoring
     from mirrorfeed.archive.restore_plan import RestorePlan as RestorePlan
-    from mirrorfeed.archive.table import Recent as Recent
     from mirrorfeed.display.html import Chart as Chart
     from mirrorfeed.errors.explain import Explanation as Explanation
     from mirrorfeed.history.replay import Replay as Replay
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from mirrorfeed.orchestration.histories import History as History
     from mirrorfeed.orchestration.orphans import DroppedTable as DroppedTable
     from mirrorfeed.orchestration.table_task import Decision as Decision
-    from mirrorfeed.orchestration.verification import Comparison as Comparison
-    from mirrorfeed.orchestration.verification import Repair as Repair
-    from mirrorfeed.publish.log.audit import LogRecord as LogRecord
+    from mirrorfeed.orchestration.verify_and_repair import Comparison as Comparison
+    from mirrorfeed.orchestration.verify_and_repair import Repair as Repair
     from mirrorfeed.publish.result import TableResult as TableResult
+    from mirrorfeed.publish.table_log.audit import LogRecord as LogRecord
 
 
 R = TypeVar("R", bound=Row, covariant=True)
@@ -160,7 +160,7 @@ _HOMES = {
     "Append": "orchestration.histories",
     "Changes": "api.changes",
     "Chart": "display.html",
-    "Comparison": "orchestration.verification",
+    "Comparison": "orchestration.verify_and_repair",
     "CreatedDatabase": "mirror.fabric.rows",
     "DataFile": "archive.archived_files",
     "DatabaseStatus": "mirror.fabric.rows",
@@ -171,14 +171,14 @@ _HOMES = {
     "FileCheck": "archive.maintenance",
     "Finding": "monitor.findings",
     "History": "orchestration.histories",
-    "Interval": "archive.interval",
+    "Interval": "archive.archive_interval",
     "Lifecycle": "archive.lifecycle",
     "LintFinding": "lint.specification:Finding",
     "Listed": "api.listing",
-    "LogRecord": "publish.log.audit",
+    "LogRecord": "publish.table_log.audit",
     "Maintained": "archive.maintenance",
-    "Recent": "archive.table",
-    "Repair": "orchestration.verification",
+    "Recent": "archive.guarded_table",
+    "Repair": "orchestration.verify_and_repair",
     "Replay": "history.replay",
     "Report": "monitor.report",
     "RestorePlan": "archive.restore_plan",

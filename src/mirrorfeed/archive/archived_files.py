@@ -19,9 +19,9 @@ from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive import interval
+from mirrorfeed.archive import archive_interval
+from mirrorfeed.archive.archive_interval import Policy, counts_as_archived
 from mirrorfeed.archive.errors import FileOfNoTable
-from mirrorfeed.archive.interval import Policy, counts_as_archived
 from mirrorfeed.display.humanize import a_few, counted, size
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import Row, row
@@ -211,7 +211,7 @@ def archived_of(
         if folder is None:
             raise FileOfNoTable(table=name, uri=file.uri)
         if folder not in policies:
-            policies[folder] = interval.read(spark, Source(path=folder))
+            policies[folder] = archive_interval.read(spark, Source(path=folder))
         found += [replace(each, folder=folder) for each in archived_among([file], policies[folder], now)]
     return found
 

@@ -16,13 +16,13 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive import interval
+from mirrorfeed.archive import archive_interval
+from mirrorfeed.archive.archive_interval import Policy
 from mirrorfeed.archive.archived_files import DataFile, archived_among, is_archived
 from mirrorfeed.archive.data_skipping import filtered
 from mirrorfeed.archive.engines import ClassicEngine, Engine, all_and_archived
 from mirrorfeed.archive.engines import files_of as files_read_by
 from mirrorfeed.archive.errors import CannotSimulate, NoConditions, NoHistory
-from mirrorfeed.archive.interval import Policy
 from mirrorfeed.display.html import Chart, bars
 from mirrorfeed.display.humanize import counted, size
 from mirrorfeed.display.rows import Row, row, shown
@@ -179,7 +179,7 @@ def chart(spark: SparkSession, source: Source, now: datetime) -> Chart:
 
     The chart is empty on Databricks, which does not return ages.
     """
-    policy, files = interval.required(spark, source), files_of(spark, source)
+    policy, files = archive_interval.required(spark, source), files_of(spark, source)
     ages = [] if files is None else by_age(files, policy, now)
     return Chart(f"{source}: bytes by age of files", bars(ages, PARTS, "bytes", "age of the files"))
 

@@ -10,7 +10,8 @@ from typing import ClassVar
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.archive import columnar_log, data_skipping, spark_plans
+from mirrorfeed.archive import data_skipping, delta_log_reader, spark_plans
+from mirrorfeed.archive.archive_interval import Policy, parse_policy
 from mirrorfeed.archive.archived_files import (
     DataFile,
     NeededFiles,
@@ -29,7 +30,6 @@ from mirrorfeed.archive.errors import (
     OnlyNewestVersion,
     TableByTable,
 )
-from mirrorfeed.archive.interval import Policy, parse_policy
 from mirrorfeed.archive.spark_plans import Scan, planned
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.spark_errors import EXPIRED, LOG_GONE, find_condition, silence_spark_logs
@@ -177,7 +177,7 @@ class ClassicEngine(Engine):
 
         Raises `Doubt` if Delta might plan other files.
         """
-        with columnar_log.columns(self.spark, source) as newest:
+        with delta_log_reader.columns(self.spark, source) as newest:
             policy = parse_policy(str(source), newest.metadata.properties)
             log = newest.at(version)
             table, asked = log.metadata, []
@@ -234,9 +234,9 @@ class ClassicEngine(Engine):
     def files(self, source: Source, version: int | None = None, table: TableInfo | None = None) -> dict[str, DataFile]:
         """Return all files of a version by URI. The default version is the newest."""
         table = table or read_table_info(self.spark, source)
-        columnar_log.require_own_commits(str(source), table.features)
+        delta_log_reader.require_own_commits(str(source), table.features)
         try:
-            with columnar_log.columns(self.spark, source) as log:
+            with delta_log_reader.columns(self.spark, source) as log:
                 found: Sequence[DataFile] = log.at(version).files()[1]
         except Doubt:
             found = self.whole(source, version).files()

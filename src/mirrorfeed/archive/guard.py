@@ -17,6 +17,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from mirrorfeed.archive.archive_interval import parse_policy
 from mirrorfeed.archive.archived_files import (
     ArchivedFilesNeeded,
     DataFile,
@@ -29,11 +30,10 @@ from mirrorfeed.archive.archived_files import (
     hadoop_path,
     refuse,
 )
-from mirrorfeed.archive.columnar_log import log_files, require_own_commits
 from mirrorfeed.archive.data_skipping import Doubt
+from mirrorfeed.archive.delta_log_reader import log_files, require_own_commits
 from mirrorfeed.archive.engines import ClassicEngine, engine_of
 from mirrorfeed.archive.errors import NoSuchVersion
-from mirrorfeed.archive.interval import parse_policy
 from mirrorfeed.display.humanize import a_few
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source.errors import Gap, GapReason, SnapshotGone, VersionExpired

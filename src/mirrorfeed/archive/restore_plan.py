@@ -17,7 +17,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, TypeAdapter
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive import guard, interval
+from mirrorfeed.archive import archive_interval, guard
 from mirrorfeed.archive.archived_files import DataFile, NeededFiles, archived_of
 from mirrorfeed.archive.engines import engine_of
 from mirrorfeed.archive.errors import (
@@ -224,7 +224,7 @@ def plan_query(
 ) -> Plan:
     """Return the plan for a query on a table at its newest version."""
     at = moment(spark, now)
-    interval.required(spark, source)
+    archive_interval.required(spark, source)
     where = where and fix_relative_times(where, at, spark.table(source.sql).columns)
     return make([engine_of(spark).needed(source, where, now)], priority, where=where, zone=at.zone)
 
@@ -234,7 +234,7 @@ def plan_feed(
 ) -> Plan:
     """Return the plan for a range of the change data feed of a table. The default for `last` is the newest version."""
     table = read_table_info(spark, source)
-    policy = interval.required(spark, source, table)
+    policy = archive_interval.required(spark, source, table)
     if is_databricks(spark):
         raise FeedOnDatabricks(table=str(source))
     newest = versions.newest_version(spark, source)

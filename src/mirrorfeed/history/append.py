@@ -17,7 +17,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed import archive
-from mirrorfeed.archive import interval
+from mirrorfeed.archive import archive_interval
 from mirrorfeed.config.model import Table
 from mirrorfeed.errors import Terminal
 from mirrorfeed.history import history_table
@@ -28,8 +28,7 @@ from mirrorfeed.history.errors import (
     RecordRejected,
     SourceReplaced,
 )
-from mirrorfeed.history.history_table import HistoryTable, HistoryView, maps_columns
-from mirrorfeed.history.record import (
+from mirrorfeed.history.history_record import (
     DROP,
     RENAME,
     HistoryColumn,
@@ -41,6 +40,7 @@ from mirrorfeed.history.record import (
     snapshot_columns,
     unreadable_columns,
 )
+from mirrorfeed.history.history_table import HistoryTable, HistoryView, maps_columns
 from mirrorfeed.runtime.spark_errors import find_condition
 from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.runtime.version import this_build
@@ -194,8 +194,8 @@ class _Append:
             if self.history.read_view() is None:  # otherwise another run created the history
                 raise
         days = self.table.history.archive_days if self.table.history else None
-        if days is not None and interval.read(self.spark, self.history.table) is None:
-            interval.set_first(self.spark, self.history.table, days, self.now())
+        if days is not None and archive_interval.read(self.spark, self.history.table) is None:
+            archive_interval.set_first(self.spark, self.history.table, days, self.now())
 
     def must_repeat(self, view: HistoryView) -> bool:
         """Return whether the newest record must be repeated before its file is archived."""

@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.archive import has_interval
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.history import record as records
+from mirrorfeed.history import history_record as records
 from mirrorfeed.history.errors import HistoryChanged, NotAHistory, ReservedHistoryNames
-from mirrorfeed.history.record import (
+from mirrorfeed.history.history_record import (
     HistoryColumn,
     HistoryCommit,
     HistoryRecord,
@@ -164,7 +164,7 @@ class HistoryTable:
     def _archive_days(self, info: TableInfo) -> int | None:
         if not has_interval(info.properties):
             return None
-        from mirrorfeed.archive.interval import parse_policy  # imported late: few tables have archived files
+        from mirrorfeed.archive.archive_interval import parse_policy  # imported late: few tables have archived files
 
         policy = parse_policy(str(self.table), info.properties)
         return policy.days if policy else None
@@ -181,7 +181,7 @@ class HistoryTable:
         if view.archive_days is None:
             return at_version(self.spark, self.table, view.version).where(where)
         # imported late: imports cloud clients, which few runs need
-        from mirrorfeed.archive.table import GuardedTable
+        from mirrorfeed.archive.guarded_table import GuardedTable
         from mirrorfeed.storage.tiers import tiers_at
 
         tiers = tiers_at(read_table_info(self.spark, self.table).location)

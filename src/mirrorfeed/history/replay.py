@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.archive.restore import is_existing_copy
 from mirrorfeed.display.rows import Row, row, shown
-from mirrorfeed.history import record as segments
+from mirrorfeed.history import history_record as segments
 from mirrorfeed.history.errors import HistoryChanged, HistoryEmpty, NotInHistory
+from mirrorfeed.history.history_record import HistoryRecord, find_record, find_segment
 from mirrorfeed.history.history_table import HistoryTable
-from mirrorfeed.history.record import HistoryRecord, find_record, find_segment
 from mirrorfeed.source.change_preview import parse_bound, time_parser
 from mirrorfeed.source.identifier import Source, quote
 

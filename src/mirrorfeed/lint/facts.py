@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from mirrorfeed.landing.record import Record
+from mirrorfeed.landing.log_record import Record
 from mirrorfeed.lint.delimited_text import TextFault
 from mirrorfeed.lint.metadata_file import Column, Settings
 from mirrorfeed.lint.specification import Broken, Finding

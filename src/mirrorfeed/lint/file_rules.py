@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 from mirrorfeed.display.humanize import counted
+from mirrorfeed.landing.log_record import last_renamed, missing_files
 from mirrorfeed.landing.names import data_name
-from mirrorfeed.landing.record import last_renamed, missing_files
 from mirrorfeed.lint.facts import Contents, DataFile, Table, Unreadable
 from mirrorfeed.lint.metadata_file import Settings
 from mirrorfeed.lint.specification import Broken, Finding, advice, error, warning

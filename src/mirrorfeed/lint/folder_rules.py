@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from mirrorfeed.landing.errors import BadTarget
+from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.names import LOG, TABLE_LIMITS, WARN_TABLES, Target, data_name, fold, log_folder
-from mirrorfeed.landing.record import Record
 from mirrorfeed.lint.facts import Contents, Folder, Table, Zone
 from mirrorfeed.lint.file_rules import number_of
 from mirrorfeed.lint.metadata_file import describe, load_object

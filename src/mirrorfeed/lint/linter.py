@@ -6,8 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from mirrorfeed.display.humanize import a_few, counted, size
-from mirrorfeed.landing import record as records
+from mirrorfeed.landing import log_record as records
 from mirrorfeed.landing.errors import DamagedFile, RecordTooNew
+from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.names import (
     LOG,
     LOG_ID,
@@ -17,7 +18,6 @@ from mirrorfeed.landing.names import (
     record_number,
     staged_record_number,
 )
-from mirrorfeed.landing.record import Record
 from mirrorfeed.lint.column_rules import check_columns, check_markers
 from mirrorfeed.lint.duplicate_keys import KeyIndex
 from mirrorfeed.lint.facts import Contents, DataFile, Folder, Log, Table, Unreadable, Zone

@@ -18,9 +18,9 @@ from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, Ta
 from mirrorfeed.monitor.freshness import LAG_STEPS, NOT_READ, MirrorReader, freshness_of, is_consumption_visible
 from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.errors import FilesLost, RowsRefused
-from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.next_publication import check_decision, decide_next, deselected_columns, with_keys
 from mirrorfeed.publish.sources import NO_SPARK, source_for
+from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.errors import Finding
 from mirrorfeed.source.snapshot_or_range import NothingNew, Published, recreated
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
-    from mirrorfeed.landing.record import Record
+    from mirrorfeed.landing.log_record import Record
     from mirrorfeed.landing.selection import Selection
     from mirrorfeed.mirror.fabric.rows import TableState
-    from mirrorfeed.publish.log.view import View
+    from mirrorfeed.publish.table_log.view import View
     from mirrorfeed.source.catalog import Workspace
     from mirrorfeed.source.identifier import Source
     from mirrorfeed.storage import Store

@@ -79,8 +79,8 @@ def _fix(store: Store, table: Table) -> str:
 
 def finish_and_clean_up(store: Store, table: Table) -> None:
     """Rename the files of the newest record, and delete files that no record can publish. Every run does this first."""
-    from mirrorfeed.publish.log.clean_up import clean_up
-    from mirrorfeed.publish.log.table_log import TableLog
+    from mirrorfeed.publish.table_log import TableLog
+    from mirrorfeed.publish.table_log.clean_up import clean_up
 
     log = TableLog(store, table.target.folder)
     view = log.finish_publication()

@@ -21,8 +21,8 @@ from mirrorfeed.storage.local_folder import FolderStore
 
 if TYPE_CHECKING:
     from mirrorfeed.config.model import Config, Table
+    from mirrorfeed.landing.log_record import Record
     from mirrorfeed.landing.names import Target
-    from mirrorfeed.landing.record import Record
     from mirrorfeed.mirror.fabric.rows import TableState, TableSync
 
 

@@ -14,8 +14,8 @@ from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.history.append import AppendProgress, append_versions
 from mirrorfeed.history.errors import NoHistory
+from mirrorfeed.history.history_record import first_and_last_commit, split_segments
 from mirrorfeed.history.history_table import HistoryTable
-from mirrorfeed.history.record import first_and_last_commit, split_segments
 from mirrorfeed.orchestration.retry_policy import ATTEMPTS, RetryState, next_state
 from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler, default_max_tables, map_parallel, run_queue
 from mirrorfeed.source.table_info import read_table_info

@@ -19,7 +19,7 @@ from pyspark.sql.functions import col, expr, row_number
 from mirrorfeed.display.humanize import MARKERS
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.errors import MirrorfeedError, first_line
-from mirrorfeed.landing.record import Record
+from mirrorfeed.landing.log_record import Record
 from mirrorfeed.orchestration.errors import LedgerNotWritten
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.runtime.version import this_build

@@ -11,11 +11,11 @@ from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import Row, row
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.errors import BadTarget, DamagedFile, RecordTooNew
+from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.names import LOG, METADATA, Target
-from mirrorfeed.landing.record import Record
 from mirrorfeed.orchestration.errors import NotPublishedHere, OrphanedTables, StillConfigured
-from mirrorfeed.publish.log.table_log import TableLog
-from mirrorfeed.publish.log.view import View
+from mirrorfeed.publish.table_log import TableLog
+from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import SymbolicLink, UnreadableFile

@@ -28,8 +28,8 @@ from mirrorfeed.orchestration.scheduler import (
 )
 from mirrorfeed.orchestration.table_task import Decision, RunContext, Stop, TableTask
 from mirrorfeed.publish.errors import FeedRequired
-from mirrorfeed.publish.log.metadata_files import partner_events_problem
 from mirrorfeed.publish.result import TableResult
+from mirrorfeed.publish.table_log.metadata_files import partner_events_problem
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.request_retries import retry_counter

@@ -14,10 +14,10 @@ from mirrorfeed.orchestration.publish_run import OnDone, OnStep, publish_tables,
 from mirrorfeed.orchestration.table_task import Dropping, RunContext, Stop
 from mirrorfeed.publish.errors import ConcurrentChanges, RowsRefused
 from mirrorfeed.publish.files.staging_area import clear_staging
-from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.next_publication import decide_next, next_columns, with_keys
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.sources import ChangeSource, source_for
+from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.source.errors import Finding
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import StoreUnavailable

@@ -23,10 +23,10 @@ from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.orchestration.errors import OrphanedTables, TableTimeout
 from mirrorfeed.orchestration.retry_policy import ATTEMPTS, RetryState, needs_reload, next_state
 from mirrorfeed.orchestration.scheduler import QueuedTable, is_due
-from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.next_publication import check_decision, decide_next, unpublished_since, with_keys
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.sources import NO_SPARK, ChangeSource, source_for
+from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import renew_session

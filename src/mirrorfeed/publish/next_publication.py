@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config.model import Table
 from mirrorfeed.landing.errors import ColumnsDropped
+from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.output_format import check_output, metadata_content
-from mirrorfeed.landing.record import Record
 from mirrorfeed.landing.schema import Column, check_keys, evolve
 from mirrorfeed.landing.selection import check as check_names
 from mirrorfeed.landing.selection import check_source_columns, target_keys, unselected_columns
 from mirrorfeed.publish.errors import KeysRequired, NothingPublished
-from mirrorfeed.publish.log import metadata_files
-from mirrorfeed.publish.log.table_log import TableLog
-from mirrorfeed.publish.log.view import View
+from mirrorfeed.publish.table_log import TableLog, metadata_files
+from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, SourceRecreated
 from mirrorfeed.source.snapshot_or_range import (

@@ -13,7 +13,7 @@ from mirrorfeed.display.humanize import MARKERS, by_marker, counted, duration, s
 from mirrorfeed.display.rows import Row, nonzero, shown
 from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.landing.errors import BadCondition
-from mirrorfeed.landing.record import Record
+from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.source.snapshot_or_range import Commit, Range
 

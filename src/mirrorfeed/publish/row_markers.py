@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from mirrorfeed.landing.schema import MARKER, Column, Marker, Problem
-from mirrorfeed.publish.landing_rows import PROBLEM, key_names, to_landing
+from mirrorfeed.publish.row_conversion import PROBLEM, key_names, to_landing
 from mirrorfeed.source.identifier import quote
 
 _LIVE = "_change_type IN ('insert', 'update_postimage')"

@@ -15,14 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config.model import Table
 from mirrorfeed.landing.errors import KeysChanged
+from mirrorfeed.landing.log_record import Record, WholeRead
 from mirrorfeed.landing.names import METADATA, log_folder
-from mirrorfeed.landing.record import Record, WholeRead
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files.staging_job import BadRows, StagingJob
-from mirrorfeed.publish.log import metadata_files
-from mirrorfeed.publish.log.clean_up import clean_up, discard
-from mirrorfeed.publish.log.table_log import TableLog
-from mirrorfeed.publish.log.view import View
 from mirrorfeed.publish.next_publication import (
     decide_next,
     decide_repair,
@@ -33,6 +29,9 @@ from mirrorfeed.publish.next_publication import (
     repair_columns,
 )
 from mirrorfeed.publish.result import TableResult, add_record, range_errors
+from mirrorfeed.publish.table_log import TableLog, metadata_files
+from mirrorfeed.publish.table_log.clean_up import clean_up, discard
+from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source.errors import Finding, SourceRecreated
 from mirrorfeed.source.snapshot_or_range import (

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.config.model import Config
 from mirrorfeed.errors import Terminal
+from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.names import Target
-from mirrorfeed.landing.record import Record
 from mirrorfeed.mirror.errors import (
     MirrorColumns,
     MirrorMissing,

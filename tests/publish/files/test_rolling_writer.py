@@ -15,13 +15,13 @@ import pytest
 from fixtures.faults import Fault, FaultyStore, Mode
 from fixtures.memory import MemoryStore
 from fixtures.tables import stage_small_batch
+from mirrorfeed.landing.log_record import File
 from mirrorfeed.landing.names import staged_record_number
 from mirrorfeed.landing.output_format import AS_PARQUET, Delimited, Output
-from mirrorfeed.landing.record import File
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.files.rolling_writer import write_empty, write_files
 from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob
-from mirrorfeed.publish.landing_rows import PROBLEM
+from mirrorfeed.publish.row_conversion import PROBLEM
 from mirrorfeed.storage.errors import StoreUnavailable
 
 COLUMNS = (Column("id", "long"), Column("text", "string"))

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive import interval
+from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.errors import NoJson, NoLifecycle, TooManyRules
 from mirrorfeed.display.humanize import a_few, counted
 from mirrorfeed.display.rows import Row, row, shown
@@ -232,7 +232,7 @@ def with_rules(
     """Return the exported policy with the rules of a table. By default, the days are those of its interval."""
     existing = read_policy(exported) if exported else None
     table = read_table_info(spark, source)
-    days = days or interval.required(spark, source, table).rule
+    days = days or archive_interval.required(spark, source, table).rule
     rules = rules_of(source, table)
     policy = rules.policy(days, wanted, existing, take_over)
     problems = [str(each) for each in rules.check(policy, days) if each.rule or wanted is Wanted.ON]
@@ -243,5 +243,5 @@ def with_rules(
 def compare_rules(spark: SparkSession, source: Source, exported: str) -> Lifecycle:
     """Compare an exported policy with the interval of a table."""
     policy, table = read_policy(exported), read_table_info(spark, source)
-    days = interval.required(spark, source, table).rule
+    days = archive_interval.required(spark, source, table).rule
     return Lifecycle(str(source), days, tuple(map(str, rules_of(source, table).check(policy, days))))

@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from mirrorfeed.config.model import Config
 from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.landing.errors import BadCondition
+from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.output_format import PARQUET
-from mirrorfeed.landing.record import Record
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.mirror.errors import (
     ConditionUnreadable,

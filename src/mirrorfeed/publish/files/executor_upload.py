@@ -11,7 +11,7 @@ from pyspark import cloudpickle
 
 import mirrorfeed
 from mirrorfeed.errors import MirrorfeedError, Transient, first_line
-from mirrorfeed.landing.record import File
+from mirrorfeed.landing.log_record import File
 from mirrorfeed.landing.schema import Problem
 from mirrorfeed.publish.errors import ExecutorUploadFailed, ExecutorUploadImpossible
 from mirrorfeed.publish.files.spark_files import SparkFiles, check_counts, upload_file

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorfeed.landing.record import File
+from mirrorfeed.landing.log_record import File
 from mirrorfeed.landing.schema import MARKER, Marker, Problem
 from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob, arrow_schema, count_markers, row_text
 from mirrorfeed.storage.request_retries import NewFile

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import first_line, innermost_cause
-from mirrorfeed.landing.record import File
+from mirrorfeed.landing.log_record import File
 from mirrorfeed.landing.schema import MARKER, Marker, Problem
 from mirrorfeed.publish.errors import StagingFilesLost
 from mirrorfeed.publish.files.rolling_writer import ROW_GROUP_BYTES, write_files
@@ -38,7 +38,7 @@ from mirrorfeed.publish.files.staging_job import (
     combine_staged,
     count_markers,
 )
-from mirrorfeed.publish.landing_rows import PROBLEM
+from mirrorfeed.publish.row_conversion import PROBLEM
 from mirrorfeed.runtime.spark_errors import SOURCE_FAULTS, find_condition
 from mirrorfeed.source.identifier import quote
 from mirrorfeed.storage import Store, per_process

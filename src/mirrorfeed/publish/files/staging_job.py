@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.landing.log_record import File
 from mirrorfeed.landing.names import staged_name
 from mirrorfeed.landing.output_format import AS_PARQUET, Output
-from mirrorfeed.landing.record import File
 from mirrorfeed.landing.schema import DECIMAL, MARKER, Column, Marker, Problem
 from mirrorfeed.storage.request_retries import NewFile, Sink
 

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from mirrorfeed import archive
 from mirrorfeed.config.model import Table
 from mirrorfeed.errors import MirrorfeedError, named
+from mirrorfeed.history.history_record import Segment, find_segment
 from mirrorfeed.history.history_table import HistoryTable, HistoryView
-from mirrorfeed.history.record import Segment, find_segment
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.errors import HistoryUnusable, NotComparable, RangeCompared, ReadFromHistory
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob

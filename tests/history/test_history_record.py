@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mirrorfeed.history.record import (
+from mirrorfeed.history.history_record import (
     HistoryColumn,
     HistoryRecord,
     find_disorder,

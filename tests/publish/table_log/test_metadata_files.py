@@ -11,7 +11,7 @@ from mirrorfeed.config.model import Config
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.errors import ForeignPartnerEvents
 from mirrorfeed.lint.linter import lint
-from mirrorfeed.publish.log.metadata_files import partner_events_problem, write_partner_events
+from mirrorfeed.publish.table_log.metadata_files import partner_events_problem, write_partner_events
 from mirrorfeed.storage.errors import StoreUnavailable
 
 PARTNER = "partner: {name: us, source_type: Delta, source_version: '4.0', information: {region: west}}\n"

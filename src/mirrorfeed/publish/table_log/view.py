@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mirrorfeed.landing.log_record import File, Follows, Record, last_renamed
 from mirrorfeed.landing.names import (
     data_number,
     is_ignored,
@@ -13,7 +14,6 @@ from mirrorfeed.landing.names import (
     staged_record_number,
     start_marker_name,
 )
-from mirrorfeed.landing.record import File, Follows, Record, last_renamed
 from mirrorfeed.publish.errors import FileNumberConflict, FinalNameTaken, ForeignFile, RecordsMissing, StagedFileDamaged
 from mirrorfeed.storage import Entry
 

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from fixtures.mirror import canonical
 from mirrorfeed.cli import main
 from mirrorfeed.orchestration.errors import TooManyToRepair
-from mirrorfeed.orchestration.verification import DifferingKeys, RepairPlan, decide
+from mirrorfeed.orchestration.verify_and_repair import DifferingKeys, RepairPlan, decide
 from tests.delta import DeltaTable
 from tests.json_output import run_json
 

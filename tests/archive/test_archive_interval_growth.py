@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrorfeed.archive.interval import Frontier, counts_as_archived, property_days
+from mirrorfeed.archive.archive_interval import Frontier, counts_as_archived, property_days
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

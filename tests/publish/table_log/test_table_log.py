@@ -19,10 +19,11 @@ from fixtures.tables import Table, TableFeed
 from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.landing.errors import DamagedFile, KeysChanged, RecordTooNew
+from mirrorfeed.landing.log_record import File, Follows, Record
 from mirrorfeed.landing.names import is_start_marker, start_marker_name
 from mirrorfeed.landing.output_format import metadata_content
-from mirrorfeed.landing.record import File, Follows, Record
 from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish import table_log
 from mirrorfeed.publish.errors import (
     ConcurrentChanges,
     FileNumberConflict,
@@ -34,11 +35,10 @@ from mirrorfeed.publish.errors import (
     StagedFileDamaged,
     TooManyFiles,
 )
-from mirrorfeed.publish.log import metadata_files, table_log
-from mirrorfeed.publish.log.clean_up import clean_up
-from mirrorfeed.publish.log.table_log import TableLog
-from mirrorfeed.publish.log.view import View
 from mirrorfeed.publish.result import TableResult
+from mirrorfeed.publish.table_log import TableLog, metadata_files
+from mirrorfeed.publish.table_log.clean_up import clean_up
+from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import PlaceUnusable, StoreUnavailable

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.errors import DamagedFile
+from mirrorfeed.landing.log_record import Record, missing_files, parse
 from mirrorfeed.landing.names import (
     LOG,
     LOG_ID,
@@ -29,7 +30,6 @@ from mirrorfeed.landing.names import (
     staged_record_number,
     start_marker_name,
 )
-from mirrorfeed.landing.record import Record, missing_files, parse
 from mirrorfeed.landing.strict_json import parse_json
 from mirrorfeed.publish.errors import (
     ConcurrentChanges,
@@ -39,9 +39,9 @@ from mirrorfeed.publish.errors import (
     LogIdMissing,
     TooManyFiles,
 )
-from mirrorfeed.publish.log import metadata_files
-from mirrorfeed.publish.log.clean_up import discard
-from mirrorfeed.publish.log.view import View, check, data_in
+from mirrorfeed.publish.table_log import metadata_files
+from mirrorfeed.publish.table_log.clean_up import discard
+from mirrorfeed.publish.table_log.view import View, check, data_in
 from mirrorfeed.storage import READ_LIMIT, Entry, Store
 from mirrorfeed.storage.errors import NotThere, StoreUnavailable
 from mirrorfeed.storage.request_retries import WRITE_ERRORS, open_new, retry_new, try_write

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive import columnar_log, restore_plan
+from mirrorfeed.archive import delta_log_reader, restore_plan
 from mirrorfeed.archive.data_skipping import Doubt
 from mirrorfeed.archive.engines import ClassicEngine
-from mirrorfeed.archive.table import GuardedTable
+from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.tiers import Priority
 from tests.archive.archived_table import NOW, Orders, days
@@ -60,15 +60,15 @@ def test_complex_conditions_are_left_to_delta(spark: SparkSession, orders: Order
 
 @pytest.mark.parametrize("name", ["seen", "gone", "other.schema.placed", "/nowhere/at/all"])
 def test_unknown_tables_are_left_to_delta(spark: SparkSession, orders: Orders, name: str) -> None:
-    with pytest.raises(Doubt), columnar_log.columns(spark, Source.parse(name)):
+    with pytest.raises(Doubt), delta_log_reader.columns(spark, Source.parse(name)):
         pass
 
 
 def test_remote_log_is_copied_as_far_as_needed(spark: SparkSession, orders: Orders, tmp_path: Path) -> None:
     folder = spark._jvm.org.apache.hadoop.fs.Path(str(orders.path / "_delta_log"))  # type: ignore[union-attr]
-    with columnar_log.columns(spark, orders.source) as columns:
-        away = replace(columns, here=lambda name: columnar_log.copied(spark, folder, tmp_path, name))
+    with delta_log_reader.columns(spark, orders.source) as columns:
+        away = replace(columns, here=lambda name: delta_log_reader.copied(spark, folder, tmp_path, name))
         assert away.metadata == columns.metadata
     assert {path.name for path in tmp_path.iterdir()} == {f"{version:020d}.json" for version in range(3)}
     with pytest.raises(Doubt, match="gone"):
-        columnar_log.copied(spark, folder, tmp_path, "_sidecars/gone.parquet")
+        delta_log_reader.copied(spark, folder, tmp_path, "_sidecars/gone.parquet")

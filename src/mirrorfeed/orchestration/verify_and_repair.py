@@ -22,8 +22,8 @@ from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, coded, first_line, named
+from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.output_format import PARQUET
-from mirrorfeed.landing.record import Record
 from mirrorfeed.mirror.errors import ConditionUnreadable, MirrorColumns, MirrorNotReached
 from mirrorfeed.mirror.verify import row_comparison
 from mirrorfeed.mirror.verify.row_comparison import IN_MIRROR, IN_SOURCE, SHOWN, Difference
@@ -33,8 +33,8 @@ from mirrorfeed.orchestration.errors import RebuildRequired, TooManyToRepair
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.errors import FeedRequired, NothingPublished
-from mirrorfeed.publish.landing_rows import DELETE_FIRST
-from mirrorfeed.publish.log.audit import MirrorPosition, mirror_positions
+from mirrorfeed.publish.row_conversion import DELETE_FIRST
+from mirrorfeed.publish.table_log.audit import MirrorPosition, mirror_positions
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.source.identifier import Source, quote

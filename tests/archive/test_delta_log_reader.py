@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mirrorfeed.archive import columnar_log
-from mirrorfeed.archive.columnar_log import ColumnarLog
+from mirrorfeed.archive import delta_log_reader
 from mirrorfeed.archive.data_skipping import Comparison, Doubt
+from mirrorfeed.archive.delta_log_reader import ColumnarLog
 
 SCHEMA = json.dumps(
     {
@@ -160,8 +160,8 @@ def test_log_is_read_in_batches_of_any_size(tmp_path: Path, monkeypatch: pytest.
     )
     whole = found(log(tmp_path, 6), Comparison("id", ">=", 20))
     assert whole[0] == 16 + 12
-    monkeypatch.setattr(columnar_log, "_AT_ONCE", 200)
-    monkeypatch.setattr(columnar_log, "_ROWS", 7)
+    monkeypatch.setattr(delta_log_reader, "_AT_ONCE", 200)
+    monkeypatch.setattr(delta_log_reader, "_ROWS", 7)
     assert found(log(tmp_path, 6), Comparison("id", ">=", 20)) == whole
 
 

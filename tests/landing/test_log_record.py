@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mirrorfeed.landing.errors import DamagedFile, RecordTooNew
+from mirrorfeed.landing.log_record import FORMAT, File, Follows, Record, parse
 from mirrorfeed.landing.names import staged_name
-from mirrorfeed.landing.record import FORMAT, File, Follows, Record, parse
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.landing.selection import Selection
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrorfeed.archive.interval import (
+from mirrorfeed.archive.archive_interval import (
     PROPERTY,
     Frontier,
     Policy,

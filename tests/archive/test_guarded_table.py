@@ -21,7 +21,7 @@ from mirrorfeed.archive.errors import (
     NoSuchColumn,
     NoSuchVersion,
 )
-from mirrorfeed.archive.table import GuardedTable
+from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.errors import Terminal
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.storage.tiers import Priority

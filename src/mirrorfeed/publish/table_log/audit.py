@@ -10,9 +10,9 @@ from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.display.humanize import MARKERS, counted, size
 from mirrorfeed.display.rows import Row, nonzero, row, shown
 from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.landing.log_record import File, Record, possible_positions
 from mirrorfeed.landing.names import log_folder, published_name
-from mirrorfeed.landing.record import File, Record, possible_positions
-from mirrorfeed.publish.log.table_log import TableLog
+from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import NotThere

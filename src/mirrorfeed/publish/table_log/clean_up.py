@@ -18,8 +18,8 @@ from mirrorfeed.landing.names import (
 )
 
 if TYPE_CHECKING:
-    from mirrorfeed.publish.log.table_log import TableLog
-    from mirrorfeed.publish.log.view import View
+    from mirrorfeed.publish.table_log import TableLog
+    from mirrorfeed.publish.table_log.view import View
 
 
 def clean_up(log: TableLog, view: View, log_retention_records: int, *, others: bool) -> MirrorfeedError | None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive import interval
+from mirrorfeed.archive import archive_interval
+from mirrorfeed.archive.archive_interval import PROPERTY, Frontier, Policy, parse_policy, to_properties
 from mirrorfeed.archive.errors import InvalidInterval, LongerInterval, NoInterval
-from mirrorfeed.archive.interval import PROPERTY, Frontier, Policy, parse_policy, to_properties
 from mirrorfeed.source.table_info import parse_days, read_table_info
 from tests.delta import DeltaTable
 
@@ -19,23 +19,23 @@ DAY = timedelta(days=1)
 def test_interval_of_a_table_is_set_changed_stepped_and_unset(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     with pytest.raises(NoInterval) as missing:
-        interval.step(spark, table.source, START)
+        archive_interval.step(spark, table.source, START)
     assert missing.value.table == f"{tmp_path}/t"
-    assert interval.read(spark, table.source) is None
-    interval.set_first(spark, table.source, parse_days("60 days"), START)
+    assert archive_interval.read(spark, table.source) is None
+    archive_interval.set_first(spark, table.source, parse_days("60 days"), START)
     assert read_table_info(spark, table.source).properties[PROPERTY] == "60 days"
     with pytest.raises(LongerInterval) as longer:
-        interval.set_first(spark, table.source, 90, START)
+        archive_interval.set_first(spark, table.source, 90, START)
     assert (longer.value.now, longer.value.asked) == (60, 90)
-    interval.change_interval(spark, table.source, 90, exact=True, now=START)
-    assert interval.step(spark, table.source, START + 7 * DAY).days == 67
+    archive_interval.change_interval(spark, table.source, 90, exact=True, now=START)
+    assert archive_interval.step(spark, table.source, START + 7 * DAY).days == 67
     before = table.latest
-    assert interval.step(spark, table.source, START + 7 * DAY).days == 67
+    assert archive_interval.step(spark, table.source, START + 7 * DAY).days == 67
     assert table.latest == before  # without a change nothing is written
-    assert interval.set_first(spark, table.source, 30, START + 8 * DAY).days == 30
-    assert interval.step(spark, table.source, START + 99 * DAY).days == 30
+    assert archive_interval.set_first(spark, table.source, 30, START + 8 * DAY).days == 30
+    assert archive_interval.step(spark, table.source, START + 99 * DAY).days == 30
     assert spark.conf.get("spark.databricks.delta.allowArbitraryProperties.enabled") == "false"
-    interval.unset(spark, table.source)
+    archive_interval.unset(spark, table.source)
     assert [name for name in read_table_info(spark, table.source).properties if "rchive" in name] == []
 
 
@@ -66,15 +66,15 @@ def test_invalid_interval_properties_are_repaired_by_set_and_unset(spark: SparkS
     listed = ", ".join(f"'{name}' = '{value}'" for name, value in broken.items())
 
     def break_it() -> None:
-        with interval.any_property(spark):
+        with archive_interval.any_property(spark):
             table.sql(f"ALTER TABLE {{}} SET TBLPROPERTIES ({listed})")
         with pytest.raises(InvalidInterval, match=str(table.path)):
-            interval.step(spark, table.source, START)
+            archive_interval.step(spark, table.source, START)
 
     break_it()
-    assert interval.set_first(spark, table.source, 90, START) == Policy(90)
-    assert interval.read(spark, table.source) == Policy(90)
+    assert archive_interval.set_first(spark, table.source, 90, START) == Policy(90)
+    assert archive_interval.read(spark, table.source) == Policy(90)
     break_it()
-    interval.unset(spark, table.source)
-    assert interval.read(spark, table.source) is None
+    archive_interval.unset(spark, table.source)
+    assert archive_interval.read(spark, table.source) is None
     assert spark.conf.get("spark.databricks.delta.allowArbitraryProperties.enabled", None) is None

@@ -12,9 +12,9 @@ from fixtures.faults import Crash
 from fixtures.shared_faults import NoRenames
 from fixtures.tables import TableFeed
 from mirrorfeed.cli import main
-from mirrorfeed.landing.record import WholeRead
-from mirrorfeed.publish.log.audit import published
-from mirrorfeed.publish.log.table_log import TableLog
+from mirrorfeed.landing.log_record import WholeRead
+from mirrorfeed.publish.table_log import TableLog
+from mirrorfeed.publish.table_log.audit import published
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.publish.scenarios import FOLDER, plan, two_orders

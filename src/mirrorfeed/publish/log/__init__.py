@@ -1,1 +1,0 @@
-"""The table's log: read, add records, finish publications, clean up."""
