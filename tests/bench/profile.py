@@ -15,7 +15,7 @@ from mirrorfeed.publish.files.spark_files import upload_files
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_log import TableLog, metadata_files
-from mirrorfeed.publish.table_log.clean_up import clean_up
+from mirrorfeed.publish.table_log.rename_and_clean_up import clean_up, finish_publication
 from tests.bench.race import Case
 
 _PHASES: Mapping[str, Callable[..., object]] = {
@@ -32,7 +32,7 @@ _PHASES: Mapping[str, Callable[..., object]] = {
     "files sent": upload_files,
     "identity again": DeltaFeed.is_unchanged,
     "record": TableLog.add_record,
-    "look after it, rename": TableLog.finish_publication,
+    "look after it, rename": finish_publication,
     "clean up": clean_up,
 }
 """As they follow each other; what one calls counts for it too. Of many tables, each in a thread, none show."""

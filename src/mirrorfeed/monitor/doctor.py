@@ -80,10 +80,10 @@ def _fix(store: Store, table: Table) -> str:
 def finish_and_clean_up(store: Store, table: Table) -> None:
     """Rename the files of the newest record, and delete files that no record can publish. Every run does this first."""
     from mirrorfeed.publish.table_log import TableLog
-    from mirrorfeed.publish.table_log.clean_up import clean_up
+    from mirrorfeed.publish.table_log.rename_and_clean_up import clean_up, finish_publication
 
     log = TableLog(store, table.target.folder)
-    view = log.finish_publication()
+    view = finish_publication(log)
     error: MirrorfeedError | None = clean_up(log, view, table.log_retention_records, others=True) if view else None
     if error:
         raise error

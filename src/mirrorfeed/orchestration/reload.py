@@ -18,6 +18,7 @@ from mirrorfeed.publish.next_publication import decide_next, next_columns, with_
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.sources import ChangeSource, source_for
 from mirrorfeed.publish.table_log import TableLog
+from mirrorfeed.publish.table_log.rename_and_clean_up import finish_publication
 from mirrorfeed.source.errors import Finding
 from mirrorfeed.storage import Store
 from mirrorfeed.storage.errors import StoreUnavailable
@@ -106,7 +107,7 @@ def clear(source: ChangeSource, store: Store, table: Table, sleep: Callable[[flo
     check_snapshot(source, table)
     folder = table.target.folder
     with suppress(Terminal):  # files that cannot be finished are a frequent reason for a reload, and are deleted too
-        TableLog(store, folder).finish_publication()
+        finish_publication(TableLog(store, folder))
     parent, _, name = folder.rpartition("/")
     error: StoreUnavailable | None = None
     for attempt in range(_DELETE_ATTEMPTS + 1):

@@ -30,7 +30,7 @@ from mirrorfeed.publish.next_publication import (
 )
 from mirrorfeed.publish.result import TableResult, add_record, range_errors
 from mirrorfeed.publish.table_log import TableLog, metadata_files
-from mirrorfeed.publish.table_log.clean_up import clean_up, discard
+from mirrorfeed.publish.table_log.rename_and_clean_up import clean_up, discard, finish_publication
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source.errors import Finding, SourceRecreated
@@ -157,7 +157,7 @@ class _Run:
         earlier, started, found = len(self.result.records), self.clock(), view
         if view:
             self._report_sent(view)
-            view = self.log.finish_publication(view)
+            view = finish_publication(self.log, view)
         if view is None:
             self.result.published_version = None
             return None

@@ -37,7 +37,7 @@ from mirrorfeed.publish.errors import (
 )
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_log import TableLog, metadata_files
-from mirrorfeed.publish.table_log.clean_up import clean_up
+from mirrorfeed.publish.table_log.rename_and_clean_up import clean_up, finish_publication
 from mirrorfeed.publish.table_log.view import View
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import Store
@@ -107,7 +107,7 @@ def look(store: Store, folder: str) -> View:
 
 
 def settle(store: Store, folder: str) -> View:
-    view = TableLog(store, folder).finish_publication()
+    view = finish_publication(TableLog(store, folder))
     assert view is not None
     return view
 

@@ -1,4 +1,4 @@
-"""The log of a table: read its state, finish the newest publication, and add a record.
+"""The log of a table: read its state, and add a record, which is the commit of a publication.
 
 No response of a write is trusted. Clients repeat calls on their own, so a call that succeeded may be reported as
 failed, and a lost response says nothing. Only the next read shows the state.
@@ -24,7 +24,6 @@ from mirrorfeed.landing.names import (
     is_log_id,
     is_start_marker,
     log_folder,
-    published_name,
     record_name,
     record_number,
     staged_record_number,
@@ -40,11 +39,11 @@ from mirrorfeed.publish.errors import (
     TooManyFiles,
 )
 from mirrorfeed.publish.table_log import metadata_files
-from mirrorfeed.publish.table_log.clean_up import discard
+from mirrorfeed.publish.table_log.rename_and_clean_up import discard
 from mirrorfeed.publish.table_log.view import View, check, data_in
 from mirrorfeed.storage import READ_LIMIT, Entry, Store
 from mirrorfeed.storage.errors import NotThere, StoreUnavailable
-from mirrorfeed.storage.request_retries import WRITE_ERRORS, open_new, retry_new, try_write
+from mirrorfeed.storage.request_retries import open_new, retry_new, try_write
 
 _ATTEMPTS = 20
 """Maximum number of reads while other publishers change the table. After that, the run fails, and a later run
@@ -131,32 +130,6 @@ class TableLog:
         names = [name for name, _ in found]
         data = tuple(name for name in names if "/" not in name)
         check(View("", data=data, processed=tuple(name for name in names if "/" in name)), self._address())
-
-    def finish_publication(self, view: View | None = None) -> View | None:
-        """Rename the staged files of the newest record until a view shows none of them staged. Returns None without a
-        log."""
-        before: tuple[str, ...] = ()
-        failure: Exception | None = None
-        while view := view or self.read_latest():
-            if view.follows_on and not view.unfinished:
-                return view
-            if not view.confirmed:
-                view = self.confirm(view)
-                continue
-            self.check(view)
-            left = tuple(file.staged for file in view.unfinished)
-            if left == before:
-                raise failure or ConcurrentChanges(address=self._address())
-            before, failure, log_path = left, None, f"{self.folder}/{log_folder(view.log_id)}"
-            for file in view.unfinished:
-                final = f"{self.folder}/{published_name(file.number, file.staged)}"
-                try:
-                    self.store.rename(f"{log_path}/{file.staged}", final)
-                except WRITE_ERRORS as error:
-                    failure = error
-                    break  # a later file must never overtake an earlier one
-            view = self.confirm(view, data=failure is not None)
-        return None
 
     def check(self, view: View) -> LastFileMissing | None:
         """Refuse a folder whose files do not match its log. Returns a warning that does not stop publication."""

@@ -1,4 +1,7 @@
-"""Delete what no publication needs any longer: staged files, old records, and logs of deleted folders."""
+"""Rename the staged files of the newest record to their final names, and delete what no publication needs any longer.
+
+The rename makes a publication visible to Fabric, and completes a publication that an earlier run left.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,44 @@ from mirrorfeed.landing.names import (
     is_log_file,
     is_log_id,
     log_folder,
+    published_name,
     record_name,
     staged_batch,
     start_marker_name,
 )
+from mirrorfeed.publish.errors import ConcurrentChanges
+from mirrorfeed.storage.request_retries import WRITE_ERRORS
 
 if TYPE_CHECKING:
     from mirrorfeed.publish.table_log import TableLog
     from mirrorfeed.publish.table_log.view import View
+
+
+def finish_publication(log: TableLog, view: View | None = None) -> View | None:
+    """Rename the staged files of the newest record until a view shows none of them staged. Returns None without a
+    log."""
+    before: tuple[str, ...] = ()
+    failure: Exception | None = None
+    while view := view or log.read_latest():
+        if view.follows_on and not view.unfinished:
+            return view
+        if not view.confirmed:
+            view = log.confirm(view)
+            continue
+        log.check(view)
+        left = tuple(file.staged for file in view.unfinished)
+        if left == before:
+            raise failure or ConcurrentChanges(address=log.store.address(log.folder))
+        before, failure, log_path = left, None, f"{log.folder}/{log_folder(view.log_id)}"
+        for file in view.unfinished:
+            final = f"{log.folder}/{published_name(file.number, file.staged)}"
+            try:
+                log.store.rename(f"{log_path}/{file.staged}", final)
+            except WRITE_ERRORS as error:
+                failure = error
+                break  # a later file must never overtake an earlier one
+        view = log.confirm(view, data=failure is not None)
+    return None
 
 
 def clean_up(log: TableLog, view: View, log_retention_records: int, *, others: bool) -> MirrorfeedError | None:
