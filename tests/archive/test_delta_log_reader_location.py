@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive import delta_log_reader, restore_plan
+from mirrorfeed.archive import delta_log_reader, restore_planner
 from mirrorfeed.archive.data_skipping import Doubt
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.guarded_table import GuardedTable
@@ -44,7 +44,7 @@ def test_comparisons_without_delta_give_the_same_files(
     monkeypatch.setattr(ClassicEngine, "planned", asks_delta)
     monkeypatch.setattr(ClassicEngine, "newest", asks_delta)
     assert days(GuardedTable(spark, "placed", now=lambda: NOW)._needed("day < 3 AND id = 15").files) == ["1"]
-    plan = restore_plan.plan_query(spark, Priority.STANDARD, NOW, source=orders.source, where="id = 25")
+    plan = restore_planner.plan_query(spark, Priority.STANDARD, NOW, source=orders.source, where="id = 25")
     assert (plan.version, [Path(file.uri).parent.name for file in plan.files]) == (2, ["day=2"])
 
 

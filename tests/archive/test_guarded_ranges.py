@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.entries import changed
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive import archive_interval, guard, restore, restore_plan
+from mirrorfeed.archive import archive_interval, guard, restore, restore_planner
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, LookUpNeedsArchive
 from mirrorfeed.archive.errors import FeedOnDatabricks
 from mirrorfeed.config.model import Config, Table
@@ -75,7 +75,7 @@ def test_plan_covers_a_range_that_is_readable_after_the_restore(
 ) -> None:
     clock = Clock(LATER)
     tiers = FolderTiers(tmp_path / "aside", clock)
-    plan = restore_plan.plan_feed(spark, Priority.HIGH, LATER, source=table.source, first=1)
+    plan = restore_planner.plan_feed(spark, Priority.HIGH, LATER, source=table.source, first=1)
     assert (plan.feed_from, plan.version) == (1, 4)
     assert sum("/_change_data/" in file.uri for file in plan.files) == 1
     assert sum("/day=1/" in file.uri for file in plan.files) == 1
@@ -96,8 +96,8 @@ def test_plan_excludes_versions_that_delta_no_longer_reads(spark: SparkSession, 
     for version in range(3):
         os.utime(table.commit_file(version), (weeks_ago, weeks_ago))
     with pytest.raises(Gap, match=f"at version 1 {re.escape(GapReason.EXPIRED)}"):
-        restore_plan.plan_feed(spark, Priority.HIGH, NOW, source=table.source, first=1)
-    orders = restore_plan.plan_query(spark, Priority.HIGH, NOW, source=table.source, where="day = 1")
+        restore_planner.plan_feed(spark, Priority.HIGH, NOW, source=table.source, first=1)
+    orders = restore_planner.plan_query(spark, Priority.HIGH, NOW, source=table.source, where="day = 1")
     table.sql("INSERT INTO {} VALUES (99, 'new', 9)")
     tiers = FolderTiers(tmp_path / "aside", Clock(NOW))
     with pytest.raises(VersionExpired):

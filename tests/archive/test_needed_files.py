@@ -22,7 +22,7 @@ from mirrorfeed.archive.data_skipping import Doubt
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.guarded_table import GuardedTable
-from mirrorfeed.archive.restore_plan import plan_feed, plan_query, plan_statement
+from mirrorfeed.archive.restore_planner import plan_feed, plan_query, plan_statement
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive import restore, restore_plan
+from mirrorfeed.archive import restore, restore_planner
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, StatementNeedsArchivedFiles
 from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, NoQuery, TableByTable, UnknownFiles
 from mirrorfeed.archive.guard import Guarded, guarded
@@ -343,7 +343,7 @@ def test_one_plan_restores_files_of_several_tables(
 ) -> None:
     query = "SELECT o.id FROM orders o JOIN returns r USING (id) WHERE o.day = 1 AND r.day = 1 AND o.id < 15"
     with in_zone(spark, "Europe/Paris"):
-        plan = restore_plan.plan_statement(spark, Priority.HIGH, NOW, sql=query)
+        plan = restore_planner.plan_statement(spark, Priority.HIGH, NOW, sql=query)
     assert (len(plan.tables), len(plan.files), plan.zone, plan.sql) == (2, 2, "Europe/Paris", query)
     restore.check_plan(spark, plan)
     both = TiersOfTables(tuple(file.uri for file in plan.files), lambda _: tiers)

@@ -18,8 +18,7 @@ from mirrorfeed.archive import restore
 from mirrorfeed.archive.archived_files import DataFile, NeededFiles
 from mirrorfeed.archive.errors import CannotKeep, FilesGone, OnlyHot, PlanOfAnotherTable, RestoreRejected
 from mirrorfeed.archive.restore import Restoring, check_table
-from mirrorfeed.archive.restore_costs import Terms, estimate
-from mirrorfeed.archive.restore_plan import Plan
+from mirrorfeed.archive.restore_plan import Plan, Terms, estimate
 from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tiers import Priority, Tier
 

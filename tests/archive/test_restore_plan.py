@@ -11,8 +11,7 @@ import pytest
 from mirrorfeed.archive import restore_plan as planning
 from mirrorfeed.archive.archived_files import DataFile, NeededFiles
 from mirrorfeed.archive.errors import BadPlan, PlanExists, PlanNotWritten
-from mirrorfeed.archive.restore_costs import estimate
-from mirrorfeed.archive.restore_plan import Plan, check_place
+from mirrorfeed.archive.restore_plan import Plan, check_place, estimate
 from mirrorfeed.storage.prices import Prices, RestorePrices
 from mirrorfeed.storage.tiers import Priority
 

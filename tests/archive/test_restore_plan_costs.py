@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.archive.restore_costs import Terms, cost_of_restore, describe_costs
+from mirrorfeed.archive.restore_plan import Terms, cost_of_restore, describe_costs
 from mirrorfeed.storage.errors import InvalidPrices
 from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tiers import Facts, Priority, Tier

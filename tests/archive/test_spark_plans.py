@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive import archive_interval, restore_plan
+from mirrorfeed.archive import archive_interval, restore_planner
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
 from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.storage.tiers import Priority
@@ -85,7 +85,8 @@ def test_cached_data_hides_no_file(spark: SparkSession, orders: Orders) -> None:
     with cached(spark, orders):
         assert days(guarded._needed().files) == ["1", "2"]
         assert days(guarded._needed("id = 15").files) == ["1"]
-        assert len(restore_plan.plan_query(spark, Priority.HIGH, NOW, source=orders.source, where="id < 30").files) == 2
+        plan = restore_planner.plan_query(spark, Priority.HIGH, NOW, source=orders.source, where="id < 30")
+        assert len(plan.files) == 2
         with pytest.raises(ArchivedFilesNeeded):
             guarded.query("id = 15")
         assert guarded.query("day = 3").count() == 10

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from mirrorfeed.api import archives
+from mirrorfeed.api import archive_table
 from mirrorfeed.api.archive_table import ArchiveAwareTable
 from mirrorfeed.api.results import Result
 from mirrorfeed.cli import main
@@ -63,7 +63,7 @@ def test_relative_ledger_of_archive_commands_starts_at_the_folder_of_the_configu
         print(f"Ledger: {ledger}")
         return Result(())
 
-    monkeypatch.setattr(archives, "report", lambda spark, sources, rates, ledger, **_: ended(ledger))
+    monkeypatch.setattr(archive_table, "report_shares", lambda spark, sources, rates, ledger, **_: ended(ledger))
     monkeypatch.setattr(ArchiveAwareTable, "step", lambda table: ended(table._ledger))
     monkeypatch.setattr(spark_session, "get_session", lambda: None)
     config.write_text(f"{config.read_text()}ledger: ./configured\n")

@@ -179,7 +179,7 @@ def test_archive_report_counts_restored_files_and_updates_the_ledger(
     stored = {"hot": 2**30, "archive": 0}
     prices.write_text(json.dumps({"currency": "EUR", "standard": price, "high": price, "stored": stored}))
     tiers = FolderTiers(tmp_path / "aside", Clock(datetime.now(UTC)))
-    monkeypatch.setattr("mirrorfeed.api.archives.tiers_at", lambda location: tiers)
+    monkeypatch.setattr("mirrorfeed.api.archive_table.tiers_at", lambda location: tiers)
     arguments = ["--ledger", str(rows), "archive", "report", table, str(tmp_path / "none"), "--prices", str(prices)]
     reported = run_command(arguments, 1)
     assert "none: MF" in reported

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import Literal
 
-from mirrorfeed.api.archives import report
+from pyspark.sql import SparkSession
+
 from mirrorfeed.api.results import Result
 from mirrorfeed.archive import archive_interval as intervals
-from mirrorfeed.archive import archived_share, maintenance, restore
+from mirrorfeed.archive import archived_share, has_interval, maintenance, restore
 from mirrorfeed.archive.archive_interval import Interval, days_of
 from mirrorfeed.archive.archived_files import DataFile
 from mirrorfeed.archive.archived_share import Query, Share, Simulation
@@ -19,12 +21,15 @@ from mirrorfeed.archive.guarded_table import GuardedTable, Session
 from mirrorfeed.archive.lifecycle import Lifecycle, Wanted, compare_rules, with_rules
 from mirrorfeed.archive.maintenance import FileCheck, Maintained
 from mirrorfeed.archive.restore import Restoring
-from mirrorfeed.archive.restore_costs import Terms
-from mirrorfeed.archive.restore_plan import RestorePlan, plan_feed, plan_query
+from mirrorfeed.archive.restore_plan import RestorePlan, Terms
+from mirrorfeed.archive.restore_planner import plan_feed, plan_query
 from mirrorfeed.display.html import Chart
 from mirrorfeed.display.rows import DataRow
+from mirrorfeed.errors import coded, named
+from mirrorfeed.orchestration.ledger import archived, try_append
 from mirrorfeed.source.change_preview import to_json_rows
 from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.errors import NoTiers
 from mirrorfeed.storage.prices import Prices, rates_of
 from mirrorfeed.storage.tiers import TierStore, tiers_at
@@ -115,7 +120,7 @@ class ArchiveAwareTable(GuardedTable):
         rates, place = rates_of(prices, self._prices), ledger or self._ledger
         place = Source.parse_argument(place) if isinstance(place, str) else place
         policy = intervals.step(self._spark, self.source, self._now())
-        shares = report(self._spark, [self.source], rates, place)
+        shares = report_shares(self._spark, [self.source], rates, place)
         return Result((replace(Interval.of(self.source, policy), archived=shares[0]),), shares.notes)
 
     def lifecycle(
@@ -241,3 +246,30 @@ def _why_needed(file: DataFile, where: str | None) -> str:
     else:
         why = "its partition and statistics do not rule out a match"
     return why if file.created else f"{why}; its age is unknown"
+
+
+def report_shares(
+    spark: SparkSession,
+    sources: Sequence[Source],
+    rates: Prices | None,
+    ledger: Source | None,
+    *,
+    with_archive_only: bool = False,
+) -> Result[Share]:
+    """Return the archived share of each table, with monthly costs, and write the shares to the ledger.
+
+    With `with_archive_only`, tables without an interval are left out.
+    """
+    rows, notes = [], []
+    for source in sources:
+        try:
+            table = read_table_info(spark, source)
+            if with_archive_only and not has_interval(table.properties):
+                continue
+            found = archived_share.share(spark, source, datetime.now(UTC), tiers_at(table.location), table)
+        except Exception as error:
+            found = Share(str(source), error=named(f"Reading how much of {source} is archived", error))
+        rows.append(found.priced(rates))
+        if found.ok and (lost := try_append(spark, ledger, [archived(rows[-1], datetime.now(UTC))])):
+            notes.append(coded(lost))
+    return Result(tuple(rows), tuple(notes), "" if rows else "No configured table has an archive.")

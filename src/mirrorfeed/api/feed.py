@@ -531,7 +531,7 @@ class Feed:
         Reads no data file, and requests nothing. `save_as` is a new file for the plan.
         """
         from mirrorfeed.archive.restore import plan_restore
-        from mirrorfeed.archive.restore_plan import plan_statement
+        from mirrorfeed.archive.restore_planner import plan_statement
 
         make = partial(plan_statement, sql=query)
         return plan_restore(lambda: self._spark, make, priority, self._prices(prices), save_as)
@@ -555,7 +555,7 @@ class Feed:
         called with the costs and with each progress in words. You can stop the method and call it again at any time.
         """
         from mirrorfeed.archive.restore import restore
-        from mirrorfeed.archive.restore_costs import Terms
+        from mirrorfeed.archive.restore_plan import Terms
         from mirrorfeed.storage.tiers import Tier
 
         terms, rates = Terms(Tier[tier.upper()], keep_days), self._prices(prices)
@@ -567,11 +567,11 @@ class Feed:
 
         The default for `tables` is all configured tables with an archive.
         """
-        from mirrorfeed.api.archives import report
+        from mirrorfeed.api.archive_table import report_shares
 
         rates, sources = self._prices(prices), [self._source(table) for table in tables]
         sources = sources or [table.source for table in self._config.tables]
-        return report(self._spark, sources, rates, self._written.ledger, with_archive_only=not tables)
+        return report_shares(self._spark, sources, rates, self._written.ledger, with_archive_only=not tables)
 
     def _enabled(self, spark: SparkSession, table: Table) -> Enabled:
         from mirrorfeed.publish.sources.full_compare import COMPARED

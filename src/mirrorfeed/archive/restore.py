@@ -29,8 +29,17 @@ from mirrorfeed.archive.errors import (
 )
 from mirrorfeed.archive.guard import Guarded
 from mirrorfeed.archive.guarded_table import GuardedTable, Session, session_of
-from mirrorfeed.archive.restore_costs import DEFAULT_TERMS, Terms, cost_of_restore, describe_costs, estimate
-from mirrorfeed.archive.restore_plan import Plan, RestorePlan, check_place, check_readable
+from mirrorfeed.archive.restore_plan import (
+    DEFAULT_TERMS,
+    Plan,
+    RestorePlan,
+    Terms,
+    check_place,
+    cost_of_restore,
+    describe_costs,
+    estimate,
+)
+from mirrorfeed.archive.restore_planner import check_readable
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import DataRow, Row, row, shown

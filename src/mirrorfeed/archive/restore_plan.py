@@ -1,4 +1,4 @@
-"""Create the restore plan of a query or of a range of the change data feed, as a value and as a file.
+"""The restore plan of a query or of a range of the change data feed, as a value and as a file, and its costs.
 
 A plan names its query, the tables and their versions, so that several runs can execute it.
 
@@ -8,45 +8,37 @@ the lifecycle rule archives the file again. S3 keeps the archived file and adds 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter
-from pyspark.sql import SparkSession
 
-from mirrorfeed.archive import archive_interval, guard
-from mirrorfeed.archive.archived_files import DataFile, NeededFiles, archived_of
-from mirrorfeed.archive.engines import engine_of
-from mirrorfeed.archive.errors import (
-    BadPlan,
-    FeedOnDatabricks,
-    NoSuchRange,
-    NothingToRestore,
-    PlanExists,
-    PlanNotWritten,
-)
-from mirrorfeed.archive.guard import Guarded
-from mirrorfeed.archive.relative_times import fix_relative_times, moment
-from mirrorfeed.display.humanize import size
+from mirrorfeed.archive.archived_files import DataFile, NeededFiles
+from mirrorfeed.archive.errors import BadPlan, PlanExists, PlanNotWritten
+from mirrorfeed.display.humanize import counted, size
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.landing.strict_json import CONFIG, Count, format_of, parse_json, validate
-from mirrorfeed.runtime.spark_session import is_databricks
-from mirrorfeed.source import reader, versions
-from mirrorfeed.source.errors import Gap
-from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.snapshot_or_range import Range
-from mirrorfeed.source.table_info import read_table_info
-from mirrorfeed.storage.tiers import Priority
+from mirrorfeed.storage.errors import OtherPlace, TiersUnavailable
+from mirrorfeed.storage.prices import Prices
+from mirrorfeed.storage.tiers import DEFAULT_COPY_DAYS, Facts, Priority, Tier, TierStore
 
 FORMAT: Literal[4] = 4
 _STANDARD_HOURS = 15.0
 _HIGH_HOURS = 1.0
 _HIGH_BYTES_AN_HOUR = 10 * 2**30
 """Bytes that an account restores per hour with high priority. A smaller restore takes less than an hour."""
+_ARCHIVE_DAYS = 180
+"""Minimum number of days that Azure charges for the archive, even if a file leaves it earlier."""
+_MINIMUM_DAYS = {Tier.HOT: 0, Tier.COOL: 30, Tier.COLD: 90}
+"""Minimum number of days that Azure charges for each tier to which a file can be restored."""
+_RULE_INTERVAL_DAYS = 1
+"""Approximate time after which a lifecycle rule archives a restored file again."""
+_MONTH = 30
+_ONLY_RETRIEVAL = "The estimate contains only the retrieval, because the tiers of the files cannot be read."
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,49 +202,84 @@ def make(
     return Plan(tables, named, where, feed_from, sql, files_alone, zone)
 
 
-def plan_statement(spark: SparkSession, priority: Priority, now: datetime, *, sql: str) -> Plan:
-    """Return the plan for any query."""
-    at = moment(spark, now)
-    asked = fix_relative_times(sql, at)
-    if needed := Guarded(spark, now=lambda: now).needed(asked):
-        return make(needed, priority, sql=asked, zone=at.zone)
-    raise NothingToRestore(statement=sql)
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Target tier of a restore, and the days for which copies are stored."""
+
+    to: Tier = Tier.HOT
+    keep_days: int | None = None
+    """Number of days for which copies are stored. None means the default of the storage service."""
 
 
-def plan_query(
-    spark: SparkSession, priority: Priority, now: datetime, *, source: Source, where: str | None = None
-) -> Plan:
-    """Return the plan for a query on a table at its newest version."""
-    at = moment(spark, now)
-    archive_interval.required(spark, source)
-    where = where and fix_relative_times(where, at, spark.table(source.sql).columns)
-    return make([engine_of(spark).needed(source, where, now)], priority, where=where, zone=at.zone)
+DEFAULT_TERMS = Terms()
 
 
-def plan_feed(
-    spark: SparkSession, priority: Priority, now: datetime, *, source: Source, first: int, last: int | None = None
-) -> Plan:
-    """Return the plan for a range of the change data feed of a table. The default for `last` is the newest version."""
-    table = read_table_info(spark, source)
-    policy = archive_interval.required(spark, source, table)
-    if is_databricks(spark):
-        raise FeedOnDatabricks(table=str(source))
-    newest = versions.newest_version(spark, source)
-    end = newest if last is None else last
-    if not 0 <= first <= end <= newest:
-        raise NoSuchRange(table=str(source), first=first, last=last, newest=newest)
-    range_ = Range(first - 1, end)
+def estimate(plan: Plan, tiers: TierStore | None, rates: Prices | None, now: datetime) -> RestorePlan:
+    """Return the plan with the costs that `restore` estimates by default, and with the files that are not archived.
+
+    If the tiers cannot be read, all files count as archived, and the costs include only their retrieval.
+    """
     try:
-        changed = guard.needed(spark, source, table, range_)
-    except Gap as error:
-        raise NoSuchRange(table=str(source), first=first, last=end, newest=newest) from error
-    check_readable(spark, source, range_)
-    files = archived_of(spark, str(source), table.location, changed, policy, now)
-    needed = NeededFiles(str(source), table.table_id, table.location, end, tuple(files))
-    return make([needed], priority, feed_from=first)
+        facts = tiers.facts([file.uri for file in plan.files]) if tiers else {}
+    except (TiersUnavailable, OtherPlace):
+        tiers = None
+    if tiers is not None:
+        plan = replace(plan, readable=tuple(sorted(uri for uri, each in facts.items() if each.tier.is_readable)))
+    if rates is None:
+        return RestorePlan.of(plan)
+    if tiers is None:
+        facts = {file.uri: Facts(Tier.ARCHIVE, file.bytes) for file in plan.files}
+    copies = tiers is not None and tiers.restores_copies
+    costs = cost_of_restore(facts.values(), rates, Priority[plan.priority], DEFAULT_TERMS, copies, now)
+    described = describe_costs(costs, rates.currency)
+    if tiers is None:
+        costs, described = {name: costs[name] for name in ("retrieval", "requests")}, _ONLY_RETRIEVAL
+    cost = round(sum(filter(None, costs.values())), 4)
+    return RestorePlan.of(replace(plan, cost=cost, currency=rates.currency), costs=described)
 
 
-def check_readable(spark: SparkSession, source: Source, range_: Range) -> None:
-    """Raise `Gap` if Delta cannot read the range even after a restore, for example after the retention."""
-    with reader.read_errors(str(source), range_):
-        reader.changes(spark, source, range_)
+def cost_of_restore(
+    files: Iterable[Facts], rates: Prices, priority: Priority, terms: Terms, copies: bool, now: datetime
+) -> dict[str, float | None]:
+    """Return the costs to restore the archived files among these, and to store them, by name. A cost without a
+    configured price is None."""
+    away = [file for file in files if file.tier is Tier.ARCHIVE]
+    days = terms.keep_days or (DEFAULT_COPY_DAYS if copies else _RULE_INTERVAL_DAYS)
+    price, to = rates.of_restore(priority.name), terms.to
+    gib = _gib(away)
+    month, archive = rates.per_month(to.name), rates.per_month(Tier.ARCHIVE.name)
+    found: dict[str, float | None] = {
+        "retrieval": gib * price.per_gib,
+        "requests": len(away) / 10_000 * price.per_10k_files,
+        f"{counted(days, 'day')} in {to.value}": _stored(gib * days, month),
+    }
+    if copies:
+        return found
+    early = [
+        _gib([file]) * max(0.0, _ARCHIVE_DAYS - (0.0 if file.since is None else (now - file.since) / timedelta(days=1)))
+        for file in away
+    ]
+    unknown = ", at most" if any(file.since is None for file in away) else ""
+    found[f"leaving the archive before {_ARCHIVE_DAYS} days{unknown}"] = _stored(sum(early), archive)
+    if (left := _MINIMUM_DAYS[to] - days) > 0:
+        found[f"leaving {to.value} before {_MINIMUM_DAYS[to]} days"] = _stored(gib * left, month)
+    found["archiving again"] = None if rates.archiving is None else len(away) / 10_000 * rates.archiving
+    return found
+
+
+def _stored(gib_days: float, month: float | None) -> float | None:
+    return None if month is None else gib_days * month / _MONTH
+
+
+def _gib(files: Iterable[Facts]) -> float:
+    return sum(file.bytes or 0 for file in files) / 2**30
+
+
+def describe_costs(costs: Mapping[str, float | None], currency: str) -> str:
+    """Describe the known costs and their sum in a sentence."""
+    known = {what: amount for what, amount in costs.items() if amount is not None}
+    lines = [f"{amount:,.2f} {currency} for {what}" for what, amount in known.items() if round(amount, 2)]
+    total = f"{sum(known.values()):,.2f} {currency} in total"
+    unknown = [what for what in costs if what not in known]
+    rest = f"; without a price: {', '.join(unknown)}" if unknown else ""
+    return f"Estimated costs: {', '.join([*lines, total])}{rest}."

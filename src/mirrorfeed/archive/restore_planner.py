@@ -1,4 +1,7 @@
-"""Replace relative times in conditions and statements, because a restore plan is carried out hours later."""
+"""Plan the restore for a query or for a range of the change data feed.
+
+Relative times in conditions and statements are replaced, because a plan is carried out hours later.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,67 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.errors import RelativeWord
+from mirrorfeed.archive import archive_interval, guard
+from mirrorfeed.archive.archived_files import NeededFiles, archived_of
+from mirrorfeed.archive.engines import engine_of
+from mirrorfeed.archive.errors import FeedOnDatabricks, NoSuchRange, NothingToRestore, RelativeWord
+from mirrorfeed.archive.guard import Guarded
+from mirrorfeed.archive.restore_plan import Plan, make
+from mirrorfeed.runtime.spark_session import is_databricks
+from mirrorfeed.source import reader, versions
+from mirrorfeed.source.errors import Gap
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.snapshot_or_range import Range
+from mirrorfeed.source.table_info import read_table_info
+from mirrorfeed.storage.tiers import Priority
+
+
+def plan_statement(spark: SparkSession, priority: Priority, now: datetime, *, sql: str) -> Plan:
+    """Return the plan for any query."""
+    at = moment(spark, now)
+    asked = fix_relative_times(sql, at)
+    if needed := Guarded(spark, now=lambda: now).needed(asked):
+        return make(needed, priority, sql=asked, zone=at.zone)
+    raise NothingToRestore(statement=sql)
+
+
+def plan_query(
+    spark: SparkSession, priority: Priority, now: datetime, *, source: Source, where: str | None = None
+) -> Plan:
+    """Return the plan for a query on a table at its newest version."""
+    at = moment(spark, now)
+    archive_interval.required(spark, source)
+    where = where and fix_relative_times(where, at, spark.table(source.sql).columns)
+    return make([engine_of(spark).needed(source, where, now)], priority, where=where, zone=at.zone)
+
+
+def plan_feed(
+    spark: SparkSession, priority: Priority, now: datetime, *, source: Source, first: int, last: int | None = None
+) -> Plan:
+    """Return the plan for a range of the change data feed of a table. The default for `last` is the newest version."""
+    table = read_table_info(spark, source)
+    policy = archive_interval.required(spark, source, table)
+    if is_databricks(spark):
+        raise FeedOnDatabricks(table=str(source))
+    newest = versions.newest_version(spark, source)
+    end = newest if last is None else last
+    if not 0 <= first <= end <= newest:
+        raise NoSuchRange(table=str(source), first=first, last=last, newest=newest)
+    range_ = Range(first - 1, end)
+    try:
+        changed = guard.needed(spark, source, table, range_)
+    except Gap as error:
+        raise NoSuchRange(table=str(source), first=first, last=end, newest=newest) from error
+    check_readable(spark, source, range_)
+    files = archived_of(spark, str(source), table.location, changed, policy, now)
+    needed = NeededFiles(str(source), table.table_id, table.location, end, tuple(files))
+    return make([needed], priority, feed_from=first)
+
+
+def check_readable(spark: SparkSession, source: Source, range_: Range) -> None:
+    """Raise `Gap` if Delta cannot read the range even after a restore, for example after the retention."""
+    with reader.read_errors(str(source), range_):
+        reader.changes(spark, source, range_)
 
 
 class Moment(NamedTuple):
