@@ -178,4 +178,4 @@ def test_one_loop_retries_http_requests() -> None:
         "storage/request_retries.py",
     }
     # This one checks once whether a host responds.
-    assert {path for path, text in code.items() if "import requests" in text} == {"monitor/setup_access.py"}
+    assert {path for path, text in code.items() if "import requests" in text} == {"monitor/platform_checks.py"}

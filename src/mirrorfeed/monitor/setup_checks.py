@@ -29,8 +29,16 @@ from mirrorfeed.landing.schema import Column
 from mirrorfeed.monitor.collector import Collector
 from mirrorfeed.monitor.errors import ExecutorsElsewhere, NotAsExpected
 from mirrorfeed.monitor.findings import Finding, TableFacts, attempt, failed, failed_with, not_checked, passed
-from mirrorfeed.monitor.platform_checks import check_environment, check_mount, check_settings, check_spark_writes
-from mirrorfeed.monitor.setup_access import check_host, check_rights, hosts, needed
+from mirrorfeed.monitor.platform_checks import (
+    check_environment,
+    check_host,
+    check_mount,
+    check_rights,
+    check_settings,
+    check_spark_writes,
+    hosts,
+    needed,
+)
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.publish.files.spark_files import check_file, write_with_spark
 from mirrorfeed.publish.files.staging_area import StagingArea, staging_area_for

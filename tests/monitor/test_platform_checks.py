@@ -16,7 +16,7 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.mirror.fabric.database import client_of
 from mirrorfeed.monitor.findings import Finding, Severity
-from mirrorfeed.monitor.setup_access import Rights, check_host, check_rights, hosts, needed
+from mirrorfeed.monitor.platform_checks import Rights, check_host, check_rights, hosts, needed
 from mirrorfeed.runtime.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
 
 ZONE = "onelake://0f8fad5b-d9cb-469f-a165-70867728950e/7c9e6679-7425-40de-944b-e07fc1f90ae7"
