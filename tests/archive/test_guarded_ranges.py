@@ -17,7 +17,7 @@ from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, LookUpNeedsAr
 from mirrorfeed.archive.errors import FeedOnDatabricks
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.landing.names import Target
-from mirrorfeed.orchestration.publish_run import plan_next_steps
+from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.orchestration.reload import clear
 from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed

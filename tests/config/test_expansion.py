@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 import mirrorfeed
 from fixtures.fakes import RecordingWorkspace
-from mirrorfeed.api.listing import listed
+from mirrorfeed.api.results import Result
 from mirrorfeed.cli import main
 from mirrorfeed.config import loader
 from mirrorfeed.config.errors import (
@@ -34,6 +34,7 @@ from mirrorfeed.config.expansion import Expansion, expand
 from mirrorfeed.config.model import Config
 from mirrorfeed.landing.errors import BadKey, BadSelection
 from mirrorfeed.landing.names import TABLE_LIMITS
+from mirrorfeed.orchestration.dry_run import list_configured_tables
 from mirrorfeed.runtime import spark_session
 from mirrorfeed.source.errors import CatalogRefused, NoTableAtPath
 from mirrorfeed.source.identifier import FoundTable, Source
@@ -305,7 +306,7 @@ def test_invalid_landing_zone_is_reported_even_if_another_is_given(written: Writ
 @pytest.mark.parametrize(("count", "notes"), [(449, 0), (450, 1), (501, 1)])
 def test_number_of_tables_near_the_database_limit_is_noted(written: Written, count: int, notes: int) -> None:
     found = found_tables(*(f"{SALES['sources'][:-1]}t{n}" for n in range(count)))
-    rows = listed(expand(written(SALES), [found]), None, unconfigured)
+    rows = Result(*list_configured_tables(expand(written(SALES), [found]), None, unconfigured))
     assert (len(rows), len(rows.notes)) == (count, notes)
     assert all(note.startswith(f"{count} tables. {TABLE_LIMITS} Distribute") for note in rows.notes)
 
@@ -322,7 +323,9 @@ def test_table_without_a_key_is_listed_as_accepting_only_inserts(written: Writte
     workspace = RecordingWorkspace(
         {ORDERS: key("order_id"), LINES: TableInfo(), TMP: PermissionDenied("User does not have SELECT")}
     )
-    rows = listed(expand(written(SALES), [found_tables(ORDERS, LINES, TMP)]), None, lambda: workspace)
+    rows = Result(
+        *list_configured_tables(expand(written(SALES), [found_tables(ORDERS, LINES, TMP)]), None, lambda: workspace)
+    )
     assert [(row.table, row.keys, row.takes) for row in rows] == [
         ("sales.orders", ("order_id",), "inserts, updates, deletes"),
         ("sales.lines", (), "inserts only, because the table has no keys"),
@@ -334,7 +337,7 @@ def test_table_without_a_key_is_listed_as_accepting_only_inserts(written: Writte
 
 
 def test_keys_are_not_guessed_without_a_configured_workspace(written: Written) -> None:
-    rows = listed(expand(written(NAMED, SALES), [found_tables(LINES)]), None, unconfigured)
+    rows = Result(*list_configured_tables(expand(written(NAMED, SALES), [found_tables(LINES)]), None, unconfigured))
     assert [(row.keys, row.takes, row.why) for row in rows] == [
         (("order_id",), "inserts, updates, deletes", "has its own entry"),
         (None, None, "by main.sales.*; the keys are in Unity Catalog, but no workspace is configured here"),
@@ -347,7 +350,7 @@ def test_configured_key_missing_in_the_catalog_is_an_error(written: Written) -> 
     workspace = RecordingWorkspace({ORDERS: TableInfo(columns=columns), LINES: NotFound("no such table")})
     entries = [{"source": ORDERS, "target": f"t.{key}", "keys": [key]} for key in ("id", "nope", "price")]
     missing = {"source": LINES, "target": "t.gone", "keys": ["id"]}
-    rows = listed(expand(written(*entries, missing), []), None, lambda: workspace)
+    rows = Result(*list_configured_tables(expand(written(*entries, missing), []), None, lambda: workspace))
     assert [(row.table, type(row.error)) for row in rows] == [
         ("t.id", NoneType), ("t.nope", BadKey), ("t.price", BadKey), ("t.gone", CatalogRefused)
     ]  # fmt: skip

@@ -22,7 +22,8 @@ from mirrorfeed.config import loader
 from mirrorfeed.config.model import zone_of
 from mirrorfeed.monitor.collector import Collector
 from mirrorfeed.monitor.status import status_of
-from mirrorfeed.orchestration.table_task import Decision, RunContext, TableTask
+from mirrorfeed.orchestration.dry_run import Decision, known_step
+from mirrorfeed.orchestration.table_task import RunContext, TableTask
 from mirrorfeed.publish.sources import NO_SPARK
 from mirrorfeed.runtime import spark_session
 from mirrorfeed.runtime.spark_session import SparkMissing
@@ -169,11 +170,11 @@ def test_recreated_table_is_blocked_and_changed_keys_are_not_decided_without_spa
     config = loader.load(project.config)
     (table,) = config.tables
     context = RunContext(NO_SPARK, config)
-    assert TableTask(context, table).known_step() == Decision("sales.orders", "nothing new, version 0 is published")
-    assert TableTask(context, table.model_copy(update={"keys": ("v",)})).known_step() is None
+    assert known_step(context, table) == Decision("sales.orders", "nothing new, version 0 is published")
+    assert known_step(context, table.model_copy(update={"keys": ("v",)})) is None
     shutil.rmtree(orders.path)
     DeltaTable(spark, orders.path)
-    blocked = TableTask(context, table).known_step()
+    blocked = known_step(context, table)
     assert blocked is not None
     assert isinstance(blocked.error, SourceRecreated)
     assert TableTask(context, table).attempt_without_spark() is None

@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.config.model import Config
 from mirrorfeed.config.options import Pause
-from mirrorfeed.orchestration.publish_run import plan_next_steps, publish_tables
+from mirrorfeed.orchestration.dry_run import plan_next_steps
+from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.source.errors import FeedOff
 from tests.delta import DeltaTable

@@ -16,7 +16,8 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.landing.errors import ColumnsDropped, IncompatibleSchema
-from mirrorfeed.orchestration.publish_run import plan_next_steps, publish_tables
+from mirrorfeed.orchestration.dry_run import plan_next_steps
+from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.source.errors import CatalogRefused, FeedOff, FeedUnreadable, Gap, PartitionsChanged

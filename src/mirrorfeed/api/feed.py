@@ -87,11 +87,12 @@ class Feed:
 
         Raises `MirrorfeedError` if a pattern matches nothing, or if two tables have the same target.
         """
-        from mirrorfeed.api.listing import listed
         from mirrorfeed.config.expansion import expanded
+        from mirrorfeed.orchestration.dry_run import list_configured_tables
 
         has_session = self._session is not None and not callable(self._session)
-        return listed(expanded(self._written, lambda: self._spark), self._spark if has_session else None)
+        spark = self._spark if has_session else None
+        return Result(*list_configured_tables(expanded(self._written, lambda: self._spark), spark))
 
     def publish(
         self,
@@ -144,7 +145,7 @@ class Feed:
 
     def dry_run(self, *tables: str) -> Result[results.Decision]:
         """Return the next step of `publish` for each table, or the reason why it would fail. Changes nothing."""
-        from mirrorfeed.orchestration.publish_run import plan_next_steps
+        from mirrorfeed.orchestration.dry_run import plan_next_steps
 
         return Result(tuple(plan_next_steps(self._spark_for, self._config, tables)))
 

@@ -18,7 +18,6 @@ from mirrorfeed.runtime import lazy_names
 if TYPE_CHECKING:
     from mirrorfeed.api.changes import Changes as Changes
     from mirrorfeed.api.changes import VersionChanges as VersionChanges
-    from mirrorfeed.api.listing import Listed as Listed
     from mirrorfeed.archive.archive_interval import Interval as Interval
     from mirrorfeed.archive.archived_files import DataFile as DataFile
     from mirrorfeed.archive.archived_share import Share as Share
@@ -43,10 +42,11 @@ if TYPE_CHECKING:
     from mirrorfeed.monitor.findings import Finding as Finding
     from mirrorfeed.monitor.report import Report as Report
     from mirrorfeed.monitor.status import Status as Status
+    from mirrorfeed.orchestration.dry_run import Decision as Decision
+    from mirrorfeed.orchestration.dry_run import Listed as Listed
     from mirrorfeed.orchestration.histories import Append as Append
     from mirrorfeed.orchestration.histories import History as History
     from mirrorfeed.orchestration.orphans import DroppedTable as DroppedTable
-    from mirrorfeed.orchestration.table_task import Decision as Decision
     from mirrorfeed.orchestration.verify_and_repair import Comparison as Comparison
     from mirrorfeed.orchestration.verify_and_repair import Repair as Repair
     from mirrorfeed.publish.result import TableResult as TableResult
@@ -164,7 +164,7 @@ _HOMES = {
     "CreatedDatabase": "mirror.fabric.rows",
     "DataFile": "archive.archived_files",
     "DatabaseStatus": "mirror.fabric.rows",
-    "Decision": "orchestration.table_task",
+    "Decision": "orchestration.dry_run",
     "Difference": "mirror.verify.row_comparison",
     "DroppedTable": "orchestration.orphans",
     "Explanation": "errors.explain",
@@ -174,7 +174,7 @@ _HOMES = {
     "Interval": "archive.archive_interval",
     "Lifecycle": "archive.lifecycle",
     "LintFinding": "lint.specification:Finding",
-    "Listed": "api.listing",
+    "Listed": "orchestration.dry_run",
     "LogRecord": "publish.table_log.audit",
     "Maintained": "archive.maintenance",
     "Recent": "archive.guarded_table",

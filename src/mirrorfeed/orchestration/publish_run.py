@@ -26,7 +26,7 @@ from mirrorfeed.orchestration.scheduler import (
     map_parallel,
     run_queue,
 )
-from mirrorfeed.orchestration.table_task import Decision, RunContext, Stop, TableTask
+from mirrorfeed.orchestration.table_task import RunContext, Stop, TableTask
 from mirrorfeed.publish.errors import FeedRequired
 from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_log.metadata_files import partner_events_problem
@@ -77,25 +77,6 @@ def publish_new(
     if repeated := retry_counter().value - before:
         notes.append(f"{counted(repeated, 'request')} had to be repeated.")
     return tuple(rows.values()), tuple(notes), summary if stopped else ""
-
-
-def plan_next_steps(
-    spark: SparkSession | Callable[..., SparkSession], config: Config, names: Sequence[str] = ()
-) -> list[Decision]:
-    """Return the next step of each table, in the order of the configuration. Changes nothing.
-
-    `spark` is a session, or returns the session for the given sources. It is called only if a table needs Spark.
-    """
-    context = RunContext(spark, config)
-    tasks = [TableTask(context, table) for table in config.select(names)]
-    shown.info("Reading what is published")
-    _ = context.zone  # an error here affects all tables
-    found = {step.table: step for step in map_parallel(TableTask.known_step, tasks) if step}
-    if left := [task for task in tasks if task.name not in found]:
-        if callable(spark):
-            context.spark = spark(*delta_sources([task.table for task in left]))
-        found |= {step.table: step for step in map_parallel(TableTask.next_step, left)}
-    return [found[task.name] for task in tasks]
 
 
 def follow_tables(

@@ -1,4 +1,4 @@
-"""Publish one table of a run: attempts, next step, and the context that all tables share."""
+"""Publish one table of a run: its attempts, and the context that all tables share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -18,21 +18,18 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.config.expansion import expanded
 from mirrorfeed.config.model import Config, Table, zone_of
-from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.orchestration.errors import OrphanedTables, TableTimeout
 from mirrorfeed.orchestration.retry_policy import ATTEMPTS, RetryState, needs_reload, next_state
 from mirrorfeed.orchestration.scheduler import QueuedTable, is_due
-from mirrorfeed.publish.next_publication import check_decision, decide_next, unpublished_since, with_keys
+from mirrorfeed.publish.next_publication import unpublished_since, with_keys
 from mirrorfeed.publish.result import TableResult
-from mirrorfeed.publish.sources import NO_SPARK, ChangeSource, source_for
-from mirrorfeed.publish.table_log import TableLog
+from mirrorfeed.publish.sources import NO_SPARK, ChangeSource, needs_no_spark, source_for
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import renew_session
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.source.snapshot_or_range import PendingCommits
-from mirrorfeed.source.table_info import is_in_local_folder
 from mirrorfeed.source.versions import pending_commits
 from mirrorfeed.storage import Store
 
@@ -45,17 +42,6 @@ Work = Callable[[ChangeSource, Store, Table, TableResult, Callable[[TableResult]
 Dropping = Callable[[Table], AbstractContextManager[None]]
 """Context for deleting a table's folder. On exit, waits until Fabric has dropped the table."""
 _log = logging.getLogger(__name__)
-BLOCKED = "blocked"
-
-
-@row
-class Decision(Row):
-    """Next step for a table, as shown by a dry run."""
-
-    table: str = shown("table")
-    next: str = shown("next")
-    """Next step in words, or `blocked` if publishing would fail."""
-    error: MirrorfeedError | None = None
 
 
 def _warn(error: MirrorfeedError) -> None:
@@ -184,7 +170,7 @@ class TableTask:
     def attempt_without_spark(self) -> TableResult | None:
         """Return the result if the table has nothing new, as far as this is known without Spark. Otherwise None."""
         context, started = self.context, self.context.clock()
-        if context.stop() or not self._is_local:
+        if context.stop() or not needs_no_spark(self.table):
             return None
         try:
             source = source_for(NO_SPARK, context.config, self.table)
@@ -194,43 +180,6 @@ class TableTask:
         finally:
             self.result.seconds += context.clock() - started
         return None if self._lags else replace(self.result)
-
-    @property
-    def _is_local(self) -> bool:
-        """Return whether the table may be read without Spark."""
-        return self.table.changes != "compare" and is_in_local_folder(self.table.source)
-
-    def known_step(self) -> Decision | None:
-        """Return the next step if the table is paused, or if its next step needs no Spark. Otherwise None."""
-        if pause := self.table.pause_at(datetime.now(UTC)):
-            return Decision(self.name, str(pause))
-        with suppress(Exception):  # `next_step` reports the error
-            return self._decide(NO_SPARK) if self._is_local else None
-        return None
-
-    def next_step(self) -> Decision:
-        """Return the next step for `publish --dry-run`. Changes nothing."""
-        try:
-            return self._decide(self.context.session)
-        except Exception as error:
-            return Decision(self.name, BLOCKED, named(f"Deciding the next step of {self.name}", error))
-
-    def _decide(self, spark: SparkSession) -> Decision:
-        context, table = self.context, with_keys(self.table, lambda: self.context.client)
-        view = TableLog(context.zone, table.target.folder).read_view()
-        source = source_for(spark, context.config, table)
-        facts, decision = decide_next(source, table, view)
-        bridge = None
-        if isinstance(decision, Gap) and (bridge := _bridge_gap(source, table, decision)):
-            source = bridge
-            facts, decision = decide_next(source, table, view)
-        if isinstance(decision, MirrorfeedError):
-            return Decision(self.name, BLOCKED, decision)
-        check_decision(source, context.zone, table, view, facts, decision)
-        waiting = len(view.unfinished) if view else 0
-        notes = [", by comparison"] if facts.compared else [", from its history"] if bridge else []
-        notes += [f", after renaming {waiting} recorded files"] * bool(waiting)
-        return Decision(self.name, f"{decision}{''.join(notes)}")
 
     def queued(self, *, ordered: bool = False) -> QueuedTable:
         """Return the table's next place in the queue. With `ordered`, the freshness target determines the order."""

@@ -14,7 +14,8 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.schema import columns_of
-from mirrorfeed.orchestration.publish_run import plan_next_steps, publish_tables
+from mirrorfeed.orchestration.dry_run import plan_next_steps
+from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.errors import NotComparable, RangeCompared
 from mirrorfeed.publish.result import TableResult

@@ -12,6 +12,7 @@ from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.source.snapshot_or_range import Facts, Range, Repair
+from mirrorfeed.source.table_info import is_in_local_folder
 
 
 class ChangeSource(Protocol):
@@ -51,6 +52,11 @@ class ChangeSource(Protocol):
 
 NO_SPARK: Any = None
 """In place of a session: a source that needs Spark raises an error."""
+
+
+def needs_no_spark(table: Table) -> bool:
+    """Return whether the table may be read without Spark, because it is in a local folder."""
+    return table.changes != "compare" and is_in_local_folder(table.source)
 
 
 def source_for(spark: SparkSession, config: Config, table: Table) -> ChangeSource:

@@ -1,13 +1,18 @@
-"""List the tables of the configuration: whether each is selected and why, its keys, and the changes it accepts."""
+"""What a run would do, without doing it: the tables that it selects, and the next step of each table.
+
+For `mirrorfeed tables` and `mirrorfeed publish --dry-run`. The first needs no Spark, so the second imports what uses
+Spark when it is called.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirrorfeed.api.results import Result
 from mirrorfeed.config.expansion import Expansion
 from mirrorfeed.config.expansion import Listed as Decided
 from mirrorfeed.display.progress import progress
@@ -17,16 +22,21 @@ from mirrorfeed.landing import selection
 from mirrorfeed.landing.names import table_limit_warning
 from mirrorfeed.landing.schema import Column, check_keys, columns_of
 from mirrorfeed.orchestration.scheduler import map_parallel
-from mirrorfeed.publish.next_publication import with_keys
+from mirrorfeed.publish.next_publication import check_decision, decide_next, with_keys
+from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.catalog import Workspace, read_catalog_table
+from mirrorfeed.source.errors import Gap
 from mirrorfeed.source.table_info import newest_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mirrorfeed.config.model import Table
+    from mirrorfeed.config.model import Config, Table
+    from mirrorfeed.orchestration.table_task import RunContext
 
+
+BLOCKED = "blocked"
 _NO_WORKSPACE = "the keys are in Unity Catalog, but no workspace is configured here"
 
 
@@ -52,10 +62,20 @@ class Listed(Row):
         return () if self.error is None else (f"{self.source}: {coded(self.error)}",)
 
 
-def listed(
+@row
+class Decision(Row):
+    """Next step for a table, as shown by a dry run."""
+
+    table: str = shown("table")
+    next: str = shown("next")
+    """Next step in words, or `blocked` if publishing would fail."""
+    error: MirrorfeedError | None = None
+
+
+def list_configured_tables(
     expansion: Expansion, spark: SparkSession | None, workspace: Callable[[], Workspace] = default_workspace
-) -> Result[Listed]:
-    """Return a row for each table, with the keys and columns that can be read without starting Spark.
+) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
+    """Return a row for each table, with the keys and columns that can be read without starting Spark, and notes.
 
     These are the keys and columns of tables in Unity Catalog and in local folders and, with a session, of all Delta
     tables.
@@ -65,7 +85,7 @@ def listed(
     progress.info("Reading keys and columns")
     rows = tuple(map_parallel(partial(_row, client, spark), expansion.listed))
     warning = table_limit_warning(len(expansion.config.tables))
-    return Result(rows, (warning,) if warning else ())
+    return rows, (warning,) if warning else ()
 
 
 def _client(workspace: Callable[[], Workspace]) -> Workspace | None:
@@ -113,3 +133,64 @@ def _check_columns(client: Workspace | None, spark: SparkSession | None, table: 
 
 def _takes(keys: Sequence[str]) -> str:
     return "inserts, updates, deletes" if keys else "inserts only, because the table has no keys"
+
+
+def plan_next_steps(
+    spark: SparkSession | Callable[..., SparkSession], config: Config, names: Sequence[str] = ()
+) -> list[Decision]:
+    """Return the next step of each table, in the order of the configuration. Changes nothing.
+
+    `spark` is a session, or returns the session for the given sources. It is called only if a table needs Spark.
+    """
+    from mirrorfeed.orchestration.publish_run import delta_sources
+    from mirrorfeed.orchestration.table_task import RunContext
+
+    context, tables = RunContext(spark, config), config.select(names)
+    progress.info("Reading what is published")
+    _ = context.zone  # an error here affects all tables
+    found = {step.table: step for step in map_parallel(partial(known_step, context), tables) if step}
+    if left := [table for table in tables if str(table.target) not in found]:
+        if callable(spark):
+            context.spark = spark(*delta_sources(left))
+        found |= {step.table: step for step in map_parallel(partial(_next_step, context), left)}
+    return [found[str(table.target)] for table in tables]
+
+
+def known_step(context: RunContext, table: Table) -> Decision | None:
+    """Return the next step if the table is paused, or if its next step needs no Spark. Otherwise None."""
+    from mirrorfeed.publish.sources import NO_SPARK, needs_no_spark
+
+    if pause := table.pause_at(datetime.now(UTC)):
+        return Decision(str(table.target), str(pause))
+    with suppress(Exception):  # `_next_step` reports the error
+        return _decide(context, table, NO_SPARK) if needs_no_spark(table) else None
+    return None
+
+
+def _next_step(context: RunContext, table: Table) -> Decision:
+    name = str(table.target)
+    try:
+        return _decide(context, table, context.session)
+    except Exception as error:
+        return Decision(name, BLOCKED, named(f"Deciding the next step of {name}", error))
+
+
+def _decide(context: RunContext, table: Table, spark: SparkSession) -> Decision:
+    from mirrorfeed.publish.sources import source_for
+    from mirrorfeed.publish.sources.gap_sources import bridge_gap
+
+    name, table = str(table.target), with_keys(table, lambda: context.client)
+    view = TableLog(context.zone, table.target.folder).read_view()
+    source = source_for(spark, context.config, table)
+    facts, decision = decide_next(source, table, view)
+    bridge = None
+    if isinstance(decision, Gap) and (bridge := bridge_gap(source, table, decision, lambda _: None)):
+        source = bridge
+        facts, decision = decide_next(source, table, view)
+    if isinstance(decision, MirrorfeedError):
+        return Decision(name, BLOCKED, decision)
+    check_decision(source, context.zone, table, view, facts, decision)
+    waiting = len(view.unfinished) if view else 0
+    notes = [", by comparison"] if facts.compared else [", from its history"] if bridge else []
+    notes += [f", after renaming {waiting} recorded files"] * bool(waiting)
+    return Decision(name, f"{decision}{''.join(notes)}")
