@@ -18,7 +18,7 @@ from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, NoQuery, TableByT
 from mirrorfeed.archive.guard import Guarded, guarded
 from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.archive.restore import TiersOfTables, in_zone
-from mirrorfeed.display.humanize import size
+from mirrorfeed.display.rows import size
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.storage.tiers import Priority
 from tests.archive.archived_table import NOW, Orders, days

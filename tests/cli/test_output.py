@@ -17,8 +17,8 @@ from fixtures.tables import TableFeed
 from mirrorfeed.api.results import Result
 from mirrorfeed.cli import output as show
 from mirrorfeed.cli.main import print_result
-from mirrorfeed.display import humanize as amounts
 from mirrorfeed.display import terminal
+from mirrorfeed.display.rows import by_marker, duration, size
 from mirrorfeed.errors import SessionLost
 from mirrorfeed.landing.errors import IncompatibleSchema
 from mirrorfeed.publish.result import TableResult
@@ -33,14 +33,14 @@ from tests.publish.scenarios import orders, plan
     [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 * 2**20, "5.0 MiB"), (3 * 2**40, "3072.0 GiB")],
 )
 def test_sizes_are_formatted_with_a_suitable_unit(number: int, expected: str) -> None:
-    assert amounts.size(number) == expected
+    assert size(number) == expected
 
 
 @pytest.mark.parametrize(
     ("seconds", "expected"), [(0, "0 s"), (59.9, "59 s"), (60, "1.0 min"), (5400, "1.5 h"), (129_600, "1.5 d")]
 )
 def test_durations_are_formatted_with_a_suitable_unit(seconds: float, expected: str) -> None:
-    assert amounts.duration(seconds) == expected
+    assert duration(seconds) == expected
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_durations_are_formatted_with_a_suitable_unit(seconds: float, expected: 
     ],
 )
 def test_rows_are_formatted_by_operation(rows: dict[str, int], expected: str) -> None:
-    assert amounts.by_marker(rows) == expected
+    assert by_marker(rows) == expected
 
 
 def lines(*rows: TableResult) -> list[str]:

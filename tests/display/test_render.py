@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mirrorfeed.api.results import Result
-from mirrorfeed.display.humanize import size
-from mirrorfeed.display.rows import Row, grid_of, nonzero, row, shown
+from mirrorfeed.display.rows import Row, grid_of, nonzero, row, shown, size
 from mirrorfeed.source.errors import FeedOff
 
 

@@ -18,7 +18,7 @@ import pytest
 from rich.console import Console
 
 from mirrorfeed.cli import main
-from mirrorfeed.display import humanize, terminal
+from mirrorfeed.display import rows, terminal
 from tests.golden.normalize import ROOT, normalize_json, normalize_text
 
 PIPED, WIDTHS = "piped", {"120 columns": 120, "80 columns": 80}
@@ -188,8 +188,8 @@ def recording() -> Iterator[Recorder]:
             patch.setenv("COLUMNS", "80")  # of usage messages
             # Modules import these functions by name, so the function itself changes, not the name.
             patch.setattr(terminal.console, "__code__", _console.__code__)
-            patch.setattr(humanize.size, "__code__", _size.__code__)
-            patch.setattr(humanize.duration, "__code__", _duration.__code__)
+            patch.setattr(rows.size, "__code__", _size.__code__)
+            patch.setattr(rows.duration, "__code__", _duration.__code__)
             patch.setattr(terminal, "_MOMENT", 3600.0)  # no "Starting Spark …" if a machine is slow
             yield Recorder(folder)
     finally:

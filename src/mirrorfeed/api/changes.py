@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from mirrorfeed.api.results import Result
 from mirrorfeed.display.html import Chart, bars
-from mirrorfeed.display.humanize import counted
-from mirrorfeed.display.rows import DataRow, Row, row, shown
+from mirrorfeed.display.rows import DataRow, Row, counted, row, shown
 from mirrorfeed.runtime.spark_session import faithful
 from mirrorfeed.source.change_preview import preview_errors, to_json_rows
 from mirrorfeed.source.snapshot_or_range import Range

@@ -19,9 +19,8 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import PROPERTY
 from mirrorfeed.archive.errors import InvalidInterval, LongerInterval, NoInterval, RuleFirst
-from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.redact import shell_argument
-from mirrorfeed.display.rows import Row, row, shown
+from mirrorfeed.display.rows import Row, counted, row, shown
 from mirrorfeed.runtime.spark_session import is_databricks, setting
 from mirrorfeed.source.errors import BadInterval
 from mirrorfeed.source.identifier import Source

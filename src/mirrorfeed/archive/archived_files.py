@@ -22,9 +22,8 @@ from pyspark.sql import SparkSession
 from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.archive_interval import Policy, counts_as_archived
 from mirrorfeed.archive.errors import FileOfNoTable
-from mirrorfeed.display.humanize import a_few, counted, size
 from mirrorfeed.display.redact import shell_argument
-from mirrorfeed.display.rows import Row, row
+from mirrorfeed.display.rows import Row, a_few, counted, row, size
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.strict_json import Count
 from mirrorfeed.source.identifier import Source

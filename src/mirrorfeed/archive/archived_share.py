@@ -24,8 +24,7 @@ from mirrorfeed.archive.engines import ClassicEngine, Engine, all_and_archived
 from mirrorfeed.archive.engines import files_of as files_read_by
 from mirrorfeed.archive.errors import CannotSimulate, NoConditions, NoHistory
 from mirrorfeed.display.html import Chart, bars
-from mirrorfeed.display.humanize import counted, size
-from mirrorfeed.display.rows import Row, row, shown
+from mirrorfeed.display.rows import Row, counted, row, shown, size
 from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source import reader, versions

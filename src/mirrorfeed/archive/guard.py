@@ -34,7 +34,7 @@ from mirrorfeed.archive.data_skipping import Doubt
 from mirrorfeed.archive.delta_log_reader import log_files, require_own_commits
 from mirrorfeed.archive.engines import ClassicEngine, engine_of
 from mirrorfeed.archive.errors import NoSuchVersion
-from mirrorfeed.display.humanize import a_few
+from mirrorfeed.display.rows import a_few
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source.errors import Gap, GapReason, SnapshotGone, VersionExpired
 from mirrorfeed.source.identifier import Source

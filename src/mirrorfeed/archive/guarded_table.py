@@ -37,7 +37,7 @@ from mirrorfeed.archive.engines import Engine, engine_of
 from mirrorfeed.archive.errors import BadNumber, SubqueryInStatement
 from mirrorfeed.archive.guard import Guarded, Refusal, guarded_rows
 from mirrorfeed.archive.spark_plans import merge_has_subqueries
-from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.rows import counted
 from mirrorfeed.runtime.spark_errors import analyze, silence_spark_logs
 from mirrorfeed.source import versions
 from mirrorfeed.source.identifier import Source, quote

@@ -40,9 +40,8 @@ from mirrorfeed.archive.restore_plan import (
     estimate,
 )
 from mirrorfeed.archive.restore_planner import check_readable
-from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.redact import shell_argument
-from mirrorfeed.display.rows import DataRow, Row, row, shown
+from mirrorfeed.display.rows import DataRow, Row, counted, row, shown
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.source import versions
 from mirrorfeed.source.change_preview import to_json_rows

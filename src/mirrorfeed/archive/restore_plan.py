@@ -18,9 +18,8 @@ from pydantic import Field, TypeAdapter
 
 from mirrorfeed.archive.archived_files import DataFile, NeededFiles
 from mirrorfeed.archive.errors import BadPlan, PlanExists, PlanNotWritten
-from mirrorfeed.display.humanize import counted, size
 from mirrorfeed.display.redact import shell_argument
-from mirrorfeed.display.rows import Row, row, shown
+from mirrorfeed.display.rows import Row, counted, row, shown, size
 from mirrorfeed.landing.strict_json import CONFIG, Count, format_of, parse_json, validate
 from mirrorfeed.storage.errors import OtherPlace, TiersUnavailable
 from mirrorfeed.storage.prices import Prices

@@ -14,8 +14,8 @@ from datetime import datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.redact import printable
+from mirrorfeed.display.rows import counted
 from mirrorfeed.display.terminal import folded, text
 from mirrorfeed.errors import coded
 

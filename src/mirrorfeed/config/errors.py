@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mirrorfeed.display.humanize import a_few
+from mirrorfeed.display.rows import a_few
 from mirrorfeed.errors import Terminal
 
 if TYPE_CHECKING:

@@ -26,9 +26,8 @@ from string import Formatter
 from traceback import walk_tb
 from typing import Any, ClassVar
 
-from mirrorfeed.display.humanize import a_few, counted, duration
 from mirrorfeed.display.redact import printable, redact, shell_argument
-from mirrorfeed.display.rows import as_json
+from mirrorfeed.display.rows import a_few, as_json, counted, duration
 
 _log = logging.getLogger(__name__)
 _LONGEST_LINE = 2000

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import AfterValidator, Field, PlainValidator, Strict, TypeAdapter
 
-from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.rows import counted
 from mirrorfeed.history.errors import ColumnsIncompatible
 from mirrorfeed.landing.errors import DamagedFile
 from mirrorfeed.landing.names import fold, split_name

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.archive import has_interval
-from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.rows import counted
 from mirrorfeed.history import history_record as records
 from mirrorfeed.history.errors import HistoryChanged, NotAHistory, ReservedHistoryNames
 from mirrorfeed.history.history_record import (

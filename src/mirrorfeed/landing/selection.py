@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.display.humanize import a_few
+from mirrorfeed.display.rows import a_few
 from mirrorfeed.landing.errors import BadSelection, IncompatibleSchema, SelectionChanged
 from mirrorfeed.landing.names import fold
 from mirrorfeed.landing.schema import DECIMAL, Column, reserved_names

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from mirrorfeed.display.humanize import a_few, counted
+from mirrorfeed.display.rows import a_few, counted
 from mirrorfeed.landing.names import fold
 from mirrorfeed.lint.facts import TYPELESS, Contents, Table
 from mirrorfeed.lint.file_rules import number_of

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.rows import counted
 from mirrorfeed.landing.log_record import last_renamed, missing_files
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.lint.facts import Contents, DataFile, Table, Unreadable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from mirrorfeed.display.humanize import a_few, counted, size
+from mirrorfeed.display.rows import a_few, counted, size
 from mirrorfeed.landing import log_record as records
 from mirrorfeed.landing.errors import DamagedFile, RecordTooNew
 from mirrorfeed.landing.log_record import Record

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.rows import counted
 from mirrorfeed.lint.delimited_text import (
     ENCODING,
     NULL,

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from mirrorfeed.config.connections import MAIL, Mail, Webhook
-from mirrorfeed.display.humanize import duration
 from mirrorfeed.display.redact import printable, redact_answer, remember
+from mirrorfeed.display.rows import duration
 from mirrorfeed.errors import first_line
 from mirrorfeed.monitor.errors import ChannelUnavailable, MailRefused, WebhookRefused
 from mirrorfeed.runtime.addresses import check_proxy, is_host

@@ -22,9 +22,8 @@ from pydantic import Field, TypeAdapter
 
 from mirrorfeed.config.connections import OUTPUT
 from mirrorfeed.config.model import Config, zone_of
-from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.progress import progress
-from mirrorfeed.display.rows import Row, row
+from mirrorfeed.display.rows import Row, counted, row
 from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.landing.errors import DamagedFile
 from mirrorfeed.landing.names import LOG

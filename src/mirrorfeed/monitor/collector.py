@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config.model import Config, Table, without_files, zone_of
-from mirrorfeed.display.humanize import counted, duration
+from mirrorfeed.display.rows import counted, duration
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.landing.names import LOG as LOGS
 from mirrorfeed.landing.names import LOG_ID, PROCESSED, data_number, is_log_id

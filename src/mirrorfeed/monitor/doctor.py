@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from mirrorfeed.config.connections import Alerts
 from mirrorfeed.config.model import zone_of
-from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.progress import progress
+from mirrorfeed.display.rows import counted
 from mirrorfeed.errors import MirrorfeedError, coded, first_line, named
 from mirrorfeed.monitor.collector import Collector, database_facts
 from mirrorfeed.monitor.findings import DatabaseFacts, Finding, TableFacts, error_finding

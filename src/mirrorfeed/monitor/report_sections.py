@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
 
-from mirrorfeed.display.humanize import duration, size
-from mirrorfeed.display.rows import Cell, Row, nonzero, row, shown
+from mirrorfeed.display.rows import Cell, Row, duration, nonzero, row, shown, size
 from mirrorfeed.orchestration.ledger import (
     ARCHIVE,
     ATTENTION_OUTCOMES,

@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 import mirrorfeed
 from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.config.values import ONELAKE
-from mirrorfeed.display.humanize import counted, size
 from mirrorfeed.display.progress import progress
+from mirrorfeed.display.rows import counted, size
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.names import LOG, MAX_DAILY_BYTES, SPREAD, WARN_DAILY_BYTES, table_limit_warning
 from mirrorfeed.landing.schema import Column

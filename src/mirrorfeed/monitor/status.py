@@ -9,10 +9,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mirrorfeed.config.model import zone_of
-from mirrorfeed.display.humanize import counted, duration
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.redact import shell_argument
-from mirrorfeed.display.rows import Cell, Row, nonzero, row, shown, split
+from mirrorfeed.display.rows import Cell, Row, counted, duration, nonzero, row, shown, split
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.monitor.collector import Collector
 from mirrorfeed.monitor.findings import TableFacts

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import SparkSession, Window
 from pyspark.sql.functions import col, expr, row_number
 
-from mirrorfeed.display.humanize import MARKERS
 from mirrorfeed.display.redact import shell_argument
+from mirrorfeed.display.rows import MARKERS
 from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.orchestration.errors import LedgerNotWritten

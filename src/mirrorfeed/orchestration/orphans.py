@@ -7,8 +7,7 @@ from contextlib import suppress
 from dataclasses import field
 
 from mirrorfeed.config.model import Config, hashes_of, zone_of
-from mirrorfeed.display.humanize import counted
-from mirrorfeed.display.rows import Row, row
+from mirrorfeed.display.rows import Row, counted, row
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.errors import BadTarget, DamagedFile, RecordTooNew
 from mirrorfeed.landing.log_record import Record

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.config.expansion import expanded
 from mirrorfeed.config.model import Config, Table
-from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.progress import progress as shown
+from mirrorfeed.display.rows import counted
 from mirrorfeed.errors import MirrorfeedError, coded
 from mirrorfeed.orchestration.errors import FilesRewritten, LeftoversNotDeleted
 from mirrorfeed.orchestration.scheduler import (

@@ -18,9 +18,8 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.display.html import Chart, html_of
-from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.progress import progress
-from mirrorfeed.display.rows import Row, row, shown
+from mirrorfeed.display.rows import Row, counted, row, shown
 from mirrorfeed.errors import MirrorfeedError, coded, first_line, named
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.output_format import PARQUET

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from mirrorfeed.display.humanize import MARKERS, by_marker, counted, duration, size
-from mirrorfeed.display.rows import Row, nonzero, shown
+from mirrorfeed.display.rows import MARKERS, Row, by_marker, counted, duration, nonzero, shown, size
 from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.landing.errors import BadCondition
 from mirrorfeed.landing.log_record import Record

@@ -16,8 +16,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.errors import NoJson, NoLifecycle, TooManyRules
-from mirrorfeed.display.humanize import a_few, counted
-from mirrorfeed.display.rows import Row, row, shown
+from mirrorfeed.display.rows import Row, a_few, counted, row, shown
 from mirrorfeed.landing.strict_json import parse_json
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import TableInfo, read_table_info

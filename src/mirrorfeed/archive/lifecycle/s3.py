@@ -12,7 +12,7 @@ from typing import Any
 
 from mirrorfeed.archive.errors import NoBucketRules
 from mirrorfeed.archive.lifecycle import PolicyRule, Rules, Wanted, free_names
-from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.rows import counted
 
 CLASSES = ("GLACIER", "DEEP_ARCHIVE")
 """Storage classes whose objects must be restored before they are read: Flexible Retrieval and Deep Archive."""

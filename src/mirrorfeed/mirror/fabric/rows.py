@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from mirrorfeed.config.connections import DEFAULT_SCHEMA
-from mirrorfeed.display.humanize import counted
-from mirrorfeed.display.rows import Row, row, shown
+from mirrorfeed.display.rows import Row, counted, row, shown
 from mirrorfeed.landing.names import Target, fold
 
 

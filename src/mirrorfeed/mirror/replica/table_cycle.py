@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from mirrorfeed.display.humanize import a_few, counted
-from mirrorfeed.display.rows import Row, row, shown
+from mirrorfeed.display.rows import Row, a_few, counted, row, shown
 from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.lint.column_rules import KEYLESS, NO_KEY, UNSUPPORTED
 from mirrorfeed.lint.metadata_file import Settings

@@ -14,8 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import NullType, StructType
 
-from mirrorfeed.display.humanize import counted
-from mirrorfeed.display.rows import Row, row, shown
+from mirrorfeed.display.rows import Row, counted, row, shown
 from mirrorfeed.mirror.errors import MirrorColumns
 from mirrorfeed.mirror.verify.expected_rows import NESTED, column_fault, comparable_columns, key_columns
 from mirrorfeed.source.identifier import quote

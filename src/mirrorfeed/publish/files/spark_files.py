@@ -21,7 +21,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.rows import counted
 from mirrorfeed.errors import first_line, innermost_cause
 from mirrorfeed.landing.log_record import File
 from mirrorfeed.landing.schema import MARKER, Marker, Problem

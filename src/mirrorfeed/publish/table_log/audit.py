@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mirrorfeed.config.model import Config, Table, zone_of
-from mirrorfeed.display.humanize import MARKERS, counted, size
-from mirrorfeed.display.rows import Row, nonzero, row, shown
+from mirrorfeed.display.rows import MARKERS, Row, counted, nonzero, row, shown, size
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.log_record import File, Record, possible_positions
 from mirrorfeed.landing.names import log_folder, published_name
