@@ -25,7 +25,7 @@ from fixtures.onelake import CLIENT, SECRET, TENANT, OneLake
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish.files.executor_upload import upload_task
+from mirrorfeed.publish.files.spark_files import upload_task
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.runtime.addresses import BadProxy

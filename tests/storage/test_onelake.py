@@ -23,8 +23,8 @@ from fixtures.onelake.faults import Fault, How
 from mirrorfeed.config.errors import DatabaseNotNamed
 from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish.files.executor_upload import upload_task
 from mirrorfeed.publish.files.rolling_writer import write_files
+from mirrorfeed.publish.files.spark_files import upload_task
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.storage import READ_LIMIT, Store

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 import mirrorfeed
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.errors import ExecutorUploadFailed, ExecutorUploadImpossible
-from mirrorfeed.publish.files import executor_upload, staging
-from mirrorfeed.publish.files.executor_upload import upload_task
+from mirrorfeed.publish.files import spark_files, staging
+from mirrorfeed.publish.files.spark_files import upload_task
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
@@ -75,7 +75,7 @@ def test_executor_errors_are_raised_on_the_driver(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transient: bool, expected: type[Exception]
 ) -> None:
     result = pa.RecordBatch.from_pydict({"result": [json.dumps({"error": "It is busy.", "transient": transient})]})
-    monkeypatch.setattr(executor_upload, "upload_task", lambda *_: lambda batches: (result for _ in batches))
+    monkeypatch.setattr(spark_files, "upload_task", lambda *_: lambda batches: (result for _ in batches))
     monkeypatch.setattr(staging, "SMALL_BATCH_ROWS", 0)
     table = DeltaTable(spark, tmp_path / "orders")
     table.insert(1)

@@ -1,4 +1,4 @@
-"""Write files with Spark, check them, and upload them under staged names.
+"""Write files with Spark, and upload them under staged names, from the driver or from executors.
 
 Each file is hashed during the upload, and rewritten if its schema differs from other files of the table.
 """
@@ -6,37 +6,38 @@ Each file is hashed during the upload, and rewritten if its schema differs from 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+from pyspark import cloudpickle
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
+import mirrorfeed
 from mirrorfeed.display.rows import counted
-from mirrorfeed.errors import first_line, innermost_cause
+from mirrorfeed.errors import MirrorfeedError, Transient, first_line, innermost_cause
 from mirrorfeed.landing.log_record import File
 from mirrorfeed.landing.schema import MARKER, Marker, Problem
-from mirrorfeed.publish.errors import StagingFilesLost
+from mirrorfeed.publish.errors import ExecutorUploadFailed, ExecutorUploadImpossible, StagingFilesLost
 from mirrorfeed.publish.files.rolling_writer import ROW_GROUP_BYTES, write_files
 from mirrorfeed.publish.files.staging_area import IN_ZONE, StagingArea
 from mirrorfeed.publish.files.staging_job import (
     PROBLEMS_SHOWN,
+    BadRow,
     BadRows,
+    FileCheck,
     Staged,
     StagingJob,
-    arrow_schema,
     bad_rows,
+    check_file,
     combine_staged,
-    count_markers,
 )
 from mirrorfeed.publish.row_conversion import PROBLEM
 from mirrorfeed.runtime.spark_errors import SOURCE_FAULTS, find_condition
@@ -59,8 +60,13 @@ An engine may ignore these options, so each file is checked. Spark 4.0 reads the
 belongs to the user. A new session would lack the user's settings.
 """
 _BATCH_ROWS = 2**14
-_SPELLING = ("is_from_converted_type", "force_set_converted_type")
-"""Properties that describe how a file stores a logical type, and that are not part of the type."""
+_PARALLEL_FILES = 4
+"""Maximum number of parallel uploads of the process, over all tables. Each keeps two parts of 8 MiB in memory."""
+_CHUNK = 2**20
+_ATTEMPTS = 2
+"""Number of staged names to try before the upload of a file fails."""
+_Batches = Iterator[pa.RecordBatch]
+_RESULT = pa.schema([("result", pa.string())])
 
 
 @dataclass(frozen=True)
@@ -152,78 +158,6 @@ def _nullable_columns(rows: DataFrame) -> Iterator[str]:
             yield name if field.nullable else f"CASE WHEN monotonically_increasing_id() >= 0 THEN {name} END AS {name}"
 
 
-@dataclass(frozen=True)
-class FileCheck:
-    file: pq.ParquetFile
-    rows: dict[int | None, int]
-    """Rows by marker, from the footer and the marker column of the file."""
-    differs: str
-    """How the file differs from other files of the table. Empty if it does not."""
-    needs_rewrite: bool
-
-
-def check_file(file: BinaryIO, job: StagingJob) -> FileCheck:
-    """Compare the schema of a file from Spark with the schema of the table. Raises an error of pyarrow if the file is
-    damaged."""
-    # Nanoseconds would overflow for INT96 times before 1677 and after 2262.
-    found = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
-    rows = _count_markers(found) if job.with_marker else {None: found.metadata.num_rows}
-    rows = {marker: count for marker, count in rows.items() if count}
-    differs = _difference(found, arrow_schema(job.columns, with_marker=job.with_marker))
-    # If rows without a marker are upserts, a file with only upserts needs no marker column.
-    drops_marker = job.with_marker and job.output.upserts_by_default and set(rows) <= {Marker.UPSERT.value}
-    return FileCheck(found, rows, differs, bool(differs) or drops_marker or job.output.delimited is not None)
-
-
-def _count_markers(file: pq.ParquetFile) -> dict[int | None, int]:
-    """Count rows by marker from the statistics, or from the column if statistics are not sufficient."""
-    metadata, counts = file.metadata, dict[int | None, int]()
-    place = metadata.num_columns - 1
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        known = group.column(place).statistics
-        if known is not None and known.has_min_max and known.min == known.max and known.null_count == 0:
-            found: dict[int | None, int] = {known.min: group.num_rows}
-        else:
-            found = count_markers(file.read_row_group(number, columns=[MARKER]))
-        for marker, count in found.items():
-            counts[marker] = counts.get(marker, 0) + count
-    return counts
-
-
-def _difference(file: pq.ParquetFile, wanted: pa.Schema) -> str:
-    sample = io.BytesIO()
-    pq.ParquetWriter(sample, wanted).close()
-    found, expected = _columns(file), _columns(pq.ParquetFile(sample))
-    if [name for name, _ in found] != [name for name, _ in expected]:
-        return "the columns"
-    pairs = zip(found, expected, strict=True)
-    return next((f"column {name!r} as {has}" for (name, has), (_, should) in pairs if has != should), "")
-
-
-def _columns(file: pq.ParquetFile) -> Sequence[tuple[str, str]]:
-    """Return the name and the Parquet type of each column."""
-    found = []
-    for place in range(len(file.schema)):
-        column = file.schema.column(place)
-        rule = "OPTIONAL" if column.max_definition_level == 1 else "REQUIRED"
-        length = f"({column.length})" if column.length else ""
-        logical = json.loads(column.logical_type.to_json())
-        meant = {name: value for name, value in logical.items() if name not in _SPELLING}
-        named = meant.pop("Type")
-        facts = ", ".join(f"{name} {value}" for name, value in meant.items())
-        form = "" if named == "None" else f" {named}" + (f" ({facts})" if facts else "")
-        found.append((column.path, f"{rule} {column.physical_type}{length}{form}"))
-    return tuple(found)
-
-
-_PARALLEL_FILES = 4
-"""Maximum number of parallel uploads of the process, over all tables. Each keeps two parts of 8 MiB in memory."""
-_CHUNK = 2**20
-_ATTEMPTS = 2
-"""Number of staged names to try before the upload of a file fails."""
-
-
 def upload_files(job: StagingJob, files: SparkFiles) -> Staged:
     """Upload the files from the driver. Raises `BadRows` for delimited text."""
     # Use one pool for the process, because a thread reuses its memory for its next file.
@@ -302,3 +236,53 @@ def check_counts(files: SparkFiles, staged: Staged) -> None:
     if found != files.rows:
         was, is_ = counted(sum(files.rows.values()), "row"), counted(sum(found.values()), "row")
         raise StagingFilesLost(place=files.folder, reason=f"{is_} of {was} are left")
+
+
+def upload_from_executors(job: StagingJob, files: SparkFiles) -> Staged:
+    """Upload the files with one task per file, for initial loads that are too large for the driver."""
+    if not files.names:
+        return Staged(())
+    numbers = files.written.sparkSession.range(len(files.names), numPartitions=len(files.names))
+    # Pickle by value, because executors may not have this package, for example if a notebook imports the bundle's
+    # files.
+    cloudpickle.register_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]
+    results = numbers.mapInArrow(upload_task(job, files.area, files.paths), "result string").toArrow()
+    found: dict[int, Staged] = {}
+    for each in map(json.loads, results.column("result").to_pylist()):
+        if "error" in each:
+            kind = ExecutorUploadFailed if each["transient"] else ExecutorUploadImpossible
+            raise kind(address=job.store.address(job.folder), reason=each["error"])
+        if "bad" in each:
+            raise BadRows(*(BadRow(Problem(problem), key) for problem, key in each["bad"]))
+        files_ = [File(**file) for file in each["files"]]
+        found[each["number"]] = Staged(files_, retries=each["retries"], differed=each["differed"])
+    staged = combine_staged(part for _, part in sorted(found.items()))
+    retry_counter().add(staged.retries)
+    check_counts(files, staged)
+    return staged
+
+
+def upload_task(job: StagingJob, area: StagingArea, paths: list[str]) -> Callable[[_Batches], _Batches]:
+    """Return a function for `mapInArrow` whose input rows are positions in `paths`.
+
+    The function returns errors as rows, because Spark reports only text if a task fails.
+    """
+
+    def upload(number: int) -> dict[str, object]:
+        try:
+            done = upload_file(job, area, paths[number])
+            files = [asdict(each) for each in done.files]
+            return {"number": number, "files": files, "retries": done.retries, "differed": done.differed}
+        except BadRows as error:
+            return {"bad": [(int(row.problem), row.key) for row in error.rows]}
+        except MirrorfeedError as error:
+            return {"error": str(error), "transient": isinstance(error, Transient)}
+        except Exception as error:
+            return {"error": f"{type(error).__name__}: {first_line(str(error))}.", "transient": False}
+
+    def task(batches: _Batches) -> _Batches:
+        for batch in batches:
+            rows = [{"result": json.dumps(upload(number))} for number in batch.column(0).to_pylist()]
+            yield pa.RecordBatch.from_pylist(rows, _RESULT)
+
+    return task

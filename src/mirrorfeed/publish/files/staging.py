@@ -203,13 +203,9 @@ def _spark_part(
             return None
         return files.written.where(f"{MARKER} = {Marker.DELETE.value}").select(*keys).distinct()
 
-    if upload_from == "driver":
-        from mirrorfeed.publish.files.spark_files import upload_files
+    from mirrorfeed.publish.files.spark_files import upload_files, upload_from_executors
 
-        return _Part(deleted, partial(upload_files, job, files))
-    from mirrorfeed.publish.files.executor_upload import upload_from_executors  # imported late: few runs need it
-
-    return _Part(deleted, partial(upload_from_executors, job, files))
+    return _Part(deleted, partial(upload_files if upload_from == "driver" else upload_from_executors, job, files))
 
 
 def small_part(
