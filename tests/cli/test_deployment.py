@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from mirrorfeed.api.errors import NotInATask, TaskFailed
 from mirrorfeed.cli import main
 from mirrorfeed.cli.__main__ import task
-from mirrorfeed.cli.deployment import set_task_value
+from mirrorfeed.cli.publish import set_task_value
 from mirrorfeed.config.errors import UnknownTable
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config

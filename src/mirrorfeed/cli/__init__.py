@@ -5,7 +5,7 @@ from importlib import import_module
 try:
     from mirrorfeed.cli.main import main
 
-    for _commands in ["archive", "deployment", "check", "publish"]:
+    for _commands in ["archive", "check", "publish"]:
         import_module(f"{__name__}.{_commands}")
 except KeyboardInterrupt:
     raise SystemExit("Interrupted.") from None
