@@ -13,10 +13,8 @@ from mirrorfeed.history.append import last_equal
 from mirrorfeed.history.errors import ColumnsIncompatible
 from mirrorfeed.history.history_record import (
     HistoryColumn,
-    HistoryCommit,
     can_widen,
     dropped_columns,
-    find_foreign_write,
     have_same_columns,
     next_columns,
     renamed_columns,
@@ -24,6 +22,7 @@ from mirrorfeed.history.history_record import (
     stored_columns,
     unreadable_columns,
 )
+from mirrorfeed.history.history_table import HistoryCommit, find_foreign_write
 from tests.history.test_history_record import records
 
 

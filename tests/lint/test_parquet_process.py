@@ -31,7 +31,7 @@ def _program(statement: str) -> str:
     """A child process that runs `harm` when it opens certain files."""
     return f"""
 import os, sys
-from mirrorfeed.lint import file_contents
+from mirrorfeed.lint import file_contents, parquet_process
 opened, seen = file_contents.pq.ParquetFile, []
 def open_(file, **options):
     seen.append(file.read())
@@ -40,7 +40,7 @@ def open_(file, **options):
         {statement}
     return opened(file, **options)
 file_contents.pq.ParquetFile = open_
-file_contents.serve()
+parquet_process.serve()
 """
 
 

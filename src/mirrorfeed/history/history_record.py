@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import groupby, pairwise
 from typing import Annotated, Any, ClassVar, Final
@@ -38,11 +38,6 @@ _NUMBERS = frozenset({*_WIDER, *(name for names in _WIDER.values() for name in n
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _TEXT = re.compile(r"(?:var)?char\(\d+\)|string collate \S+")
 _COMMIT: Final = TypeAdapter(tuple[Annotated[Count, Strict()], UtcTime, Annotated[str, Strict()]])
-_CHANGES_ROWS = (
-    *("WRITE", "STREAMING UPDATE", "MERGE", "UPDATE", "DELETE", "TRUNCATE", "COPY INTO", "CLONE", "CONVERT"),
-    *("CREATE TABLE AS SELECT", "REPLACE TABLE", "CREATE OR REPLACE TABLE", "RESTORE", "Manual Update"),
-    *("RENAME COLUMN", "DROP COLUMNS", "REPLACE COLUMNS"),
-)
 
 
 def _commit(value: Any) -> Commit:
@@ -176,34 +171,6 @@ def find_disorder(records: Sequence[HistoryRecord]) -> str | None:
         if record.total != total:
             return f"record {record.number} counts {counted(record.total, 'row')} in total instead of {total:,}"
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryCommit:
-    """A commit to the history's Delta table."""
-
-    version: int
-    operation: str
-    metadata: str | None = None
-    """Value of `userMetadata`, into which mirrorfeed writes the batch."""
-    parameters: Mapping[str, str] = field(default_factory=dict)
-
-
-def find_foreign_write(commits: Sequence[HistoryCommit], batch: str) -> HistoryCommit | None:
-    """Return the first commit, in ascending order, that changed rows and is not the append of this batch.
-
-    Commits that a RESTORE reverted do not count. After log cleanup fewer commits are known, so callers also count rows.
-    """
-    foreign: list[HistoryCommit] = []
-    for commit in commits:
-        if commit.operation == "RESTORE" and commit.parameters.get("version", "").isdigit():
-            restored = int(commit.parameters["version"])
-            if restored >= commits[0].version - 1:
-                foreign = [each for each in foreign if each.version <= restored]
-                continue
-        if commit.operation.startswith(_CHANGES_ROWS) and commit.metadata != batch:
-            foreign.append(commit)
-    return foreign[0] if foreign else None
 
 
 def snapshot_columns(schema: Mapping[str, Any], version: int, existing: Mapping[str, str]) -> tuple[HistoryColumn, ...]:

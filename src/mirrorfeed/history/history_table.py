@@ -1,11 +1,11 @@
-"""The Delta table of a history: its columns, reading rows and records, and the commit that appends both."""
+"""The Delta table of a history: its columns, rows and records, the commit that appends both, and foreign writes."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -18,7 +18,6 @@ from mirrorfeed.history import history_record as records
 from mirrorfeed.history.errors import HistoryChanged, NotAHistory, ReservedHistoryNames
 from mirrorfeed.history.history_record import (
     HistoryColumn,
-    HistoryCommit,
     HistoryRecord,
     Segment,
     Spans,
@@ -52,6 +51,22 @@ _SECONDS_PER_DAY = 86_400
 _MARGIN = 16
 """Number of commits to read at once. Usually sufficient to reach the newest record, even if more are added
 meanwhile."""
+_CHANGES_ROWS = (
+    *("WRITE", "STREAMING UPDATE", "MERGE", "UPDATE", "DELETE", "TRUNCATE", "COPY INTO", "CLONE", "CONVERT"),
+    *("CREATE TABLE AS SELECT", "REPLACE TABLE", "CREATE OR REPLACE TABLE", "RESTORE", "Manual Update"),
+    *("RENAME COLUMN", "DROP COLUMNS", "REPLACE COLUMNS"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryCommit:
+    """A commit to the history's Delta table."""
+
+    version: int
+    operation: str
+    metadata: str | None = None
+    """Value of `userMetadata`, into which mirrorfeed writes the batch."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -220,7 +235,7 @@ class HistoryTable:
         if commits[0].version > newest.base + 1:
             commits = self._commits(version - newest.base + _MARGIN)
         since = [commit for commit in commits if newest.base < commit.version <= version]
-        if found := records.find_foreign_write(since, newest.batch):
+        if found := find_foreign_write(since, newest.batch):
             raise self._changed(f"another process committed its version {found.version} ({found.operation})")
 
     def _commits(self, limit: int) -> list[HistoryCommit]:
@@ -231,6 +246,23 @@ class HistoryTable:
 
     def _changed(self, reason: str) -> HistoryChanged:
         return HistoryChanged(history=str(self.table), reason=reason)
+
+
+def find_foreign_write(commits: Sequence[HistoryCommit], batch: str) -> HistoryCommit | None:
+    """Return the first commit, in ascending order, that changed rows and is not the append of this batch.
+
+    Commits that a RESTORE reverted do not count. After log cleanup fewer commits are known, so callers also count rows.
+    """
+    foreign: list[HistoryCommit] = []
+    for commit in commits:
+        if commit.operation == "RESTORE" and commit.parameters.get("version", "").isdigit():
+            restored = int(commit.parameters["version"])
+            if restored >= commits[0].version - 1:
+                foreign = [each for each in foreign if each.version <= restored]
+                continue
+        if commit.operation.startswith(_CHANGES_ROWS) and commit.metadata != batch:
+            foreign.append(commit)
+    return foreign[0] if foreign else None
 
 
 def to_stored_rows(feed: DataFrame, columns: Sequence[HistoryColumn]) -> DataFrame:

@@ -6,16 +6,11 @@ Delimited text is read in the same process.
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 import os
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -34,8 +29,6 @@ _BATCH = 64 * 1024
 _MAX_VALUES = 1000
 _MAX_VALUE_LENGTH = 100
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
-_MEMORY = 4 << 30
-_PART = 256 << 10
 _PLAIN = {
     "BOOLEAN": "boolean",
     "INT32": "int32",
@@ -55,68 +48,6 @@ _LOGICAL = {
     "DATE": "date",
     "UNKNOWN": TYPELESS,
 }
-
-
-def serve() -> None:
-    """Process the requests of `ParquetProcess` until standard input ends."""
-    _limit("RLIMIT_AS", _MEMORY)
-    _limit("RLIMIT_CORE", 0)  # a core file would contain rows
-    requests, answers = sys.stdin.buffer, sys.stdout.buffer
-    answers.write(b"ready\n")
-    answers.flush()
-    for line in requests:
-        request = json.loads(line)
-        # The parent ends slow requests. This limit is for a child whose parent was killed.
-        _limit("RLIMIT_CPU", int(time.process_time()) + request["seconds"])
-        file = io.BufferedReader(_Remote(requests, answers, request["size"]), _PART)
-
-        def emit(rows: bytes) -> None:
-            answers.write(json.dumps({"key_rows": base64.b64encode(rows).decode()}).encode() + b"\n")
-
-        keys, required = tuple(request["keys"]), frozenset(request["required"])
-        found = parquet_contents(file, request["size"], keys, required, emit if request["key_rows"] else None)
-        answers.write(json.dumps(asdict(found), default=list).encode() + b"\n")
-        answers.flush()
-
-
-class _Remote(io.RawIOBase):
-    """File object that requests its bytes from the parent process."""
-
-    def __init__(self, answers: BinaryIO, requests: BinaryIO, size: int) -> None:
-        self._answers, self._requests, self._size, self._at = answers, requests, size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
-        if self._at < 0:
-            raise OSError("the offset is negative")
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        self._requests.write(json.dumps([self._at, len(buffer)]).encode() + b"\n")
-        self._requests.flush()
-        length = int.from_bytes(self._answers.read(8), "big")
-        buffer[:length] = self._answers.read(length)
-        self._at += length
-        return length
-
-
-def _limit(name: str, most: int) -> None:
-    """Set a limit of the process, if the operating system has it."""
-    with suppress(ImportError, ValueError, OSError):
-        import resource
-
-        which = getattr(resource, name)
-        hard = resource.getrlimit(which)[1]
-        resource.setrlimit(which, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
 def parquet_contents(

@@ -1,12 +1,13 @@
 """Read Parquet files of any publisher in a child process with limits on time and memory.
 
 The Parquet library can abort its process on a damaged file, run forever, or allocate unlimited memory. The child
-receives neither a path nor a store: it requests bytes of the one open file, and sends back the contents. Both sides use
-JSON, so no response of the child can run code here.
+receives neither a path nor a store: it requests bytes of the one open file, and sends back the contents (`serve`). Both
+sides use JSON, so no response of the child can run code here.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -14,10 +15,11 @@ import struct
 import subprocess
 import sys
 import time
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from contextlib import suppress
+from dataclasses import asdict
 from threading import Timer
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from pydantic import TypeAdapter
 
@@ -35,7 +37,9 @@ _MAX_PART = 1 << 20
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """Environment of the child. Each thread would take part of the address space that the child may use."""
 _MAX_ANSWER_BYTES = 64 << 20
-_PROGRAM = "from mirrorfeed.lint.file_contents import serve; serve()"
+_PROGRAM = "from mirrorfeed.lint.parquet_process import serve; serve()"
+_MEMORY = 4 << 30
+_PART = 256 << 10
 _ANSWER: TypeAdapter[Contents | Unreadable] = TypeAdapter(Contents | Unreadable)
 
 
@@ -153,6 +157,70 @@ class ParquetProcess:
             return "reading it takes too long"
         ended = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return f"reading it ends the process with {ended}"
+
+
+def serve() -> None:
+    """Process the requests of `ParquetProcess` until standard input ends. Runs in the child."""
+    from mirrorfeed.lint.file_contents import parquet_contents  # slow to import
+
+    _limit("RLIMIT_AS", _MEMORY)
+    _limit("RLIMIT_CORE", 0)  # a core file would contain rows
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    answers.write(b"ready\n")
+    answers.flush()
+    for line in requests:
+        request = json.loads(line)
+        # The parent ends slow requests. This limit is for a child whose parent was killed.
+        _limit("RLIMIT_CPU", int(time.process_time()) + request["seconds"])
+        file = io.BufferedReader(_Remote(requests, answers, request["size"]), _PART)
+
+        def emit(rows: bytes) -> None:
+            answers.write(json.dumps({"key_rows": b64encode(rows).decode()}).encode() + b"\n")
+
+        keys, required = tuple(request["keys"]), frozenset(request["required"])
+        found = parquet_contents(file, request["size"], keys, required, emit if request["key_rows"] else None)
+        answers.write(json.dumps(asdict(found), default=list).encode() + b"\n")
+        answers.flush()
+
+
+class _Remote(io.RawIOBase):
+    """File object that requests its bytes from the parent process."""
+
+    def __init__(self, answers: BinaryIO, requests: BinaryIO, size: int) -> None:
+        self._answers, self._requests, self._size, self._at = answers, requests, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        if self._at < 0:
+            raise OSError("the offset is negative")
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        self._requests.write(json.dumps([self._at, len(buffer)]).encode() + b"\n")
+        self._requests.flush()
+        length = int.from_bytes(self._answers.read(8), "big")
+        buffer[:length] = self._answers.read(length)
+        self._at += length
+        return length
+
+
+def _limit(name: str, most: int) -> None:
+    """Set a limit of the process, if the operating system has it."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        which = getattr(resource, name)
+        hard = resource.getrlimit(which)[1]
+        resource.setrlimit(which, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
 class ReaderNotStarted(Transient):
