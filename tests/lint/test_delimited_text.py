@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorfeed.lint.delimited_text import AFTER_QUOTE, LINE_BREAK, UNCLOSED, Unsplittable, split
-from mirrorfeed.lint.metadata_file import Dialect
-from mirrorfeed.lint.specification import Rule
+from mirrorfeed.lint.specification import Dialect, Rule
 
 _DIALECTS = st.builds(
     Dialect,

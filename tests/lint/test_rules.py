@@ -16,8 +16,8 @@ from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.lint.facts import Contents, DataFile, Folder, Log, Table, Zone
 from mirrorfeed.lint.file_rules import apply_order
 from mirrorfeed.lint.linter import check_table, check_zone
-from mirrorfeed.lint.metadata_file import Column, Dialect, Settings, read_metadata
-from mirrorfeed.lint.specification import Finding, Rule, Severity
+from mirrorfeed.lint.metadata_file import read_metadata
+from mirrorfeed.lint.specification import Column, Dialect, Finding, Rule, Settings, Severity
 
 _NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _ID, _NAME, _MARKER = Column("id", "int64"), Column("name", "string"), Column(MARKER, "int32")

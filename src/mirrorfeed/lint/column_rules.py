@@ -10,8 +10,18 @@ from mirrorfeed.display.rows import a_few, counted
 from mirrorfeed.landing.names import fold
 from mirrorfeed.lint.facts import TYPELESS, Contents, Table
 from mirrorfeed.lint.file_rules import number_of
-from mirrorfeed.lint.metadata_file import Column, Settings
-from mirrorfeed.lint.specification import DATA_TYPES, MARKER, MARKER_TEXTS, REBUILD, Finding, advice, error, warning
+from mirrorfeed.lint.specification import (
+    DATA_TYPES,
+    MARKER,
+    MARKER_TEXTS,
+    REBUILD,
+    Column,
+    Finding,
+    Settings,
+    advice,
+    error,
+    warning,
+)
 
 WIDE = 128
 _PLAIN = "boolean int8 int16 int32 int64 float double string binary date timestamp timestamp_ntz uuid"

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import BinaryIO
 
-from mirrorfeed.lint.metadata_file import Dialect
-from mirrorfeed.lint.specification import Broken, Rule, error
+from mirrorfeed.lint.specification import Broken, Dialect, Rule, error
 
 MAX_ROW_LENGTH = 64 << 20
 """Maximum length of a row, in characters."""

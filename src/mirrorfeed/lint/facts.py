@@ -8,8 +8,7 @@ from datetime import datetime
 
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.lint.delimited_text import TextFault
-from mirrorfeed.lint.metadata_file import Column, Settings
-from mirrorfeed.lint.specification import Broken, Finding
+from mirrorfeed.lint.specification import Broken, Column, Finding, Settings
 
 TYPELESS = "null"
 """Type of a Parquet column without values from which its writer could infer a type."""

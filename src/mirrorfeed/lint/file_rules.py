@@ -11,8 +11,7 @@ from mirrorfeed.display.rows import counted
 from mirrorfeed.landing.log_record import last_renamed, missing_files
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.lint.facts import Contents, DataFile, Table, Unreadable
-from mirrorfeed.lint.metadata_file import Settings
-from mirrorfeed.lint.specification import Broken, Finding, advice, error, warning
+from mirrorfeed.lint.specification import Broken, Finding, Settings, advice, error, warning
 
 PARQUET, TEXT = "parquet", "text"
 CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})

@@ -13,7 +13,6 @@ from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.names import LOG, TABLE_LIMITS, WARN_TABLES, Target, data_name, fold, log_folder
 from mirrorfeed.lint.facts import Contents, Folder, Table, Zone
 from mirrorfeed.lint.file_rules import number_of
-from mirrorfeed.lint.metadata_file import describe, load_object
 from mirrorfeed.lint.specification import (
     METADATA,
     PARTNER_EVENTS,
@@ -22,8 +21,10 @@ from mirrorfeed.lint.specification import (
     SCRATCH,
     Finding,
     advice,
+    describe,
     error,
     is_ignored,
+    load_object,
     warning,
 )
 
@@ -47,6 +48,16 @@ SAME_NAME = error(
     "MF105",
     "The names of this folder and of {other!r} differ only in case, so Fabric may treat both as one table.",
     "Rename one of the folders. For Fabric, a renamed folder is a new table, so publish all data again.",
+)
+MISSING = error(
+    "MF201",
+    "The folder of the table has no _metadata.json, so the table has no keys.",
+    'Add the file: `{"keyColumns": ["…"]}`, or `{}` for a table without keys.',
+)
+MISNAMED = error(
+    "MF202",
+    "The file is named {name!r}, but Fabric reads only _metadata.json.",
+    f"Rename the file to {METADATA}.",
 )
 MISPLACED = warning(
     "MF106",

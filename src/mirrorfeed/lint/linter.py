@@ -25,20 +25,15 @@ from mirrorfeed.lint.file_rules import PARQUET, apply_order, check_files, form_o
 from mirrorfeed.lint.folder_rules import (
     IN_SCRATCH,
     LOG_FAULT,
+    MISNAMED,
+    MISSING,
     TOO_NEW,
     check_folders,
     check_leftovers,
     check_partner_events,
     find_tables,
 )
-from mirrorfeed.lint.metadata_file import (
-    MISNAMED,
-    MISSING,
-    Settings,
-    find_metadata_name,
-    load_object,
-    read_metadata,
-)
+from mirrorfeed.lint.metadata_file import find_metadata_name, read_metadata
 from mirrorfeed.lint.parquet_process import ParquetProcess
 from mirrorfeed.lint.specification import (
     MARKER,
@@ -48,8 +43,10 @@ from mirrorfeed.lint.specification import (
     SCRATCH,
     Broken,
     Finding,
+    Settings,
     Severity,
     is_ignored,
+    load_object,
 )
 from mirrorfeed.storage import Entry, Store
 from mirrorfeed.storage.errors import NotThere, SymbolicLink, UnreadableFile

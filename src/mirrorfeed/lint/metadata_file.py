@@ -9,11 +9,25 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from mirrorfeed.lint.specification import DATA_TYPES, METADATA, REBUILD, Finding, Rule, advice, error, warning
+from mirrorfeed.lint.specification import (
+    DATA_TYPES,
+    ENCODING,
+    METADATA,
+    REBUILD,
+    Column,
+    Dialect,
+    Finding,
+    Rule,
+    Settings,
+    advice,
+    describe,
+    error,
+    load_object,
+    warning,
+)
 
 MAX_KEYS = 4
 _KEYS = ("keyColumns", "KeyColumns")
@@ -23,7 +37,6 @@ _PROPERTIES = (
     *(*_KEYS, "fileDetectionStrategy", "isUpsertDefaultRowMarker"),
     *("FileFormat", "FileExtension", "FileFormatTypeProperties", "SchemaDefinition"),
 )
-_ENCODING = "utf-8"
 _NOT_CHARACTERS = ("idna", "punycode", "utf-7", "unicode-escape", "raw-unicode-escape", "mbcs", "oem")
 """Codecs of Python that escape characters, or that differ between machines."""
 _FLAGS = {"true": True, "false": False}
@@ -135,61 +148,12 @@ MANY_KEYS = advice(
     "The table has {count} key columns, and each merge compares all of them.",
     f"Tables with fewer than five narrow key columns merge fastest. To change the keys, {REBUILD}.",
 )
-MISSING = error(
-    "MF201",
-    "The folder of the table has no _metadata.json, so the table has no keys.",
-    'Add the file: `{"keyColumns": ["…"]}`, or `{}` for a table without keys.',
-)
-MISNAMED = error(
-    "MF202",
-    "The file is named {name!r}, but Fabric reads only _metadata.json.",
-    f"Rename the file to {METADATA}.",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    name: str
-    type: str | None
-    """A `DataType` of the specification, otherwise the type name in Delta or, if Delta has no such type, in Parquet.
-    None for undeclared text."""
-    nullable: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """Options of delimited text. An empty `quote` or `escape` means none."""
-
-    row: str = "\r\n"
-    column: str = ","
-    quote: str = '"'
-    escape: str = "\\"
-    null: str = ""
-    encoding: str = _ENCODING
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    keys: tuple[str, ...] = ()
-    by_time: bool = False
-    upserts: bool = False
-    """True if rows without a marker are upserts."""
-    text: bool | None = None
-    """True for delimited text, False for Parquet, None if FileFormat is not set."""
-    extension: str = "csv"
-    dialect: Dialect = field(default_factory=Dialect)
-    declared: tuple[Column, ...] | None = None
-    """Columns of SchemaDefinition. Some publishers include the row marker."""
 
 
 class Deviation(NamedTuple):
     finding: Finding
     is_clear: bool
     """True if the file still has only one possible meaning, which the settings contain."""
-
-
-class _DuplicateProperty(ValueError):
-    pass
 
 
 def find_metadata_name(names: Iterable[str]) -> str | None:
@@ -209,40 +173,6 @@ def read_metadata(data: bytes, file: str = METADATA) -> tuple[Settings, list[Dev
         return Settings(), [Deviation(UNREADABLE.finding(file, reason=fault), False)]
     reader = _Reader(file)
     return reader.settings(found), reader.deviations
-
-
-def load_object(data: bytes) -> dict[str, Any]:
-    """Parse a JSON object. Raises `ValueError` with the reason for any other content."""
-    if not data.strip():
-        raise ValueError("it is empty")
-    try:
-        found = json.loads(data, object_pairs_hook=_without_duplicates)
-    except _DuplicateProperty:
-        raise
-    except RecursionError as error:
-        raise ValueError("it is not JSON (values are nested too deep)") from error
-    except ValueError as error:
-        raise ValueError(f"it is not JSON ({error})") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"it holds {describe(found)}, not an object")
-    return found
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = [name for name, _ in pairs]
-    if duplicate := next((name for at, name in enumerate(names) if name in names[:at]), None):
-        raise _DuplicateProperty(f"it has the property {duplicate!r} twice")
-    return dict(pairs)
-
-
-def describe(value: object) -> str:
-    """Describe a JSON value by its type, with the value if it is short."""
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, list):
-        return "a list"
-    text = json.dumps(value, ensure_ascii=False)
-    return f"the {'text' if isinstance(value, str) else 'value'} {text if len(text) <= 60 else text[:57] + '…'}"
 
 
 class _Reader:
@@ -352,8 +282,8 @@ class _Reader:
         self._value(options, "FirstRowAsHeader", True, HEADER, lambda value: value is True, {"true": True})
         row, column, quote, escape = (self._option(options, name, allowed) for name, allowed in OPTIONS.items())
         null = self._value(options, "NullValue", "", OPTION_VALUE, lambda value: isinstance(value, str))
-        encoding = self._value(options, "Encoding", _ENCODING, OPTION_VALUE, python_encoding)
-        return Dialect(row, column, quote, escape, null, python_encoding(encoding) or _ENCODING)
+        encoding = self._value(options, "Encoding", ENCODING, OPTION_VALUE, python_encoding)
+        return Dialect(row, column, quote, escape, null, python_encoding(encoding) or ENCODING)
 
     def _option(self, options: Mapping[str, Any], name: str, values: Sequence[str]) -> str:
         """Return the value of an option. Some publishers write a line break or a tab as a backslash and a letter."""

@@ -1,4 +1,4 @@
-"""The specification of the landing zone for readers: names, values, rules and findings.
+"""The specification of the landing zone for readers: names, values, settings of a table, JSON files, rules, findings.
 
 Independent of the publisher's definitions in `landing`, so that lint and the replica find mistakes there.
 
@@ -8,9 +8,11 @@ the row marker, 6 delimited text, 7 leftovers. `mirrorfeed.errors` lists the oth
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
+from typing import Any
 
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import fill
@@ -31,11 +33,85 @@ DATA_TYPES = (
     *("IDate", "ITime", "String", "Boolean", "ByteArray"),
 )
 """Types in SchemaDefinition."""
+ENCODING = "utf-8"
 
 
 def is_ignored(name: str) -> bool:
     """Return whether Fabric ignores a file or folder with this name."""
     return name.startswith("_")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    type: str | None
+    """A `DataType` of the specification, otherwise the type name in Delta or, if Delta has no such type, in Parquet.
+    None for undeclared text."""
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """Options of delimited text. An empty `quote` or `escape` means none."""
+
+    row: str = "\r\n"
+    column: str = ","
+    quote: str = '"'
+    escape: str = "\\"
+    null: str = ""
+    encoding: str = ENCODING
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    keys: tuple[str, ...] = ()
+    by_time: bool = False
+    upserts: bool = False
+    """True if rows without a marker are upserts."""
+    text: bool | None = None
+    """True for delimited text, False for Parquet, None if FileFormat is not set."""
+    extension: str = "csv"
+    dialect: Dialect = field(default_factory=Dialect)
+    declared: tuple[Column, ...] | None = None
+    """Columns of SchemaDefinition. Some publishers include the row marker."""
+
+
+class _DuplicateProperty(ValueError):
+    pass
+
+
+def load_object(data: bytes) -> dict[str, Any]:
+    """Parse a JSON object. Raises `ValueError` with the reason for any other content."""
+    if not data.strip():
+        raise ValueError("it is empty")
+    try:
+        found = json.loads(data, object_pairs_hook=_without_duplicates)
+    except _DuplicateProperty:
+        raise
+    except RecursionError as error:
+        raise ValueError("it is not JSON (values are nested too deep)") from error
+    except ValueError as error:
+        raise ValueError(f"it is not JSON ({error})") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"it holds {describe(found)}, not an object")
+    return found
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    if duplicate := next((name for at, name in enumerate(names) if name in names[:at]), None):
+        raise _DuplicateProperty(f"it has the property {duplicate!r} twice")
+    return dict(pairs)
+
+
+def describe(value: object) -> str:
+    """Describe a JSON value by its type, with the value if it is short."""
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    text = json.dumps(value, ensure_ascii=False)
+    return f"the {'text' if isinstance(value, str) else 'value'} {text if len(text) <= 60 else text[:57] + '…'}"
 
 
 class Severity(StrEnum):

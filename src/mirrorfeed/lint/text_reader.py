@@ -22,8 +22,7 @@ from mirrorfeed.lint.delimited_text import (
     decompress,
     split,
 )
-from mirrorfeed.lint.metadata_file import Column, Settings
-from mirrorfeed.lint.specification import DELETE, MARKER, Rule
+from mirrorfeed.lint.specification import DELETE, MARKER, Column, Rule, Settings
 
 ARROW_TYPES: dict[str | None, pa.DataType] = {
     "Double": pa.float64(),

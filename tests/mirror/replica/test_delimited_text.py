@@ -12,8 +12,7 @@ import pytest
 
 from mirrorfeed.lint.column_rules import REQUIRED_GONE, UNDECLARED
 from mirrorfeed.lint.delimited_text import NULL, VALUE, decompress
-from mirrorfeed.lint.metadata_file import Column, Dialect, Settings
-from mirrorfeed.lint.specification import Rule
+from mirrorfeed.lint.specification import Column, Dialect, Rule, Settings
 from mirrorfeed.mirror.errors import BrokenFile, FileRefused
 from mirrorfeed.mirror.replica import State
 from mirrorfeed.mirror.replica.file_reader import read_rows

@@ -9,7 +9,7 @@ import pytest
 
 from fixtures.damaged_parquet import damaged, whole_files
 from mirrorfeed.errors import Terminal
-from mirrorfeed.lint.metadata_file import Settings
+from mirrorfeed.lint.specification import Settings
 from mirrorfeed.mirror.errors import BrokenFile
 from mirrorfeed.mirror.replica.file_reader import read_rows
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrorfeed.lint.metadata_file import Column, Dialect, Settings, read_metadata
+from mirrorfeed.lint.metadata_file import read_metadata
+from mirrorfeed.lint.specification import Column, Dialect, Settings
 from mirrorfeed.mirror.errors import FileRefused
 from mirrorfeed.mirror.replica.landing_zone import parse_settings
 

@@ -23,8 +23,7 @@ from mirrorfeed.lint.column_rules import (
 )
 from mirrorfeed.lint.delimited_text import TextFault
 from mirrorfeed.lint.file_rules import FORM
-from mirrorfeed.lint.metadata_file import Column, Settings
-from mirrorfeed.lint.specification import INSERT, MARKER, MARKER_TEXTS, UPSERT
+from mirrorfeed.lint.specification import INSERT, MARKER, MARKER_TEXTS, UPSERT, Column, Settings
 from mirrorfeed.lint.text_reader import ARROW_TYPES, TextReader
 from mirrorfeed.mirror.errors import BrokenFile, FileRefused, TypeChanged
 

@@ -12,8 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from mirrorfeed.lint.file_rules import NUMBER_TWICE
-from mirrorfeed.lint.metadata_file import Settings, read_metadata
-from mirrorfeed.lint.specification import METADATA, PROCESSED, SCHEMA_SUFFIX, is_ignored
+from mirrorfeed.lint.metadata_file import read_metadata
+from mirrorfeed.lint.specification import METADATA, PROCESSED, SCHEMA_SUFFIX, Settings, is_ignored
 from mirrorfeed.mirror.errors import FileRefused
 from mirrorfeed.storage import Entry, Store
 from mirrorfeed.storage.errors import AlreadyThere, NotThere

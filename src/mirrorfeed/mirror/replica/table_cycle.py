@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from mirrorfeed.display.rows import Row, a_few, counted, row, shown
 from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.lint.column_rules import KEYLESS, NO_KEY, UNSUPPORTED
-from mirrorfeed.lint.metadata_file import Settings
-from mirrorfeed.lint.specification import DELETE
+from mirrorfeed.lint.specification import DELETE, Settings
 from mirrorfeed.mirror.errors import FileRefused, FolderReplaced, KeysChanged, TypeChanged
 from mirrorfeed.mirror.replica.file_reader import FileRows, added_columns, in_shape_of, read_rows, with_types
 from mirrorfeed.mirror.replica.landing_zone import (
