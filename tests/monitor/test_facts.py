@@ -20,7 +20,7 @@ from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from fixtures.shared_faults import NoRenames
 from mirrorfeed.cli import main
 from mirrorfeed.config.loader import load
-from mirrorfeed.mirror.fabric.rows import TableState
+from mirrorfeed.mirror.fabric.status_and_settings import TableState
 from mirrorfeed.monitor.collector import Collector, database_facts, longest_text
 from mirrorfeed.monitor.findings import TableFacts
 from mirrorfeed.monitor.rules import NOTHING, database_findings, table_findings

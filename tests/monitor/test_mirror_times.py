@@ -11,7 +11,7 @@ import pytest
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
-from mirrorfeed.mirror.fabric.rows import TableState, TableSync
+from mirrorfeed.mirror.fabric.status_and_settings import TableState, TableSync
 from mirrorfeed.monitor.freshness import Step, mirror_reader, read_endpoint
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)

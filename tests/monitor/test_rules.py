@@ -12,7 +12,7 @@ import pytest
 
 from mirrorfeed.cli import main
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, Unexpected
-from mirrorfeed.mirror.fabric.rows import TableState
+from mirrorfeed.mirror.fabric.status_and_settings import TableState
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, Severity, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Freshness, Step
 from mirrorfeed.monitor.rules import (

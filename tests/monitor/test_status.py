@@ -16,7 +16,7 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.display.rows import grid_of
 from mirrorfeed.display.terminal import draw, text_from
-from mirrorfeed.mirror.fabric.rows import TableState
+from mirrorfeed.mirror.fabric.status_and_settings import TableState
 from mirrorfeed.monitor.findings import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Freshness, Step
 from mirrorfeed.monitor.status import read_status, status_of, summary_of, unknown_consumption

@@ -651,7 +651,7 @@ class Feed:
 def _switched(
     database: MirroredDatabase, action: Literal["start", "stop", "resume"], minutes: float
 ) -> Result[results.DatabaseStatus]:
-    from mirrorfeed.mirror.fabric.rows import DatabaseStatus
+    from mirrorfeed.mirror.fabric.status_and_settings import DatabaseStatus
 
     getattr(database, action)(partial(progress.info, "The mirrored database is %s"), minutes * 60)
     return Result((DatabaseStatus(database.status()),))

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from mirrorfeed.display.html import Chart as Chart
     from mirrorfeed.errors.explain import Explanation as Explanation
     from mirrorfeed.history.replay import Replay as Replay
-    from mirrorfeed.mirror.fabric.rows import CreatedDatabase as CreatedDatabase
-    from mirrorfeed.mirror.fabric.rows import DatabaseStatus as DatabaseStatus
-    from mirrorfeed.mirror.fabric.rows import Setting as Setting
-    from mirrorfeed.mirror.fabric.rows import TableState as TableState
-    from mirrorfeed.mirror.fabric.rows import TableSync as TableSync
+    from mirrorfeed.mirror.fabric.status_and_settings import CreatedDatabase as CreatedDatabase
+    from mirrorfeed.mirror.fabric.status_and_settings import DatabaseStatus as DatabaseStatus
+    from mirrorfeed.mirror.fabric.status_and_settings import Setting as Setting
+    from mirrorfeed.mirror.fabric.status_and_settings import TableState as TableState
+    from mirrorfeed.mirror.fabric.status_and_settings import TableSync as TableSync
     from mirrorfeed.mirror.replica.table_cycle import TableReport as TableReport
     from mirrorfeed.mirror.verify.row_comparison import Difference as Difference
     from mirrorfeed.monitor.alerts import Alert as Alert
@@ -161,9 +161,9 @@ _HOMES = {
     "Changes": "api.changes",
     "Chart": "display.html",
     "Comparison": "orchestration.verify_and_repair",
-    "CreatedDatabase": "mirror.fabric.rows",
+    "CreatedDatabase": "mirror.fabric.status_and_settings",
     "DataFile": "archive.archived_files",
-    "DatabaseStatus": "mirror.fabric.rows",
+    "DatabaseStatus": "mirror.fabric.status_and_settings",
     "Decision": "orchestration.dry_run",
     "Difference": "mirror.verify.row_comparison",
     "DroppedTable": "orchestration.orphans",
@@ -183,14 +183,14 @@ _HOMES = {
     "Report": "monitor.report",
     "RestorePlan": "archive.restore_plan",
     "Restoring": "archive.restore",
-    "Setting": "mirror.fabric.rows",
+    "Setting": "mirror.fabric.status_and_settings",
     "Share": "archive.archived_share",
     "Simulation": "archive.archived_share",
     "Status": "monitor.status",
     "TableReport": "mirror.replica.table_cycle",
     "TableResult": "publish.result",
-    "TableState": "mirror.fabric.rows",
-    "TableSync": "mirror.fabric.rows",
+    "TableState": "mirror.fabric.status_and_settings",
+    "TableSync": "mirror.fabric.status_and_settings",
     "VersionChanges": "api.changes",
 }
 """Module of each row class. A class is imported when it is first used."""

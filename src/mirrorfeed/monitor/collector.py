@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from mirrorfeed.landing.log_record import Record
     from mirrorfeed.landing.selection import Selection
-    from mirrorfeed.mirror.fabric.rows import TableState
+    from mirrorfeed.mirror.fabric.status_and_settings import TableState
     from mirrorfeed.publish.table_log.view import View
     from mirrorfeed.source.catalog import Workspace
     from mirrorfeed.source.identifier import Source

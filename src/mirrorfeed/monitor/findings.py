@@ -18,7 +18,7 @@ from mirrorfeed.errors import MirrorfeedError, Transient, Unexpected, fill
 from mirrorfeed.monitor.freshness import Freshness, Step
 
 if TYPE_CHECKING:
-    from mirrorfeed.mirror.fabric.rows import TableState
+    from mirrorfeed.mirror.fabric.status_and_settings import TableState
     from mirrorfeed.publish.errors import FilesLost, LastFileMissing
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mirrorfeed.config.model import Config, Table
     from mirrorfeed.landing.log_record import Record
     from mirrorfeed.landing.names import Target
-    from mirrorfeed.mirror.fabric.rows import TableState, TableSync
+    from mirrorfeed.mirror.fabric.status_and_settings import TableState, TableSync
 
 
 class Step(StrEnum):
@@ -192,7 +192,7 @@ def mirror_reader(
         if isinstance(syncs, str):
             unknown[Step.QUERYABLE] = syncs
         else:
-            from mirrorfeed.mirror.fabric.database import sync_of
+            from mirrorfeed.mirror.fabric.status_and_settings import sync_of
 
             if sync := sync_of(syncs, table.target, [each.target for each in config.tables]):
                 queryable, refresh_failed = sync.synced, not sync.ok

@@ -26,7 +26,7 @@ from mirrorfeed.mirror.errors import (
 )
 from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem
 from mirrorfeed.mirror.fabric.database import MirroredDatabase, create
-from mirrorfeed.mirror.fabric.rows import TableState
+from mirrorfeed.mirror.fabric.status_and_settings import TableState
 from mirrorfeed.runtime.credentials import Secret, ServicePrincipal
 from mirrorfeed.runtime.errors import CredentialRefused, LoginUnavailable
 from mirrorfeed.runtime.login import token_credential

@@ -18,8 +18,8 @@ from mirrorfeed.config import loader
 from mirrorfeed.config.connections import FabricOptions
 from mirrorfeed.config.errors import ConfigInvalid
 from mirrorfeed.mirror.errors import NotApplied
-from mirrorfeed.mirror.fabric.database import NOTES, MirroredDatabase, changed, differences, new_definition
-from mirrorfeed.mirror.fabric.rows import Setting
+from mirrorfeed.mirror.fabric.database import MirroredDatabase
+from mirrorfeed.mirror.fabric.status_and_settings import NOTES, Setting, changed, differences, new_definition
 from tests.mirror.fabric.test_cli import TABLES, Project
 
 PAID, FIXED = NOTES["change_data_feed"], NOTES["default_schema"]

@@ -1,11 +1,10 @@
-"""The open mirrored database: create, start and stop it, read its status, and change its definition."""
+"""The open mirrored database: create, start and stop it, read its status, and change its settings."""
 
 from __future__ import annotations
 
 import base64
-import copy
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -29,26 +28,27 @@ from mirrorfeed.mirror.errors import (
     OtherMirror,
 )
 from mirrorfeed.mirror.fabric.client import ENDPOINT, FabricClient, FabricItem, Page, Response, error_in, time_in
-from mirrorfeed.mirror.fabric.rows import CreatedDatabase, Setting, TableState, TableSync, setting_text
+from mirrorfeed.mirror.fabric.status_and_settings import (
+    FIELDS,
+    OPEN_MIRROR,
+    CreatedDatabase,
+    Setting,
+    TableState,
+    TableSync,
+    changed,
+    differences,
+    new_definition,
+    setting_text,
+    target_settings,
+)
 from mirrorfeed.runtime.login import token_credential
 
 _DEFAULTS = FabricOptions()
 _REFRESH_MINUTES = 5
 """Timeout of a refresh of the SQL endpoint. Fabric's default of 15 minutes is too long for a status."""
 _MIRRORING = "mirroring.json"
-_OPEN_MIRROR = "GenericMirror"
 _ITEM = ".platform"
 """Part of a definition with the name and kind of an item. Changed through another API."""
-_RETENTION = 7
-_FIELDS = {
-    "retention_days": "retentionInDays",
-    "change_data_feed": "enableDeltaChangeDataFeed",
-    "default_schema": "defaultSchema",
-}
-NOTES = {
-    "change_data_feed": "uses capacity; the feed is read through a shortcut in a lakehouse",
-    "default_schema": "requires `mirrorfeed fabric stop` first; the next start loads every table again",
-}
 
 
 class _Status(Response):
@@ -102,6 +102,8 @@ class _Target(Response):
 
 
 class _Content(Response):
+    """The form of a definition on which `target_settings` relies."""
+
     kind: str = Field(validation_alias=AliasPath("properties", "source", "type"))
     target: _Target | None = Field(None, validation_alias=AliasPath("properties", "target"))
 
@@ -217,7 +219,7 @@ class MirroredDatabase:
             kind = _Content.of(content).kind
         except (LookupError, ValueError) as error:
             raise DefinitionUnreadable(item=str(self.item)) from error
-        if kind != _OPEN_MIRROR:
+        if kind != OPEN_MIRROR:
             raise OtherMirror(name=name or str(self.item.database), item=str(self.item), kind=kind)
         others = tuple(part.model_dump() for path, part in parts.items() if path not in (_MIRRORING, _ITEM))
         return Definition(content, others)
@@ -248,62 +250,9 @@ class Definition:
     """Other parts, except the one that every item has."""
 
 
-def new_definition(options: FabricOptions) -> dict[str, Any]:
-    """Return the content of `mirroring.json` for a new database."""
-    target: dict[str, Any] = {
-        "defaultSchema": options.default_schema or DEFAULT_SCHEMA,
-        "format": "Delta",
-        "retentionInDays": options.retention_days or _RETENTION,
-    }
-    if options.change_data_feed is not None:
-        target["enableDeltaChangeDataFeed"] = options.change_data_feed
-    return {
-        "properties": {
-            "source": {"type": _OPEN_MIRROR, "typeProperties": {}},
-            "target": {"type": "MountedRelationalDatabase", "typeProperties": target},
-        }
-    }
-
-
-def differences(definition: Mapping[str, Any], options: FabricOptions, stopped: bool = False) -> list[Setting]:
-    """Return the configured settings that differ from the definition. Only a stopped database accepts all changes."""
-    target, settings = _target(definition), []
-    for field, name in _FIELDS.items():
-        found, wanted = target.get(name), getattr(options, field)
-        if field == "change_data_feed":
-            found = None if found is None else str(found).lower() == "true"
-        if wanted is not None and found != wanted and (wanted is not False or found is not None):
-            changes = stopped or field != "default_schema"
-            note = NOTES.get(field, "") if wanted is not False and not (field == "default_schema" and stopped) else ""
-            settings.append(Setting(field, found, wanted, changes, note))
-    return settings
-
-
-def changed(definition: Mapping[str, Any], found: list[Setting]) -> dict[str, Any]:
-    """Return the definition with the changed settings. Other content is preserved, even if it is unknown."""
-    content = copy.deepcopy(dict(definition))
-    target = content.setdefault("properties", {}).setdefault("target", {}).setdefault("typeProperties", {})
-    target.update({_FIELDS[each.field]: each.wanted for each in found if each.changes})
-    return content
-
-
-def _target(definition: Mapping[str, Any]) -> Mapping[str, Any]:
-    target = _Content.of(definition).target
-    return (target and target.typeProperties) or {}
-
-
 def _part(content: Mapping[str, Any]) -> dict[str, str]:
     payload = base64.b64encode(json.dumps(content).encode()).decode()
     return {"path": _MIRRORING, "payload": payload, "payloadType": "InlineBase64"}
-
-
-def sync_of(syncs: Sequence[TableSync], target: Target, all_targets: Collection[Target]) -> TableSync | None:
-    """Return the report for a table, or None. A name without a schema counts only if exactly one table has it."""
-    schema, table = fold(target.schema or DEFAULT_SCHEMA), fold(target.table)
-    names = {f"{schema}.{table}"}
-    if sum(fold(each.table) == table for each in all_targets) == 1:
-        names.add(table)
-    return next((each for each in syncs if fold(each.table.replace("[", "").replace("]", "")) in names), None)
 
 
 def create(
@@ -365,8 +314,8 @@ def plan_settings(config: Config) -> Settings:
     database = database_of(config)
     definition = database.definition().content
     rows = tuple(differences(definition, config.fabric, database.is_stopped()))
-    target = _target(definition)
-    settings = ", ".join(f"{field}: {setting_text(target.get(name))}" for field, name in _FIELDS.items())
+    target = target_settings(definition)
+    settings = ", ".join(f"{field}: {setting_text(target.get(name))}" for field, name in FIELDS.items())
     return rows, (f"In Fabric: {settings}.",), "" if rows else "The settings in Fabric match the configuration."
 
 

@@ -1,14 +1,28 @@
-"""Result rows of the commands and methods for the mirrored database."""
+"""Status of the mirrored database as Fabric reports it, and its settings compared with the configuration. Pure."""
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
-from mirrorfeed.config.connections import DEFAULT_SCHEMA
+from mirrorfeed.config.connections import DEFAULT_SCHEMA, FabricOptions
 from mirrorfeed.display.rows import Row, counted, row, shown
 from mirrorfeed.landing.names import Target, fold
+
+OPEN_MIRROR = "GenericMirror"
+_RETENTION = 7
+FIELDS = {
+    "retention_days": "retentionInDays",
+    "change_data_feed": "enableDeltaChangeDataFeed",
+    "default_schema": "defaultSchema",
+}
+NOTES = {
+    "change_data_feed": "uses capacity; the feed is read through a shortcut in a lakehouse",
+    "default_schema": "requires `mirrorfeed fabric stop` first; the next start loads every table again",
+}
 
 
 @row
@@ -119,3 +133,57 @@ class Setting(Row):
         """Change in one line."""
         note = f" ({self.note})" if self.note else ""
         return f"{self.field}: {setting_text(self.there)} -> {setting_text(self.wanted)}{note}"
+
+
+def sync_of(syncs: Sequence[TableSync], target: Target, all_targets: Collection[Target]) -> TableSync | None:
+    """Return the report for a table, or None. A name without a schema counts only if exactly one table has it."""
+    schema, table = fold(target.schema or DEFAULT_SCHEMA), fold(target.table)
+    names = {f"{schema}.{table}"}
+    if sum(fold(each.table) == table for each in all_targets) == 1:
+        names.add(table)
+    return next((each for each in syncs if fold(each.table.replace("[", "").replace("]", "")) in names), None)
+
+
+def new_definition(options: FabricOptions) -> dict[str, Any]:
+    """Return the content of `mirroring.json` for a new database."""
+    target: dict[str, Any] = {
+        "defaultSchema": options.default_schema or DEFAULT_SCHEMA,
+        "format": "Delta",
+        "retentionInDays": options.retention_days or _RETENTION,
+    }
+    if options.change_data_feed is not None:
+        target["enableDeltaChangeDataFeed"] = options.change_data_feed
+    return {
+        "properties": {
+            "source": {"type": OPEN_MIRROR, "typeProperties": {}},
+            "target": {"type": "MountedRelationalDatabase", "typeProperties": target},
+        }
+    }
+
+
+def differences(definition: Mapping[str, Any], options: FabricOptions, stopped: bool = False) -> list[Setting]:
+    """Return the configured settings that differ from the definition. Only a stopped database accepts all changes."""
+    target, settings = target_settings(definition), []
+    for field, name in FIELDS.items():
+        found, wanted = target.get(name), getattr(options, field)
+        if field == "change_data_feed":
+            found = None if found is None else str(found).lower() == "true"
+        if wanted is not None and found != wanted and (wanted is not False or found is not None):
+            changes = stopped or field != "default_schema"
+            note = NOTES.get(field, "") if wanted is not False and not (field == "default_schema" and stopped) else ""
+            settings.append(Setting(field, found, wanted, changes, note))
+    return settings
+
+
+def changed(definition: Mapping[str, Any], found: list[Setting]) -> dict[str, Any]:
+    """Return the definition with the changed settings. Other content is preserved, even if it is unknown."""
+    content = copy.deepcopy(dict(definition))
+    target = content.setdefault("properties", {}).setdefault("target", {}).setdefault("typeProperties", {})
+    target.update({FIELDS[each.field]: each.wanted for each in found if each.changes})
+    return content
+
+
+def target_settings(definition: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the settings in a definition, by the names of Fabric."""
+    target = definition["properties"].get("target") or {}
+    return target.get("typeProperties") or {}
