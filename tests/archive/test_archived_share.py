@@ -15,7 +15,7 @@ from mirrorfeed.archive.archive_interval import Policy
 from mirrorfeed.archive.archived_files import DataFile, archived_among
 from mirrorfeed.archive.archived_share import Share, ages_of, by_age, files_of, share, share_of
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.storage.tiers import Priority
+from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, POLICY, Orders
 
 

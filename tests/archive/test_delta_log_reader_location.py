@@ -14,7 +14,7 @@ from mirrorfeed.archive.data_skipping import Doubt
 from mirrorfeed.archive.engines import ClassicEngine
 from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.storage.tiers import Priority
+from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders, days
 
 

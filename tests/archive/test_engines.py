@@ -14,7 +14,7 @@ from mirrorfeed.archive.engines import ClassicEngine, Engine, engine_of
 from mirrorfeed.archive.errors import BadPredicate, OnlyNewestVersion
 from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.archive.maintenance import EARLY_DELETION, check_files, maintain
-from mirrorfeed.storage.tiers import Priority
+from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders
 
 SHOW = "SHOW ARCHIVED FILES FOR "

@@ -24,7 +24,7 @@ from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.source.errors import Gap, GapReason, SnapshotGone, VersionExpired
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
-from mirrorfeed.storage.tiers import Priority
+from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders, days
 from tests.commits import commit
 from tests.delta import SPARK_4_0, Zone

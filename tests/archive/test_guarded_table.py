@@ -24,7 +24,7 @@ from mirrorfeed.archive.errors import (
 from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.errors import Terminal
 from mirrorfeed.runtime.spark_session import setting
-from mirrorfeed.storage.tiers import Priority
+from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders, data_moved_away, days
 from tests.delta import SparkTable
 

@@ -26,7 +26,7 @@ from mirrorfeed.archive.restore_planner import plan_feed, plan_query, plan_state
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
-from mirrorfeed.storage.tiers import Priority
+from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders
 from tests.delta import DeltaTable
 

@@ -20,7 +20,7 @@ from mirrorfeed.archive.guarded_table import GuardedTable
 from mirrorfeed.archive.restore import TiersOfTables, in_zone
 from mirrorfeed.display.rows import size
 from mirrorfeed.runtime.spark_session import setting
-from mirrorfeed.storage.tiers import Priority
+from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders, days
 from tests.delta import SPARK_4_0
 

@@ -20,7 +20,7 @@ from mirrorfeed.archive.errors import CannotKeep, FilesGone, OnlyHot, PlanOfAnot
 from mirrorfeed.archive.restore import Restoring, check_table
 from mirrorfeed.archive.restore_plan import Plan, Terms, estimate
 from mirrorfeed.storage.prices import Prices
-from mirrorfeed.storage.tiers import Priority, Tier
+from mirrorfeed.storage.tier_store import Priority, Tier
 
 Speed = Literal["STANDARD", "HIGH"]
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -223,7 +223,7 @@ from mirrorfeed.archive.restore_plan import Plan
 from mirrorfeed.archive.restore import follow
 from mirrorfeed.runtime.credentials import Secret, ServicePrincipal
 from mirrorfeed.storage.request_retries import RetryLimits
-from mirrorfeed.storage.cloud_tiers import AzureTiers
+from mirrorfeed.storage.azure_and_s3_tiers import AzureTiers
 plan, endpoint, container, root, ca_bundle, tenant, client, secret, authority = sys.argv[1:]
 who = ServicePrincipal(tenant, client, Secret(env=secret), authority)
 follow(Plan.load(plan), AzureTiers(endpoint, container, root, who, ca_bundle, RetryLimits(seconds=5)), 0.02)

@@ -13,7 +13,7 @@ from mirrorfeed.archive.archived_files import DataFile, NeededFiles
 from mirrorfeed.archive.errors import BadPlan, PlanExists, PlanNotWritten
 from mirrorfeed.archive.restore_plan import Plan, check_place, estimate
 from mirrorfeed.storage.prices import Prices, RestorePrices
-from mirrorfeed.storage.tiers import Priority
+from mirrorfeed.storage.tier_store import Priority
 
 GIB = 2**30
 FILES = [

@@ -12,7 +12,7 @@ import pytest
 from mirrorfeed.archive.restore_plan import Terms, cost_of_restore, describe_costs
 from mirrorfeed.storage.errors import InvalidPrices
 from mirrorfeed.storage.prices import Prices
-from mirrorfeed.storage.tiers import Facts, Priority, Tier
+from mirrorfeed.storage.tier_store import Facts, Priority, Tier
 
 GIB = 2**30
 NOW = datetime(2026, 11, 1, tzinfo=UTC)

@@ -14,7 +14,7 @@ from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import archive_interval, restore_planner
 from mirrorfeed.archive.archived_files import ArchivedFilesNeeded
 from mirrorfeed.archive.guarded_table import GuardedTable
-from mirrorfeed.storage.tiers import Priority
+from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders, days
 from tests.delta import DeltaTable
 

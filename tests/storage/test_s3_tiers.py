@@ -20,10 +20,10 @@ from moto import mock_aws
 
 from mirrorfeed.archive.lifecycle import Wanted, rules_at
 from mirrorfeed.runtime.errors import ServiceCredentialUnreachable
-from mirrorfeed.storage.cloud_tiers import AzureTiers, S3Tiers, facts_of
+from mirrorfeed.storage.azure_and_s3_tiers import AzureTiers, S3Tiers, facts_of
 from mirrorfeed.storage.errors import NoBoto, OtherPlace, TiersUnavailable
 from mirrorfeed.storage.request_retries import RetryLimits
-from mirrorfeed.storage.tiers import Facts, Priority, Tier, tiers_at
+from mirrorfeed.storage.tier_store import Facts, Priority, Tier, tiers_at
 
 BUCKET = "lake"
 ROOT = f"s3://{BUCKET}/"

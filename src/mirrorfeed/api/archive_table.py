@@ -32,7 +32,7 @@ from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.errors import NoTiers
 from mirrorfeed.storage.prices import Prices, rates_of
-from mirrorfeed.storage.tiers import TierStore, tiers_at
+from mirrorfeed.storage.tier_store import TierStore, tiers_at
 
 
 class ArchiveAwareTable(GuardedTable):

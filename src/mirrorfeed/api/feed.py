@@ -557,7 +557,7 @@ class Feed:
         """
         from mirrorfeed.archive.restore import restore
         from mirrorfeed.archive.restore_plan import Terms
-        from mirrorfeed.storage.tiers import Tier
+        from mirrorfeed.storage.tier_store import Tier
 
         terms, rates = Terms(Tier[tier.upper()], keep_days), self._prices(prices)
         poll = poll_seconds if wait else None

@@ -30,7 +30,7 @@ from mirrorfeed.source.identifier import Source
 
 if TYPE_CHECKING:
     from mirrorfeed.archive.restore_plan import Plan
-    from mirrorfeed.storage.tiers import Priority, TierStore
+    from mirrorfeed.storage.tier_store import Priority, TierStore
 
 
 ELSEWHERE = r"^[A-Za-z][A-Za-z0-9+.-]*:/"

@@ -31,7 +31,7 @@ from mirrorfeed.source import reader, versions
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import TableInfo, read_table_info
 from mirrorfeed.storage.prices import Prices
-from mirrorfeed.storage.tiers import TierStore
+from mirrorfeed.storage.tier_store import TierStore
 
 PARTS = ACTIVE, ARCHIVED = "active", "archived"
 _AGES = (0, 7, 30, 90, 180, 365)

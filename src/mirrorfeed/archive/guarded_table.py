@@ -43,7 +43,7 @@ from mirrorfeed.source import versions
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
-from mirrorfeed.storage.tiers import TierStore, tiers_at
+from mirrorfeed.storage.tier_store import TierStore, tiers_at
 
 Session = SparkSession | Callable[[], SparkSession]
 _WHOLE = (ByteType, ShortType, IntegerType, LongType)

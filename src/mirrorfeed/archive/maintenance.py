@@ -20,7 +20,7 @@ from mirrorfeed.display.rows import Row, row
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.table_info import read_table_info
-from mirrorfeed.storage.tiers import TierStore
+from mirrorfeed.storage.tier_store import TierStore
 
 EARLY_DELETION = "VACUUM deletes files. Files that were archived for less than 180 days cost an early deletion fee."
 Partition = tuple[tuple[str, str | None], ...]

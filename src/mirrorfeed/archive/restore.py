@@ -51,7 +51,7 @@ from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.errors import NoTiers
 from mirrorfeed.storage.prices import Prices
-from mirrorfeed.storage.tiers import (
+from mirrorfeed.storage.tier_store import (
     DEFAULT_COPY_DAYS,
     Priority,
     Tier,
@@ -179,7 +179,7 @@ def request(plan: Plan, tiers: TierStore, terms: Terms = DEFAULT_TERMS, now: dat
 
     Rejected files are requested again a few times. Raises `RestoreRejected`, `CannotKeep` or `OnlyHot`.
     """
-    from mirrorfeed.storage.cloud_tiers import BATCH_SIZE  # imported late: cloud clients
+    from mirrorfeed.storage.azure_and_s3_tiers import BATCH_SIZE  # imported late: cloud clients
 
     check_terms(plan.table, tiers, terms)
     end = (now or datetime.now(UTC)) + timedelta(days=terms.keep_days or 0)

@@ -23,7 +23,7 @@ from mirrorfeed.display.rows import Row, counted, row, shown, size
 from mirrorfeed.landing.strict_json import CONFIG, Count, format_of, parse_json, validate
 from mirrorfeed.storage.errors import OtherPlace, TiersUnavailable
 from mirrorfeed.storage.prices import Prices
-from mirrorfeed.storage.tiers import DEFAULT_COPY_DAYS, Facts, Priority, Tier, TierStore
+from mirrorfeed.storage.tier_store import DEFAULT_COPY_DAYS, Facts, Priority, Tier, TierStore
 
 FORMAT: Literal[4] = 4
 _STANDARD_HOURS = 15.0

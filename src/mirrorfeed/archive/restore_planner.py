@@ -24,7 +24,7 @@ from mirrorfeed.source.errors import Gap
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.table_info import read_table_info
-from mirrorfeed.storage.tiers import Priority
+from mirrorfeed.storage.tier_store import Priority
 
 
 def plan_statement(spark: SparkSession, priority: Priority, now: datetime, *, sql: str) -> Plan:

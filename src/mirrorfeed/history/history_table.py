@@ -197,7 +197,7 @@ class HistoryTable:
             return at_version(self.spark, self.table, view.version).where(where)
         # imported late: imports cloud clients, which few runs need
         from mirrorfeed.archive.guarded_table import GuardedTable
-        from mirrorfeed.storage.tiers import tiers_at
+        from mirrorfeed.storage.tier_store import tiers_at
 
         tiers = tiers_at(read_table_info(self.spark, self.table).location)
         return GuardedTable(self.spark, self.table, tiers).query(where, version=view.version)

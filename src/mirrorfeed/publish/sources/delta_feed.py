@@ -268,7 +268,7 @@ class _ExistingRows:
 
         if isinstance(deleted, pa.Table):
             from mirrorfeed.archive.guard import guarded_rows  # imports cloud clients
-            from mirrorfeed.storage.tiers import tiers_at
+            from mirrorfeed.storage.tier_store import tiers_at
 
             def refusal(away: Sequence[NeededFiles]) -> LookUpNeedsArchive:
                 files = [file for each in away for file in each.files]

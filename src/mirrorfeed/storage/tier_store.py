@@ -75,7 +75,7 @@ class TierStore(Protocol):
 
 def tiers_at(location: str) -> TierStore | None:
     """Return the tier store for a table's address, or None if the storage has no tiers."""
-    from mirrorfeed.storage.cloud_tiers import (
+    from mirrorfeed.storage.azure_and_s3_tiers import (
         AzureTiers,  # imported late: cloud clients, which few runs need
         S3Tiers,
     )

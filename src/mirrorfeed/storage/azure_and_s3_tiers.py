@@ -24,7 +24,7 @@ from mirrorfeed.storage import per_process
 from mirrorfeed.storage.errors import NoBoto, OtherPlace, TiersUnavailable
 from mirrorfeed.storage.http import client_options, reason_of
 from mirrorfeed.storage.request_retries import RetryLimits
-from mirrorfeed.storage.tiers import DEFAULT_COPY_DAYS, Facts, Priority, Tier, TierStore, common_prefix
+from mirrorfeed.storage.tier_store import DEFAULT_COPY_DAYS, Facts, Priority, Tier, TierStore, common_prefix
 
 BATCH_SIZE = 256
 """Maximum number of blobs in one request."""

@@ -12,9 +12,9 @@ from fixtures.onelake import WORKSPACE, OneLake
 from fixtures.onelake.blobs import Blob
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.runtime.credentials import Default
-from mirrorfeed.storage.cloud_tiers import AzureTiers, tier_of
+from mirrorfeed.storage.azure_and_s3_tiers import AzureTiers, tier_of
 from mirrorfeed.storage.errors import OtherPlace, TiersUnavailable
-from mirrorfeed.storage.tiers import Facts, Priority, Tier
+from mirrorfeed.storage.tier_store import Facts, Priority, Tier
 
 ROOT = f"abfss://{WORKSPACE}@lake.dfs.core.windows.net/"
 NAMES = ["t/day=1/part-0", "t/day=a b/part-é%20#?&.parquet", "t/deletion_vector_1.bin"]
