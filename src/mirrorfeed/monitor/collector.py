@@ -24,7 +24,15 @@ from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.errors import Finding
 from mirrorfeed.source.snapshot_or_range import NothingNew, Published, recreated
-from mirrorfeed.source.table_info import FILES, LOG, count_files, open_local_table, read_table_info, retention_seconds
+from mirrorfeed.source.table_info import (
+    FILES,
+    LOG,
+    count_files,
+    is_in_local_folder,
+    open_local_table,
+    read_table_info,
+    retention_seconds,
+)
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -80,7 +88,7 @@ class Collector:
 
     def _without_spark(self, store: Store, table: Table) -> TableFacts | None:
         """Return the facts about a table in a local folder. None if Spark is needed, or if something may be wrong."""
-        if table.changes == "compare" or open_local_table(table.source) is None:
+        if table.changes == "compare" or not is_in_local_folder(table.source):
             return None
         if self.deep and (table.selection or not self._needs_no_spark(store, table)):
             return None
