@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from mirrorfeed.archive.archived_files import TableMetadata
-from mirrorfeed.archive.data_skipping import Comparison, Doubt, kept, rules_of
+from mirrorfeed.archive.data_skipping import Comparison, Doubt, may_match, rules_of
 
 FIELDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "id": ("integer", {}),
@@ -85,14 +85,14 @@ def test_file_is_retained_unless_a_match_is_ruled_out(
     # Next to a file without useful statistics, in a slice that does not start at the beginning of its array.
     texts = pa.array([stats(), statistics, None]).slice(1)
     days = pa.array(["2026-01-01", "2026-01-01"])
-    assert kept(found, lambda _: days, texts)[0].as_py() is retained
+    assert may_match(found, lambda _: days, texts)[0].as_py() is retained
 
 
 def test_file_with_null_partition_matches_no_comparison() -> None:
     days = pa.array([None, "2026-01-01"], pa.string())
     for comparison in (Comparison("day", "<=", date(2026, 1, 1)), Comparison("day", "is there")):
         found = rules_of([comparison], table())
-        assert kept(found, lambda _: days, pa.array([None, None], pa.string())).to_pylist() == [False, True]
+        assert may_match(found, lambda _: days, pa.array([None, None], pa.string())).to_pylist() == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -116,11 +116,11 @@ def test_unsupported_columns_are_left_to_delta(column: str, properties: dict[str
 @pytest.mark.parametrize("spelled", ["", "x"])
 def test_invalid_partition_value_is_left_to_delta(spelled: str) -> None:
     with pytest.raises((Doubt, pa.ArrowInvalid)):
-        kept(rules_of([Comparison("day", "is there")], table()), lambda _: pa.array([spelled]), pa.array([None]))
+        may_match(rules_of([Comparison("day", "is there")], table()), lambda _: pa.array([spelled]), pa.array([None]))
 
 
 @pytest.mark.parametrize("statistics", ["", "{\n}", "{} {}", "5", '{"numRecords": 1.5}', '{"minValues": {"id": "x"}}'])
 def test_invalid_statistics_are_left_to_delta(statistics: str) -> None:
     found = rules_of([Comparison("id", "=", 5)], table([], {}))
     with pytest.raises((Doubt, pa.ArrowInvalid)):
-        kept(found, lambda _: pa.array([None]), pa.array([statistics]))
+        may_match(found, lambda _: pa.array([None]), pa.array([statistics]))

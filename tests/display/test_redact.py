@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 
 import mirrorfeed
 from mirrorfeed.display.redact import HIDDEN, forget_all, redact, remember
-from mirrorfeed.errors import first_line, named
+from mirrorfeed.errors import first_line, wrap_error
 
 SECRET = "q8Q~a+b/c&d=é'\"0123456789"
 JWT = f"eyJ0eXAiOiJKV1QifQ.{'QUJD' * 20}.c2lnbmF0dXJl"
@@ -129,7 +129,7 @@ def test_client_logs_and_tracebacks_are_redacted(caplog: pytest.LogCaptureFixtur
         logging.getLogger("urllib3.connectionpool").debug('"POST /%s" %d', quote(SECRET, safe=""), 200)
         logging.getLogger("azure.any.policy").info("Request: %s", f"Bearer {JWT}")
         logging.getLogger("of.the.user").info("%s", "Bearer aaaa1111bbbb2222")
-        named("Publishing a", ValueError(f"refused {SECRET} and {JWT}"))
+        wrap_error("Publishing a", ValueError(f"refused {SECRET} and {JWT}"))
     assert '"POST /(not shown)" 200' in caplog.text
     assert "Request: Bearer (not shown)" in caplog.text
     assert "Bearer aaaa1111bbbb2222" in caplog.text

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JNetworkError
 
 from mirrorfeed.archive.archived_files import DataFile
 from mirrorfeed.display.rows import as_json
-from mirrorfeed.errors import SessionLost, Unexpected, named
+from mirrorfeed.errors import SessionLost, Unexpected, wrap_error
 from mirrorfeed.history.errors import HistoryInterrupted
 from mirrorfeed.runtime.credentials import Secret
 from mirrorfeed.runtime.errors import SecretUnreachable
@@ -24,7 +24,7 @@ from mirrorfeed.storage.errors import NotThere, StoreUnavailable
 
 def test_known_error_is_not_wrapped() -> None:
     error = NotThere(address="zone/a")
-    assert named("Publishing a", error) is error
+    assert wrap_error("Publishing a", error) is error
 
 
 def test_unexpected_error_names_the_action_and_logs_its_traceback(
@@ -32,7 +32,7 @@ def test_unexpected_error_names_the_action_and_logs_its_traceback(
 ) -> None:
     cause = ValueError("first line\n\n  second line\n" + "more\n" * 50)
     with caplog.at_level(logging.ERROR):
-        error = named("Publishing a", cause)
+        error = wrap_error("Publishing a", cause)
     assert str(pickle.loads(pickle.dumps(error))) == (
         "Publishing a failed with ValueError: first line second line more No data is lost or duplicated. Run the same"
         " command again. If it fails again, see the log for the full message."
@@ -54,12 +54,12 @@ def test_ended_spark_is_recognized_among_refused_connections(caplog: pytest.LogC
     for gateway in gateways:
         with pytest.raises((ConnectionRefusedError, Py4JNetworkError)) as ended:
             gateway.jvm.java.lang.System.nanoTime()
-        error = named("Publishing a", ended.value)
+        error = wrap_error("Publishing a", ended.value)
         assert isinstance(error, SessionLost)
     assert not [each for each in caplog.records if each.name.startswith("mirrorfeed")]
     with pytest.raises(ConnectionRefusedError) as other:
         socket.create_connection(("127.0.0.1", port))
-    assert isinstance(named("Sending an alert", other.value), Unexpected)
+    assert isinstance(wrap_error("Sending an alert", other.value), Unexpected)
 
 
 def test_error_can_be_serialized() -> None:

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.config.options import HistoryLocation
 from mirrorfeed.history.append import append_versions
 from mirrorfeed.publish.files import staging
-from mirrorfeed.runtime.spark_session import ALL_DAYS, SettingFixed, all_days_are_read, faithful
+from mirrorfeed.runtime.spark_session import ALL_DAYS, SettingFixed, all_days_are_read, lossless_settings
 from mirrorfeed.source.change_preview import changes_between, to_json_rows
 from mirrorfeed.source.errors import FileDamaged, Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
@@ -72,7 +72,7 @@ def session(all_days: str | None, *, free: bool = True, others: Mapping[str, str
 def test_settings_are_restored_when_the_last_reader_is_done(all_days: str) -> None:
     spark = session(all_days)
     before = dict(spark.conf.values)
-    first, second = faithful(spark), faithful(spark)
+    first, second = lossless_settings(spark), lossless_settings(spark)
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
@@ -97,7 +97,7 @@ def test_settings_are_restored_when_the_last_reader_is_done(all_days: str) -> No
 def test_each_session_is_restored_also_after_a_failure() -> None:
     one, other = session("false"), session("false")
     before = dict(one.conf.values)
-    with suppress(ZeroDivisionError), faithful(one), faithful(other):
+    with suppress(ZeroDivisionError), lossless_settings(one), lossless_settings(other):
         assert one.conf.values == other.conf.values != before
         raise ZeroDivisionError
     assert one.conf.values == other.conf.values == before
@@ -130,11 +130,14 @@ def test_session_may_not_allow_changing_settings(spark: Any, found: bool) -> Non
 )
 def test_fixed_setting_that_changes_values_stops_the_table(name: str, value: str, refused: bool) -> None:
     spark = session("false", free=False, others={name: value})
-    with pytest.raises(SettingFixed, match=f"{name} is {value}") if refused else nullcontext(), faithful(spark):
+    with (
+        pytest.raises(SettingFixed, match=f"{name} is {value}") if refused else nullcontext(),
+        lossless_settings(spark),
+    ):
         pass
     after = session("false")
     before = dict(after.conf.values)
-    with faithful(after):
+    with lossless_settings(after):
         pass
     assert after.conf.values == before  # the refusal is not treated as another reader
 

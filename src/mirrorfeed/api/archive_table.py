@@ -25,7 +25,7 @@ from mirrorfeed.archive.restore_plan import RestorePlan, Terms
 from mirrorfeed.archive.restore_planner import plan_feed, plan_query
 from mirrorfeed.display.html import Chart
 from mirrorfeed.display.rows import DataRow
-from mirrorfeed.errors import coded, named
+from mirrorfeed.errors import with_code, wrap_error
 from mirrorfeed.orchestration.ledger import archived, try_append
 from mirrorfeed.source.change_preview import to_json_rows
 from mirrorfeed.source.identifier import Source
@@ -268,8 +268,8 @@ def report_shares(
                 continue
             found = archived_share.share(spark, source, datetime.now(UTC), tiers_at(table.location), table)
         except Exception as error:
-            found = Share(str(source), error=named(f"Reading how much of {source} is archived", error))
+            found = Share(str(source), error=wrap_error(f"Reading how much of {source} is archived", error))
         rows.append(found.priced(rates))
         if found.ok and (lost := try_append(spark, ledger, [archived(rows[-1], datetime.now(UTC))])):
-            notes.append(coded(lost))
+            notes.append(with_code(lost))
     return Result(tuple(rows), tuple(notes), "" if rows else "No configured table has an archive.")

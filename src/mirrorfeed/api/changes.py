@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mirrorfeed.api.results import Result
 from mirrorfeed.display.html import Chart, bars
 from mirrorfeed.display.rows import DataRow, Row, counted, row, shown
-from mirrorfeed.runtime.spark_session import faithful
+from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.change_preview import preview_errors, to_json_rows
 from mirrorfeed.source.snapshot_or_range import Range
 
@@ -78,5 +78,5 @@ class Changes:
     @contextmanager
     def _reading(self) -> Iterator[None]:
         range_ = Range(self.from_version_exclusive, self.to_version_inclusive)
-        with preview_errors(self.table, range_), faithful(self.rows.sparkSession):
+        with preview_errors(self.table, range_), lossless_settings(self.rows.sparkSession):
             yield

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from mirrorfeed.api.results import Configured, Enabled, PartnerFile, Result
 from mirrorfeed.config import FILE
 from mirrorfeed.display.progress import progress
-from mirrorfeed.errors import MirrorfeedError, coded, named
+from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -180,7 +180,7 @@ class Feed:
         config.select(tables)
         folder = folder_of(config, mirror or self._mirror)
         rows = verify_tables(self._spark, config, tables, folder, shown, problems.append)
-        return Result(tuple(rows), tuple(map(coded, problems)))
+        return Result(tuple(rows), tuple(map(with_code, problems)))
 
     def repair(
         self,
@@ -213,7 +213,7 @@ class Feed:
         context = run_context(self._spark, config, problems, on_step)
         progress.info("%s: reading the rows to publish again", table)
         rows = tuple(repair_table(context, each, folder, where) for each in chosen)
-        return Result(rows, tuple(map(coded, problems)))
+        return Result(rows, tuple(map(with_code, problems)))
 
     def rebuild(
         self,
@@ -291,7 +291,7 @@ class Feed:
         found: Result[results.TableReport] = Result(())
         passes = [service.step()] if poll_seconds is None else replica.passes(service, poll_seconds, stop or bool)
         for made in passes:
-            reports, notes = ((), (coded(made),)) if isinstance(made, MirrorfeedError) else (tuple(made), ())
+            reports, notes = ((), (with_code(made),)) if isinstance(made, MirrorfeedError) else (tuple(made), ())
             found = Result(reports, notes, "" if reports else "The landing zone contains no tables.")
             if on_pass:
                 on_pass(found)
@@ -585,7 +585,7 @@ class Feed:
         try:
             return Enabled(name, source, enable_feed(spark, table.source).value)
         except Exception as error:
-            return Enabled(name, source, None, named(f"Enabling the feed of {source}", error))
+            return Enabled(name, source, None, wrap_error(f"Enabling the feed of {source}", error))
 
     def _source(self, table: str) -> Source:
         """Return the source of a configured table, or of any other name or path."""

@@ -23,7 +23,7 @@ from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.archive_interval import Policy, counts_as_archived
 from mirrorfeed.archive.errors import FileOfNoTable
 from mirrorfeed.display.redact import shell_argument
-from mirrorfeed.display.rows import Row, a_few, counted, row, size
+from mirrorfeed.display.rows import Row, counted, first_names, row, size
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.strict_json import Count
 from mirrorfeed.source.identifier import Source
@@ -156,7 +156,8 @@ class NeededFiles:
     """Number of other files that the query needs. None on Databricks, and if the table is read several times."""
 
     def __str__(self) -> str:
-        return f"{total(self.files)} of {self.table} at version {self.version}, {a_few([f.uri for f in self.files])}"
+        uris = first_names([file.uri for file in self.files])
+        return f"{total(self.files)} of {self.table} at version {self.version}, {uris}"
 
 
 def hadoop_path(spark: SparkSession, *parts: Any) -> Any:
@@ -264,7 +265,7 @@ class ArchivedFilesNeeded(Terminal):
 
     @property
     def uris(self) -> str:
-        return a_few([file.uri for file in self.files])
+        return first_names([file.uri for file in self.files])
 
     @property
     def command(self) -> str:

@@ -70,10 +70,10 @@ class Doubt(Exception):
 
 def check_columns(spark: SparkSession, source: Source, names: Sequence[str]) -> None:
     if names:
-        named(str(source), spark.table(source.sql).columns, names)
+        exact_names(str(source), spark.table(source.sql).columns, names)
 
 
-def named(what: str, there: Sequence[str], names: Sequence[str]) -> list[str]:
+def exact_names(what: str, there: Sequence[str], names: Sequence[str]) -> list[str]:
     """Return the columns with their exact names. Raises `NoSuchColumn`."""
     known = {name.lower(): name for name in there}
     if unknown := [name for name in names if name.lower() not in known]:
@@ -206,7 +206,7 @@ def _leaves(type_: Any) -> int:
     return 1
 
 
-def kept(asked: Sequence[Rule], partition: Callable[[str], pa.Array], stats: pa.Array) -> pa.Array:
+def may_match(asked: Sequence[Rule], partition: Callable[[str], pa.Array], stats: pa.Array) -> pa.Array:
     """Return for each file whether the rules select it. `partition` returns the values of a partition column in the
     log."""
     found = [pa.repeat(True, len(stats))]

@@ -32,7 +32,7 @@ from mirrorfeed.archive.archived_files import (
     hadoop_path,
     plain,
 )
-from mirrorfeed.archive.data_skipping import Comparison, Doubt, in_one, kept, rules_of
+from mirrorfeed.archive.data_skipping import Comparison, Doubt, in_one, may_match, rules_of
 from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import commit_name, commit_version, external_commit_features
@@ -147,7 +147,7 @@ class ColumnarLog:
         partitions = [physical for physical, name in names.items() if name in self.metadata.partitions]
         count, found = 0, []
         for said, later in self._added_files(partitions):
-            files = said.filter(kept(rules, partial(_partition, said), said["stats"].chunk(0))).combine_chunks()
+            files = said.filter(may_match(rules, partial(_partition, said), said["stats"].chunk(0))).combine_chunks()
             files = _without(files, later)
             if len(files) and pc.any(pc.match_substring_regex(files["path"], ELSEWHERE)).as_py():
                 raise Doubt("files that may lie in another table's folder")

@@ -34,7 +34,7 @@ from mirrorfeed.archive.data_skipping import Doubt
 from mirrorfeed.archive.delta_log_reader import log_files, require_own_commits
 from mirrorfeed.archive.engines import ClassicEngine, engine_of
 from mirrorfeed.archive.errors import NoSuchVersion
-from mirrorfeed.display.rows import a_few
+from mirrorfeed.display.rows import first_names
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source.errors import Gap, GapReason, SnapshotGone, VersionExpired
 from mirrorfeed.source.identifier import Source
@@ -120,7 +120,7 @@ def check(
             table=str(source),
             published=what.from_version_exclusive,
             where=what,
-            reason=f"files are gone, {a_few(gone)}",
+            reason=f"files are gone, {first_names(gone)}",
         )
     if blocked := blocked_among(archived, tiers):
         asked = asked or ("A snapshot" if isinstance(what, int) else f"The change data feed ({what})")

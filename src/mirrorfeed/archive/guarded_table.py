@@ -32,7 +32,7 @@ from mirrorfeed.archive.archived_files import (
     refuse,
     total,
 )
-from mirrorfeed.archive.data_skipping import check_columns, filtered, named
+from mirrorfeed.archive.data_skipping import check_columns, exact_names, filtered
 from mirrorfeed.archive.engines import Engine, engine_of
 from mirrorfeed.archive.errors import BadNumber, SubqueryInStatement
 from mirrorfeed.archive.guard import Guarded, Refusal, guarded_rows
@@ -207,8 +207,8 @@ class GuardedTable:
         `target_condition` names only columns of `t`. `clauses` is SQL from the first WHEN, without subqueries. The rows
         are read once. Changes nothing if the statement needs an archived file.
         """
-        keys = named(str(self.source), self._rows.columns, keys)
-        named("The source of the MERGE", rows.columns, keys)
+        keys = exact_names(str(self.source), self._rows.columns, keys)
+        exact_names("The source of the MERGE", rows.columns, keys)
         view = f"mirrorfeed_merge_{id(rows)}"
         equal = [f"t.{quote(key)} = s.{quote(key)}" for key in keys]
         own = [f"({target_condition}\n)"] if target_condition else []
@@ -241,7 +241,7 @@ class GuardedTable:
 
     def _bounds(self, rows: DataFrame, keys: Sequence[str]) -> list[str]:
         """Return conditions that follow from equal keys, for types with the same order on both sides of the join."""
-        ours, theirs = self._rows.schema, dict(zip(keys, named("The source", rows.columns, keys), strict=True))
+        ours, theirs = self._rows.schema, dict(zip(keys, exact_names("The source", rows.columns, keys), strict=True))
         plain = [key for key in keys if _in_one_order(ours[key].dataType, rows.schema[theirs[key]].dataType)]
         if not plain:
             return []

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorfeed.display.redact import printable
 from mirrorfeed.display.rows import counted
 from mirrorfeed.display.terminal import folded, text
-from mirrorfeed.errors import coded
+from mirrorfeed.errors import with_code
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -172,7 +172,7 @@ class FollowLog:
         time, before = f"{self._now():%H:%M:%S}", self._errors.get(result.table, "")
         if result.records:
             self._echo(f"{time} {result.table}: {result.in_words}")
-        error = coded(result.error) if result.error else ""
+        error = with_code(result.error) if result.error else ""
         if error and error != before:
             self._echo(f"{time} {result.table}: {error}", err=True)
         elif before and not error:

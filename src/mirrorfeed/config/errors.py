@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mirrorfeed.display.rows import a_few
+from mirrorfeed.display.rows import first_names
 from mirrorfeed.errors import Terminal
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class NothingMatches(Terminal):
 
     @property
     def reasons(self) -> str:
-        return f": {a_few(self.left_out)}" if self.left_out else ""
+        return f": {first_names(self.left_out)}" if self.left_out else ""
 
 
 class TargetsMeet(Terminal):
@@ -99,7 +99,7 @@ class TargetsMeet(Terminal):
 
     @property
     def pairs(self) -> str:
-        return a_few([f"{one} and {other} in {target}" for one, other, target in self.meeting])
+        return first_names([f"{one} and {other} in {target}" for one, other, target in self.meeting])
 
 
 class SeveralLandingZones(Terminal):
@@ -124,7 +124,7 @@ class HistoriesMeet(Terminal):
 
     @property
     def pairs(self) -> str:
-        return a_few([f"{one} and {other} in {history}" for one, other, history in self.meeting])
+        return first_names([f"{one} and {other} in {history}" for one, other, history in self.meeting])
 
 
 class DatabaseNotNamed(Terminal):

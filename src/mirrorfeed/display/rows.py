@@ -227,7 +227,7 @@ def by_marker(rows: Mapping[str, int]) -> str:
     return ", ".join(counted(rows[marker], marker) for marker in MARKERS if rows.get(marker))
 
 
-def a_few(names: Sequence[str], most: int = 3) -> str:
+def first_names(names: Sequence[str], most: int = 3) -> str:
     """Return the first names, and the number of the others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -27,7 +27,7 @@ from traceback import walk_tb
 from typing import Any, ClassVar
 
 from mirrorfeed.display.redact import printable, redact, shell_argument
-from mirrorfeed.display.rows import a_few, as_json, counted, duration
+from mirrorfeed.display.rows import as_json, counted, duration, first_names
 
 _log = logging.getLogger(__name__)
 _LONGEST_LINE = 2000
@@ -39,10 +39,10 @@ _OF_THE_BRIDGE = "An error occurred while calling "
 Template = str | Mapping[Any, str]
 
 _FORMS: dict[str, Callable[[Any], str]] = {
-    "few": lambda names: a_few([str(name) for name in names]),
+    "few": lambda names: first_names([str(name) for name in names]),
     "list": lambda names: ", ".join(map(str, names)),
     "quoted": lambda names: ", ".join(map(repr, names)),
-    "names": lambda names: a_few([repr(name) for name in names], 5),
+    "names": lambda names: first_names([repr(name) for name in names], 5),
     "reasons": "; ".join,
     "phrase": lambda text: text.rstrip("."),
     "short": reprlib.repr,
@@ -176,12 +176,12 @@ class SessionLost(Transient):
     )
 
 
-def coded(error: MirrorfeedError) -> str:
+def with_code(error: MirrorfeedError) -> str:
     """Return the error with its code, as part of a longer text."""
     return f"{error.code}: {error}"
 
 
-def named(doing: str, error: Exception, helps: str = "") -> MirrorfeedError:
+def wrap_error(doing: str, error: Exception, helps: str = "") -> MirrorfeedError:
     """Convert any error to a `MirrorfeedError`, and log its traceback.
 
     Returns an error that has a code unchanged, `SessionLost` if Spark ended, and otherwise `Unexpected`. `helps` is an

@@ -42,7 +42,7 @@ from mirrorfeed.history.history_record import (
 )
 from mirrorfeed.history.history_table import HistoryTable, HistoryView, maps_columns
 from mirrorfeed.runtime.spark_errors import find_condition
-from mirrorfeed.runtime.spark_session import faithful
+from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source import reader
 from mirrorfeed.source.change_feed import is_same_table, read_facts, read_schema
@@ -213,7 +213,7 @@ class _Append:
             self.history.map_columns()
         rows = None if step.rows is None else history_table.to_stored_rows(step.rows, step.columns)
         errors = reader.read_errors(self.source, step.what) if step.what is not None else nullcontext()
-        with errors, faithful(self.spark):
+        with errors, lossless_settings(self.spark):
             record = self._record(view, step, rows.count() if rows is not None else 0)
             if not is_same_table(step.facts, self.spark, self.table.source):
                 return None, False

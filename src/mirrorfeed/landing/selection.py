@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.display.rows import a_few
+from mirrorfeed.display.rows import first_names
 from mirrorfeed.landing.errors import BadSelection, IncompatibleSchema, SelectionChanged
 from mirrorfeed.landing.names import fold
 from mirrorfeed.landing.schema import DECIMAL, Column, reserved_names
@@ -95,11 +95,11 @@ class Selection:
     def summary(self) -> str:
         """Return a short summary for display."""
         parts = [
-            a_few(self.columns) if self.columns is not None else "",
-            f"all except {a_few(self.exclude_columns)}" if self.exclude_columns else "",
+            first_names(self.columns) if self.columns is not None else "",
+            f"all except {first_names(self.exclude_columns)}" if self.exclude_columns else "",
             f"where {self.where}" if self.where is not None else "",
-            a_few([f"{name} as {other}" for name, other in self.rename.items()]),
-            a_few([f"{name}: {type_}" for name, type_ in self.cast.items()]),
+            first_names([f"{name} as {other}" for name, other in self.rename.items()]),
+            first_names([f"{name}: {type_}" for name, type_ in self.cast.items()]),
         ]
         return "; ".join(part for part in parts if part)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from mirrorfeed.display.rows import a_few, counted
+from mirrorfeed.display.rows import counted, first_names
 from mirrorfeed.landing.names import fold
 from mirrorfeed.lint.facts import TYPELESS, Contents, Table
 from mirrorfeed.lint.file_rules import number_of
@@ -218,7 +218,7 @@ def _check_values(path: str, columns: list[Column], contents: Contents, settings
     for key in settings.keys:
         if key in declared and key not in names:
             near = [name for name in names if fold(name) == fold(key)]
-            hint = f"it spells it {near[0]!r}" if near else f"it has {a_few([repr(name) for name in names], 5)}"
+            hint = f"it spells it {near[0]!r}" if near else f"it has {first_names([repr(name) for name in names], 5)}"
             yield NO_KEY.finding(path, key=key, hint=hint)
     for key, count in contents.null_keys.items():
         yield NULL_KEY.finding(path, key=key, count=count, rows=contents.rows)

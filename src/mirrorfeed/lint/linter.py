@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from mirrorfeed.display.rows import a_few, counted, size
+from mirrorfeed.display.rows import counted, first_names, size
 from mirrorfeed.landing import log_record as records
 from mirrorfeed.landing.errors import DamagedFile, RecordTooNew
 from mirrorfeed.landing.log_record import Record
@@ -91,7 +91,7 @@ def lint(store: Store, check_keys: bool = False) -> Report:
     if unchecked:
         notes.append(
             f"Duplicate keys were not checked in {counted(len(unchecked), 'table')} with more than"
-            f" {size(MAX_BYTES_BY_DEFAULT)}: {a_few(unchecked)}."
+            f" {size(MAX_BYTES_BY_DEFAULT)}: {first_names(unchecked)}."
             " Use --check-keys to check all tables."
         )
     return Report(len(tables), tuple(findings), tuple(notes))

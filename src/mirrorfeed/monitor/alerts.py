@@ -24,7 +24,7 @@ from mirrorfeed.config.connections import OUTPUT
 from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import Row, counted, row
-from mirrorfeed.errors import MirrorfeedError, coded, named
+from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.landing.errors import DamagedFile
 from mirrorfeed.landing.names import LOG
 from mirrorfeed.landing.strict_json import CONFIG, UtcTime, is_distinct, parse_json, validate
@@ -69,7 +69,7 @@ class Alert(Row):
 
     def remarks(self) -> Sequence[str]:
         if self.error:
-            return (f"{f'{self.name}: ' if self.name else ''}{coded(self.error)}",)
+            return (f"{f'{self.name}: ' if self.name else ''}{with_code(self.error)}",)
         return tuple(self.what.splitlines()) if OUTPUT in self.sent_to else ()
 
 
@@ -110,7 +110,7 @@ def check_alerts(
     check, facts = check_all(spark, config, mirror)
     lost = ledger.try_append(spark(), config.ledger, ledger_rows(config, facts)) if config.ledger else None
     rows = send_alerts(config, check, lambda: datetime.now(UTC))
-    return tuple(rows), (coded(lost),) if lost else (), summary_of(rows)
+    return tuple(rows), (with_code(lost),) if lost else (), summary_of(rows)
 
 
 def send_alerts(config: Config, check: Check, clock: Callable[[], datetime]) -> list[Alert]:
@@ -141,7 +141,7 @@ def notify(
                 channels[name](alert)
                 sent_to.append(name)
             except Exception as error:  # what was sent is still to be recorded
-                failed[name] = named(f"Notifying {name}", error)
+                failed[name] = wrap_error(f"Notifying {name}", error)
         if sent_to:
             reached |= {(name, known.key) for name in sent_to}
             rows.append(replace(alert, what=text(alert), sent_to=tuple(sent_to)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config.model import Config, Table, without_files, zone_of
 from mirrorfeed.display.rows import counted, duration
-from mirrorfeed.errors import MirrorfeedError, named
+from mirrorfeed.errors import MirrorfeedError, wrap_error
 from mirrorfeed.landing.names import LOG as LOGS
 from mirrorfeed.landing.names import LOG_ID, PROCESSED, data_number, is_log_id
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts
@@ -60,7 +60,7 @@ def database_facts(config: Config) -> DatabaseFacts:
         published = len(config.tables) - len(without_files(config))
         return DatabaseFacts(database.status(), states=database.tables(), published_tables=published)
     except Exception as error:
-        return DatabaseFacts(error=named("Reading the state of the mirrored database", error))
+        return DatabaseFacts(error=wrap_error("Reading the state of the mirrored database", error))
 
 
 @dataclass(frozen=True)
@@ -123,13 +123,13 @@ class Collector:
             view = log.read_view()
             facts = replace(facts, log_facts=read_log(log, view, now))
         except Exception as error:
-            facts = replace(facts, errors=(named(f"Reading the log of {table.target}", error),))
+            facts = replace(facts, errors=(wrap_error(f"Reading the log of {table.target}", error),))
         try:
             facts = self._with_source(spark, table, facts, log, view)
             if self.deep and spark and (not facts.errors or not facts.log_facts.is_read):
                 self._check_next(spark, store, table, view, facts.log_facts.is_read)
         except Exception as error:
-            facts = replace(facts, errors=(*facts.errors, named(f"Checking {table.target}", error)))
+            facts = replace(facts, errors=(*facts.errors, wrap_error(f"Checking {table.target}", error)))
         return facts
 
     def _with_source(self, spark: Any, table: Table, facts: TableFacts, log: TableLog, view: View | None) -> TableFacts:

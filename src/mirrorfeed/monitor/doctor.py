@@ -11,7 +11,7 @@ from mirrorfeed.config.connections import Alerts
 from mirrorfeed.config.model import zone_of
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import counted
-from mirrorfeed.errors import MirrorfeedError, coded, first_line, named
+from mirrorfeed.errors import MirrorfeedError, first_line, with_code, wrap_error
 from mirrorfeed.monitor.collector import Collector, database_facts
 from mirrorfeed.monitor.findings import DatabaseFacts, Finding, TableFacts, error_finding
 from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, LAG_STEPS, mirror_reader, read_endpoint
@@ -73,7 +73,7 @@ def _fix(store: Store, table: Table) -> str:
     try:
         finish_and_clean_up(store, table)
     except Exception as error:
-        return f"{table.target}: {coded(named(f'Fixing {table.target}', error))}"
+        return f"{table.target}: {with_code(wrap_error(f'Fixing {table.target}', error))}"
     return f"{table.target}: fixed."
 
 

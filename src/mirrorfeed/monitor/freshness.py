@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config.model import zone_of
 from mirrorfeed.display.rows import as_json
-from mirrorfeed.errors import named
+from mirrorfeed.errors import wrap_error
 from mirrorfeed.mirror.errors import MirrorNotNamed
 from mirrorfeed.source.table_info import commit_version
 from mirrorfeed.storage import Store
@@ -167,7 +167,7 @@ def read_endpoint(config: Config) -> Sequence[TableSync] | str:
     try:
         return database_of(config).refresh()
     except Exception as error:
-        return named("Refreshing the SQL endpoint", error).problem.rstrip(".")
+        return wrap_error("Refreshing the SQL endpoint", error).problem.rstrip(".")
 
 
 def mirror_reader(
@@ -188,7 +188,7 @@ def mirror_reader(
             times = [each.modified for each in store.list(log) if commit_version(each.name) is not None]
             mirrored = max((*times, *([state.synced] if state and state.synced else [])), default=None)
         except Exception as error:
-            unknown[Step.MIRRORED] = named("Reading the mirror", error).problem.rstrip(".")
+            unknown[Step.MIRRORED] = wrap_error("Reading the mirror", error).problem.rstrip(".")
         if isinstance(syncs, str):
             unknown[Step.QUERYABLE] = syncs
         else:

@@ -17,7 +17,7 @@ from mirrorfeed.config.expansion import Expansion
 from mirrorfeed.config.expansion import Listed as Decided
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import Row, row, shown
-from mirrorfeed.errors import MirrorfeedError, coded, named
+from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.landing import selection
 from mirrorfeed.landing.names import table_limit_warning
 from mirrorfeed.landing.schema import Column, check_keys, columns_of
@@ -59,7 +59,7 @@ class Listed(Row):
     error: MirrorfeedError | None = None
 
     def remarks(self) -> Sequence[str]:
-        return () if self.error is None else (f"{self.source}: {coded(self.error)}",)
+        return () if self.error is None else (f"{self.source}: {with_code(self.error)}",)
 
 
 @row
@@ -114,7 +114,7 @@ def _row(client: Workspace | None, spark: SparkSession | None, decided: Decided)
         keys = with_keys(table, opened).target_keys
         _check_columns(client, spark, table, keys)
     except Exception as error:
-        return replace(row, error=named(f"Reading the keys and columns of {source}", error))
+        return replace(row, error=wrap_error(f"Reading the keys and columns of {source}", error))
     return replace(row, keys=keys, takes=_takes(keys))
 
 
@@ -172,7 +172,7 @@ def _next_step(context: RunContext, table: Table) -> Decision:
     try:
         return _decide(context, table, context.session)
     except Exception as error:
-        return Decision(name, BLOCKED, named(f"Deciding the next step of {name}", error))
+        return Decision(name, BLOCKED, wrap_error(f"Deciding the next step of {name}", error))
 
 
 def _decide(context: RunContext, table: Table, spark: SparkSession) -> Decision:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import Row, row, shown
-from mirrorfeed.errors import MirrorfeedError, coded, named
+from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.history.append import AppendProgress, append_versions
 from mirrorfeed.history.errors import NoHistory
 from mirrorfeed.history.history_record import first_and_last_commit, split_segments
@@ -40,7 +40,7 @@ class Append(Row):
 
     def remarks(self) -> Sequence[str]:
         again = (
-            f"{self.table}: continued with a snapshot, because the versions before it are lost. {coded(reason)}"
+            f"{self.table}: continued with a snapshot, because the versions before it are lost. {with_code(reason)}"
             for reason in self.began_again
         )
         return *again, *Row.remarks(self)
@@ -89,7 +89,7 @@ def append_histories(
         try:
             append_versions(session, tables[name], begin_again=begin_again, progress=appended[name])
         except Exception as error:
-            return named(f"Appending to the history of {name}", error)
+            return wrap_error(f"Appending to the history of {name}", error)
         return None
 
     def ended(name: str, error: MirrorfeedError | None) -> QueuedTable | None:
@@ -147,7 +147,7 @@ def read_histories(spark: Callable[[], SparkSession], config: Config, names: Seq
                 view.newest.total - view.newest.number,
             )
         except Exception as error:
-            return History(name, place, error=named(f"Reading the history of {name}", error))
+            return History(name, place, error=wrap_error(f"Reading the history of {name}", error))
 
     tables = select_tables(config, names)
     session = spark()

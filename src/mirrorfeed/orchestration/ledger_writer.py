@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config.model import Table
-from mirrorfeed.errors import MirrorfeedError, first_line, named
+from mirrorfeed.errors import MirrorfeedError, first_line, wrap_error
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.errors import LedgerNotWritten
 from mirrorfeed.orchestration.ledger import PUBLISHED, Known, PublicationKey, Row
@@ -125,7 +125,7 @@ class LedgerWriter:
             start = self.run_started.replace(microsecond=self.run_started.microsecond // 1_000 * 1_000)
             records = [each for each in log.records(view) if each.at < start] if view else []
         except Exception as error:  # does no harm, and the next publication reports the error
-            named(f"Reading publications of {result.table} that the ledger lacks", error)
+            wrap_error(f"Reading publications of {result.table} that the ledger lacks", error)
             return []
         before = TableResult(
             result.table, records=records[::-1], freshness_target_minutes=table.freshness_target_minutes

@@ -16,7 +16,7 @@ from mirrorfeed.config.expansion import expanded
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.display.progress import progress as shown
 from mirrorfeed.display.rows import counted
-from mirrorfeed.errors import MirrorfeedError, coded
+from mirrorfeed.errors import MirrorfeedError, with_code
 from mirrorfeed.orchestration.errors import FilesRewritten, LeftoversNotDeleted
 from mirrorfeed.orchestration.scheduler import (
     STOP_CHECK_INTERVAL,
@@ -73,7 +73,7 @@ def publish_new(
             rows[name] = TableResult(name, stopped=True)
     stopped = sum(row.stopped for row in rows.values())
     summary = f"Stopped on request. The next run continues with {stopped} of {counted(len(chosen), 'table')}."
-    notes = [*map(coded, problems), *(f"{name}: {pause}" for name, pause in pauses.items())]
+    notes = [*map(with_code, problems), *(f"{name}: {pause}" for name, pause in pauses.items())]
     if repeated := retry_counter().value - before:
         notes.append(f"{counted(repeated, 'request')} had to be repeated.")
     return tuple(rows.values()), tuple(notes), summary if stopped else ""
@@ -94,8 +94,8 @@ def follow_tables(
     notes = dict[str, None]()
 
     def note(problem: MirrorfeedError) -> None:
-        notes[coded(problem)] = None
-        shown.warning("%s", coded(problem))
+        notes[with_code(problem)] = None
+        shown.warning("%s", with_code(problem))
 
     context = run_context(spark, config, [], on_done=on_done, stop=stop)
     results = publish_tables(replace(context, follows=True, written=written, on_problem=note), names)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorfeed.config.model import Config, Table, zone_of
-from mirrorfeed.errors import MirrorfeedError, Terminal, coded
+from mirrorfeed.errors import MirrorfeedError, Terminal, with_code
 from mirrorfeed.orchestration.publish_run import OnDone, OnStep, publish_tables, run_context
 from mirrorfeed.orchestration.table_task import Dropping, RunContext, Stop
 from mirrorfeed.publish.errors import ConcurrentChanges, RowsRefused
@@ -61,7 +61,7 @@ def rebuild(
         rows += [replace(each, published_before=False) for each in done] or [
             TableResult(str(table.target), stopped=True)
         ]
-    return tuple(rows), tuple(map(coded, problems))
+    return tuple(rows), tuple(map(with_code, problems))
 
 
 def clear_table(context: RunContext, table: Table, source: ChangeSource) -> None:

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.config.expansion import expanded
 from mirrorfeed.config.model import Config, Table, zone_of
-from mirrorfeed.errors import MirrorfeedError, coded, named
+from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.orchestration.errors import OrphanedTables, TableTimeout
 from mirrorfeed.orchestration.retry_policy import ATTEMPTS, RetryState, needs_reload, next_state
 from mirrorfeed.orchestration.scheduler import QueuedTable, is_due
@@ -114,7 +114,7 @@ class RunContext:
         try:
             return pending_commits(self.session, table.source, published, measured=table.follow.measures)
         except Exception as error:
-            named(f"Checking {table.source} for changes", error)
+            wrap_error(f"Checking {table.source} for changes", error)
             return None
 
     def expand(self, names: Sequence[str]) -> Sequence[Table]:
@@ -130,7 +130,7 @@ class RunContext:
             gone = before - {str(table.target) for table in found}
             left = [each for each in map(str, find_orphans(self.zone, config) if gone else ()) if each in gone]
         except Exception as caught:
-            error = named("Reading which tables the patterns select", caught)
+            error = wrap_error("Reading which tables the patterns select", caught)
             if str(error) != self._expansion_error:
                 self.on_problem(error)
             self._expansion_error = str(error)
@@ -220,12 +220,12 @@ class TableTask:
                     raise
                 context.work(bridge, context.zone, keyed, result, self._on_step, ends)
         except Exception as caught:
-            error = named(f"Publishing {table.target}", caught)
+            error = wrap_error(f"Publishing {table.target}", caught)
         attempted = self.state
         reloads = error is not None and context.reloads and needs_reload(table, error)
         self.state = next_state(attempted, error, reloads=reloads, attempts=self._attempts)
         if error:
-            _log.info("%s: attempt %d failed: %s", table.target, self.state.tries, coded(error))
+            _log.info("%s: attempt %d failed: %s", table.target, self.state.tries, with_code(error))
         result.seconds += context.clock() - started
         if self.limit <= 0 and (self.state.error or self._lags):
             timeout = TableTimeout(

@@ -20,7 +20,7 @@ from mirrorfeed.config.model import Config, Table
 from mirrorfeed.display.html import Chart, html_of
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import Row, counted, row, shown
-from mirrorfeed.errors import MirrorfeedError, coded, first_line, named
+from mirrorfeed.errors import MirrorfeedError, first_line, with_code, wrap_error
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.output_format import PARQUET
 from mirrorfeed.mirror.errors import ConditionUnreadable, MirrorColumns, MirrorNotReached
@@ -35,7 +35,7 @@ from mirrorfeed.publish.errors import FeedRequired, NothingPublished
 from mirrorfeed.publish.row_conversion import DELETE_FIRST
 from mirrorfeed.publish.table_log.audit import MirrorPosition, mirror_positions
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.runtime.spark_session import faithful
+from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.reader import apply_selection, snapshot
 
@@ -99,10 +99,10 @@ class Comparison(Row):
         return html_of(self.differences, summary=f"{self.table}: {self.what}")
 
     def remarks(self) -> Sequence[str]:
-        lines = [coded(self.error)] if self.error else [str(each) for each in self.differences]
+        lines = [with_code(self.error)] if self.error else [str(each) for each in self.differences]
         if self.repair:
             lines += [self.repair.what] if self.repair.what else []
-            lines += [coded(self.repair.error)] if self.repair.error else []
+            lines += [with_code(self.repair.error)] if self.repair.error else []
         return [f"{self.table}: {line}" for line in lines]
 
 
@@ -134,7 +134,7 @@ def verify_tables(
             mirror = mirror_of(mirrors, table.target)
             found = verify_at(spark, table.source, mirror, position.candidates, shown, table.selection)
         except Exception as error:
-            found = named(f"Verifying {name}", error)
+            found = wrap_error(f"Verifying {name}", error)
         written.append(ledger.verified(name, found, datetime.now(UTC)))
         rows.append(_row(name, position, found))
         if rows[-1].equal is False and table.auto_repair_max_keys and table.changes != "compare":
@@ -171,7 +171,7 @@ def _repaired(
         context = RunContext(spark, config, on_problem=on_problem)
         return repair_table(context, table, mirrors, max_keys=table.auto_repair_max_keys)
     except Exception as error:
-        return Repair(str(table.target), "", error=named(f"Repairing {table.target}", error))
+        return Repair(str(table.target), "", error=wrap_error(f"Repairing {table.target}", error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ def repair_table(
         raise RebuildRequired(table=name, reason="the table has no keys, so rows can be added but not replaced")
     found: row_comparison.Comparison | None = None
     mirror = None if mirrors is None else mirror_of(mirrors, table.target)
-    with version_gone_errors(spark, table.source, newest.to_version_inclusive, mirror), faithful(spark):
+    with version_gone_errors(spark, table.source, newest.to_version_inclusive, mirror), lossless_settings(spark):
         if mirror is None:
             keys = _of_source(spark, table, newest, where)
         else:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirrorfeed.display.rows import MARKERS, Row, by_marker, counted, duration, nonzero, shown, size
-from mirrorfeed.errors import MirrorfeedError, coded, named
+from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.landing.errors import BadCondition
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.selection import Selection
@@ -156,7 +156,7 @@ class TableResult(Row):
                 " folder was deleted here, Fabric drops the table and loads it again."
             )
         if self.error:
-            lines.append(coded(self.error))
+            lines.append(with_code(self.error))
         if self.tries > 1:
             lines.append(f"{self.tries} attempts.")
         if self.first_load and not self.keys_checked:
@@ -197,10 +197,10 @@ def range_errors(
                 table=table, condition=where, reason=met.group().partition(" SQLSTATE")[0].rstrip(".")
             ) from error
         if isinstance(what, int):
-            raise named(f"Publishing version {what} of {table}", error) from error
+            raise wrap_error(f"Publishing version {what} of {table}", error) from error
         doing = f"Publishing {what} of {table} ({operations_in(what, commits)})"
         helps = "`mirrorfeed rebuild` reloads the table from a snapshot, without reading these changes."
-        raise named(doing, error, helps) from error
+        raise wrap_error(doing, error, helps) from error
 
 
 def operations_in(range_: Range, commits: Sequence[Commit]) -> str:

@@ -184,7 +184,7 @@ _original_values: list[tuple[SparkSession, str, str]] = []
 
 
 @contextmanager
-def faithful(spark: SparkSession) -> Iterator[None]:
+def lossless_settings(spark: SparkSession) -> Iterator[None]:
     """Apply the settings under which all rows are read and written unchanged. Raises `SettingFixed`."""
     global _inside
     with _lock:
@@ -220,7 +220,7 @@ def _set(spark: SparkSession, name: str, wanted: str) -> None:
 
 
 def refused_settings(spark: SparkSession) -> dict[str, str]:
-    """Return the settings of `faithful` that this session hides or does not allow changing, with their values."""
+    """Return the settings of `lossless_settings` that this session hides or does not allow changing, with values."""
     found: dict[str, str] = {}
     for name, wanted in (_WANTED | _REQUIRED).items():
         try:
@@ -239,7 +239,7 @@ def refused_settings(spark: SparkSession) -> dict[str, str]:
 
 def all_days_are_read(spark: SparkSession) -> bool:
     """Return whether a session reads all days of a feed unchanged."""
-    with faithful(spark):
+    with lossless_settings(spark):
         try:
             return spark.conf.get(ALL_DAYS) == "true"
         except Exception:

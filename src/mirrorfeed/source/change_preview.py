@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.landing.schema import FEED_COLUMNS
-from mirrorfeed.runtime.spark_session import faithful
+from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source import errors
 from mirrorfeed.source.errors import BoundsCrossed, FeedUnreadable, Gap, GapReason, OutsideHistory, format_time
 from mirrorfeed.source.identifier import Source, quote
@@ -35,7 +35,7 @@ def to_json_rows(rows: DataFrame) -> list[dict[str, Any]]:
         for name, type_ in rows.dtypes
     ]
     text = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
-    with faithful(rows.sparkSession):
+    with lossless_settings(rows.sparkSession):
         return [json.loads(row[0]) for row in rows.select(text).collect()]
 
 
@@ -45,7 +45,8 @@ def changes_between(
     """Return the range between two versions or times (both included), and its rows in the columns of the last version.
 
     Without `end`, the range ends at the newest version. For an end after the newest version, `past_end` selects an
-    error or the changes that exist. Further queries on the rows must run within `preview_errors` and `faithful`.
+    error or the changes that exist. Further queries on the rows must run within `preview_errors` and
+    `lossless_settings`.
     """
     read_table_info(spark, source)  # reports a view more clearly than its missing history would
     known = commits(spark, source)

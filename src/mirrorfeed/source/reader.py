@@ -48,7 +48,7 @@ def snapshot(spark: SparkSession, source: Source, version: int) -> DataFrame:
 
 
 def changes(spark: SparkSession, source: Source, range_: Range) -> DataFrame:
-    """Return the change data feed of a range. Request its rows within `faithful`."""
+    """Return the change data feed of a range. Request its rows within `lossless_settings`."""
     feed = (
         spark.read.option("readChangeFeed", "true")
         .option("startingVersion", range_.from_version_exclusive + 1)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.errors import NoJson, NoLifecycle, TooManyRules
-from mirrorfeed.display.rows import Row, a_few, counted, row, shown
+from mirrorfeed.display.rows import Row, counted, first_names, row, shown
 from mirrorfeed.landing.strict_json import parse_json
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import TableInfo, read_table_info
@@ -185,7 +185,7 @@ class Rules:
                     covered |= {part for part in self.listed if part.startswith(tuple(touching))}
             found += [Finding(rule.name, problem) for problem in problems if touching]
         if missing := [part for part in self.listed if part not in covered]:
-            found.append(Finding("", f"no rule archives {a_few(missing)}"))
+            found.append(Finding("", f"no rule archives {first_names(missing)}"))
         return found
 
     def policy_of(self, rules: list[dict[str, Any]]) -> dict[str, Any]:

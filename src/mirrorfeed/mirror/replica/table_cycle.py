@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from mirrorfeed.display.rows import Row, a_few, counted, row, shown
-from mirrorfeed.errors import MirrorfeedError, coded, named
+from mirrorfeed.display.rows import Row, counted, first_names, row, shown
+from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.lint.column_rules import KEYLESS, NO_KEY, UNSUPPORTED
 from mirrorfeed.lint.specification import DELETE, Settings
 from mirrorfeed.mirror.errors import FileRefused, FolderReplaced, KeysChanged, TypeChanged
@@ -75,7 +75,7 @@ class TableReport(Row):
         return self.state is not State.FAILED
 
     def remarks(self) -> Sequence[str]:
-        text = coded(self.error) if self.error else self.message
+        text = with_code(self.error) if self.error else self.message
         return (f"{self.table}: {text}",) if text else ()
 
 
@@ -96,7 +96,7 @@ class TableCycle:
         try:
             return self._report(*self._run(now))
         except Exception as caught:  # the engine can raise any error, and the other tables continue
-            error = named(f"Replicating {self._folder.table}", caught)
+            error = wrap_error(f"Replicating {self._folder.table}", caught)
             return self._report(State.FAILED, str(error), error)
 
     def _run(self, now: datetime) -> tuple[State, str]:
@@ -207,7 +207,7 @@ def _check_keys(mirror: Mirror | None, content: FileRows, keys: Sequence[str], a
     if not keys and content.markers is not None:
         raise FileRefused(finding=KEYLESS.finding(address, kinds="updates, deletes or upserts"))
     if missing := [key for key in keys if key not in names]:
-        hint = f"it has {a_few([repr(name) for name in names], 5)}"
+        hint = f"it has {first_names([repr(name) for name in names], 5)}"
         raise FileRefused(finding=NO_KEY.finding(address, key=missing[0], hint=hint))
     known = {*with_types(content.rows.schema).names, *(mirror.schema.names if mirror else ())}
     needed = keys if content.markers is not None else names[:1] if not known else ()

@@ -30,7 +30,7 @@ from mirrorfeed.mirror.errors import (
 from mirrorfeed.mirror.verify.expected_rows import selected
 from mirrorfeed.mirror.verify.row_comparison import SHOWN, Comparison, compare_rows, differing_keys
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, analyze, find_condition
-from mirrorfeed.runtime.spark_session import faithful
+from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import read_full
 from mirrorfeed.source.table_info import read_table_info
@@ -142,7 +142,7 @@ def compare(
     state.
     """
     gone = nullcontext() if of_now else version_gone_errors(spark, source, version, mirror)
-    with gone, faithful(spark):
+    with gone, lossless_settings(spark):
         expected, found = _read_both(spark, source, None if of_now else version, mirror, selection)
         there = compare_rows(str(source), version, expected, str(mirror), found, keys, shown, as_text=as_text)
     return replace(there, of_now=of_now)

@@ -24,7 +24,7 @@ from mirrorfeed.publish.files.staging import ExistingRows, LookUp
 from mirrorfeed.publish.files.staging_area import staging_area_for
 from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, Staged, StagingJob, bad_rows
 from mirrorfeed.publish.row_conversion import PROBLEM
-from mirrorfeed.runtime.spark_session import faithful
+from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source import reader
 from mirrorfeed.source.change_feed import is_same_table, read_facts, read_schema
 from mirrorfeed.source.errors import FeedUnreadable, Finding, Gap, SnapshotGone
@@ -80,7 +80,7 @@ class DeltaFeed:
     def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged:
         version = what.version if isinstance(what, Repair) else what
         try:
-            with reader.read_errors(str(self.source), version), faithful(self.spark):
+            with reader.read_errors(str(self.source), version), lossless_settings(self.spark):
                 if isinstance(what, Repair):
                     rows = self._rows_at(what.version)
                     return self._stage(row_conversion.rows_of_keys(rows, job.columns, job.keys, what.keys), job)
@@ -95,7 +95,7 @@ class DeltaFeed:
             return self._stage_difference(what, facts, table, job, error)
 
     def bad_keys(self, version: int, table: Table) -> list[BadRow]:
-        with reader.read_errors(str(self.source), version), faithful(self.spark):
+        with reader.read_errors(str(self.source), version), lossless_settings(self.spark):
             return staging.bad_keys(self._rows_at(version), table.target_keys)
 
     def _schema(self, version: int, facts: Facts) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class DeltaFeed:
     def _stage_difference(self, range_: Range, facts: Facts, table: Table, job: StagingJob, cause: Finding) -> Staged:
         """Stage a range without the feed. Raises `cause` if one of its two ends cannot be read either."""
         try:
-            with reader.read_errors(str(self.source), range_), faithful(self.spark):
+            with reader.read_errors(str(self.source), range_), lossless_settings(self.spark):
                 for version in (range_.from_version_exclusive, range_.to_version_inclusive):
                     archive.check(self.spark, self.source, version, facts.properties)
                 staged = self._stage_range(range_, facts, job, self._differing_rows(range_, table, job))

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from mirrorfeed.config.model import Config, Table, hashes_of
-from mirrorfeed.errors import named
+from mirrorfeed.errors import wrap_error
 from mirrorfeed.landing.schema import Column, columns_of, lost_columns
 from mirrorfeed.landing.selection import source_types
 from mirrorfeed.publish.errors import (
@@ -48,7 +48,7 @@ from mirrorfeed.publish.row_diff import (
     with_hashes,
 )
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, find_condition
-from mirrorfeed.runtime.spark_session import faithful
+from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.reader import read_full
@@ -178,7 +178,7 @@ class RowHashTable:
         try:
             self.spark.sql(f"VACUUM {self.place.sql}").collect()
         except Exception as error:
-            named(f"Running VACUUM on {self.place}", error)
+            wrap_error(f"Running VACUUM on {self.place}", error)
 
     def check(self, version: int, at: int) -> None:
         """Raise `RowHashesLost` if the version that contains this state is certainly gone."""
@@ -257,7 +257,7 @@ class FullCompare:
         assert isinstance(facts, CompareFacts)
         published = what.from_version_exclusive if isinstance(what, Range) else None
         is_newest = published is not None and facts.published_at == facts.before
-        with faithful(self.spark):
+        with lossless_settings(self.spark):
             with self.hashes.lost_state_errors(published, facts.folder):
                 compacts = is_newest and self.hashes.needs_compaction(facts.published_at)
                 written = self._compare(published, facts, job, all_hashes=compacts or not is_newest)
@@ -280,7 +280,7 @@ class FullCompare:
         return staged._replace(rows_read=rows_read)
 
     def bad_keys(self, version: int, table: Table) -> list[BadRow]:
-        with faithful(self.spark):
+        with lossless_settings(self.spark):
             return staging.bad_keys(read_full(self.spark, self.source), table.target_keys)
 
     def _compare(

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed import archive
 from mirrorfeed.config.model import Table
-from mirrorfeed.errors import MirrorfeedError, named
+from mirrorfeed.errors import MirrorfeedError, wrap_error
 from mirrorfeed.history.history_record import Segment, find_segment
 from mirrorfeed.history.history_table import HistoryTable, HistoryView
 from mirrorfeed.landing.schema import Column
@@ -187,7 +187,7 @@ def bridge_gap(
             if segment_after(source.spark, history, gap.published, table_id):
                 return HistorySource(*common, gap=gap, history=history)
         except Exception as error:
-            cause = named(f"Reading the history {history}", error)
+            cause = wrap_error(f"Reading the history {history}", error)
             on_problem(HistoryUnusable(gap=gap, history=str(history), error=cause))
     if table.on_gap == "compare" and table.target_keys:
         return SnapshotDiff(*common, gap=gap)
