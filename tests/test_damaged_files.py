@@ -141,7 +141,7 @@ KINDS = {
     ),
     "alerts": Kind(
         [
-            alerts.spell(
+            alerts.to_json(
                 (
                     alerts.SentAlert("a", "GAP", NOW, None, {"ops": NOW}),
                     alerts.SentAlert("b", "OTHER", NOW - Check().remind_after, NOW, {"ops": NOW}),

@@ -116,7 +116,7 @@ def test_keys_use_target_names_and_are_never_excluded_or_cut() -> None:
     ],
 )
 def test_cast_is_allowed_only_if_no_value_is_lost_in_any_session(cast: str, fit: list[str], not_fit: list[str]) -> None:
-    assert [type_ for type_ in (*fit, *not_fit) if Cast.parse(cast).fits(type_)] == fit
+    assert [type_ for type_ in (*fit, *not_fit) if Cast.parse(cast).keeps_values(type_)] == fit
 
 
 @pytest.mark.parametrize("text", ["varchar(3)", "string(0)", "decimal(39,2)", "decimal(3,4)", "timestamp", ""])

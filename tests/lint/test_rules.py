@@ -182,7 +182,7 @@ def test_files_ordered_by_time_have_any_name_and_are_checked_in_order() -> None:
             [f"MF508: {MARKER} has the type string instead of int32."],
         ),
         (
-            Contents((_ID, _NAME, _MARKER), 5, markers={"3": 2, "4": 1, "NULL": 2}, first_odd_marker=4),
+            Contents((_ID, _NAME, _MARKER), 5, markers={"3": 2, "4": 1, "NULL": 2}, first_unknown_marker=4),
             [f"MF505: {MARKER} is '3' in 2 rows, first in row 4.", f"MF506: {MARKER} is NULL in 2 of 5 rows."],
         ),
     ],

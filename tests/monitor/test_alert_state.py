@@ -28,7 +28,7 @@ from mirrorfeed.monitor.alerts import (
     notify,
     observe,
     parse,
-    spell,
+    to_json,
 )
 from mirrorfeed.monitor.doctor import Check
 from mirrorfeed.monitor.errors import AlertsNotRecorded, ChannelUnavailable
@@ -60,7 +60,7 @@ class AlertRun:
         self.alerts = observe(self.alerts, seen, self.now)
         sent = [(to, each) for each in self.alerts for to in due_channels(each, seen, names, self.now) if to != failing]
         self.alerts = after(self.alerts, [(to, each.key) for to, each in sent], names, self.now)
-        assert parse(spell(self.alerts), self.now) == self.alerts
+        assert parse(to_json(self.alerts), self.now) == self.alerts
         self.now += timedelta(minutes=10)
         return [f"{to} {each.kind}{' over' if each.over else ''}" for to, each in sent]
 

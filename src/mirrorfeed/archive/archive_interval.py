@@ -190,8 +190,8 @@ def parse_policy(table: str, properties: Mapping[str, str]) -> Policy | None:
     try:
         return from_properties(properties)
     except (BadInterval, KeyError, ValueError) as error:
-        ours = {name: properties[name] for name in ALL if name in properties}
-        raise InvalidInterval(table=table, properties=ours) from error
+        own_properties = {name: properties[name] for name in ALL if name in properties}
+        raise InvalidInterval(table=table, properties=own_properties) from error
 
 
 def read(spark: SparkSession, source: Source) -> Policy | None:

@@ -64,10 +64,10 @@ class Share(Row):
     @property
     def archived(self) -> float | None:
         """Archived share between 0 and 1, of the bytes or, if unknown, of the files. None for an empty table."""
-        part, whole = self.archived_files, self.files
+        part, total = self.archived_files, self.files
         if self.archived_bytes is not None and self.bytes:
-            part, whole = self.archived_bytes, self.bytes
-        return part / whole if whole else None
+            part, total = self.archived_bytes, self.bytes
+        return part / total if total else None
 
     @property
     def active_bytes(self) -> int | None:

@@ -73,11 +73,11 @@ def check_columns(spark: SparkSession, source: Source, names: Sequence[str]) -> 
         exact_names(str(source), spark.table(source.sql).columns, names)
 
 
-def exact_names(what: str, there: Sequence[str], names: Sequence[str]) -> list[str]:
+def exact_names(what: str, columns: Sequence[str], names: Sequence[str]) -> list[str]:
     """Return the columns with their exact names. Raises `NoSuchColumn`."""
-    known = {name.lower(): name for name in there}
+    known = {name.lower(): name for name in columns}
     if unknown := [name for name in names if name.lower() not in known]:
-        raise NoSuchColumn(table=what, column=unknown[0], columns=there)
+        raise NoSuchColumn(table=what, column=unknown[0], columns=columns)
     return [known[name.lower()] for name in names]
 
 
@@ -178,7 +178,7 @@ def _value(literal: Any) -> int | str | date:
     raise Doubt(f"a value of type {type_}")
 
 
-def rules_of(asked: Sequence[Comparison], table: TableMetadata) -> list[Rule]:
+def rules_of(comparisons: Sequence[Comparison], table: TableMetadata) -> list[Rule]:
     """Convert comparisons to rules for a table. Raises `Doubt`."""
     before, fields = 0, {}
     for field in json.loads(table.schema)["fields"]:
@@ -186,7 +186,7 @@ def rules_of(asked: Sequence[Comparison], table: TableMetadata) -> list[Rule]:
         before += _leaves(field["type"])
     of_partitions = {name.lower() for name in table.partitions}
     found = []
-    for each in asked:
+    for each in comparisons:
         field, place = fields.get(each.column.lower(), ({}, 0))
         type_ = TYPES.get(field["type"]) if field and isinstance(field["type"], str) else None
         if type_ is None or not set(field["metadata"]) <= _UNDERSTOOD:
@@ -206,17 +206,17 @@ def _leaves(type_: Any) -> int:
     return 1
 
 
-def may_match(asked: Sequence[Rule], partition: Callable[[str], pa.Array], stats: pa.Array) -> pa.Array:
+def may_match(rules: Sequence[Rule], partition: Callable[[str], pa.Array], stats: pa.Array) -> pa.Array:
     """Return for each file whether the rules select it. `partition` returns the values of a partition column in the
     log."""
     found = [pa.repeat(True, len(stats))]
-    for rule in asked:
+    for rule in rules:
         if rule.is_partition:
-            spelled = partition(rule.name)
-            if pc.any(pc.equal(spelled, "")).as_py():
+            texts = partition(rule.name)
+            if pc.any(pc.equal(texts, "")).as_py():
                 raise Doubt(f"{rule.name} is '' or NULL")
-            found.append(pc.fill_null(_holds(rule, spelled.cast(rule.type)), False))
-    if by_statistics := [rule for rule in asked if not rule.is_partition]:
+            found.append(pc.fill_null(_holds(rule, texts.cast(rule.type)), False))
+    if by_statistics := [rule for rule in rules if not rule.is_partition]:
         found.append(_by_statistics(by_statistics, stats))
     return reduce(pc.and_, found)
 
@@ -236,15 +236,15 @@ def _holds(rule: Rule, values: pa.Array) -> pa.Array:
     return pc.is_valid(values) if rule.sign == "is there" else _COMPARE[rule.sign](values, rule.scalar)
 
 
-def _by_statistics(asked: Sequence[Rule], stats: pa.Array) -> pa.Array:
+def _by_statistics(rules: Sequence[Rule], stats: pa.Array) -> pa.Array:
     """Return for each file False if the statistics rule out a match, by three-valued logic.
 
     A missing statistic rules out nothing.
     """
-    table = _parsed(asked, stats)
+    table = _parsed(rules, stats)
     number = table["numRecords", ""]
     holds, known = [], [pc.is_valid(number)]
-    for rule in asked:
+    for rule in rules:
         nulls = table["nullCount", rule.name]
         known.append(pc.is_valid(nulls))
         if rule.sign == "is there":
@@ -254,13 +254,13 @@ def _by_statistics(asked: Sequence[Rule], stats: pa.Array) -> pa.Array:
             bound = table[kind, rule.name]
             holds.append(compare(bound, rule.scalar))
             known.append(pc.or_kleene(pc.is_valid(bound), pc.equal(nulls, number)))
-    stays = pc.or_kleene(reduce(pc.and_kleene, holds), pc.invert(reduce(pc.and_kleene, known)))
-    return pc.fill_null(stays, False)
+    may_match_file = pc.or_kleene(reduce(pc.and_kleene, holds), pc.invert(reduce(pc.and_kleene, known)))
+    return pc.fill_null(may_match_file, False)
 
 
-def _parsed(asked: Sequence[Rule], stats: pa.Array) -> Mapping[tuple[str, str], pa.Array]:
+def _parsed(rules: Sequence[Rule], stats: pa.Array) -> Mapping[tuple[str, str], pa.Array]:
     """Return the statistics of the compared columns by kind and column."""
-    types = {rule.name: rule.type for rule in asked}
+    types = {rule.name: rule.type for rule in rules}
     ends = pa.struct([(name, pa.string() if type_ == pa.date32() else type_) for name, type_ in types.items()])
     counts = pa.struct([(name, pa.int64()) for name in types])
     schema = pa.schema({"numRecords": pa.int64(), "nullCount": counts, "minValues": ends, "maxValues": ends})

@@ -73,17 +73,17 @@ def parts_at(names: Iterable[str], version: int) -> Parts:
         else:
             checkpoints.setdefault(int(found[1]), []).append((name, int(found[4] or 0)))
     for start in sorted(checkpoints, reverse=True):
-        if whole := _whole(checkpoints[start]):
+        if checkpoint := _complete_checkpoint(checkpoints[start]):
             break
     else:
-        start, whole = -1, ()
+        start, checkpoint = -1, ()
     needed = range(start + 1, version + 1)
     if not all(number in commits for number in needed):
         raise Doubt("an incomplete log")
-    return Parts(start, whole, tuple(commits[number] for number in needed))
+    return Parts(start, checkpoint, tuple(commits[number] for number in needed))
 
 
-def _whole(found: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+def _complete_checkpoint(found: Sequence[tuple[str, int]]) -> tuple[str, ...]:
     """Return the files of a complete checkpoint of a version."""
     for name, parts in sorted(found):
         if not parts:
@@ -108,7 +108,7 @@ class ColumnarLog:
     names: Sequence[str]
     """Names of all files of the log."""
     version: int
-    here: Callable[[str], Path]
+    local_path: Callable[[str], Path]
     """Return the local path of a file of the log."""
 
     def at(self, version: int | None) -> ColumnarLog:
@@ -127,9 +127,9 @@ class ColumnarLog:
         metadata: dict[str, Any] = {}
         protocol: dict[str, Any] = {}
         for name in (*reversed(self.parts.commits), *self.parts.checkpoint):
-            for said in _of_the_table(self.here(name)):
-                metadata = metadata or said.get("metaData") or {}
-                protocol = protocol or said.get("protocol") or {}
+            for action in _of_the_table(self.local_path(name)):
+                metadata = metadata or action.get("metaData") or {}
+                protocol = protocol or action.get("protocol") or {}
             if metadata and protocol:
                 break
         else:
@@ -139,15 +139,17 @@ class ColumnarLog:
             raise Doubt("a table of a newer kind")
         return TableMetadata.of(metadata)
 
-    def files(self, asked: Sequence[Comparison] = (), until: int | None = None) -> tuple[int, tuple[DataFile, ...]]:
+    def files(
+        self, comparisons: Sequence[Comparison] = (), until: int | None = None
+    ) -> tuple[int, tuple[DataFile, ...]]:
         """Return the number of files that may match all comparisons, and the files of these that were created until a
         time in milliseconds. The default is all."""
-        rules = rules_of(asked, self.metadata)
+        rules = rules_of(comparisons, self.metadata)
         names = self.metadata.names
         partitions = [physical for physical, name in names.items() if name in self.metadata.partitions]
         count, found = 0, []
-        for said, later in self._added_files(partitions):
-            files = said.filter(may_match(rules, partial(_partition, said), said["stats"].chunk(0))).combine_chunks()
+        for added, later in self._added_files(partitions):
+            files = added.filter(may_match(rules, partial(_partition, added), added["stats"].chunk(0))).combine_chunks()
             files = _without(files, later)
             if len(files) and pc.any(pc.match_substring_regex(files["path"], ELSEWHERE)).as_py():
                 raise Doubt("files that may lie in another table's folder")
@@ -164,18 +166,18 @@ class ColumnarLog:
         """
         later: list[pa.Array] = []
         for name in reversed(self.parts.commits):
-            own = []
-            for actions in _lines(self.here(name), partitions):
+            keys = []
+            for actions in _lines(self.local_path(name), partitions):
                 added, removed = (_facts(actions[kind]) for kind in ("add", "remove"))
-                own += [_keys(each) for each in (added, removed) if len(each)]
+                keys += [_keys(each) for each in (added, removed) if len(each)]
                 if len(added):
                     yield added, later
-            later += own
+            later += keys
         for name in self.parts.checkpoint:
             yield from ((added, later) for added in self._checkpoint(name, partitions) if len(added))
 
     def _checkpoint(self, name: str, partitions: Sequence[str]) -> Iterator[pa.Table]:
-        path = self.here(name)
+        path = self.local_path(name)
         if path.suffix == ".json":
             sidecars = []
             for actions in _lines(path, partitions):
@@ -191,7 +193,7 @@ class ColumnarLog:
         for sidecar in sidecars:
             if "/" in sidecar:
                 raise Doubt("a checkpoint with parts in another folder")
-            with pq.ParquetFile(self.here(f"_sidecars/{sidecar}"), pre_buffer=False, buffer_size=_BUFFER) as file:
+            with pq.ParquetFile(self.local_path(f"_sidecars/{sidecar}"), pre_buffer=False, buffer_size=_BUFFER) as file:
                 yield from _rows(file)
 
 
@@ -207,8 +209,8 @@ def _of_the_table(path: Path) -> Iterator[Mapping[str, Any]]:
     with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER) as file:
         for batch in file.iter_batches(_ROWS, columns=["metaData", "protocol"]):
             for kind in batch.schema.names:
-                for said in batch[kind].drop_null().to_pylist():
-                    yield {kind: said}
+                for action in batch[kind].drop_null().to_pylist():
+                    yield {kind: action}
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
@@ -232,15 +234,15 @@ def _rows(file: pq.ParquetFile) -> Iterator[pa.Table]:
     """Yield the files in a checkpoint or a part of one."""
     if "add" not in file.schema_arrow.names:
         return
-    there = {field.name for field in file.schema_arrow.field("add").type}
+    fields = {field.name for field in file.schema_arrow.field("add").type}
     needed = {"path", "size", "modificationTime", "stats", "partitionValues"}
-    if not needed <= there:
+    if not needed <= fields:
         raise Doubt("a checkpoint without texts of statistics")
     wanted = [f"add.{name}" for name in needed]
-    wanted += [f"add.deletionVector.{field.name}" for field in _VECTOR] if "deletionVector" in there else []
+    wanted += [f"add.deletionVector.{field.name}" for field in _VECTOR] if "deletionVector" in fields else []
     for batch in file.iter_batches(_ROWS, columns=wanted):
         files = _facts(pa.chunked_array([batch["add"]]))
-        if "stats_parsed" in there and files["stats"].null_count:
+        if "stats_parsed" in fields and files["stats"].null_count:
             raise Doubt("statistics that are not texts")
         yield files
 
@@ -297,8 +299,8 @@ def columns(spark: SparkSession, source: Source) -> Iterator[ColumnarLog]:
         raise Doubt("a log that cannot be listed") from error
     newest = max((version for name in names if (version := commit_version(name)) is not None), default=-1)
     try:
-        with log_files(spark, folder) as here:
-            yield ColumnarLog(plain(str(folder.toString())), names, newest, here)
+        with log_files(spark, folder) as local_path:
+            yield ColumnarLog(plain(str(folder.toString())), names, newest, local_path)
     except (pa.ArrowException, OSError) as error:
         raise Doubt("a log in an unknown form") from error
 
@@ -333,9 +335,9 @@ def copied(spark: SparkSession, log: Any, folder: Path, name: str) -> Path:
     target = folder / name
     if not target.exists():
         target.parent.mkdir(exist_ok=True)
-        there, here = hadoop_path(spark, log, name), hadoop_path(spark, target.as_uri())
+        source, destination = hadoop_path(spark, log, name), hadoop_path(spark, target.as_uri())
         try:
-            file_system(spark, log).copyToLocalFile(False, there, here, True)
+            file_system(spark, log).copyToLocalFile(False, source, destination, True)
         except (Py4JJavaError, PySparkException) as error:
             raise Doubt("a file of the log that is gone") from error
     return target

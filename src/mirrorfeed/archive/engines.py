@@ -150,7 +150,7 @@ class ClassicEngine(Engine):
             grouped.setdefault((each.location, each.version), []).append(each)
         found = []
         for _, same in sorted(grouped.items(), key=lambda each: each[0]):
-            newest = spark_plans.whole(self.spark.table(Source(path=same[0].location).sql)) or same[0]
+            newest = spark_plans.scan_all(self.spark.table(Source(path=same[0].location).sql)) or same[0]
             needed = self._needed_of(same, parse_policy(same[0].name, newest.metadata.properties), now)
             if needed.files:
                 found.append(needed)
@@ -180,14 +180,14 @@ class ClassicEngine(Engine):
         with delta_log_reader.columns(self.spark, source) as newest:
             policy = parse_policy(str(source), newest.metadata.properties)
             log = newest.at(version)
-            table, asked = log.metadata, []
+            table, comparisons = log.metadata, []
             if where is not None:
                 try:
                     rows = data_skipping.frame_of_schema(self.spark, table.schema)
-                    asked = data_skipping.comparisons_in(filtered(rows, str(source), where))
+                    comparisons = data_skipping.comparisons_in(filtered(rows, str(source), where))
                 except (BadPredicate, PySparkException) as error:
                     raise Doubt("a condition that only Delta may accept") from error
-            count, files = log.files(asked, created_until(policy, now))
+            count, files = log.files(comparisons, created_until(policy, now))
         archived = archived_among(sorted(files, key=lambda file: file.uri), policy, now)
         return NeededFiles(
             str(source), table.table_id, log.location, log.version, tuple(archived), count - len(archived)
@@ -196,26 +196,26 @@ class ClassicEngine(Engine):
     def planned(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
         """Find needed archived files in Delta's plan."""
         policy = parse_policy(str(source), self.newest(source).metadata.properties)
-        whole = self.whole(source, version)
-        scans: Sequence[Scan] = [whole]
+        all_files = self.scan_all(source, version)
+        scans: Sequence[Scan] = [all_files]
         if where is not None:
-            _, scans = planned(filtered(self.read(source, whole.version)[1], str(source), where))
+            _, scans = planned(filtered(self.read(source, all_files.version)[1], str(source), where))
         if not scans:
-            return NeededFiles(str(source), whole.metadata.table_id, whole.location, whole.version, (), 0)
+            return NeededFiles(str(source), all_files.metadata.table_id, all_files.location, all_files.version, (), 0)
         return replace(self._needed_of(scans, policy, now), table=str(source))
 
-    def whole(self, source: Source, version: int | None = None) -> Scan:
+    def scan_all(self, source: Source, version: int | None = None) -> Scan:
         """Return a scan of all files of a version. The default version is the newest."""
         newest = self.newest(source)
         if version is None or version == newest.version:
             return newest
-        found = spark_plans.whole(self.read(source, version)[1])
+        found = spark_plans.scan_all(self.read(source, version)[1])
         assert found is not None, "the newest version was read in the same way"
         return found
 
     def newest(self, source: Source) -> Scan:
         try:
-            found = spark_plans.whole(self.spark.table(source.sql))
+            found = spark_plans.scan_all(self.spark.table(source.sql))
         except AnalysisException:
             found = None
         if found is None:
@@ -224,11 +224,11 @@ class ClassicEngine(Engine):
         return found
 
     def partitions(self, source: Source, version: int | None) -> list[dict[str, str | None]]:
-        return sorted(self.whole(source, version).partitions(), key=str)
+        return sorted(self.scan_all(source, version).partitions(), key=str)
 
     def without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
         if left_out:
-            return self.whole(source, version).without(left_out)
+            return self.scan_all(source, version).without(left_out)
         return planned(reader.at_version(self.spark, source, version))[0]
 
     def files(self, source: Source, version: int | None = None, table: TableInfo | None = None) -> dict[str, DataFile]:
@@ -239,7 +239,7 @@ class ClassicEngine(Engine):
             with delta_log_reader.columns(self.spark, source) as log:
                 found: Sequence[DataFile] = log.at(version).files()[1]
         except Doubt:
-            found = self.whole(source, version).files()
+            found = self.scan_all(source, version).files()
         return {file.uri: file for file in found}
 
     def read(self, source: Source, version: int | None) -> tuple[int, DataFrame]:

@@ -99,7 +99,7 @@ def check(
     properties: Mapping[str, str],
     tiers: TierStore | None = None,
     now: datetime | None = None,
-    asked: str | None = None,
+    operation: str | None = None,
 ) -> None:
     """Raise an error if a range of the change data feed, or the snapshot of a version, cannot be read completely.
 
@@ -113,19 +113,21 @@ def check(
     files = needed(spark, source, found, what)
     last = what if isinstance(what, int) else what.to_version_inclusive
     archived = archived_of(spark, str(source), found.location, files, interval, now or datetime.now(UTC))
-    if gone := missing_among([file for file in files if tiers or file not in archived], tiers):
+    if missing := missing_among([file for file in files if tiers or file not in archived], tiers):
         if isinstance(what, int):
-            raise SnapshotGone(table=str(source), version=what, uris=gone)
+            raise SnapshotGone(table=str(source), version=what, uris=missing)
         raise Gap(
             table=str(source),
             published=what.from_version_exclusive,
             where=what,
-            reason=f"files are gone, {first_names(gone)}",
+            reason=f"files are gone, {first_names(missing)}",
         )
     if blocked := blocked_among(archived, tiers):
-        asked = asked or ("A snapshot" if isinstance(what, int) else f"The change data feed ({what})")
+        operation = operation or ("A snapshot" if isinstance(what, int) else f"The change data feed ({what})")
         first = None if isinstance(what, int) else what.from_version_exclusive + 1
-        raise ArchivedFilesNeeded(asked=asked, table=str(source), version=last, files=tuple(blocked), feed_from=first)
+        raise ArchivedFilesNeeded(
+            asked=operation, table=str(source), version=last, files=tuple(blocked), feed_from=first
+        )
 
 
 def needed(spark: SparkSession, source: Source, found: TableInfo, what: Range | int) -> Sequence[DataFile]:
@@ -153,9 +155,9 @@ def changed_files(spark: SparkSession, location: str, what: Range, before: Mappi
     """
     read: list[Mapping[str, Any]] = []
     first_added: dict[str, DataFile] = {}
-    with log_files(spark, hadoop_path(spark, location)) as here:
+    with log_files(spark, hadoop_path(spark, location)) as local_path:
         for version in range(what.from_version_exclusive + 1, what.to_version_inclusive + 1):
-            actions = [json.loads(line) for line in here(commit_name(version)).read_bytes().splitlines() if line]
+            actions = [json.loads(line) for line in local_path(commit_name(version)).read_bytes().splitlines() if line]
             added, removed, changes, commit = (
                 [each[kind] for each in actions if each.get(kind)] for kind in ("add", "remove", "cdc", "commitInfo")
             )

@@ -148,8 +148,8 @@ class GuardedTable:
                 newest = versions.newest_version(self._spark, self.source)
                 if starting_version <= newest:
                     properties = read_table_info(self._spark, self.source).properties
-                    range_, asked = Range(starting_version - 1, newest), f"A stream from version {starting_version}"
-                    guard.check(self._spark, self.source, range_, properties, self._tiers, self._now(), asked)
+                    range_, operation = Range(starting_version - 1, newest), f"A stream from version {starting_version}"
+                    guard.check(self._spark, self.source, range_, properties, self._tiers, self._now(), operation)
         return reader.table(self.source.sql) if self.source.path is None else reader.load(self.source.path)
 
     def _guard(
@@ -211,18 +211,18 @@ class GuardedTable:
         exact_names("The source of the MERGE", rows.columns, keys)
         view = f"mirrorfeed_merge_{id(rows)}"
         equal = [f"t.{quote(key)} = s.{quote(key)}" for key in keys]
-        own = [f"({target_condition}\n)"] if target_condition else []
+        conditions = [f"({target_condition}\n)"] if target_condition else []
         filtered(self._rows.alias("t"), str(self.source), target_condition)
         if not self._engine.guards_itself:
-            if merge_has_subqueries(self._spark, self._merge(view, [*equal, *own], clauses)):
+            if merge_has_subqueries(self._spark, self._merge(view, [*equal, *conditions], clauses)):
                 raise SubqueryInStatement(kind="MERGE", table=str(self.source), text=clauses)
             # Rows that change between two reads could need other files than were checked.
             rows = self._guarded(rows).localCheckpoint()
             # The bounds follow from equal keys, so they only reduce the files that Delta reads.
-            own += self._bounds(rows, keys)
+            conditions += self._bounds(rows, keys)
         rows.createOrReplaceTempView(view)
         try:
-            self._change("The MERGE", self._merge(view, [*equal, *own], clauses))
+            self._change("The MERGE", self._merge(view, [*equal, *conditions], clauses))
         finally:
             self._spark.catalog.dropTempView(view)
 
@@ -241,8 +241,11 @@ class GuardedTable:
 
     def _bounds(self, rows: DataFrame, keys: Sequence[str]) -> list[str]:
         """Return conditions that follow from equal keys, for types with the same order on both sides of the join."""
-        ours, theirs = self._rows.schema, dict(zip(keys, exact_names("The source", rows.columns, keys), strict=True))
-        plain = [key for key in keys if _in_one_order(ours[key].dataType, rows.schema[theirs[key]].dataType)]
+        schema, source_names = (
+            self._rows.schema,
+            dict(zip(keys, exact_names("The source", rows.columns, keys), strict=True)),
+        )
+        plain = [key for key in keys if _in_one_order(schema[key].dataType, rows.schema[source_names[key]].dataType)]
         if not plain:
             return []
         ends = [end(quote(key)).alias(f"{end.__name__}{i}") for i, key in enumerate(plain) for end in (F.min, F.max)]
@@ -313,10 +316,10 @@ def _refusal(rows: DataFrame, value: str) -> str:
     return ""
 
 
-def _in_one_order(ours: DataType, theirs: DataType) -> bool:
-    if isinstance(ours, _WHOLE):
-        return isinstance(theirs, _WHOLE)
-    return ours == theirs and isinstance(ours, (DateType, StringType))
+def _in_one_order(type_: DataType, source_type: DataType) -> bool:
+    if isinstance(type_, _WHOLE):
+        return isinstance(source_type, _WHOLE)
+    return type_ == source_type and isinstance(type_, (DateType, StringType))
 
 
 def _literal(value: Any) -> str | None:

@@ -142,8 +142,8 @@ def check_files(spark: SparkSession, source: Source, now: datetime, tiers: TierS
         rows = spark.sql(f"FSCK REPAIR TABLE {source.sql} DRY RUN").collect()
         return FileCheck(str(source), tuple(str(row[0]) for row in rows))
     files, archived = all_and_archived(spark, source, read_table_info(spark, source), now)
-    away = {file.uri for file in archived}
-    active = [file for file in files if file.uri not in away]
+    archived_uris = {file.uri for file in archived}
+    active = [file for file in files if file.uri not in archived_uris]
     if tiers is None and (elsewhere := [file.uri for file in active if not file.uri.startswith("file:")]):
         raise CannotCheckFiles(table=str(source), uri=elsewhere[0])
     return FileCheck(str(source), tuple(missing_among(active, tiers)))

@@ -167,8 +167,8 @@ def restore(
 def progress(plan: Plan, tiers: TierStore) -> Restoring:
     """Return the progress. Reads the tier of every file, because a sample does not show the tiers of the others."""
     found = tiers.read_tiers([file.uri for file in plan.files])
-    if gone := [uri for uri, tier in found.items() if tier is Tier.MISSING]:
-        raise FilesGone(table=plan.table, uris=gone)
+    if missing := [uri for uri, tier in found.items() if tier is Tier.MISSING]:
+        raise FilesGone(table=plan.table, uris=missing)
     count = Counter(found.values())
     ready = sum(number for tier, number in count.items() if tier.is_readable)
     return Restoring(plan.table, ready, count[Tier.PENDING], count[Tier.ARCHIVE])
@@ -217,9 +217,9 @@ def follow(
 ) -> Restoring:
     """Request the files, and wait until all are restored. A file that is archived in the meantime is requested
     again."""
-    began = datetime.now(UTC)
+    started = datetime.now(UTC)
     while True:
-        found = request(plan, tiers, terms, began)
+        found = request(plan, tiers, terms, started)
         report(found)
         if found.done:
             return found

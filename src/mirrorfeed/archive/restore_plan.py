@@ -197,8 +197,8 @@ def make(
         )
         for each in needed
     )
-    named: Literal["STANDARD", "HIGH"] = "HIGH" if priority is Priority.HIGH else "STANDARD"
-    return Plan(tables, named, where, feed_from, sql, files_alone, zone)
+    priority_name: Literal["STANDARD", "HIGH"] = "HIGH" if priority is Priority.HIGH else "STANDARD"
+    return Plan(tables, priority_name, where, feed_from, sql, files_alone, zone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,27 +242,27 @@ def cost_of_restore(
 ) -> dict[str, float | None]:
     """Return the costs to restore the archived files among these, and to store them, by name. A cost without a
     configured price is None."""
-    away = [file for file in files if file.tier is Tier.ARCHIVE]
+    archived = [file for file in files if file.tier is Tier.ARCHIVE]
     days = terms.keep_days or (DEFAULT_COPY_DAYS if copies else _RULE_INTERVAL_DAYS)
     price, to = rates.of_restore(priority.name), terms.to
-    gib = _gib(away)
+    gib = _gib(archived)
     month, archive = rates.per_month(to.name), rates.per_month(Tier.ARCHIVE.name)
     found: dict[str, float | None] = {
         "retrieval": gib * price.per_gib,
-        "requests": len(away) / 10_000 * price.per_10k_files,
+        "requests": len(archived) / 10_000 * price.per_10k_files,
         f"{counted(days, 'day')} in {to.value}": _stored(gib * days, month),
     }
     if copies:
         return found
     early = [
         _gib([file]) * max(0.0, _ARCHIVE_DAYS - (0.0 if file.since is None else (now - file.since) / timedelta(days=1)))
-        for file in away
+        for file in archived
     ]
-    unknown = ", at most" if any(file.since is None for file in away) else ""
+    unknown = ", at most" if any(file.since is None for file in archived) else ""
     found[f"leaving the archive before {_ARCHIVE_DAYS} days{unknown}"] = _stored(sum(early), archive)
     if (left := _MINIMUM_DAYS[to] - days) > 0:
         found[f"leaving {to.value} before {_MINIMUM_DAYS[to]} days"] = _stored(gib * left, month)
-    found["archiving again"] = None if rates.archiving is None else len(away) / 10_000 * rates.archiving
+    found["archiving again"] = None if rates.archiving is None else len(archived) / 10_000 * rates.archiving
     return found
 
 

@@ -30,9 +30,9 @@ from mirrorfeed.storage.tier_store import Priority
 def plan_statement(spark: SparkSession, priority: Priority, now: datetime, *, sql: str) -> Plan:
     """Return the plan for any query."""
     at = moment(spark, now)
-    asked = fix_relative_times(sql, at)
-    if needed := Guarded(spark, now=lambda: now).needed(asked):
-        return make(needed, priority, sql=asked, zone=at.zone)
+    statement = fix_relative_times(sql, at)
+    if needed := Guarded(spark, now=lambda: now).needed(statement):
+        return make(needed, priority, sql=statement, zone=at.zone)
     raise NothingToRestore(statement=sql)
 
 
@@ -89,8 +89,8 @@ class Moment(NamedTuple):
 def moment(spark: SparkSession, now: datetime) -> Moment:
     micros = int(now.astimezone(UTC).timestamp() * 1_000_000)
     at = f"timestamp_micros({micros})"
-    asked = f"SELECT string(CAST({at} AS DATE)), string(CAST({at} AS TIMESTAMP_NTZ)), current_timezone()"
-    return Moment(micros, *spark.sql(asked).collect()[0])
+    query = f"SELECT string(CAST({at} AS DATE)), string(CAST({at} AS TIMESTAMP_NTZ)), current_timezone()"
+    return Moment(micros, *spark.sql(query).collect()[0])
 
 
 _TOKEN = re.compile(
@@ -120,7 +120,7 @@ def fix_relative_times(text: str, at: Moment, columns: Collection[str] = ()) -> 
         "unix_timestamp": f"{at.micros // 1_000_000}L",
         "current_timezone": f"'{at.zone}'",
     }
-    own = {name.lower() for name in columns}
+    column_names = {name.lower() for name in columns}
     found, done = [], 0
     while token := _TOKEN.search(text, done):
         found.append(text[done : token.start()])
@@ -128,8 +128,8 @@ def fix_relative_times(text: str, at: Moment, columns: Collection[str] = ()) -> 
         word, is_call = (token["word"] or "").lower(), token["call"] is not None
         if token["text"] and _SPECIAL.fullmatch(token["text"].lstrip("rR")[1:-1]):
             raise RelativeWord(text=text, word=token["text"])
-        meant = is_call or (word in _BARE and word not in own and not text[end:].lstrip().startswith("("))
-        if word == "current_time" and (meant or text[end:].lstrip().startswith("(")) and word not in own:
+        meant = is_call or (word in _BARE and word not in column_names and not text[end:].lstrip().startswith("("))
+        if word == "current_time" and (meant or text[end:].lstrip().startswith("(")) and word not in column_names:
             raise RelativeWord(text=text, word=token["word"])
         found.append(literals[word] if meant and word in literals else text[token.start() : end])
         done = end

@@ -151,11 +151,11 @@ class Scan:
         """Return the rows of the version that are not in these files."""
         entries, java = self._every(), self._spark._jvm
         paths = entries.select("path").toArrow()["path"].to_pylist()
-        away = self._spark.createDataFrame(
+        removed = self._spark.createDataFrame(
             [(each,) for each in paths if uri_of(self.location, each) in left_out], "path string"
         )
-        there = getattr(entries.join(away, "path", "left_anti")._jdf, "as")(self._encoder).collectAsList()
-        files = java.PythonUtils.toSeq(there)  # type: ignore[union-attr]
+        remaining = getattr(entries.join(removed, "path", "left_anti")._jdf, "as")(self._encoder).collectAsList()
+        files = java.PythonUtils.toSeq(remaining)  # type: ignore[union-attr]
         log = self.snapshot.deltaLog()
         with active(self._spark, self._spark._jsparkSession):
             found = log.createDataFrame(self.snapshot, files, False, getattr(log, "createDataFrame$default$4")())
@@ -177,7 +177,7 @@ class Scan:
         return self._spark._jvm.org.apache.spark.sql.delta.implicits.package.addFileEncoder()  # type: ignore[union-attr]
 
 
-def whole(frame: DataFrame) -> Scan | None:
+def scan_all(frame: DataFrame) -> Scan | None:
     """Return a scan of all files of the table version that a DataFrame reads, without planning.
 
     Returns None for a view, or if the DataFrame does not read a Delta table.
@@ -325,14 +325,14 @@ def candidates(spark: SparkSession, statement: str, table: Scan) -> Scan:
         if class_of(command) == f"{DELTA}commands.MergeIntoCommand":
             if not command.notMatchedBySourceClauses().isEmpty():
                 return table
-            asked = command.getTargetOnlyPredicates(session)
+            predicates = command.getTargetOnlyPredicates(session)
         elif class_of(command) in (f"{DELTA}commands.DeleteCommand", f"{DELTA}commands.UpdateCommand"):
             if command.condition().isEmpty():
                 return table
             helper = spark._jvm.org.apache.spark.sql.delta.DeltaTableUtils  # type: ignore[union-attr]
             partitions = table.snapshot.metadata().partitionColumns()
             parts = helper.splitMetadataAndDataPredicates(command.condition().get(), partitions, session)
-            asked = parts._1().concat(parts._2())
+            predicates = parts._1().concat(parts._2())
         else:
             raise UnknownFiles(reads=f"by an unknown kind of statement ({kind_of(command)})")
-        return Scan(table.name, spark, table.snapshot, table.snapshot.filesForScan(asked, False).files())
+        return Scan(table.name, spark, table.snapshot, table.snapshot.filesForScan(predicates, False).files())

@@ -267,9 +267,9 @@ def rule(
     if for_programs():
         return found
     print_json(found.policy)
-    kept = "Replaced" if take_over else "Kept (to replace these rules, use --take-over)"
-    theirs = f"{kept}: {', '.join(found.rules_of_others)}, which archive only files of {table}"
-    print_lines(found.apply, *([theirs] if found.rules_of_others else []), *found.problems, err=True)
+    verb = "Replaced" if take_over else "Kept (to replace these rules, use --take-over)"
+    note = f"{verb}: {', '.join(found.rules_of_others)}, which archive only files of {table}"
+    print_lines(found.apply, *([note] if found.rules_of_others else []), *found.problems, err=True)
     raise click.exceptions.Exit(not found.ok)
 
 

@@ -187,6 +187,6 @@ class Alerts(values.Form):
     @model_validator(mode="after")
     def _distinct(self) -> Alerts:
         names = [webhook.name for webhook in self.webhooks]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"webhooks: {', '.join(twice)} is the name of several webhooks: use distinct names")
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"webhooks: {', '.join(repeated)} is the name of several webhooks: use distinct names")
         return self

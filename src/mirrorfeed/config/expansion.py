@@ -56,16 +56,16 @@ def expand(config: Config, found: Sequence[Sequence[FoundTable]]) -> Expansion:
     Raises `NothingMatches`, `TargetsMeet` or `HistoriesMeet`.
     """
     listed = [Listed(table.source, table, _BY_ITSELF) for table in config.tables]
-    taken = {table.source.fold(): _BY_ITSELF for table in config.tables}
-    for entry, there in zip(config.patterns, found, strict=True):
+    listed_reasons = {table.source.fold(): _BY_ITSELF for table in config.tables}
+    for entry, found_tables in zip(config.patterns, found, strict=True):
         of_entry = []
-        for each in there:
-            why = taken.get(each.source.fold()) or _why_not(config, entry, each)
+        for each in found_tables:
+            why = listed_reasons.get(each.source.fold()) or _why_not(config, entry, each)
             listed_as = _listed(entry, each) if not why else Listed(each.source, None, why)
             of_entry.append(listed_as)
             if listed_as.table:
-                taken[each.source.fold()] = f"by {entry.sources} already"
-        if not any(each.table or each.source.fold() in taken for each in of_entry):
+                listed_reasons[each.source.fold()] = f"by {entry.sources} already"
+        if not any(each.table or each.source.fold() in listed_reasons for each in of_entry):
             raise NothingMatches(
                 pattern=str(entry.sources),
                 path=config.path,
@@ -81,8 +81,8 @@ def expand(config: Config, found: Sequence[Sequence[FoundTable]]) -> Expansion:
     for at, row in enumerate(listed):
         if row.table and row.table.landing_zone:  # in another landing zone than the one in use
             listed[at] = Listed(row.source, None, f"goes into {row.table.landing_zone}")
-    here = tuple(row.table for row in listed if row.table)
-    return Expansion(config.model_copy(update={"entries": (*here, *config.patterns)}), tuple(listed))
+    selected = tuple(row.table for row in listed if row.table)
+    return Expansion(config.model_copy(update={"entries": (*selected, *config.patterns)}), tuple(listed))
 
 
 def _target(table: Table) -> Hashable:

@@ -211,17 +211,17 @@ def _misplaced_histories(
 ) -> Iterator[Conflict]:
     """Yield histories that would overwrite another table, or that are in the landing zone."""
     tables = [entry for entry in entries.values() if isinstance(entry, Table)]
-    taken = {table.source.fold(): "is the source of a table" for table in tables}
+    used = {table.source.fold(): "is the source of a table" for table in tables}
     if config.ledger is not None:
-        taken[config.ledger.fold()] = "is the ledger"
+        used[config.ledger.fold()] = "is the ledger"
     for i, entry in entries.items():
         if entry.history is None:
             continue
         place, location = document.place(i, "history"), entry.history.table
         if isinstance(entry, Table):
-            if words := taken.get(location.fold()):
+            if words := used.get(location.fold()):
                 yield place, f"'{location}' {words}: name another table for the history of {entry.target}"
-            taken[location.fold()] = "is also the history of another table"
+            used[location.fold()] = "is also the history of another table"
         if location.path is not None and _is_in_zone(location.path, config):
             yield place, _ELSEWHERE
 

@@ -69,9 +69,9 @@ class Sources(Entry):
     """The schema or folder of the histories."""
 
     @model_validator(mode="after")
-    def _names_are_there(self) -> Self:
-        if lacking := values.filled_in(self.target) - set(self.sources.part_names):
-            raise ValueError(f"target: {self.sources} has no {', '.join(sorted(lacking))} to fill in")
+    def _check_names_in_target(self) -> Self:
+        if missing := values.filled_in(self.target) - set(self.sources.part_names):
+            raise ValueError(f"target: {self.sources} has no {', '.join(sorted(missing))} to fill in")
         return self
 
 
@@ -125,8 +125,8 @@ class Config(Options):
         def placed(entry: Table | Sources) -> Table | Sources:
             if common is None or "history" in entry.model_fields_set:
                 return entry
-            own = history_below(common, entry.target) if isinstance(entry, Table) else common
-            return entry.model_copy(update={"history": own})
+            location = history_below(common, entry.target) if isinstance(entry, Table) else common
+            return entry.model_copy(update={"history": location})
 
         return tuple(map(placed, entries))
 
@@ -179,13 +179,13 @@ class Config(Options):
         `shard:2/8` selects the second of eight shards. A table's shard depends only on the name of its target, so
         adding or removing tables does not move the others. A shard may be empty.
         """
-        chosen = {name: self._named(name) for name in names}
+        chosen = {name: self._tables_of(name) for name in names}
         if unknown := tuple(name for name, tables in chosen.items() if not tables and parse_shard(name) is None):
             raise UnknownTable(names=unknown, known=tuple(str(table.target) for table in self.tables), path=self.path)
         wanted = {table.target for tables in chosen.values() for table in tables}
         return tuple(table for table in self.tables if not names or table.target in wanted)
 
-    def _named(self, name: str) -> list[Table]:
+    def _tables_of(self, name: str) -> list[Table]:
         if shard := parse_shard(name):
             number, count = shard
             return [table for table in self.tables if shard_of(table.target, count) == number]

@@ -178,8 +178,8 @@ class Entry(Options):
     @property
     def selection(self) -> Selection | None:
         """Selected columns and rows. None if the whole source is published unchanged."""
-        named = self.rename or (), self.cast or ()
-        found = Selection(self.columns, self.exclude_columns or (), self.where, *map(dict, named))
+        renames_and_casts = self.rename or (), self.cast or ()
+        found = Selection(self.columns, self.exclude_columns or (), self.where, *map(dict, renames_and_casts))
         return None if found == EVERYTHING else found
 
     @model_validator(mode="after")

@@ -170,10 +170,10 @@ def read(path: str) -> Document:
         ) from error
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
-        said = error.problem or error.context or "it is not YAML"
-        if said.startswith("found undefined"):  # an alias or a tag, whose text may be a secret
-            said = f"{said.split(chr(39))[0].strip()}: put values that begin with * or ! in quotes"
-        raise ConfigUnreadable(path=path, line=line, reason=said) from error
+        reason = error.problem or error.context or "it is not YAML"
+        if reason.startswith("found undefined"):  # an alias or a tag, whose text may be a secret
+            reason = f"{reason.split(chr(39))[0].strip()}: put values that begin with * or ! in quotes"
+        raise ConfigUnreadable(path=path, line=line, reason=reason) from error
     except yaml.reader.ReaderError as error:
         reason = f"the character {chr(error.character)!r} is not allowed in YAML"
         raise ConfigUnreadable(path=path, line=text[: error.position].count("\n") + 1, reason=reason) from error

@@ -144,29 +144,29 @@ def lines(series: Mapping[str, Sequence[Point]], unit: str) -> str:
         return _no_data()
     start, end = min(point.time for point in points), max(point.time for point in points)
     if end - start < _LEAST:
-        middle, around = start + (end - start) / 2, _LEAST if end > start else timedelta(hours=2)
-        start, end = middle - around / 2, middle + around / 2
+        middle, width = start + (end - start) / 2, _LEAST if end > start else timedelta(hours=2)
+        start, end = middle - width / 2, middle + width / 2
     top = ticks(max(point.value for point in points))
     span = (end - start).total_seconds()
 
     def x(time: datetime) -> float:
         return _LEFT + (time - start).total_seconds() / span * (_WIDTH - _LEFT - _RIGHT)
 
-    drawn = [*_value_axis(top, unit), *(_tick_below(x(time), label) for time, label in time_ticks(start, end))]
-    drawn.append(_axis_below(_times(start, end)))
+    shapes = [*_value_axis(top, unit), *(_tick_below(x(time), label) for time, label in time_ticks(start, end))]
+    shapes.append(_axis_below(_times(start, end)))
     ordered = list(enumerate(_by_size(series)))
-    for color, (name, own) in [*ordered[COLORS:], *ordered[:COLORS]]:  # draw colored lines on top of the others
-        path = " ".join(f"{x(point.time):.1f},{_y(point.value, top):.1f}" for point in own)
+    for color, (name, own_points) in [*ordered[COLORS:], *ordered[:COLORS]]:  # draw colored lines on top of the others
+        path = " ".join(f"{x(point.time):.1f},{_y(point.value, top):.1f}" for point in own_points)
         shade = _shade(color)
-        dot = f"dot {shade} dense" if len(own) > _DENSE or color >= COLORS else f"dot {shade}"
-        drawn.append(f'<polyline class="line {shade}" points="{path}"/>')
-        drawn += [
+        dot = f"dot {shade} dense" if len(own_points) > _DENSE or color >= COLORS else f"dot {shade}"
+        shapes.append(f'<polyline class="line {shade}" points="{path}"/>')
+        shapes += [
             f'<circle class="{dot}" cx="{x(point.time):.1f}" cy="{_y(point.value, top):.1f}" r="2.5">'
             f"<title>{escape_html(name)}, {_moment(point.time)}: {number(point.value)}"
             f" {escape_html(noun(unit, point.value))}</title></circle>"
-            for point in own
+            for point in own_points
         ]
-    return _figure(drawn, [name for name, _ in _by_size(series)])
+    return _figure(shapes, [name for name, _ in _by_size(series)])
 
 
 def bars(
@@ -178,25 +178,25 @@ def bars(
     top = ticks(max(sum(parts.get(kind, 0) for kind in kinds) for _, parts in columns))
     slot = (_WIDTH - _LEFT - _RIGHT) / len(columns)
     wide = min(slot * 0.7, 48)
-    drawn = [*_value_axis(top, unit), _axis_below(axis_label)]
+    shapes = [*_value_axis(top, unit), _axis_below(axis_label)]
     every = math.ceil(len(columns) / _LABELS)
     for n, (label, parts) in enumerate(columns):
         middle = _LEFT + (n + 0.5) * slot
         if n % every == 0:
-            drawn.append(_tick_below(middle, label))
+            shapes.append(_tick_below(middle, label))
         below = 0.0
         for color, kind in enumerate(kinds):
             if value := parts.get(kind, 0):
                 high, low = _y(below + value, top), _y(below, top)
-                drawn.append(
+                shapes.append(
                     f'<rect class="bar {_shade(color)}" x="{middle - wide / 2:.1f}" y="{high:.1f}" width="{wide:.1f}"'
                     f' height="{max(low - high, 0.5):.1f}">'
                     f"<title>{escape_html(label)}, {escape_html(kind)}: {number(value)}"
                     f" {escape_html(noun(unit, value))}</title></rect>"
                 )
                 below += value
-    there = {kind for _, parts in columns for kind, value in parts.items() if value}
-    return _figure(drawn, [kind if kind in there else "" for kind in kinds])
+    used_kinds = {kind for _, parts in columns for kind, value in parts.items() if value}
+    return _figure(shapes, [kind if kind in used_kinds else "" for kind in kinds])
 
 
 def ticks(largest: float) -> list[float]:
@@ -253,15 +253,15 @@ def _y(value: float, top: Sequence[float]) -> float:
 
 
 def _value_axis(top: Sequence[float], unit: str) -> list[str]:
-    drawn = []
+    shapes = []
     for value in top:
         y = _y(value, top)
         kind = "axis" if value == 0 else "grid"
-        drawn.append(f'<line class="{kind}" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        shapes.append(f'<line class="{kind}" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         label = f"{number(value)} {noun(unit, value)}" if value == top[-1] else number(value)
         anchor = f'x="{_LEFT - 6}" text-anchor="end"' if value != top[-1] else 'x="0" text-anchor="start"'
-        drawn.append(f'<text {anchor} y="{y + 4:.1f}">{escape_html(label)}</text>')
-    return drawn
+        shapes.append(f'<text {anchor} y="{y + 4:.1f}">{escape_html(label)}</text>')
+    return shapes
 
 
 def _tick_below(x: float, label: str) -> str:
@@ -279,8 +279,8 @@ def _times(start: datetime, end: datetime) -> str:
     return f"time on {days[0]}, UTC" if days[0] == days[1] else "time, UTC"
 
 
-def _figure(drawn: Sequence[str], names: Sequence[str]) -> str:
-    svg = f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{"".join(drawn)}</svg>'
+def _figure(shapes: Sequence[str], names: Sequence[str]) -> str:
+    svg = f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{"".join(shapes)}</svg>'
     if len(names) == 1:
         return svg  # the title of the chart names the only series
     keys_ = [(_shade(n), name) for n, name in enumerate(names) if name and n < COLORS]

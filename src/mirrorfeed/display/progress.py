@@ -97,9 +97,9 @@ def progress_shown() -> Iterator[ProgressHandler]:
 def copy_of_standard_error() -> Iterator[TextIO]:
     """Yield a copy of standard error, because standard error itself is redirected while Spark starts."""
     try:
-        own = os.dup(sys.stderr.fileno())
+        copy = os.dup(sys.stderr.fileno())
     except (OSError, ValueError):  # standard error is not a file
         yield sys.stderr
         return
-    with os.fdopen(own, "w", encoding="utf-8", errors="replace") as file:
+    with os.fdopen(copy, "w", encoding="utf-8", errors="replace") as file:
         yield file

@@ -243,8 +243,8 @@ def size(count: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    whole = int(seconds)
+    rounded = int(seconds)
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if whole >= length:
-            return f"{whole / length:.1f} {unit}"
-    return f"{whole} s"
+        if rounded >= length:
+            return f"{rounded / length:.1f} {unit}"
+    return f"{rounded} s"

@@ -64,7 +64,9 @@ class Listing:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         header, *rows = [tuple(map(printable, cells)) for cells in (self.header, *self.rows)]
         shown, columns = Listing(header, rows, self.right), list(zip(header, *rows, strict=True))
-        widths = fitting([_widths(cells, whole=not at) for at, cells in enumerate(columns)], options.max_width)
+        widths = fitting(
+            [_widths(cells, keep_words_whole=not at) for at, cells in enumerate(columns)], options.max_width
+        )
         yield from [shown._table(widths)] if widths else shown._list(options.max_width)
 
     def _table(self, widths: Sequence[int]) -> Table:
@@ -106,11 +108,11 @@ def _words(cell: str) -> Sequence[str]:
     return [cell] if re.fullmatch(_TIME, cell) else cell.split() or [""]
 
 
-def _widths(cells: Sequence[str], *, whole: bool) -> tuple[int, int]:
+def _widths(cells: Sequence[str], *, keep_words_whole: bool) -> tuple[int, int]:
     from rich.cells import cell_len
 
     most = max(map(cell_len, cells))
-    return most if whole else max(cell_len(word) for cell in cells for word in _words(cell)), most
+    return most if keep_words_whole else max(cell_len(word) for cell in cells for word in _words(cell)), most
 
 
 def folded(name: str, width: int) -> str:

@@ -49,20 +49,20 @@ class UnknownCode(Terminal):
         return f"The nearest codes are {', '.join(self.nearest)}." if self.nearest else ""
 
 
-def explain(asked: str) -> tuple[Explanation, ...]:
+def explain(text: str) -> tuple[Explanation, ...]:
     """Return the entry of a code, or all entries with a name in any spelling. Raises `UnknownCode`."""
     known = catalogue()
-    spelled = asked.strip()
-    if entry := known.get(spelled.upper()) or known.get(f"MF{spelled}"):
+    stripped = text.strip()
+    if entry := known.get(stripped.upper()) or known.get(f"MF{stripped}"):
         return (entry,)
-    if named := tuple(entry for entry in known.values() if _fold(entry.name) == _fold(spelled)):
-        return named
-    if number := re.fullmatch(r"(?:MF)?(\d{1,9})", spelled, re.IGNORECASE):
+    if by_name := tuple(entry for entry in known.values() if _fold(entry.name) == _fold(stripped)):
+        return by_name
+    if number := re.fullmatch(r"(?:MF)?(\d{1,9})", stripped, re.IGNORECASE):
         nearest = sorted(known, key=lambda code: abs(int(code[2:]) - int(number[1])))[:3]
     else:
-        near = difflib.get_close_matches(spelled, {entry.name for entry in known.values()}, 3)
+        near = difflib.get_close_matches(stripped, {entry.name for entry in known.values()}, 3)
         nearest = [entry.code for entry in known.values() if entry.name in near]
-    raise UnknownCode(asked=asked, nearest=tuple(f"{code} ({known[code].name})" for code in nearest))
+    raise UnknownCode(asked=text, nearest=tuple(f"{code} ({known[code].name})" for code in nearest))
 
 
 def _fold(name: str) -> str:

@@ -290,9 +290,9 @@ def maps_columns(table: TableInfo | Facts) -> bool:
 
 def check_names(table: str, schema: Mapping[str, Any]) -> None:
     """Raise `ReservedHistoryNames` if the source has a column with a name of `_OWN`."""
-    own = {fold(name) for name in _OWN}
-    if taken := [field["name"] for field in schema["fields"] if fold(field["name"]) in own]:
-        raise ReservedHistoryNames(table=table, columns=taken)
+    reserved = {fold(name) for name in _OWN}
+    if conflicts := [field["name"] for field in schema["fields"] if fold(field["name"]) in reserved]:
+        raise ReservedHistoryNames(table=table, columns=conflicts)
 
 
 def utc_day(time: datetime) -> date:

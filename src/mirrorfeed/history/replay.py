@@ -39,7 +39,7 @@ class Replay(Row):
     """False if an earlier run created the table."""
 
 
-def replay(spark: SparkSession, history: Source, into: Source, asked: str | int) -> Replay:
+def replay(spark: SparkSession, history: Source, into: Source, at: str | int) -> Replay:
     """Create the table as it was at a version, or at a time in the session's time zone, in one commit.
 
     Raises `NotInHistory`, `HistoryChanged` or `TargetExists`.
@@ -49,7 +49,7 @@ def replay(spark: SparkSession, history: Source, into: Source, asked: str | int)
     if view is None or view.newest is None:
         raise HistoryEmpty(history=str(history))
     records = table.read_records(view)
-    version = resolve(str(history), records, parse_bound(asked, time_parser(spark)))
+    version = resolve(str(history), records, parse_bound(at, time_parser(spark)))
     segment = find_segment(records, version)
     assert segment is not None
     record = find_record(segment, version)
@@ -73,18 +73,18 @@ def replay(spark: SparkSession, history: Source, into: Source, asked: str | int)
     return Replay(str(into), str(history), version, committed, created=True)
 
 
-def resolve(history: str, records: Sequence[HistoryRecord], asked: int | datetime) -> int:
+def resolve(history: str, records: Sequence[HistoryRecord], at: int | datetime) -> int:
     """Return the requested version. Raises `NotInHistory`."""
-    if isinstance(asked, datetime):
-        version = segments.find_version(records, asked)
+    if isinstance(at, datetime):
+        version = segments.find_version(records, at)
     else:
-        version = asked if find_segment(records, asked) else None
+        version = at if find_segment(records, at) else None
     if version is None:
-        kept = [
+        contents = [
             f"versions {first.version} to {last.version} ({_utc(first.timestamp)} to {_utc(last.timestamp)})"
             for first, last in map(segments.first_and_last_commit, segments.split_segments(records))
         ]
-        raise NotInHistory(history=history, asked=asked, kept=kept)
+        raise NotInHistory(history=history, asked=at, kept=contents)
     return version
 
 

@@ -138,8 +138,8 @@ def _check(record: Record) -> None:
     if numbers != list(range(last - len(numbers) + 1, last + 1)):
         raise ValueError("the numbers of its files do not end before next_file_number")
     is_distinct(tuple(file.staged for file in record.files))
-    if odd := [file.staged for file in record.files if staged_record_number(file.staged) is None]:
-        raise ValueError(f"{odd[0]!r} is not the name of a staged file")
+    if invalid := [file.staged for file in record.files if staged_record_number(file.staged) is None]:
+        raise ValueError(f"{invalid[0]!r} is not the name of a staged file")
     is_distinct(tuple(column.name for column in record.columns))
     for column in record.columns:
         if column.nested:

@@ -58,8 +58,8 @@ def part_fault(part: str) -> str | None:
         return "has an empty part"
     if part != part.strip():
         return f"has a part that starts or ends with a space: {part!r}"
-    if odd := [c for c in part if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")]:
-        return f"has a control character: {odd[0]!r}"
+    if invalid := [c for c in part if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")]:
+        return f"has a control character: {invalid[0]!r}"
     return None
 
 
@@ -111,8 +111,8 @@ def fold(name: str) -> str:
 
 
 def _folder_fault(part: str) -> str | None:
-    if odd := [character for character in part if unicodedata.category(character) == "Cf"]:
-        return f"has an invisible character: {odd[0]!r}"
+    if invalid := [character for character in part if unicodedata.category(character) == "Cf"]:
+        return f"has an invisible character: {invalid[0]!r}"
     if part.startswith("_"):
         return f"has a part that starts with '_', which Fabric ignores: {part!r}"
     if part in (".", ".."):

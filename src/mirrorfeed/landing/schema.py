@@ -144,14 +144,14 @@ def evolve(
     With `fixed`, no column can be added. Raises `IncompatibleSchema`.
     """
     found = {column.name: column for column in now}
-    again = {column.name.lower(): column.name for column in now}
+    current_names = {column.name.lower(): column.name for column in now}
     result, changes = [], []
     for column in published:
         current = found.get(column.name)
-        if column.dropped and column.name.lower() in again:
-            changes.append(f"{column.name!r} was dropped and added again as {again[column.name.lower()]!r}")
+        if column.dropped and column.name.lower() in current_names:
+            changes.append(f"{column.name!r} was dropped and added again as {current_names[column.name.lower()]!r}")
         elif current is None and not (column.dropped or column.name in may_drop):
-            changes.append(_gone(column))
+            changes.append(_missing_text(column))
         elif current is None:
             result.append(replace(column, dropped=True))
         elif difference := _difference(column, current):
@@ -171,14 +171,14 @@ def lost_columns(columns: Sequence[Column], now: Sequence[Column]) -> list[str]:
     """Return why a read with the columns `now` cannot return these columns, one text for each column."""
     found = {column.name: column for column in now}
     differences = (
-        _difference(column, found[column.name]) if column.name in found else _gone(column)
+        _difference(column, found[column.name]) if column.name in found else _missing_text(column)
         for column in columns
         if not column.dropped
     )
     return [difference for difference in differences if difference]
 
 
-def _gone(column: Column) -> str:
+def _missing_text(column: Column) -> str:
     return f"{column.name!r} is missing"
 
 

@@ -44,7 +44,7 @@ class Cast:
             return cls(type_)
         raise ValueError(f"{text!r} is not a type to cast to; use one such as {CASTS}")
 
-    def fits(self, type_: str) -> bool:
+    def keeps_values(self, type_: str) -> bool:
         """Return whether the cast keeps every value of a type, and does not depend on the session."""
         found, wanted = DECIMAL.fullmatch(type_), DECIMAL.fullmatch(self.type)
         if self.length is not None:
@@ -162,14 +162,14 @@ def selected_schema(table: str, selection: Selection | None, schema: dict[str, A
         if not selection.includes(name):
             continue
         cast = selection.cast_of(name)
-        if cast and not cast.fits(types.get(name, "")):
+        if cast and not cast.keeps_values(types.get(name, "")):
             faults.append(
                 f"{name!r} is {types.get(name)}, and not all its values can be cast to {selection.cast[name]} exactly"
             )
         fields.append({**each, "name": selection.name_of(name), "type": cast.type if cast else each["type"]})
-    taken: dict[str, str] = {}
+    used: dict[str, str] = {}
     for each in fields:
-        if (other := taken.setdefault(fold(each["name"]), each["name"])) is not each["name"]:
+        if (other := used.setdefault(fold(each["name"]), each["name"])) is not each["name"]:
             faults.append(f"two columns would have the name {other!r}")
     if faults:
         raise BadSelection(table=table, reasons=tuple(faults))

@@ -169,9 +169,9 @@ def check_columns(table: Table) -> Iterator[Finding]:
         yield from _check_names(path, columns)
         yield from _check_types(path, contents.columns, typeless)
         yield from _check_values(path, columns, contents, settings)
-        if again := table.duplicates.get(file.name):
-            rows = f"{counted(again.rows, 'row')} insert{'s' if again.rows == 1 else ''}"
-            yield KEY_AGAIN.finding(path, rows=rows, first=again.first)
+        if duplicates := table.duplicates.get(file.name):
+            rows = f"{counted(duplicates.rows, 'row')} insert{'s' if duplicates.rows == 1 else ''}"
+            yield KEY_AGAIN.finding(path, rows=rows, first=duplicates.first)
         if not advised:
             wide = {key: width for key, width in contents.widest_keys.items() if width > WIDE}
             inexact = [column for column in columns if column.name in settings.keys and column.type in _INEXACT]
@@ -233,25 +233,25 @@ def _check_changes(
 
     A change is reported only in its own file. A missing column that is not nullable is reported in every file.
     """
-    here, creates = dict[str, Column](), not known
+    current, creates = dict[str, Column](), not known
     for column in columns:
         if column.name.strip():
-            here.setdefault(fold(column.name), column)
+            current.setdefault(fold(column.name), column)
     keys = {fold(key) for key in settings.keys}
-    for name, column in here.items():
+    for name, column in current.items():
         before = known.get(name, column)
         if before.name != column.name and name not in keys:
             yield OTHER_CASE.finding(path, column=column.name, before=before.name)
         if before.type != column.type and all(one.type not in (None, TYPELESS) for one in (before, column)):
             yield DRIFT.finding(path, column=column.name, before=before.type, type=column.type)
     only_deletes = set(contents.markers) == {"2"}
-    for name, column in [(name, known[name]) for name in known if name not in here and name not in keys]:
+    for name, column in [(name, known[name]) for name in known if name not in current and name not in keys]:
         if not column.nullable:
             yield REQUIRED_GONE.finding(path, column=column.name)
         elif not only_deletes:
             yield GONE.finding(path, column=column.name)
             del known[name]
-    for name, column in here.items():
+    for name, column in current.items():
         if column.type != TYPELESS or name not in known:
             # The first file creates the table. Columns of later files are nullable, because earlier rows lack them.
             nullable = known[name].nullable if name in known else column.nullable or not creates
@@ -289,9 +289,11 @@ def _check_marker_column(path: str, contents: Contents, published: set[str]) -> 
 
 
 def _check_marker_values(path: str, contents: Contents, settings: Settings) -> Iterator[Finding]:
-    odd = {value: rows for value, rows in contents.markers.items() if value not in (*MARKER_TEXTS, "NULL")}
-    if odd:
-        yield VALUE.finding(path, values=sorted(odd), count=sum(odd.values()), first=contents.first_odd_marker)
+    unknown = {value: rows for value, rows in contents.markers.items() if value not in (*MARKER_TEXTS, "NULL")}
+    if unknown:
+        yield VALUE.finding(
+            path, values=sorted(unknown), count=sum(unknown.values()), first=contents.first_unknown_marker
+        )
     if count := contents.markers.get("NULL"):
         yield NULL.finding(path, count=count, rows=contents.rows)
     changes = {value: rows for value, rows in contents.markers.items() if value in MARKER_TEXTS - {"0"}}

@@ -178,15 +178,15 @@ def _snappy(data: bytes) -> bytes:
 def decode(data: Iterable[bytes], encoding: str) -> Iterator[str]:
     """Decode text and remove its byte order mark. Raises `UnicodeError` after yielding the text before the error."""
     decoder = codecs.getincrementaldecoder(encoding)()
-    begun = False
+    started = False
     for piece in chain(data, [b""]):
         try:
             text = decoder.decode(piece, final=not piece)
         except UnicodeDecodeError as error:  # the caller splits the text before the error, to find the row
             yield error.object[: error.start].decode(encoding, "ignore")
             raise
-        plain = text if begun else text.removeprefix("\ufeff")
-        begun = begun or bool(text)
+        plain = text if started else text.removeprefix("\ufeff")
+        started = started or bool(text)
         if plain:
             yield plain
 

@@ -30,7 +30,7 @@ class Contents:
     """Compressions in a Parquet file."""
     markers: Mapping[str, int] = field(default_factory=dict)
     """Number of rows by value of the row marker, as text or `NULL`."""
-    first_odd_marker: int = 0
+    first_unknown_marker: int = 0
     """First row with an unknown marker, or 0. Rows start at 1."""
     null_keys: Mapping[str, int] = field(default_factory=dict)
     """Number of rows with NULL, by key column."""

@@ -117,8 +117,8 @@ def _columns(parquet: Any) -> Iterator[Column]:
     for field in parquet.schema_arrow:
         leaves = _leaves(field.type)
         if pa.types.is_nested(field.type):
-            is_named = {"struct": pa.types.is_struct(field.type), "map": pa.types.is_map(field.type)}
-            name = next((name for name, found in is_named.items() if found), "list")
+            is_kind = {"struct": pa.types.is_struct(field.type), "map": pa.types.is_map(field.type)}
+            name = next((name for name, found in is_kind.items() if found), "list")
             yield Column(field.name, name, field.nullable)
         else:
             column = parquet.schema.column(leaf)
@@ -222,7 +222,7 @@ class ValueFacts:
         return replace(
             contents,
             markers=dict(self._markers),
-            first_odd_marker=self._first_odd_marker,
+            first_unknown_marker=self._first_odd_marker,
             null_keys=dict(+self._nulls),
             widest_keys=self._widest,
             invalid_texts=self._invalid,

@@ -186,8 +186,8 @@ def _check_content(path: str, file: DataFile) -> Iterator[Finding]:
     elif isinstance(content, Unreadable):
         yield _UNREADABLE[content.why].finding(path, reason=content.reason, codec=content.reason)
     elif isinstance(content, Contents):
-        if odd := sorted(content.codecs - CODECS):
-            yield CODEC.finding(path, codec=", ".join(odd))
+        if unknown := sorted(content.codecs - CODECS):
+            yield CODEC.finding(path, codec=", ".join(unknown))
         for column, row in content.invalid_texts.items():
             yield INVALID_TEXT.finding(path, column=column, row=row)
         for fault in content.faults:

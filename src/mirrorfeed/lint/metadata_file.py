@@ -250,8 +250,8 @@ class _Reader:
             self._report(KEYS_TYPE, name=names[0], problem=f"lists {describe(wrong[0])}, which is not a column's name")
             return ()
         first: dict[str, int] = {}
-        if twice := [key for at, key in enumerate(keys) if first.setdefault(key.casefold(), at) != at]:
-            self._report(KEYS_TWICE, problem=f"{names[0]} lists {twice[0]!r} twice")
+        if repeated := [key for at, key in enumerate(keys) if first.setdefault(key.casefold(), at) != at]:
+            self._report(KEYS_TWICE, problem=f"{names[0]} lists {repeated[0]!r} twice")
         if len(keys) > MAX_KEYS:
             self._report(MANY_KEYS, True, count=len(keys))
         return tuple(keys[at] for at in first.values())
@@ -313,9 +313,11 @@ class _Reader:
             if not isinstance(name, str) or not name:
                 self._report(DEFINITION, problem=f"Column {at} of SchemaDefinition has no Name")
                 continue
-            if odd := sorted(set(column) - {"Name", "DataType", "IsNullable"}):
+            if unknown := sorted(set(column) - {"Name", "DataType", "IsNullable"}):
                 self._report(
-                    DEFINITION, True, problem=f"Column {name!r} of SchemaDefinition has the unknown property {odd[0]!r}"
+                    DEFINITION,
+                    True,
+                    problem=f"Column {name!r} of SchemaDefinition has the unknown property {unknown[0]!r}",
                 )
             type_, nullable = column.get("DataType"), column.get("IsNullable", True)
             if type_ not in DATA_TYPES:

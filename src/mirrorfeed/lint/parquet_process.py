@@ -133,7 +133,7 @@ class ParquetProcess:
         """Send `data` and return the next line. The line is empty or incomplete if the child ended."""
         assert child.stdin
         assert child.stdout
-        begun = time.monotonic()
+        started = time.monotonic()
         timer = Timer(max(0.0, self._left), child.kill)
         timer.start()
         try:
@@ -143,7 +143,7 @@ class ParquetProcess:
             return child.stdout.readline(_MAX_ANSWER_BYTES)
         finally:
             timer.cancel()
-            self._left -= time.monotonic() - begun
+            self._left -= time.monotonic() - started
 
     def _stop(self) -> str:
         """End the child if it is running. Returns how it had ended already."""

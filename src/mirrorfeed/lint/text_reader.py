@@ -86,8 +86,8 @@ class TextReader:
                     self._report(TextFault(WIDTH, self.rows, detail))
         except Unsplittable as stopped:
             self._report(stopped.fault)
-        except UnicodeError as odd:
-            self._report(TextFault(ENCODING, self.rows + 1, f"it is not {dialect.encoding} ({odd})"))
+        except UnicodeError as error:
+            self._report(TextFault(ENCODING, self.rows + 1, f"it is not {dialect.encoding} ({error})"))
 
     def _header(self, names: list[str]) -> tuple[Column, ...]:
         declared = {column.name.casefold(): column for column in self._settings.declared or ()}
@@ -111,9 +111,9 @@ class TextReader:
                 at, text = _first_invalid(texts[place], ARROW_TYPES[column.type])
                 faults.append((at, VALUE, f"{column.name!r} is {text[:40]!r}, which is not of type {column.type}"))
             if not column.nullable and column.name not in self._settings.keys:
-                lacking = pc.indices_nonzero(lacks_value(texts[place], texts))
+                missing = pc.indices_nonzero(lacks_value(texts[place], texts))
                 detail = f"{column.name!r} is NULL, and is declared as not nullable"
-                faults += [(at, NULL, detail) for at in lacking[:1].to_pylist()]
+                faults += [(at, NULL, detail) for at in missing[:1].to_pylist()]
         for at, rule, detail in sorted(faults, key=lambda fault: fault[0]):
             self._report(TextFault(rule, numbers[at], detail))
         return pa.RecordBatch.from_arrays(arrays, texts.schema.names)
@@ -154,14 +154,14 @@ def _first_invalid(texts: pa.Array, type_: pa.DataType) -> tuple[int, str]:
 
 def lacks_value(values: Any, batch: Any) -> Any:
     """Return, for each row of a batch, whether it has NULL among `values` and is not a delete."""
-    lacking, place = pc.is_null(values), batch.schema.get_field_index(MARKER)
+    is_missing, place = pc.is_null(values), batch.schema.get_field_index(MARKER)
     if place < 0:
-        return lacking
+        return is_missing
     markers = batch.column(place)
     if not pa.types.is_integer(markers.type) and not is_text(markers.type):
-        return lacking
+        return is_missing
     delete = pa.scalar(str(DELETE) if is_text(markers.type) else DELETE, markers.type)
-    return pc.and_(lacking, pc.fill_null(pc.not_equal(markers, delete), True))
+    return pc.and_(is_missing, pc.fill_null(pc.not_equal(markers, delete), True))
 
 
 def is_text(type_: Any) -> bool:

@@ -157,16 +157,16 @@ def observe(alerts: Iterable[SentAlert], check: Check, now: datetime) -> tuple[S
 
     A problem that occurs again before its end was reported counts as continuing.
     """
-    there = {each.key: each for each in check.problems}
+    problems = {each.key: each for each in check.problems}
     found = []
     for alert in alerts:
-        if there.pop(alert.key, None) is not None:
+        if problems.pop(alert.key, None) is not None:
             found.append(replace(alert, over=None))
         elif alert.over is not None or check.hides(alert.key):
             found.append(alert)
         elif alert.notified:
             found.append(replace(alert, over=now))
-    new = (SentAlert(*each.key, min(each.since or now, now)) for each in there.values())
+    new = (SentAlert(*each.key, min(each.since or now, now)) for each in problems.values())
     return (*found, *new)
 
 
@@ -237,9 +237,9 @@ def _record(
                 return None
             try:
                 if state.etag is None:
-                    store.create(path, spell(new))
+                    store.create(path, to_json(new))
                 else:
-                    store.replace(path, spell(new), state.etag)
+                    store.replace(path, to_json(new), state.etag)
             except (AlreadyThere, NotThere):
                 pass
             except MirrorfeedError as error:
@@ -248,7 +248,7 @@ def _record(
     return AlertsNotRecorded(address=store.address(path), reason=reason)
 
 
-def spell(alerts: tuple[SentAlert, ...]) -> bytes:
+def to_json(alerts: tuple[SentAlert, ...]) -> bytes:
     return json.dumps(asdict(_File(alerts)), ensure_ascii=False, indent=1, default=datetime.isoformat).encode()
 
 
@@ -293,9 +293,9 @@ def ledger_rows(config: Config, facts: Sequence[TableFacts]) -> list[ledger.Row]
     for each in facts:
         if freshness := each.freshness:
             times: dict[str, Any] = {f"{step}_at": freshness.times.get(step) for step in Step}
-            waits: dict[str, Any] = {f"{step}_lag_seconds": freshness.lag(step, each.at) for step in LAG_STEPS}
+            lags: dict[str, Any] = {f"{step}_lag_seconds": freshness.lag(step, each.at) for step in LAG_STEPS}
             within = targets.get(each.table)
             found.append(
-                ledger.Row(each.at, each.table, ledger.WATCHED, freshness_target_minutes=within, **times, **waits)
+                ledger.Row(each.at, each.table, ledger.WATCHED, freshness_target_minutes=within, **times, **lags)
             )
     return found

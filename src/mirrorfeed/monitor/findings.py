@@ -259,8 +259,8 @@ def failed_with(check: str, error: Exception) -> Finding:
         words = error.to_dict()
         return failed(check, words["what"], words["next"], error.code)
     lines = [line.strip() for line in redact(str(error)).splitlines() if line.strip()]
-    own = [line.partition(": ")[2] for line in lines if line.startswith("mirrorfeed.")]
-    return failed(check, (own or lines or [type(error).__name__])[0][:500])
+    own_lines = [line.partition(": ")[2] for line in lines if line.startswith("mirrorfeed.")]
+    return failed(check, (own_lines or lines or [type(error).__name__])[0][:500])
 
 
 def attempt(check: str, action: Callable[[], str | None]) -> Finding:

@@ -97,8 +97,8 @@ def mirror_freshness(
     Changes wait for the SQL endpoint only if a refresh failed.
     """
     times = {Step.MIRRORED: mirrored, Step.QUERYABLE: queryable}
-    waits = refresh_failed and mirrored and (queryable is None or queryable < mirrored)
-    since = {Step.QUERYABLE: mirrored} if mirrored and waits else {}
+    is_waiting = refresh_failed and mirrored and (queryable is None or queryable < mirrored)
+    since = {Step.QUERYABLE: mirrored} if mirrored and is_waiting else {}
     return Freshness({step: at for step, at in times.items() if at}, since, unknown)
 
 

@@ -55,8 +55,8 @@ def needed(config: Config) -> Rights:
         if kind != "CREDENTIAL":
             found.setdefault(("CATALOG", parts[:1]), ["USE_CATALOG"])
             found.setdefault(("SCHEMA", parts[:2]), ["USE_SCHEMA"])
-        held = found.setdefault((kind, parts), [])
-        held += [each for each in privileges if each not in held]
+        listed = found.setdefault((kind, parts), [])
+        listed += [each for each in privileges if each not in listed]
 
     for table in config.tables:
         if table.source.is_in_unity_catalog:
@@ -109,7 +109,7 @@ def _check_securable(
     # The client does not escape names in addresses.
     full_name = ".".join(percent_encoded(part, safe="") for part in parts)
     try:
-        held = {
+        granted = {
             given.get("privilege")
             for assignment in _assignments(workspace, kind, full_name)
             if assignment.get("principal") in names
@@ -124,7 +124,7 @@ def _check_securable(
         what = f"{privilege} on {_in_words(kind, parts)}"
         if owner in names:
             yield passed(what, f"{owner} is the owner")
-        elif privilege in held or "ALL_PRIVILEGES" in held:
+        elif privilege in granted or "ALL_PRIVILEGES" in granted:
             yield passed(what)
         else:
             quoted = ".".join(f"`{part.replace('`', '``')}`" for part in parts)

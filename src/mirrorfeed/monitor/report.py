@@ -125,7 +125,7 @@ def body(report: Report) -> str:
         f'<div class="tile"><b{" class=long" * (len(value) > 8)}>{escape_html(value)}</b>{escape_html(name)}</div>'
         for name, value in zip(totals.header, totals.lines[0], strict=True)
     )
-    drawn = "".join(card(title, chart) for title, chart in charts(report.figures))
+    cards = "".join(card(title, chart) for title, chart in charts(report.figures))
     listed = ""
     for name, rows in sections.items():
         _, others, _ = split(rows)
@@ -133,7 +133,7 @@ def body(report: Report) -> str:
         listed += card(SECTIONS[name][0], section_of(rows, report.notes.get(name, ())) + below)
     return (
         f"<header><h1>mirrorfeed</h1><p>As of {time_in_utc(report.as_of)} UTC</p></header>"
-        f'<div class="tiles">{tiles}</div><div class="charts">{drawn}</div>{listed}'
+        f'<div class="tiles">{tiles}</div><div class="charts">{cards}</div>{listed}'
     )
 
 
@@ -148,7 +148,7 @@ def charts(figures: Figures) -> Iterator[tuple[str, str]]:
     yield "Seconds per day by phase", _by_day(_series(figures["days"], "day", phases), "s")
     if not (archive := figures["archive"]):
         return
-    yield "Archived share by table", _over_time(_series(archive, "day", {"": "archived_percent"}), "%")
+    yield "Archived share by table", _line_chart(_series(archive, "day", {"": "archived_percent"}), "%")
     totals = [each for each in archive if each["table"] == ArchiveState.ALL]
     parts = _series(totals, "day", {part: f"{part}_gib" for part in ("active", "archived", "restored")})
     if any(any(days.values()) for days in parts.values()):
@@ -157,13 +157,13 @@ def charts(figures: Figures) -> Iterator[tuple[str, str]]:
         columns = [(each["age"], {"files": each["gib"]}) for each in ages]
         yield "GiB by age of the files", bars(columns, ["files"], "GiB", "age")
     for currency in sorted({each["currency"] for each in totals if each["currency"]}):
-        own = [each for each in totals if each["currency"] == currency]
-        prices = _series(own, "day", {"cost": "month_cost", "saving": "month_saving"})
-        yield f"Storage cost per month, and saving by the archive, {currency}", _over_time(prices, currency)
+        of_currency = [each for each in totals if each["currency"] == currency]
+        prices = _series(of_currency, "day", {"cost": "month_cost", "saving": "month_saving"})
+        yield f"Storage cost per month, and saving by the archive, {currency}", _line_chart(prices, currency)
 
 
 def publication_charts(figures: Figures) -> Iterator[tuple[str, str]]:
-    yield "Lag from commit to publication", _over_time(_series(figures["lag"], "hour", {"": "lag_minutes"}), "min")
+    yield "Lag from commit to publication", _line_chart(_series(figures["lag"], "hour", {"": "lag_minutes"}), "min")
     operations = {operation: operation for operation in ("inserts", "updates", "upserts", "deletes")}
     yield "Rows per day by operation", _by_day(_series(figures["days"], "day", operations), "rows")
 
@@ -198,7 +198,7 @@ def _by_day(series: Series, unit: str) -> str:
     return bars(columns, list(series), unit, "day, UTC")
 
 
-def _over_time(series: Series, unit: str) -> str:
+def _line_chart(series: Series, unit: str) -> str:
     def moment(time: date) -> datetime:
         return time if isinstance(time, datetime) else datetime(time.year, time.month, time.day, tzinfo=UTC)
 

@@ -83,10 +83,10 @@ def _too_long(facts: TableFacts) -> Values | None:
 
 def _too_long_in_old_table(facts: TableFacts) -> Values | None:
     name, length = facts.source_facts.longest_text or ("", 0)
-    begun = facts.log_facts.log_created
-    if not begun or begun >= _LONGER_SINCE or not _OLD_TEXT < length <= _TEXT:
+    created = facts.log_facts.log_created
+    if not created or created >= _LONGER_SINCE or not _OLD_TEXT < length <= _TEXT:
         return None
-    return {"column": name, "bytes": length, "most": _OLD_TEXT, "begun": begun, "change": _LONGER_SINCE}
+    return {"column": name, "bytes": length, "most": _OLD_TEXT, "begun": created, "change": _LONGER_SINCE}
 
 
 def _retention_rules(code: str, name: str, fact: str, option: str, days: int) -> tuple[Rule[TableFacts], ...]:
@@ -94,14 +94,14 @@ def _retention_rules(code: str, name: str, fact: str, option: str, days: int) ->
     fix = f"ALTER TABLE {{source}} SET TBLPROPERTIES ({option} = 'interval {days} days')"
 
     def lost_already(facts: TableFacts) -> Values | None:
-        kept, lag = getattr(facts.source_facts, fact), facts.source_facts.lag_seconds or 0.0
-        return {"kept": kept, "lag": lag} if kept is not None and kept < lag else None
+        retention, lag = getattr(facts.source_facts, fact), facts.source_facts.lag_seconds or 0.0
+        return {"kept": retention, "lag": lag} if retention is not None and retention < lag else None
 
     def short(facts: TableFacts) -> Values | None:
-        kept, waited = getattr(facts.source_facts, fact), facts.source_facts.longest_wait
-        if kept is None or kept < (facts.source_facts.lag_seconds or 0.0) or kept >= MIN_FACTOR * waited:
+        retention, waited = getattr(facts.source_facts, fact), facts.source_facts.longest_wait
+        if retention is None or retention < (facts.source_facts.lag_seconds or 0.0) or retention >= MIN_FACTOR * waited:
             return None
-        return {"kept": kept, "waited": waited}
+        return {"kept": retention, "waited": waited}
 
     lost = f"{option} is {{kept:duration}}, but the lag is {{lag:duration}}: changes may already be lost."
     may_lose = (

@@ -302,9 +302,9 @@ def _deletes(store: Store, folder: str) -> str:
     raise NotAsExpected(found="a file in a deleted folder still exists")
 
 
-def _expect(so: bool, otherwise: str) -> None:
-    if not so:
-        raise NotAsExpected(found=otherwise)
+def _expect(condition: bool, failure: str) -> None:
+    if not condition:
+        raise NotAsExpected(found=failure)
 
 
 CHECKS: Mapping[str, Callable[[Store, str], str]] = {

@@ -64,9 +64,9 @@ class Status(Row):
 
     @property
     def quiet(self) -> bool:
-        waits = self.has_consumed and self.not_consumed > 0
+        has_waiting_files = self.has_consumed and self.not_consumed > 0
         in_fabric = self.service is None or self.service.startswith("Replicating")
-        return self.state in _CURRENT and self.ok and in_fabric and not waits
+        return self.state in _CURRENT and self.ok and in_fabric and not has_waiting_files
 
     @property
     def ok(self) -> bool:

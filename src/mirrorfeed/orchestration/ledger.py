@@ -224,10 +224,10 @@ def prepare(spark: SparkSession, ledger: Source) -> None:
     """Create the ledger, or add columns that a ledger of an older release lacks. Raises `LedgerNotWritten`."""
     try:
         spark.sql(f"CREATE TABLE IF NOT EXISTS {ledger.sql} ({_ddl()}) USING DELTA")
-        there = spark.read.table(ledger.sql).columns
-        _check(there)  # otherwise columns would be added to any table that is configured by mistake
-        if lacking := [column for column in COLUMNS if column[0] not in there]:
-            spark.sql(f"ALTER TABLE {ledger.sql} ADD COLUMNS ({_ddl(lacking)})")
+        columns = spark.read.table(ledger.sql).columns
+        _check(columns)  # otherwise columns would be added to any table that is configured by mistake
+        if missing := [column for column in COLUMNS if column[0] not in columns]:
+            spark.sql(f"ALTER TABLE {ledger.sql} ADD COLUMNS ({_ddl(missing)})")
     except Exception as error:
         raise LedgerNotWritten(ledger=str(ledger), reason=first_line(str(error))) from error
 
@@ -246,24 +246,24 @@ def append(spark: SparkSession, ledger: Source, new: Sequence[Row]) -> None:
 
 
 def _check(columns: Sequence[str]) -> None:
-    if lacking := [name for name in _ALWAYS if name not in columns]:
-        raise ValueError(f"it is not a ledger, because it has no column {lacking[0]!r}")
+    if missing := [name for name in _ALWAYS if name not in columns]:
+        raise ValueError(f"it is not a ledger, because it has no column {missing[0]!r}")
 
 
 def all_rows_query(spark: SparkSession, ledger: Source) -> str:
     """Return a query for all rows. Columns that a ledger of an older release lacks are NULL."""
-    there = spark.read.table(ledger.sql).columns
+    existing = spark.read.table(ledger.sql).columns
     columns = (
-        quote(name) if name in there else f"CAST(NULL AS {type_}) AS {quote(name)}" for name, type_, _ in COLUMNS
+        quote(name) if name in existing else f"CAST(NULL AS {type_}) AS {quote(name)}" for name, type_, _ in COLUMNS
     )
     return f"SELECT {', '.join(columns)} FROM {ledger.sql}"
 
 
 def known(spark: SparkSession, ledger: Source, tables: Iterable[str], limit: int, since: datetime) -> dict[str, Known]:
     """Read the newest `limit` publications of each table since `since`, and whether the table is stopped."""
-    stands = spark.read.table(ledger.sql).where(col("table").isin(*tables) & col("outcome").isin(*STATE_OUTCOMES))
+    state_rows = spark.read.table(ledger.sql).where(col("table").isin(*tables) & col("outcome").isin(*STATE_OUTCOMES))
     of_a_kind = Window.partitionBy("table", col("outcome") == PUBLISHED).orderBy(col("time").desc())
-    newest = stands.withColumn("nth", row_number().over(of_a_kind)).where(
+    newest = state_rows.withColumn("nth", row_number().over(of_a_kind)).where(
         (col("nth") <= limit) | (col("time") >= since)
     )
     return group_known(newest.select("table", "outcome", *PublicationKey._fields).orderBy("time").toArrow().to_pylist())
@@ -273,17 +273,17 @@ def group_known(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
     """Group rows, which are in ascending order, by table."""
     found: dict[str, Known] = {}
     for row in rows:
-        there = found.setdefault(row.pop("table"), Known())
-        there.stopped = (outcome := row.pop("outcome")) in STOPPED
+        of_table = found.setdefault(row.pop("table"), Known())
+        of_table.stopped = (outcome := row.pop("outcome")) in STOPPED
         if outcome == PUBLISHED:
-            there.publications.append(PublicationKey(**row))
+            of_table.publications.append(PublicationKey(**row))
     return found
 
 
 def known_without_spark(place: Source, limit: int) -> dict[str, Known] | None:
     """Read a ledger in a local folder like `known`. Returns None if Spark is needed, or if `prepare` would change the
     ledger."""
-    names, stands = ", ".join(PublicationKey._fields), ", ".join(f"'{each}'" for each in STATE_OUTCOMES)
+    names, outcomes = ", ".join(PublicationKey._fields), ", ".join(f"'{each}'" for each in STATE_OUTCOMES)
     try:
         if (table := open_local_table(place)) is None:
             return None
@@ -298,7 +298,7 @@ def known_without_spark(place: Source, limit: int) -> dict[str, Known] | None:
             .execute(f"""
             SELECT "table", outcome, {names} FROM (
                 SELECT *, row_number() OVER (PARTITION BY "table", outcome = '{PUBLISHED}' ORDER BY time DESC) AS nth
-                FROM ledger WHERE outcome IN ({stands}))
+                FROM ledger WHERE outcome IN ({outcomes}))
             WHERE nth <= {limit} ORDER BY time""")
             .read_all()
         )

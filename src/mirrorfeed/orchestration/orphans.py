@@ -60,14 +60,14 @@ class DroppedTable(Row):
     @property
     def consequences(self) -> str:
         """Summary of the data that is lost."""
-        held = "The folder contains an unfinished first load, but no data."
+        content = "The folder contains an unfinished first load, but no data."
         if self.newest is not None:
-            held = (
+            content = (
                 f"It holds {counted(self.files, 'data file')}. mirrorfeed published {self.newest.source} there, up to"
                 f" version {self.newest.to_version_inclusive} on {self.newest.at:%Y-%m-%d %H:%M %Z}; the last"
                 f" {counted(self.publications, 'publication')} had {counted(self.rows, 'row')}."
             )
-        return f"The folder {self.address} is deleted with all its contents, and Fabric drops the table. {held}"
+        return f"The folder {self.address} is deleted with all its contents, and Fabric drops the table. {content}"
 
     def remarks(self) -> Sequence[str]:
         lines = [f"{self.table} was deleted from the landing zone."]
@@ -100,7 +100,7 @@ def plan_drop(store: Store, config: Config, target: Target) -> DroppedTable:
         raise StillConfigured(table=str(target), path=config.path)
     log = TableLog(store, target.folder)
     view = log.read_view()
-    if view is None or not _is_ours(store, target, view):
+    if view is None or not _is_of_mirrorfeed(store, target, view):
         raise NotPublishedHere(table=str(target), place=store.address(target.folder))
     records = list(log.records(view))
     rows = sum(record.rows.total() for record in records)
@@ -111,7 +111,7 @@ def plan_drop(store: Store, config: Config, target: Target) -> DroppedTable:
     )
 
 
-def _is_ours(store: Store, target: Target, view: View | None) -> bool:
+def _is_of_mirrorfeed(store: Store, target: Target, view: View | None) -> bool:
     """Return whether mirrorfeed wrote the folder.
 
     The folder must contain a log with a record. After an interrupted first load, the folder has a log without records
@@ -139,6 +139,6 @@ def _folders(store: Store) -> Iterator[Target]:
 def _is_published(store: Store, target: Target) -> bool:
     """Return whether the content of the folder shows that mirrorfeed wrote it."""
     try:
-        return _is_ours(store, target, TableLog(store, target.folder).read_latest())
+        return _is_of_mirrorfeed(store, target, TableLog(store, target.folder).read_latest())
     except (DamagedFile, RecordTooNew, SymbolicLink, UnreadableFile):
         return False

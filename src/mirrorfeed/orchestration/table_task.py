@@ -127,8 +127,8 @@ class RunContext:
         try:
             config = expanded(self.written, lambda: self.session).config
             found = config.select(names)
-            gone = before - {str(table.target) for table in found}
-            left = [each for each in map(str, find_orphans(self.zone, config) if gone else ()) if each in gone]
+            removed = before - {str(table.target) for table in found}
+            left = [each for each in map(str, find_orphans(self.zone, config) if removed else ()) if each in removed]
         except Exception as caught:
             error = wrap_error("Reading which tables the patterns select", caught)
             if str(error) != self._expansion_error:

@@ -138,7 +138,7 @@ def verify_tables(
         written.append(ledger.verified(name, found, datetime.now(UTC)))
         rows.append(_row(name, position, found))
         if rows[-1].equal is False and table.auto_repair_max_keys and table.changes != "compare":
-            rows[-1] = replace(rows[-1], repair=_repaired(spark, config, table, mirrors, on_problem))
+            rows[-1] = replace(rows[-1], repair=_auto_repair(spark, config, table, mirrors, on_problem))
     if lost := ledger.try_append(spark, config.ledger, written):
         on_problem(lost)
     return rows
@@ -164,7 +164,7 @@ def _row(name: str, position: MirrorPosition, found: row_comparison.Comparison |
     )
 
 
-def _repaired(
+def _auto_repair(
     spark: SparkSession, config: Config, table: Table, mirrors: str, on_problem: Callable[[MirrorfeedError], None]
 ) -> Repair:
     try:
@@ -243,22 +243,22 @@ def repair_table(
     mirror = None if mirrors is None else mirror_of(mirrors, table.target)
     with version_gone_errors(spark, table.source, newest.to_version_inclusive, mirror), lossless_settings(spark):
         if mirror is None:
-            keys = _of_source(spark, table, newest, where)
+            keys = _keys_of_source(spark, table, newest, where)
         else:
             try:
-                found, keys = _of_mirror(spark, table, mirror, position.candidates, where)
+                found, keys = _keys_of_mirror(spark, table, mirror, position.candidates, where)
             except MirrorColumns as error:
                 raise RebuildRequired(table=name, reason="; ".join(error.faults)) from error
             if found is not None and found.equal:
                 return Repair(name, f"nothing to repair, {found}", published_version=newest.to_version_inclusive)
-        wrong = _counted(keys, newest.keys)
+        wrong = _count_keys(keys, newest.keys)
     plan = decide(name, wrong, by_time=table.file_order == "modified_time", max_keys=max_keys)
     if isinstance(plan, TooManyToRepair):
         return Repair(name, "", published_version=newest.to_version_inclusive, error=plan)
     if plan.keys == 0:
         what = "" if plan.unrepairable else "nothing to repair"
         return Repair(name, what, published_version=newest.to_version_inclusive, error=plan.unrepairable)
-    chosen = _named(keys, newest.keys)
+    chosen = _keys_to_publish(keys, newest.keys)
     if not plan.duplicated:
         chosen = chosen.where(f"NOT {DELETE_FIRST}")
     repairs = replace(
@@ -281,7 +281,7 @@ def repair_table(
     )
 
 
-def _of_mirror(
+def _keys_of_mirror(
     spark: SparkSession, table: Table, mirror: Source, candidates: tuple[Record, ...], where: str | None
 ) -> tuple[row_comparison.Comparison | None, DataFrame]:
     """Return the comparison, or None with a condition, and the keys with their number of rows on both sides."""
@@ -297,7 +297,7 @@ def _of_mirror(
     return found, keys
 
 
-def _of_source(spark: SparkSession, table: Table, newest: Record, where: str | None) -> DataFrame:
+def _keys_of_source(spark: SparkSession, table: Table, newest: Record, where: str | None) -> DataFrame:
     rows = apply_selection(
         str(table.source), snapshot(spark, table.source, newest.to_version_inclusive), table.selection
     )
@@ -311,7 +311,7 @@ def _of_source(spark: SparkSession, table: Table, newest: Record, where: str | N
         ) from error
 
 
-def _counted(keys: DataFrame, names: tuple[str, ...]) -> DifferingKeys:
+def _count_keys(keys: DataFrame, names: tuple[str, ...]) -> DifferingKeys:
     null_keys = _has_null(names)
     counts = keys.agg(
         F.count_if(~null_keys),
@@ -322,7 +322,7 @@ def _counted(keys: DataFrame, names: tuple[str, ...]) -> DifferingKeys:
     return DifferingKeys(*(int(value or 0) for value in counts))
 
 
-def _named(keys: DataFrame, names: tuple[str, ...]) -> DataFrame:
+def _keys_to_publish(keys: DataFrame, names: tuple[str, ...]) -> DataFrame:
     chosen = keys.where(~_has_null(names))
     return chosen.select(*(F.col(quote(name)) for name in names), (F.col(IN_MIRROR) > 1).alias(DELETE_FIRST))
 

@@ -83,9 +83,9 @@ def next_columns(
             now = source.source_columns(version, facts)
             check_source_columns(name, version, selection, newest.source_columns, now, drops=drops)
         if (drops or deselected) and table.on_dropped_column != "keep":
-            there = {column.name for column in columns}
-            if gone := [each.name for each in before if not (each.dropped or each.name in there)]:
-                raise ColumnsDropped(table=name, version=version, columns=gone)
+            names = {column.name for column in columns}
+            if dropped := [each.name for each in before if not (each.dropped or each.name in names)]:
+                raise ColumnsDropped(table=name, version=version, columns=dropped)
         may_drop = [column.name for column in before if column.name not in keys] if drops else deselected
         columns = evolve(name, version, before, columns, may_drop=may_drop, fixed=table.output.fixes_columns)
     check_keys(name, keys, [column for column in columns if not column.dropped])
@@ -95,10 +95,10 @@ def next_columns(
 
 def repair_columns(table: Table, newest: Record, version: int) -> tuple[Column, ...]:
     """Return the columns of the newest record. Deselected columns count as dropped."""
-    gone = deselected_columns(table, newest)
-    if gone and table.on_dropped_column != "keep":
-        raise ColumnsDropped(table=str(table.source), version=version, columns=gone)
-    return tuple(replace(each, dropped=each.dropped or each.name in gone) for each in newest.columns)
+    deselected = deselected_columns(table, newest)
+    if deselected and table.on_dropped_column != "keep":
+        raise ColumnsDropped(table=str(table.source), version=version, columns=deselected)
+    return tuple(replace(each, dropped=each.dropped or each.name in deselected) for each in newest.columns)
 
 
 def deselected_columns(table: Table, newest: Record) -> list[str]:
@@ -123,8 +123,8 @@ def decide_repair(
         raise NothingPublished(table=str(table.target))
     published = Published(view.newest.source_id, view.newest.to_version_inclusive)
     facts = source.facts(published.version, 0)
-    gone = recreated(str(table.source), published, facts.table_id, facts.latest)
-    return facts, gone or Repair(published.version, keys)
+    other_table = recreated(str(table.source), published, facts.table_id, facts.latest)
+    return facts, other_table or Repair(published.version, keys)
 
 
 def check_decision(

@@ -127,8 +127,8 @@ class TableResult(Row):
         found = 0.0
         for measured in (self.measured.get(record.batch, {}) for record in self.records):
             looked_up = measured.get("look_up_seconds", 0.0)
-            whole = sum(measured.get(f"{phase}_seconds", 0.0) for phase in ("stage", "record", "rename"))
-            if looked_up >= _LONG_LOOK_UP and looked_up > whole / 2:
+            total = sum(measured.get(f"{phase}_seconds", 0.0) for phase in ("stage", "record", "rename"))
+            if looked_up >= _LONG_LOOK_UP and looked_up > total / 2:
                 found += looked_up
         return found
 
@@ -192,9 +192,9 @@ def range_errors(
         raise
     except Exception as error:
         where = selection.where if selection else None
-        if where is not None and (met := _VALUE_ERROR.search(str(error))):
+        if where is not None and (match := _VALUE_ERROR.search(str(error))):
             raise BadCondition(
-                table=table, condition=where, reason=met.group().partition(" SQLSTATE")[0].rstrip(".")
+                table=table, condition=where, reason=match.group().partition(" SQLSTATE")[0].rstrip(".")
             ) from error
         if isinstance(what, int):
             raise wrap_error(f"Publishing version {what} of {table}", error) from error

@@ -92,7 +92,7 @@ def rows_of_keys(
     delete_first = F.col(DELETE_FIRST) if DELETE_FIRST in wanted.columns else F.lit(False)
     forms = {column.name: column.form for column in columns}
     key_at = {name: F.col(f"__wanted_{i}__") for i, name in enumerate(keys)}
-    asked = wanted.select(
+    wanted_keys = wanted.select(
         *(_col(name).cast(forms[name]).alias(f"__wanted_{i}__") for i, name in enumerate(keys)),
         delete_first.alias("__delete_first__"),
     )
@@ -102,7 +102,7 @@ def rows_of_keys(
     )
     same = reduce(and_, (key == F.col(written[name]) for name, key in key_at.items()))
     count = F.count("__live__").over(Window.partitionBy(*key_at.values()))
-    found = asked.join(existing, same, "left").withColumn("__rows__", count)
+    found = wanted_keys.join(existing, same, "left").withColumn("__rows__", count)
     live = F.col("__live__").isNotNull()
     markers = F.when(live & F.col("__delete_first__"), _array(Marker.DELETE, Marker.UPSERT))
     markers = markers.when(live, _array(Marker.UPSERT)).otherwise(_array(Marker.DELETE))

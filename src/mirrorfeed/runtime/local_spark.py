@@ -147,19 +147,19 @@ def _output_to(log: Path) -> Iterator[None]:
     sys.stdout.flush()
     sys.stderr.flush()
     log.unlink(missing_ok=True)  # another process may still write to it
-    kept = {number: os.dup(number) for number in (1, 2)}
+    copies = {number: os.dup(number) for number in (1, 2)}
     try:
         with log.open("ab") as file:
-            for number in kept:
+            for number in copies:
                 os.dup2(file.fileno(), number)
         yield
     finally:
-        for number, own in kept.items():
-            os.dup2(own, number)
-            os.close(own)
+        for number, copy in copies.items():
+            os.dup2(copy, number)
+            os.close(copy)
 
 
 def _last_words(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    telling = [line for line in lines if re.search(r"error|exception|invalid|not found", line, re.IGNORECASE)]
-    return (telling or lines or ["it printed no message"])[0].rstrip(".")
+    error_lines = [line for line in lines if re.search(r"error|exception|invalid|not found", line, re.IGNORECASE)]
+    return (error_lines or lines or ["it printed no message"])[0].rstrip(".")

@@ -61,7 +61,7 @@ def token_credential(credential: Credential, ca_bundle: str | None = None) -> To
     check_proxy()
     inner, *secrets = _create_credential(credential, ca_bundle)
     _check_certificates(ca_bundle)
-    return _Named(credential, inner, secrets)
+    return _WrappedCredential(credential, inner, secrets)
 
 
 def _create_credential(credential: Credential, ca_bundle: str | None) -> tuple[Any, ...]:
@@ -92,23 +92,23 @@ def _check_certificates(ca_bundle: str | None) -> None:
 def _logging_in(principal: ServicePrincipal, secret: str, ca_bundle: str | None) -> TokenCredential:
     from azure.identity import AzureAuthorityHosts, ClientSecretCredential
 
-    own = principal.authority
+    authority = principal.authority
     known = {f"https://{host}" for name, host in vars(AzureAuthorityHosts).items() if not name.startswith("_")}
-    options: dict[str, Any] = {"authority": own} if own else {}
+    options: dict[str, Any] = {"authority": authority} if authority else {}
     return ClientSecretCredential(
         principal.tenant_id,
         principal.client_id,
         secret,
         # The library looks up hosts in the public cloud, which does not know the hosts of separate clouds.
-        disable_instance_discovery=own is not None and own.rstrip("/") not in known,
+        disable_instance_discovery=authority is not None and authority.rstrip("/") not in known,
         connection_verify=ca_bundle or True,
-        raw_response_hook=_refuse_odd_answer,
+        raw_response_hook=_refuse_unexpected_response,
         retry_total=1,  # the caller retries and counts its retries
         **options,
     )
 
 
-def _refuse_odd_answer(response: Any) -> None:
+def _refuse_unexpected_response(response: Any) -> None:
     """Raise an error with the status of a response that has no token.
 
     The library does not do this for redirects, and its older releases treat 429 and 5xx as a refusal.
@@ -174,7 +174,7 @@ def _provider() -> Callable[[str], Any]:
     return found
 
 
-class _Named:
+class _WrappedCredential:
     """Wraps a credential and converts its failures to `LoginUnavailable` and `CredentialRefused`."""
 
     def __init__(self, credential: Credential, inner: TokenCredential, secrets: Sequence[str]) -> None:
@@ -194,18 +194,18 @@ class _Named:
             token = self._inner.get_token(*scopes, **options)
         except AzureError as error:
             # Do not chain the original error: it contains the request, and the request contains the secret.
-            whole, failure, cause = str(error.message), error, error.__cause__
+            message, failure, cause = str(error.message), error, error.__cause__
         else:
             remember(*self._secrets, token.token)
             return token
-        whole = redact_answer(whole, *self._secrets)
+        message = redact_answer(message, *self._secrets)
         # A missing response, 429 and 5xx are not refusals.
         if isinstance(failure, ClientAuthenticationError) and not isinstance(
             cause, ServiceRequestError | ServiceResponseError | MsalServiceError
         ):
-            raise _refusal(self._credential, whole)
+            raise _refusal(self._credential, message)
         reached = not isinstance(cause or failure, ServiceRequestError)
-        raise LoginUnavailable(reason=f"{self._credential} cannot log in: {first_line(whole)}", reached=reached)
+        raise LoginUnavailable(reason=f"{self._credential} cannot log in: {first_line(message)}", reached=reached)
 
 
 _CODE = re.compile(r"AADSTS\d+")

@@ -76,9 +76,9 @@ def conditions(error: Exception) -> tuple[str, ...]:
     A failure in a task, and a failure of Delta for which Spark has no class, have no condition. They arrive as the text
     of a Java stack trace (not even as a PySparkException), with the names in brackets.
     """
-    own: str | None = getattr(error, "getCondition", lambda: None)()
-    if own and own != _STREAM:
-        return (own,)
+    condition: str | None = getattr(error, "getCondition", lambda: None)()
+    if condition and condition != _STREAM:
+        return (condition,)
     text = str(error)
     unnamed = [name for pattern, name in _BY_TEXT if pattern.search(text)]
     return tuple(dict.fromkeys(_NAMED.findall(text) + unnamed))

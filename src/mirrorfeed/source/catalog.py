@@ -103,16 +103,16 @@ def _unsupported(table: TableInfo) -> str:
 
 
 @contextmanager
-def _catalog_errors(asked: str) -> Iterator[None]:
+def _catalog_errors(object_name: str) -> Iterator[None]:
     from databricks.sdk import errors  # imported late: takes seconds, and few commands need it
     from databricks.sdk.errors.base import DatabricksError
 
     try:
         yield
     except (errors.NotFound, errors.PermissionDenied, errors.Unauthenticated, errors.BadRequest) as error:
-        raise CatalogRefused(asked=asked, reason=str(error)) from error
+        raise CatalogRefused(asked=object_name, reason=str(error)) from error
     except (DatabricksError, OSError) as error:  # without a response, the client raises errors of lower layers
-        raise CatalogUnavailable(asked=asked, reason=str(error)) from error
+        raise CatalogUnavailable(asked=object_name, reason=str(error)) from error
 
 
 def _list_spark_catalog(spark: SparkSession, pattern: Pattern, columns: bool) -> Iterator[FoundTable]:

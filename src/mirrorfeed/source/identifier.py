@@ -132,8 +132,8 @@ class Pattern:
         return ("table", "schema", "catalog")[: len(self.parts) or _PATTERN_PARTS]
 
     def matches(self, source: Source) -> bool:
-        own, other = _parts(self), _parts(source)
-        return len(own) == len(other) and _all_match(own, other, source)
+        parts, other = _parts(self), _parts(source)
+        return len(parts) == len(other) and _all_match(parts, other, source)
 
     def __str__(self) -> str:
         plain = ".".join(part if "*" in part else join_name((part,)) for part in self.parts)

@@ -167,12 +167,12 @@ def _read_error(table: str, what: Range | int, error: Exception) -> Terminal | N
     if _ARCHIVED in str(error):
         return errors.FilesArchived(table=table, range=what)
     found = find_condition(error, spark_errors.SOURCE_FAULTS) or ""
-    is_gone = found.startswith((*spark_errors.FILES_GONE, *spark_errors.LOG_GONE))
-    if found.startswith(spark_errors.UNREADABLE) and not is_gone:
+    is_missing = found.startswith((*spark_errors.FILES_GONE, *spark_errors.LOG_GONE))
+    if found.startswith(spark_errors.UNREADABLE) and not is_missing:
         uri = spark_errors.unreadable_file(error)
         return errors.FileDamaged(table=table, uri=uri, cause=innermost_cause(error).replace(f"{uri} ", ""))
     if isinstance(what, int):
-        return errors.SnapshotGone(table=table, version=what) if is_gone or found == spark_errors.EXPIRED else None
+        return errors.SnapshotGone(table=table, version=what) if is_missing or found == spark_errors.EXPIRED else None
     after = what.from_version_exclusive
     if found.startswith(spark_errors.SCHEMA_DIFFERS):
         version, read_version = parameter(error, "incompatibleVersion"), parameter(error, "readVersion")
@@ -184,7 +184,7 @@ def _read_error(table: str, what: Range | int, error: Exception) -> Terminal | N
         return Gap(table=table, published=after, where=off_at, reason=GapReason.FEED_OFF)
     if found == spark_errors.LARGE_VECTOR:
         return Gap(table=table, published=after, where=what, reason=GapReason.LARGE_VECTOR)
-    if is_gone:
+    if is_missing:
         reason = GapReason.FILE_MISSING if found.startswith(spark_errors.FILES_GONE) else GapReason.LOG_HOLE
         return Gap(table=table, published=after, where=what, reason=reason)
     return None

@@ -140,9 +140,10 @@ def per_process(key: Hashable, create: Callable[[], T]) -> T:
     # Not a global of this module: if the code is sent with each task, globals are pickled and new in every task.
     name = "_mirrorfeed_process"
     values: dict[Any, Any] = sys.modules.setdefault(name, ModuleType(name)).__dict__
-    own_key = (os.getpid(), key)
-    if own_key not in values:
+    process_key = (os.getpid(), key)
+    if process_key not in values:
         created = create()
-        values.setdefault(own_key, created)  # if two threads create a value at the same time, both use the first one
-    found: T = values[own_key]
+        # If two threads create a value at the same time, both use the first one.
+        values.setdefault(process_key, created)
+    found: T = values[process_key]
     return found

@@ -47,8 +47,8 @@ class VolumeStore:
     def list(self, folder: str) -> list[Entry]:
         found = self._entries(folder)
         names = {entry.name for entry in found}
-        begun = [name for name in names if f"{_RENAMING}{name}" in names]
-        hidden = {name for name in begun if self._is_renamed(f"{folder}/{name}" if folder else name)}
+        unfinished = [name for name in names if f"{_RENAMING}{name}" in names]
+        hidden = {name for name in unfinished if self._is_renamed(f"{folder}/{name}" if folder else name)}
         shown = [each for each in found if each.name not in hidden and not each.name.startswith(_RENAMING)]
         return sorted(shown, key=lambda entry: entry.name)
 

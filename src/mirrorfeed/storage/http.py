@@ -45,17 +45,17 @@ class RetryPolicy(HTTPPolicy[Any, Any]):
         limits: RetryLimits,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        chance: Callable[[], float] = random.random,
+        random_number: Callable[[], float] = random.random,
     ) -> None:
         super().__init__()
-        self._limits, self._clock, self._sleep, self._chance = limits, clock, sleep, chance
+        self._limits, self._clock, self._sleep, self._random_number = limits, clock, sleep, random_number
 
     def send(self, request: Any) -> Any:
         options = request.context.options  # without arguments that the transport does not accept
         is_single = options.pop("retry_total", None) == 0
         is_retryable = options.pop("is_retryable", _is_retryable)
         location_mode, *_ = [options.pop(name, None) for name in ("location_mode", "hosts", "retry_to_secondary")]
-        budget = RetryBudget(self._limits, self._clock, self._chance)
+        budget = RetryBudget(self._limits, self._clock, self._random_number)
         while True:
             response, retry_after, reached = None, None, True
             error: Exception | None = None

@@ -46,9 +46,9 @@ class RetryBudget:
         self,
         limits: RetryLimits,
         clock: Callable[[], float] = time.monotonic,
-        chance: Callable[[], float] = random.random,
+        random_number: Callable[[], float] = random.random,
     ) -> None:
-        self._limits, self._clock, self._chance = limits, clock, chance
+        self._limits, self._clock, self._random_number = limits, clock, random_number
         self._deadline = clock() + limits.seconds
         self._attempts, self._unreached = 0, 0
 
@@ -61,7 +61,7 @@ class RetryBudget:
         self._attempts += 1
         self._unreached += not reached
         longest = min(self._limits.longest_pause, self._limits.first_pause * 2.0 ** min(self._attempts - 1, 30))
-        pause = (retry_after or 0.0) + longest * (0.5 + self._chance() / 2)
+        pause = (retry_after or 0.0) + longest * (0.5 + self._random_number() / 2)
         if self._clock() + pause > self._deadline or self._unreached >= self._limits.connections:
             return None
         return pause

@@ -97,7 +97,7 @@ class PolicyRule(NamedTuple):
     """Problems that do not depend on when it archives files."""
     archives: bool
     by_tag: bool
-    misfit: str | None
+    wrong_age: str | None
     """Problem with the age at which it archives files."""
 
 
@@ -181,7 +181,7 @@ class Rules:
                 if rule.by_tag:
                     problems.append("selects files by tag, but the Delta log has no tags")
                 else:
-                    problems += [rule.misfit] if rule.misfit else []
+                    problems += [rule.wrong_age] if rule.wrong_age else []
                     covered |= {part for part in self.listed if part.startswith(tuple(touching))}
             found += [Finding(rule.name, problem) for problem in problems if touching]
         if missing := [part for part in self.listed if part not in covered]:
@@ -198,10 +198,10 @@ class Rules:
 _NAME = re.compile(r"mirrorfeed\d+days(paused)?\d+")
 
 
-def free_names(days: int, on: bool, taken: Collection[object]) -> Iterator[str]:
+def free_names(days: int, on: bool, used: Collection[object]) -> Iterator[str]:
     """Return names for our rules that no other rule has."""
     names = (f"mirrorfeed{days}days{'' if on else 'paused'}{number}" for number in count(1))
-    return (name for name in names if name not in taken)
+    return (name for name in names if name not in used)
 
 
 def rules_at(location: str, partition_columns: Sequence[str], random_names: bool) -> Rules | None:

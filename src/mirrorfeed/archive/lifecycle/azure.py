@@ -38,20 +38,22 @@ class AzureRules(Rules):
 
     def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
         other_rules: list[dict[str, Any]] = []
-        ours: dict[tuple[int, bool], set[str]] = defaultdict(set)
+        own_prefixes: dict[tuple[int, bool], set[str]] = defaultdict(set)
         for rule in self.all_rules(exported or {"rules": []}):
             found = self.archived_prefixes(rule)
             if found and self.is_ours(rule):
                 others = {prefix for prefix in found if not prefix.startswith(self.folder)}
                 age = int(rule["definition"]["actions"]["baseBlob"]["tierToArchive"][BY_CREATION])
-                ours[age, bool(rule.get("enabled", True))] |= others
+                own_prefixes[age, bool(rule.get("enabled", True))] |= others
             elif not (take_over and self.is_for_table(rule)):
                 other_rules.append(rule)
         if wanted is not Wanted.GONE:
-            ours[days, wanted is Wanted.ON] |= set(self.listed)
-        taken = {rule.get("name") for rule in other_rules}
+            own_prefixes[days, wanted is Wanted.ON] |= set(self.listed)
+        used_names = {rule.get("name") for rule in other_rules}
         own_rules = [
-            rule for (age, on), found in sorted(ours.items()) for rule in _rules(age, on, sorted(found), taken)
+            rule
+            for (age, on), found in sorted(own_prefixes.items())
+            for rule in _rules(age, on, sorted(found), used_names)
         ]
         return self.policy_of(other_rules + own_rules)
 
@@ -71,7 +73,7 @@ class AzureRules(Rules):
                     [f"deletes files of the table ({deletes}): only VACUUM may delete them"] if deletes else [],
                     "tierToArchive" in actions,
                     bool(filters.get("blobIndexMatch")),
-                    _misfit(archive, days),
+                    _wrong_age(archive, days),
                 )
 
     def all_rules(self, exported: Any) -> list[dict[str, Any]]:
@@ -99,7 +101,7 @@ class AzureRules(Rules):
         return []
 
 
-def _misfit(archive: Mapping[str, Any], days: int) -> str | None:
+def _wrong_age(archive: Mapping[str, Any], days: int) -> str | None:
     """Return the problem with the conditions under which a rule archives files, or None."""
     given = [name for name in (BY_CREATION, _BY_CHANGE, _BY_ACCESS, _BY_TIER) if name in archive]
     if len(given) > 1 and given != [_BY_CHANGE, _BY_TIER]:
@@ -128,14 +130,14 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _part(whole: Mapping[str, Any], name: str, rule: str) -> Mapping[str, Any]:
-    found = whole.get(name, {})
+def _part(parent: Mapping[str, Any], name: str, rule: str) -> Mapping[str, Any]:
+    found = parent.get(name, {})
     if not isinstance(found, Mapping):
         raise NoRules(reason=f"its rule {rule!r} has a {name} that is not an object")
     return found
 
 
-def _rules(days: int, on: bool, listed: Sequence[str], taken: set[Any]) -> list[dict[str, Any]]:
+def _rules(days: int, on: bool, listed: Sequence[str], used_names: set[Any]) -> list[dict[str, Any]]:
     parts = [listed[start : start + _PREFIXES_A_RULE] for start in range(0, len(listed), _PREFIXES_A_RULE)]
     return [
         {
@@ -147,5 +149,5 @@ def _rules(days: int, on: bool, listed: Sequence[str], taken: set[Any]) -> list[
                 "actions": {"baseBlob": {"tierToArchive": {BY_CREATION: days}}},
             },
         }
-        for name, part in zip(free_names(days, on, taken), parts, strict=False)
+        for name, part in zip(free_names(days, on, used_names), parts, strict=False)
     ]

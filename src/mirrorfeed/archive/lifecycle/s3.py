@@ -41,11 +41,11 @@ class S3Rules(Rules):
         """Return the configuration with the rules of this table. Existing rules of the table keep their storage
         class."""
         existing = self.all_rules(exported or {"Rules": []})
-        alike = [rule for rule in existing if self.is_for_table(rule)]
+        table_rules = [rule for rule in existing if self.is_for_table(rule)]
         other_rules = [
-            _with_filter(rule) for rule in existing if rule not in alike or not (take_over or self.is_ours(rule))
+            _with_filter(rule) for rule in existing if rule not in table_rules or not (take_over or self.is_ours(rule))
         ]
-        storage_class = alike[0]["Transitions"][0]["StorageClass"] if alike else CLASSES[0]
+        storage_class = table_rules[0]["Transitions"][0]["StorageClass"] if table_rules else CLASSES[0]
         on = wanted is Wanted.ON
         own_rules = [
             {
@@ -77,12 +77,12 @@ class S3Rules(Rules):
             prefix = str(filters.get("Prefix") or rule.get("Prefix") or "")  # older rules have it beside the filter
             ages = [move.get("Days") for move in moves if move.get("StorageClass") in CLASSES]
             by_tag = bool(filters.keys() & {"Tag", "Tags"})
-            yield PolicyRule(self.name_of(rule), [prefix], problems, bool(ages), by_tag, _misfit(ages, days))
+            yield PolicyRule(self.name_of(rule), [prefix], problems, bool(ages), by_tag, _wrong_age(ages, days))
 
     def all_rules(self, exported: Any) -> list[dict[str, Any]]:
         """Return the rules of a configuration as `aws s3api get-bucket-lifecycle-configuration` prints it."""
         rules = exported.get("Rules") if isinstance(exported, Mapping) else None
-        if not isinstance(rules, list) or not all(isinstance(rule, dict) and _is_sound(rule) for rule in rules):
+        if not isinstance(rules, list) or not all(isinstance(rule, dict) and _has_valid_form(rule) for rule in rules):
             raise NoBucketRules()
         return rules
 
@@ -97,7 +97,7 @@ class S3Rules(Rules):
         return []
 
 
-def _misfit(ages: Sequence[int | None], days: int) -> str | None:
+def _wrong_age(ages: Sequence[int | None], days: int) -> str | None:
     if None in ages:
         return "archives on a date, not by the age of files"
     if (first := min((age or 0 for age in ages), default=days)) != days:
@@ -113,7 +113,7 @@ def _with_filter(rule: dict[str, Any]) -> dict[str, Any]:
     return {**others, "Filter": {"Prefix": rule["Prefix"]}}
 
 
-def _is_sound(rule: Mapping[str, Any]) -> bool:
+def _has_valid_form(rule: Mapping[str, Any]) -> bool:
     filters, moves = rule.get("Filter") or {}, rule.get("Transitions") or []
     parts = [filters, filters.get("And") or {} if isinstance(filters, Mapping) else None, rule.get("Expiration") or {}]
     lists = isinstance(moves, list) and all(isinstance(move, Mapping) for move in moves)

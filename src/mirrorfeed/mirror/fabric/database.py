@@ -263,18 +263,18 @@ def create(
     if found := _find(client, item, name):
         MirroredDatabase(client, FabricItem(workspace, found)).definition(name)  # raises if it mirrors another source
         return found, False
-    taken: NameTaken | None = None
+    name_error: NameTaken | None = None
     try:
         body = {"displayName": name, "definition": {"parts": [_part(new_definition(options))]}}
         client.call(f"create {name!r}", item, item.path, body)
     except NameTaken as error:  # a repeated request finds the database that the first request created
-        taken = error
+        name_error = error
     for is_last in client.attempts(seconds):
         if found := _find(client, item, name):
             return found, True
         if is_last:
             break
-    raise taken or NotListed(name=name, item=str(item))
+    raise name_error or NotListed(name=name, item=str(item))
 
 
 def _find(client: FabricClient, item: FabricItem, name: str) -> str | None:

@@ -42,8 +42,8 @@ class Replica:
         delete_dropped(self.target)
         folders = self._folders()
         places = Counter(mirror_path(self.target, folder) for folder in folders)
-        gone = [place for place in find_delta_tables(self.target) if place not in places]
-        reports = [report for place in gone if (report := self._drop(place))]
+        dropped = [place for place in find_delta_tables(self.target) if place not in places]
+        reports = [report for place in dropped if (report := self._drop(place))]
         for folder in folders:
             if places[mirror_path(self.target, folder)] > 1:
                 error = SamePlace(table=folder.table, place=str(mirror_path(self.target, folder)))

@@ -47,8 +47,8 @@ def read_rows(data: bytes, name: str, address: str, settings: Settings) -> FileR
     try:
         rows = _parsed(data, name, address, settings)
         names = rows.column_names
-        if twice := sorted({each for each in names if names.count(each) > 1}):
-            raise FileRefused(finding=NAME_TWICE.finding(address, column=twice[0], how="twice"))
+        if repeated := sorted({each for each in names if names.count(each) > 1}):
+            raise FileRefused(finding=NAME_TWICE.finding(address, column=repeated[0], how="twice"))
         rows, markers = _split(rows, address, is_text)
         if settings.declared is not None and is_text:
             rows = _as_declared(rows, settings.declared, address)
@@ -111,10 +111,10 @@ def _split(rows: pa.Table, address: str, is_text_file: bool) -> tuple[pa.Table, 
     if markers.null_count:
         raise FileRefused(finding=NULL.finding(address, count=markers.null_count, rows=len(markers)))
     texts = markers.cast(pa.string())
-    is_odd = pc.invert(pc.is_in(texts, pa.array(MARKER_TEXTS)))
-    if odd := texts.filter(is_odd).to_pylist():
-        first = is_odd.index(True).as_py() + 1
-        raise FileRefused(finding=VALUE.finding(address, values=sorted(set(odd)), count=len(odd), first=first))
+    is_unknown = pc.invert(pc.is_in(texts, pa.array(MARKER_TEXTS)))
+    if unknown := texts.filter(is_unknown).to_pylist():
+        first = is_unknown.index(True).as_py() + 1
+        raise FileRefused(finding=VALUE.finding(address, values=sorted(set(unknown)), count=len(unknown), first=first))
     return rows.remove_column(place), markers.cast(pa.int32())
 
 
@@ -191,7 +191,7 @@ def added_columns(table: pa.Schema, file: pa.Schema, name: str, address: str) ->
 
 def in_shape_of(schema: pa.Schema, rows: pa.Table) -> pa.Table:
     """Return the rows with the columns of a table in its order. Missing columns are NULL."""
-    there = with_types(rows.schema).names
-    columns = [rows[field.name] if field.name in there else pa.nulls(rows.num_rows, field.type) for field in schema]
+    names = with_types(rows.schema).names
+    columns = [rows[field.name] if field.name in names else pa.nulls(rows.num_rows, field.type) for field in schema]
     # NULLs in columns that are not nullable are checked before rows are written.
     return pa.table(columns, schema=pa.schema([pa.field(field.name, field.type) for field in schema]))

@@ -140,26 +140,26 @@ def delete_old(store: Store, folder: str, mirror: Path, now: datetime) -> None:
 
     Storage times cannot be used, because a rename keeps the time of the last write.
     """
-    own = FolderStore(str(mirror))
-    before = _load(own)
+    notes = FolderStore(str(mirror))
+    before = _load(notes)
     seen: dict[str, str] = {}
-    for aside in PROCESSED:
-        for entry in store.list(f"{folder}/{aside}"):
+    for processed in PROCESSED:
+        for entry in store.list(f"{folder}/{processed}"):
             if entry.is_folder:
                 continue
-            path = f"{aside}/{entry.name}"
+            path = f"{processed}/{entry.name}"
             since = before.get(path, now.isoformat())
             if now - datetime.fromisoformat(since) >= _KEPT_FOR:
                 store.remove(f"{folder}/{path}")
             else:
                 seen[path] = since
     if seen != before:
-        own.replace(_NOTES, json.dumps(seen).encode())
+        notes.replace(_NOTES, json.dumps(seen).encode())
 
 
-def _load(own: FolderStore) -> dict[str, str]:
+def _load(notes: FolderStore) -> dict[str, str]:
     with suppress(NotThere, ValueError):  # without the notes, files are deleted a week later
-        return dict(json.loads(own.read(_NOTES)))
+        return dict(json.loads(notes.read(_NOTES)))
     return {}
 
 

@@ -55,7 +55,7 @@ def net_change(present: pa.Table, rows: pa.Table, markers: pa.ChunkedArray, keys
     both = [_codes(column) for column in pa.concat_tables([rows.select(keys), present]).columns]
     of_file, of_table = [each[:count] for each in both], [each[count:] for each in both]
     # Other rows of the table have a value that no key of the file has.
-    is_near = [pc.less_equal(there, pc.max(own)) for own, there in zip(of_file, of_table, strict=True)]
+    is_near = [pc.less_equal(count_before, pc.max(own)) for own, count_before in zip(of_file, of_table, strict=True)]
     # PyArrow 21 crashes on a chunked array without chunks.
     near = pc.indices_nonzero(reduce(pc.and_, is_near).combine_chunks())
     old_keys = list(zip(*(each.take(near).to_pylist() for each in of_table), strict=True))
@@ -70,13 +70,13 @@ def net_change(present: pa.Table, rows: pa.Table, markers: pa.ChunkedArray, keys
         elif marker == INSERT:
             own.setdefault(key, []).append(at)
         else:
-            there = len(own.get(key, ())) + (0 if key in replaced else old[key])
-            own[key] = [] if marker == DELETE else [at] * max(there, 1)
+            count_before = len(own.get(key, ())) + (0 if key in replaced else old[key])
+            own[key] = [] if marker == DELETE else [at] * max(count_before, 1)
             replaced.add(key)
     added += [at for places in own.values() for at in places]
-    kept = np.ones(present.num_rows, dtype=bool)
-    kept[[place for place, key in zip(near.to_pylist(), old_keys, strict=True) if key in replaced]] = False
-    return Change(pa.array(kept), rows.take(pa.array(sorted(added), pa.int64())))
+    remaining = np.ones(present.num_rows, dtype=bool)
+    remaining[[place for place, key in zip(near.to_pylist(), old_keys, strict=True) if key in replaced]] = False
+    return Change(pa.array(remaining), rows.take(pa.array(sorted(added), pa.int64())))
 
 
 def _codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -209,8 +209,8 @@ class Mirror:
         with _delta_errors(self.place):
             write_deltalake(self._delta, rows, mode="append", commit_properties=self._commit_properties(name, by_time))
 
-    def replace(self, kept: pa.Array, rows: pa.Table, name: str, by_time: bool) -> None:
-        """Rewrite the table with `rows` and the rows that `kept` selects, in the order of `read_columns`."""
+    def replace(self, remaining: pa.Array, rows: pa.Table, name: str, by_time: bool) -> None:
+        """Rewrite the table with `rows` and the rows that `remaining` selects, in the order of `read_columns`."""
         with _delta_errors(self.place):
             dataset = self._delta.to_pyarrow_dataset()
             schema = pa.schema([field.with_nullable(True) for field in dataset.schema])
@@ -219,9 +219,9 @@ class Mirror:
                 start = 0
                 for part in dataset.get_fragments():
                     table = part.to_table(schema=dataset.schema)
-                    stays = kept.slice(start, table.num_rows)
+                    selected = remaining.slice(start, table.num_rows)
                     start += table.num_rows
-                    yield from table.filter(stays).cast(schema).to_batches()
+                    yield from table.filter(selected).cast(schema).to_batches()
                 yield from rows.cast(schema).to_batches()
 
             write_deltalake(

@@ -42,11 +42,11 @@ def selected(rows: DataFrame, selection: Selection | None) -> DataFrame:
     if selection is None:
         return rows
     if selection.where is not None:
-        whole = F.struct(*(F.col(quote(name)) for name in rows.columns)).alias(_ROW)
+        whole_row = F.struct(*(F.col(quote(name)) for name in rows.columns)).alias(_ROW)
         plain = [field for field in rows.schema if not isinstance(field.dataType, NESTED)]
-        asked = rows.select(whole, *(_in_condition(field).alias(field.name) for field in plain))
-        rows = asked.where(F.expr(f"({selection.where})")).select(f"{_ROW}.*")
-    gone = set(selection.exclude_columns)
+        plain_rows = rows.select(whole_row, *(_in_condition(field).alias(field.name) for field in plain))
+        rows = plain_rows.where(F.expr(f"({selection.where})")).select(f"{_ROW}.*")
+    excluded = set(selection.exclude_columns)
     listed = set(rows.columns if selection.columns is None else selection.columns)
     return rows.select(
         *(
@@ -54,7 +54,7 @@ def selected(rows: DataFrame, selection: Selection | None) -> DataFrame:
                 selection.rename.get(field.name, field.name)
             )
             for field in rows.schema
-            if field.name in listed - gone
+            if field.name in listed - excluded
         )
     )
 

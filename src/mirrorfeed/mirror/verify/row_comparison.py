@@ -37,7 +37,9 @@ class Difference(Row):
     def __str__(self) -> str:
         if not self.column:
             return f"{self.key}: {self.source} in the source, {self.mirror} in the mirror"
-        return f"{self.key}: {self.column} is {_spell(self.source)} in the source, {_spell(self.mirror)} in the mirror"
+        return (
+            f"{self.key}: {self.column} is {_quoted(self.source)} in the source, {_quoted(self.mirror)} in the mirror"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,5 +263,5 @@ def _times(count: int) -> str:
     return {0: "missing", 1: "once"}.get(count, f"{count} times")
 
 
-def _spell(value: str | None) -> str:
+def _quoted(value: str | None) -> str:
     return "NULL" if value is None else repr(value)

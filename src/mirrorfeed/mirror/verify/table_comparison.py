@@ -53,13 +53,13 @@ def version_gone_errors(
         raise
 
 
-def folder_of(config: Config, named: str | None) -> str:
-    """Return the folder of the mirrored tables: `named`, or that of the mirrored database in OneLake.
+def folder_of(config: Config, mirror: str | None) -> str:
+    """Return the folder of the mirrored tables: `mirror`, or that of the mirrored database in OneLake.
 
     Raises `MirrorNotNamed`.
     """
-    if named:
-        return named
+    if mirror:
+        return mirror
     workspace, database = config.onelake or (None, None)
     if workspace is None or database is None:
         raise MirrorNotNamed(landing_zone=config.landing_zone)
@@ -141,11 +141,11 @@ def compare(
     Set `as_text` if the published files are text, and `of_now` if the source has no versions and is read in its current
     state.
     """
-    gone = nullcontext() if of_now else version_gone_errors(spark, source, version, mirror)
-    with gone, lossless_settings(spark):
+    version_errors = nullcontext() if of_now else version_gone_errors(spark, source, version, mirror)
+    with version_errors, lossless_settings(spark):
         expected, found = _read_both(spark, source, None if of_now else version, mirror, selection)
-        there = compare_rows(str(source), version, expected, str(mirror), found, keys, shown, as_text=as_text)
-    return replace(there, of_now=of_now)
+        result = compare_rows(str(source), version, expected, str(mirror), found, keys, shown, as_text=as_text)
+    return replace(result, of_now=of_now)
 
 
 def find_differing_keys(

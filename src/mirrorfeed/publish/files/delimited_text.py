@@ -41,10 +41,10 @@ def _plain_text(values: pa.Array) -> pa.Array:
     """Return the values as text, without quotes or escapes."""
     kind = values.type
     if pa.types.is_binary(kind):  # Arrow cannot encode Base64
-        coded = [
+        encoded = [
             None if one is None else binascii.b2a_base64(one, newline=False).decode() for one in values.to_pylist()
         ]
-        return pa.array(coded, pa.string())
+        return pa.array(encoded, pa.string())
     if pa.types.is_timestamp(kind):
         return values.cast(pa.timestamp("us")).cast(pa.string())  # in UTC
     texts = values.cast(pa.string())
@@ -129,8 +129,8 @@ class TextForm:
             _refuse_years(rows.column(at), name)
         columns = [self._column(rows.column(at), name) for at, name in enumerate(rows.schema.names)]
         lines = pc.binary_join_element_wise(*columns, _text(self._form.column_separator))
-        whole = pa.LargeListArray.from_arrays(pa.array([0, len(lines)], pa.int64()), lines)
-        return str(pc.binary_join(whole, _text(self._form.row_separator))[0]) + self._form.row_separator
+        lines_as_list = pa.LargeListArray.from_arrays(pa.array([0, len(lines)], pa.int64()), lines)
+        return str(pc.binary_join(lines_as_list, _text(self._form.row_separator))[0]) + self._form.row_separator
 
     def _refuse_unencodable(self, rows: pa.RecordBatch) -> None:
         """Raise `UnwritableValue` for the first value with a character that the encoding does not support."""
@@ -139,8 +139,8 @@ class TextForm:
                 try:
                     (value or "").encode(self._form.encoding)
                 except UnicodeEncodeError as error:
-                    lacking = error.object[error.start]
-                    raise UnwritableValue(Problem.NOT_IN_ENCODING, name, row, lacking) from None
+                    character = error.object[error.start]
+                    raise UnwritableValue(Problem.NOT_IN_ENCODING, name, row, character) from None
 
     def _column(self, values: pa.Array, name: str) -> pa.Array:
         texts = _plain_text(values).cast(pa.large_string())

@@ -191,7 +191,7 @@ def _spark_part(
     bad = _duplicates_in_files(files, job, unique_keys)
     if not bad and look_up and files.replaced:
         replaced = rows.where(f"{PROBLEM} = {Problem.REPLACED_TEXT.value}").select(*keys).limit(_MAX_LOOKED_UP + 1)
-        bad = look_up(_if_few(replaced.toArrow()) if keys else pa.table({}))
+        bad = look_up(_limited_keys(replaced.toArrow()) if keys else pa.table({}))
 
     if bad:
         raise BadRows(*bad)
@@ -215,14 +215,14 @@ def small_part(
     if not bad and look_up:
         replaced = found.filter(pc.equal(found.column(PROBLEM), Problem.REPLACED_TEXT.value))
         if replaced.num_rows:
-            bad = look_up(_if_few(replaced.select(job.keys)))
+            bad = look_up(_limited_keys(replaced.select(job.keys)))
     if bad:
         raise BadRows(*bad)
     rows = found.drop_columns([PROBLEM])
     return _Part(partial(_deleted_keys, found, job), lambda: Staged(write_files(job, rows.to_batches())))
 
 
-def _if_few(keys: pa.Table) -> pa.Table:
+def _limited_keys(keys: pa.Table) -> pa.Table:
     return keys if keys.num_rows <= _MAX_LOOKED_UP else pa.table({})
 
 

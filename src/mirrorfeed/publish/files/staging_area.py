@@ -160,9 +160,9 @@ class StagingArea:
         probe = f"{self.root}/{Path(folder).name}-probe"
         try:
             spark.range(1).write.parquet(probe)
-        except Exception as again:
-            if _DISK_FULL not in str(again):
-                return StagingUnusable(root=self.root, reason=innermost_cause(again))
+        except Exception as second_error:
+            if _DISK_FULL not in str(second_error):
+                return StagingUnusable(root=self.root, reason=innermost_cause(second_error))
         finally:
             self.remove(probe)
         return StagingFilesLost(place=folder, reason=innermost_cause(error))
@@ -176,15 +176,15 @@ def staging_area_for(
     Without a staging area, only small batches can be published.
     """
     zone, databricks = store.address(""), is_on_databricks(environment)
-    here = is_on_this_machine(spark, environment)
+    is_local = is_on_this_machine(spark, environment)
     # Spark on this machine would create the path of a volume on the disk.
-    if Path(zone).is_absolute() and (databricks if zone.startswith(VOLUMES) else here):
+    if Path(zone).is_absolute() and (databricks if zone.startswith(VOLUMES) else is_local):
         return StagingArea(f"{zone}/{IN_ZONE}", in_zone=True)
-    if staging_path is not None and not (here and staging_path.startswith(VOLUMES)):
+    if staging_path is not None and not (is_local and staging_path.startswith(VOLUMES)):
         if databricks and not staging_path.startswith(VOLUMES):
             raise StagingNotInVolume(path=staging_path)
         return StagingArea(staging_path)
-    return StagingArea(_temporary_folder()) if here else None
+    return StagingArea(_temporary_folder()) if is_local else None
 
 
 def clear_staging(staging_path: str | None, store: Sink, table: str) -> None:

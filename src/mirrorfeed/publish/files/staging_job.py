@@ -250,8 +250,8 @@ def _columns(file: pq.ParquetFile) -> Sequence[tuple[str, str]]:
         length = f"({column.length})" if column.length else ""
         logical = json.loads(column.logical_type.to_json())
         meant = {name: value for name, value in logical.items() if name not in _SPELLING}
-        named = meant.pop("Type")
+        logical_name = meant.pop("Type")
         facts = ", ".join(f"{name} {value}" for name, value in meant.items())
-        form = "" if named == "None" else f" {named}" + (f" ({facts})" if facts else "")
+        form = "" if logical_name == "None" else f" {logical_name}" + (f" ({facts})" if facts else "")
         found.append((column.path, f"{rule} {column.physical_type}{length}{form}"))
     return tuple(found)

@@ -149,8 +149,8 @@ class DeltaFeed:
         if size is None or per_file is None or self.selection is None:
             return size, per_file
         rows = reader.snapshot(self.spark, self.source, version)
-        some = apply_selection(str(self.source), rows, replace(self.selection, where=None))
-        each = staging.bytes_per_row(row_conversion.snapshot_rows(some, job.columns), job.output.compression)
+        sample = apply_selection(str(self.source), rows, replace(self.selection, where=None))
+        each = staging.bytes_per_row(row_conversion.snapshot_rows(sample, job.columns), job.output.compression)
         wanted = max(per_file, int(job.output.target_file_size / each)) if each else per_file
         return size * per_file // wanted, wanted
 
@@ -189,8 +189,8 @@ class DeltaFeed:
         from mirrorfeed.publish import row_diff  # imported late: few ranges are compared
 
         before, now = self._rows_at(range_.from_version_exclusive), self._rows_at(range_.to_version_inclusive)
-        key, there = row_diff.key_positions(job.columns, job.keys), set(before.columns)
-        then = [column if column.name in there else replace(column, dropped=True) for column in job.columns]
+        key, names_before = row_diff.key_positions(job.columns, job.keys), set(before.columns)
+        then = [column if column.name in names_before else replace(column, dropped=True) for column in job.columns]
         known = row_diff.one_per_key(row_diff.with_hashes(before, then, job.keys).select(*key, row_diff.HASH), key)
         found = row_diff.differences(row_diff.with_hashes(now, job.columns, job.keys), known, key)
         differing = found.where(row_diff.DIFFERS)
@@ -251,12 +251,12 @@ class _ExistingRows:
         try:
             with reader.read_errors(str(self.feed.source), version):
                 found = self._guarded(version, deleted)
-                few = staging.collect_small_batch(found)
+                rows = staging.collect_small_batch(found)
         except SnapshotGone:
             if self.facts.latest == version:
                 raise
             return self._existing_keys(self.facts.latest, deleted)
-        return version, found if few is None else few
+        return version, found if rows is None else rows
 
     def _guarded(self, version: int, deleted: pa.Table | DataFrame) -> DataFrame:
         """Find the deleted keys that exist. Raises `LookUpNeedsArchive` if archived files would be read."""
@@ -270,8 +270,8 @@ class _ExistingRows:
             from mirrorfeed.archive.guard import guarded_rows  # imports cloud clients
             from mirrorfeed.storage.tier_store import tiers_at
 
-            def refusal(away: Sequence[NeededFiles]) -> LookUpNeedsArchive:
-                files = [file for each in away for file in each.files]
+            def refusal(archived: Sequence[NeededFiles]) -> LookUpNeedsArchive:
+                files = [file for each in archived for file in each.files]
                 return LookUpNeedsArchive(table=table, version=version, files=files)
 
             return guarded_rows(spark, found, tiers_at, datetime.now(UTC), refusal)

@@ -144,14 +144,14 @@ class RowHashTable:
                 raise RowHashesChanged(states=str(self.place), table=self.table) from error
             raise
         newest = read_history(self.spark, self.place, 16)
-        ours = [
+        own_commits = [
             row for row in newest if (row["version"] == 0 if facts.before is None else row["userMetadata"] == batch)
         ]
-        if not ours and newest[-1]["version"] == facts.before:
+        if not own_commits and newest[-1]["version"] == facts.before:
             return None
-        if [row["version"] for row in ours] != [facts.latest]:
+        if [row["version"] for row in own_commits] != [facts.latest]:
             raise RowHashesChanged(states=str(self.place), table=self.table)
-        metrics = ours[0]["operationMetrics"]
+        metrics = own_commits[0]["operationMetrics"]
         return int(metrics["numOutputRows"]) - all_hashes, int(metrics["numOutputBytes"])
 
     def count_rows(self, version: int) -> int:

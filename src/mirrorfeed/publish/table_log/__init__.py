@@ -148,15 +148,15 @@ class TableLog:
         """
         if not missing_files(view.last_renamed, view.numbers).numbers:
             return None
-        again = self.read_view()
-        if again is None or again.log_id != view.log_id:
+        second = self.read_view()
+        if second is None or second.log_id != view.log_id:
             return None
         entries = [entry for place in PROCESSED for entry in self.store.list(f"{self.folder}/{place}")]
         found = missing_files(
             view.last_renamed,
-            again.numbers,
+            second.numbers,
             [number for entry in entries if (number := data_number(entry.name, None))],
-            newest_first=self.records(again),
+            newest_first=self.records(second),
             by_time=metadata_files.is_read_by_time(self.store, self.folder),
         )
         if not found.numbers:
@@ -221,10 +221,10 @@ class TableLog:
         staged files. A rename keeps the time or makes it later.
         """
         entries = self.store.list(self.folder)
-        there = [entry.modified for entry in entries if not entry.is_folder and not is_ignored(entry.name)]
+        published = [entry.modified for entry in entries if not entry.is_folder and not is_ignored(entry.name)]
         new = {entry.name: entry.modified for entry in self.entries(view.log_id) if entry.name in staged}
         later = [new.pop(name) for name in corrections]
-        for before, after in ((there, new.values()), (new.values(), later)):
+        for before, after in ((published, new.values()), (new.values(), later)):
             if before and after and min(after) <= max(before):
                 raise EqualFileTimes(address=self._address())
 

@@ -96,14 +96,14 @@ class View:
 
     def leftovers(self) -> list[str]:
         """Return staged files that can never be published, because a record has their number but does not name them."""
-        named = {file.staged for file in self.unfinished}
+        unfinished = {file.staged for file in self.unfinished}
         reached = (name for name in self.staged if (staged_record_number(name) or self.number + 1) <= self.number)
         start_markers = [
             name
             for name in self.start_markers
             if self.newest and (self.number > 1 or name != start_marker_name(self.newest.batch))
         ]
-        return [*(name for name in reached if name not in named), *start_markers]
+        return [*(name for name in reached if name not in unfinished), *start_markers]
 
     def old_records(self, keep: int) -> list[int]:
         return list(self.records)[: -max(_MIN_RECORDS, keep)]
