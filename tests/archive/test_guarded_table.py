@@ -102,7 +102,7 @@ def test_error_names_count_bytes_files_and_the_fix(guarded: GuardedTable, table:
 
 @pytest.mark.parametrize("where", ["day = '2026-01-05'", "`a b` = 1", 'v = "$HOME"', r"v LIKE '\_%'", "v = '`id`'"])
 def test_fix_is_a_valid_shell_command(where: str) -> None:
-    solution = ArchivedFilesNeeded(asked="A query", table="t", version=3, where=where, files=[]).solution
+    solution = ArchivedFilesNeeded(operation="A query", table="t", version=3, where=where, files=[]).solution
     command = solution.removeprefix("Restore the files with `").partition("` and `mirrorfeed archive restore")[0]
     printed = subprocess.run(["sh", "-c", f'set -- {command}; printf %s "$6"'], capture_output=True, text=True)
     assert printed.stdout == where
@@ -141,7 +141,7 @@ def test_limit_returns_active_rows_and_fails_with_too_few(guarded: GuardedTable,
     with pytest.raises(NotEnoughFiles) as caught:
         guarded.limit(20)
     archived = sum(file.bytes or 0 for file in caught.value.files)
-    assert (caught.value.asked, caught.value.found) == (20, 19)
+    assert (caught.value.limit, caught.value.found) == (20, 19)
     assert caught.value.missing == f"2 archived files ({archived / 1024:.1f} KiB)"
     with pytest.raises(BadPredicate, match="names `id`, which is not a column"):
         guarded.limit(1, "id = 15")

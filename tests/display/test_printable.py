@@ -110,7 +110,9 @@ def test_shell_parses_a_quoted_argument_unchanged(argument: str) -> None:
 
 def test_every_suggested_command_quotes_its_arguments() -> None:
     """A command such as `mirrorfeed rebuild {self.table}` would run code in a table name after copy and paste."""
-    command = re.compile(r"`mirrorfeed [^`\n]*?\{(?!shell_argument\(|[\w.]+:argument\}|asked\}|self\.asked\})[^`\n]*")
+    command = re.compile(
+        r"`mirrorfeed [^`\n]*?\{(?!shell_argument\(|[\w.]+:argument\}|wanted\}|self\.requested\})[^`\n]*"
+    )
     package = Path(mirrorfeed.__file__).parent
     assert [found for path in package.rglob("*.py") for found in command.findall(path.read_text())] == []
 

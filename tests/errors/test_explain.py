@@ -8,9 +8,9 @@ import pytest
 from mirrorfeed.errors.explain import UnknownCode, explain
 
 
-@pytest.mark.parametrize("asked", ["MF2102", "mf2102", "2102", "Gap", " MF2102 "])
-def test_code_is_found_in_any_spelling(asked: str) -> None:
-    (found,) = [each for each in explain(asked) if each.kind == "terminal"]
+@pytest.mark.parametrize("text", ["MF2102", "mf2102", "2102", "Gap", " MF2102 "])
+def test_code_is_found_in_any_spelling(text: str) -> None:
+    (found,) = [each for each in explain(text) if each.kind == "terminal"]
     assert (found.code, found.name) == ("MF2102", "Gap")
 
 
@@ -28,7 +28,7 @@ def test_all_codes_of_a_name_are_explained_without_the_tests_that_raise_them() -
 
 
 @pytest.mark.parametrize(
-    ("asked", "nearest"),
+    ("text", "nearest"),
     [
         ("MF2199", ["MF2201 (RowsProtected)", "MF2202 (CatalogRefused)", "MF2203 (CatalogUnavailable)"]),
         ("ConfigInvalidd", ["MF1103 (ConfigInvalid)"]),
@@ -37,9 +37,9 @@ def test_all_codes_of_a_name_are_explained_without_the_tests_that_raise_them() -
         ("?", []),
     ],
 )
-def test_unknown_code_is_refused_with_the_nearest_ones(asked: str, nearest: list[str]) -> None:
+def test_unknown_code_is_refused_with_the_nearest_ones(text: str, nearest: list[str]) -> None:
     with pytest.raises(UnknownCode) as caught:
-        explain(asked)
+        explain(text)
     assert list(caught.value.nearest)[: len(nearest)] == nearest
     assert len(str(caught.value)) < 300
 

@@ -271,7 +271,7 @@ def test_lost_versions_stop_a_history_or_continue_it_with_a_snapshot(
     with pytest.raises(NotInHistory) as missing:
         history.rebuilt(2)
     assert missing.value.problem == f"Version 2 is not in the history {history.table.table}."
-    assert [each.partition(" (")[0] for each in missing.value.kept][:1] == ["versions 1 to 1"]
+    assert [each.partition(" (")[0] for each in missing.value.stored][:1] == ["versions 1 to 1"]
     with pytest.raises(NotInHistory, match="The time 2001-01-01 00:00:00 UTC is not in "):
         replay(spark, history.table.table, Source(path=str(tmp_path / "x")), "2001-01-01")
 

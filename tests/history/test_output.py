@@ -36,7 +36,7 @@ def test_version_or_time_in_the_history_is_found(requested: int | datetime, vers
 def test_version_or_time_outside_the_history_is_rejected_with_its_ranges(requested: int | datetime) -> None:
     with pytest.raises(NotInHistory) as caught:
         resolve("h", BOTH, requested)
-    assert list(caught.value.kept) == [
+    assert list(caught.value.stored) == [
         "versions 3 to 6 (2026-03-01 12:03:00 UTC to 2026-03-01 12:06:00 UTC)",
         "versions 9 to 11 (2026-03-01 12:09:00 UTC to 2026-03-01 12:11:00 UTC)",
     ]

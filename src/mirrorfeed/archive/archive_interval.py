@@ -214,7 +214,7 @@ def set_first(spark: SparkSession, source: Source, days: int, now: datetime) -> 
         _unset(spark, source, ALL[1:])
         return policy
     if found is not None and days > found.days:
-        raise LongerInterval(table=str(source), now=found.days, asked=days)
+        raise LongerInterval(table=str(source), now=found.days, wanted=days)
     policy = changed(found, days, exact=True, now=now) if found else Policy(days)
     _write(spark, source, policy)
     return policy
@@ -229,7 +229,7 @@ def change_interval(
     """
     before = required(spark, source)
     if days > before.rule and not rule_changed:
-        raise RuleFirst(table=str(source), rule=before.rule, asked=days)
+        raise RuleFirst(table=str(source), rule=before.rule, wanted=days)
     policy = changed(before, days, exact, now)
     _write(spark, source, policy)
     return Interval.of(source, policy, moved=days >= before.rule)

@@ -247,12 +247,12 @@ def refuse(
 
 class ArchivedFilesNeeded(Terminal):
     code = "MF5001"
-    what = "{asked} needs {amount} of {table} at version {version}: {uris}. Nothing was read."
+    what = "{operation} needs {amount} of {table} at version {version}: {uris}. Nothing was read."
     fix: ClassVar[Any] = (
         "Restore the files with `{command}` and `mirrorfeed archive restore PLAN`, or use a condition that needs no"
         " archived file."
     )
-    asked: str
+    operation: str
     table: str
     version: int
     files: Sequence[DataFile]
@@ -281,12 +281,12 @@ class LookUpNeedsArchive(ArchivedFilesNeeded):
         f"{ArchivedFilesNeeded.fix} If the keys of {{table}} are always unique, you can set `validate_keys: range`"
         " instead."
     )
-    asked: str = "A lookup of deleted keys"
+    operation: str = "A lookup of deleted keys"
 
 
 class StatementNeedsArchivedFiles(ArchivedFilesNeeded):
     code = "MF5002"
-    what = "{asked} needs {amount}: {each}. Nothing was read."
+    what = "{operation} needs {amount}: {each}. Nothing was read."
     fix: ClassVar[Any] = {
         True: (
             "Restore the files with `mirrorfeed archive plan --sql {statement:argument} --to PLAN` and `mirrorfeed"
@@ -302,10 +302,10 @@ class StatementNeedsArchivedFiles(ArchivedFilesNeeded):
 
     @classmethod
     def of(
-        cls, tables: Sequence[NeededFiles], statement: str | None = None, asked: str = "The query"
+        cls, tables: Sequence[NeededFiles], statement: str | None = None, operation: str = "The query"
     ) -> StatementNeedsArchivedFiles:
         return cls(
-            asked=asked,
+            operation=operation,
             table=tables[0].table,
             version=tables[0].version,
             files=tuple(file for each in tables for file in each.files),
@@ -332,7 +332,7 @@ class StatementNeedsArchivedFiles(ArchivedFilesNeeded):
 class NotEnoughFiles(Terminal):
     code = "MF5003"
     what = (
-        "The active files of {table} contain only {found:,} of the {asked:,} rows that LIMIT asks for. {missing} would"
+        "The active files of {table} contain only {found:,} of the {limit:,} rows that LIMIT asks for. {missing} would"
         " also be needed."
     )
     fix = "Use a smaller LIMIT, or restore the archived files: create a plan with `mirrorfeed archive plan`."

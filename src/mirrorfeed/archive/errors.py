@@ -10,7 +10,7 @@ from mirrorfeed.errors import Terminal, Transient
 
 class BadNumber(Terminal):
     code = "MF5004"
-    what = "The {named} for {table} is negative: {value}."
+    what = "The {argument} for {table} is negative: {value}."
     fix = "Use 0 or a positive whole number."
 
 
@@ -184,11 +184,11 @@ class OnlyRows(Terminal):
 class LongerInterval(Terminal):
     code = "MF5302"
     what = (
-        "The interval of {table} is {now:count day} and cannot be increased to {asked:count day} at once: files that"
+        "The interval of {table} is {now:count day} and cannot be increased to {wanted:count day} at once: files that"
         " the lifecycle rule has already archived would count as active."
     )
     fix = (
-        "Change the lifecycle rule first, then run `mirrorfeed archive change-interval {table:argument} --to '{asked}"
+        "Change the lifecycle rule first, then run `mirrorfeed archive change-interval {table:argument} --to '{wanted}"
         " days'`."
     )
 
@@ -205,12 +205,12 @@ class StillArchived(Terminal):
 class RuleFirst(Terminal):
     code = "MF5305"
     what = (
-        "The interval of {table} cannot be increased to {asked:count day} while the lifecycle rule archives files"
+        "The interval of {table} cannot be increased to {wanted:count day} while the lifecycle rule archives files"
         " after {rule:count day}."
     )
     fix = (
-        "Change the rule first (`mirrorfeed archive rule {table:argument} --merge EXPORTED --interval '{asked} days'`)."
-        " Wait until the new rule applies, in Azure for a day. Then run the command again with --rule-changed."
+        "Change the rule first (`mirrorfeed archive rule {table:argument} --merge EXPORTED --interval '{wanted}"
+        " days'`). Wait until the new rule applies, in Azure for a day. Then run the command again with --rule-changed."
     )
 
 

@@ -126,7 +126,7 @@ def check(
         operation = operation or ("A snapshot" if isinstance(what, int) else f"The change data feed ({what})")
         first = None if isinstance(what, int) else what.from_version_exclusive + 1
         raise ArchivedFilesNeeded(
-            asked=operation, table=str(source), version=last, files=tuple(blocked), feed_from=first
+            operation=operation, table=str(source), version=last, files=tuple(blocked), feed_from=first
         )
 
 

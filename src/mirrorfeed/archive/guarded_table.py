@@ -114,7 +114,7 @@ class GuardedTable:
         Raises `MirrorfeedError` also if active files contain fewer rows while archived files may contain more.
         """
         if n < 0:
-            raise BadNumber(table=str(self.source), named="LIMIT", value=n)
+            raise BadNumber(table=str(self.source), argument="LIMIT", value=n)
         partitions = read_table_info(self._spark, self.source).partition_columns
         names = self._spark.table(self.source.sql).select(*map(quote, partitions))
         filtered(names, f"the partitions of {self.source}", where)
@@ -123,7 +123,7 @@ class GuardedTable:
         active, blocked = self._active(self._needed(where))
         rows = filtered(active, str(self.source), where).limit(n)
         if blocked and (found := rows.count()) < n:
-            raise NotEnoughFiles(table=str(self.source), asked=n, found=found, files=tuple(blocked))
+            raise NotEnoughFiles(table=str(self.source), limit=n, found=found, files=tuple(blocked))
         return rows
 
     def recent(self, columns: Sequence[str] | None = None) -> Recent:
@@ -136,7 +136,7 @@ class GuardedTable:
     def stream(self, starting_version: int | None = None) -> DataFrame:
         """Return a streaming read of the whole table and its changes, or of the changes from a version."""
         if starting_version is not None and starting_version < 0:
-            raise BadNumber(table=str(self.source), named="starting version", value=starting_version)
+            raise BadNumber(table=str(self.source), argument="starting version", value=starting_version)
         reader = self._spark.readStream.format("delta")
         # Only the files that exist now are guarded, because files that are added later are new.
         if starting_version is None:
@@ -174,7 +174,7 @@ class GuardedTable:
             if others or (first.location, first.version) != (self._location, version):
                 return StatementNeedsArchivedFiles.of(blocked)
             return ArchivedFilesNeeded(
-                asked=what, table=str(self.source), version=version, where=where, files=first.files
+                operation=what, table=str(self.source), version=version, where=where, files=first.files
             )
 
         return refusal
@@ -273,7 +273,7 @@ class GuardedTable:
         Statements are atomic: a concurrent change after the check can only make a statement fail.
         """
         needed = self._engine.needed_by_change(self.source, statement, self._now())
-        refuse(needed, self._tiers_at, lambda blocked: StatementNeedsArchivedFiles.of(blocked, asked=what))
+        refuse(needed, self._tiers_at, lambda blocked: StatementNeedsArchivedFiles.of(blocked, operation=what))
         self._spark.sql(statement)
 
     def _tiers_at(self, location: str) -> TierStore | None:

@@ -95,11 +95,11 @@ class TargetsMeet(Terminal):
         "Use another `target`, such as {{schema}}_{{table}}, leave out a source with `exclude`, or give a source a"
         " separate entry. Nothing was done."
     )
-    meeting: tuple[tuple[str, str, str], ...]
+    conflicts: tuple[tuple[str, str, str], ...]
 
     @property
     def pairs(self) -> str:
-        return first_names([f"{one} and {other} in {target}" for one, other, target in self.meeting])
+        return first_names([f"{one} and {other} in {target}" for one, other, target in self.conflicts])
 
 
 class SeveralLandingZones(Terminal):
@@ -120,11 +120,11 @@ class HistoriesMeet(Terminal):
     code = "MF1114"
     what = "Tables in {path} have the same history: {pairs}."
     fix = "Set another `history` for one of the tables, or turn its history off with the value false. Nothing was done."
-    meeting: tuple[tuple[str, str, str], ...]
+    conflicts: tuple[tuple[str, str, str], ...]
 
     @property
     def pairs(self) -> str:
-        return first_names([f"{one} and {other} in {history}" for one, other, history in self.meeting])
+        return first_names([f"{one} and {other} in {history}" for one, other, history in self.conflicts])
 
 
 class DatabaseNotNamed(Terminal):

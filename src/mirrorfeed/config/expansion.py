@@ -74,10 +74,10 @@ def expand(config: Config, found: Sequence[Sequence[FoundTable]]) -> Expansion:
         listed += [row for row in of_entry if row.why != _BY_ITSELF]
     tables = [row.table for row in listed if row.table]
     if repeated := tuple((str(a.source), str(b.source), str(b.target)) for a, b in _repeated(tables, _target)):
-        raise TargetsMeet(meeting=repeated, path=config.path)
+        raise TargetsMeet(conflicts=repeated, path=config.path)
     if shared := list(_repeated(tables, _history)):
         meeting = tuple((str(a.target), str(b.target), str(b.history.table)) for a, b in shared if b.history)
-        raise HistoriesMeet(meeting=meeting, path=config.path)
+        raise HistoriesMeet(conflicts=meeting, path=config.path)
     for at, row in enumerate(listed):
         if row.table and row.table.landing_zone:  # in another landing zone than the one in use
             listed[at] = Listed(row.source, None, f"goes into {row.table.landing_zone}")

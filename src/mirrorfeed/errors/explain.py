@@ -40,7 +40,7 @@ class Explanation(Row):
 
 class UnknownCode(Terminal):
     code = "MF1002"
-    what = "There is no code or name {asked:short}."
+    what = "There is no code or name {text:short}."
     fix = "Write a code as errors show it, for example MF2102, or the name of an error.{near:more}"
     nearest: tuple[str, ...]
 
@@ -62,7 +62,7 @@ def explain(text: str) -> tuple[Explanation, ...]:
     else:
         near = difflib.get_close_matches(stripped, {entry.name for entry in known.values()}, 3)
         nearest = [entry.code for entry in known.values() if entry.name in near]
-    raise UnknownCode(asked=text, nearest=tuple(f"{code} ({known[code].name})" for code in nearest))
+    raise UnknownCode(text=text, nearest=tuple(f"{code} ({known[code].name})" for code in nearest))
 
 
 def _fold(name: str) -> str:

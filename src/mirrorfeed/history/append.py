@@ -168,9 +168,9 @@ class _Append:
             raise SourceReplaced(
                 table=self.source,
                 history=history,
-                kept=view.newest.source,
+                recorded=view.newest.source,
                 version=version,
-                kept_id=finding.published_id,
+                recorded_id=finding.published_id,
                 found_id=finding.found_id,
                 latest=finding.latest,
             ) from None

@@ -31,21 +31,21 @@ class SourceReplaced(Finding):
     what = {
         True: "{table} was restored to an older version: version {version} is in the history, the newest is {latest}.",
         False: (
-            "{table} has the id {found_id}, but {history} is the history of {kept} with the id {kept_id}, up to version"
-            " {version}. The source is another table now, or was replaced, or dropped and created again."
+            "{table} has the id {found_id}, but {history} is the history of {recorded} with the id {recorded_id}, up to"
+            " version {version}. The source is another table now, or was replaced, or dropped and created again."
         ),
     }
     fix = "Set `history` to a new table. The existing history can still be replayed."
     history: str
-    kept: str
+    recorded: str
     version: int
-    kept_id: str
+    recorded_id: str
     found_id: str
     latest: int
 
     @property
     def case(self) -> bool:
-        return self.kept_id == self.found_id
+        return self.recorded_id == self.found_id
 
 
 class RecordRejected(Terminal):
@@ -105,13 +105,13 @@ class HistoryEmpty(Terminal):
 class NotInHistory(Terminal):
     code = "MF6012"
     what = "{wanted} is not in the history {history}."
-    fix = "Choose a version or time that the history contains: {kept:reasons}."
-    asked: int | datetime
+    fix = "Choose a version or time that the history contains: {stored:reasons}."
+    requested: int | datetime
 
     @property
     def wanted(self) -> str:
         return (
-            f"Version {self.asked}"
-            if isinstance(self.asked, int)
-            else f"The time {self.asked.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+            f"Version {self.requested}"
+            if isinstance(self.requested, int)
+            else f"The time {self.requested.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
         )

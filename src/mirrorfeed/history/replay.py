@@ -84,7 +84,7 @@ def resolve(history: str, records: Sequence[HistoryRecord], at: int | datetime) 
             f"versions {first.version} to {last.version} ({_utc(first.timestamp)} to {_utc(last.timestamp)})"
             for first, last in map(segments.first_and_last_commit, segments.split_segments(records))
         ]
-        raise NotInHistory(history=history, asked=at, kept=contents)
+        raise NotInHistory(history=history, requested=at, stored=contents)
     return version
 
 

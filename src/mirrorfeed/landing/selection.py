@@ -104,7 +104,7 @@ class Selection:
         return "; ".join(part for part in parts if part)
 
     @property
-    def named(self) -> Iterator[tuple[str, str]]:
+    def listed_names(self) -> Iterator[tuple[str, str]]:
         """Yield each column name in the options, with the option that contains it."""
         lists = {"columns": self.columns or (), "exclude_columns": self.exclude_columns}
         for place, names in (lists | {"rename": self.rename, "cast": self.cast}).items():
@@ -143,7 +143,7 @@ def _short(type_: Any) -> str:
 
 def check(table: str, selection: Selection, types: Mapping[str, str]) -> None:
     """Raise `BadSelection` for names that are not columns of the source."""
-    faults = [f"`{place}` names {_unknown(name, types)}" for place, name in selection.named if name not in types]
+    faults = [f"`{place}` names {_unknown(name, types)}" for place, name in selection.listed_names if name not in types]
     if faults:
         raise BadSelection(table=table, reasons=tuple(faults))
 

@@ -95,17 +95,17 @@ def _retention_rules(code: str, name: str, fact: str, option: str, days: int) ->
 
     def lost_already(facts: TableFacts) -> Values | None:
         retention, lag = getattr(facts.source_facts, fact), facts.source_facts.lag_seconds or 0.0
-        return {"kept": retention, "lag": lag} if retention is not None and retention < lag else None
+        return {"retention": retention, "lag": lag} if retention is not None and retention < lag else None
 
     def short(facts: TableFacts) -> Values | None:
         retention, waited = getattr(facts.source_facts, fact), facts.source_facts.longest_wait
         if retention is None or retention < (facts.source_facts.lag_seconds or 0.0) or retention >= MIN_FACTOR * waited:
             return None
-        return {"kept": retention, "waited": waited}
+        return {"retention": retention, "waited": waited}
 
-    lost = f"{option} is {{kept:duration}}, but the lag is {{lag:duration}}: changes may already be lost."
+    lost = f"{option} is {{retention:duration}}, but the lag is {{lag:duration}}: changes may already be lost."
     may_lose = (
-        f"{option} is {{kept:duration}}, and a change waited {{waited:duration}} until it was published:"
+        f"{option} is {{retention:duration}}, and a change waited {{waited:duration}} until it was published:"
         " one failed run may lose changes."
     )
     return Rule(code, name, lost_already, lost, fix), Rule(code, name, short, may_lose, fix, Severity.SOON)
@@ -119,7 +119,7 @@ def _falls_behind(facts: TableFacts) -> Values | None:
     left = seconds_left(least, lag, source.lag_before)
     if left is None or left > _SOON:
         return None
-    return {"lag": lag, "kept": least, "hours": left / 3600}
+    return {"lag": lag, "retention": least, "hours": left / 3600}
 
 
 def _waits_for_fabric(status: str | None) -> Callable[[TableFacts], Values | None]:
@@ -277,8 +277,8 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         "MF805",
         "FALLS_BEHIND",
         _falls_behind,
-        "The lag is {lag:duration}. At the current rate, the lag exceeds the retention of the source ({kept:duration})"
-        " in {hours:.1f} hours. Later changes are then lost.",
+        "The lag is {lag:duration}. At the current rate, the lag exceeds the retention of the source"
+        " ({retention:duration}) in {hours:.1f} hours. Later changes are then lost.",
         "mirrorfeed publish {table} --follow",
         Severity.SOON,
     ),

@@ -232,7 +232,7 @@ class _Run:
         self.current, new = [str(table.target) for table in tables], []
         for name, table in zip(self.current, tables, strict=True):
             if self.context.follows and table.changes == "compare":
-                raise FeedRequired(table=str(table.source), asked="Continuous publishing")
+                raise FeedRequired(table=str(table.source), operation="Continuous publishing")
             if name in self.tasks:
                 self.tasks[name].table = table
             else:

@@ -232,7 +232,7 @@ def repair_table(
     """
     spark, name = context.session, str(table.target)
     if table.changes == "compare":
-        raise FeedRequired(table=str(table.source), asked="Repairing a mirror")
+        raise FeedRequired(table=str(table.source), operation="Repairing a mirror")
     ((_, position),) = mirror_positions(context.config, [name])
     newest = position.newest
     if newest is None:

@@ -337,7 +337,7 @@ class KeysRequired(Terminal):
 
 class FeedRequired(Terminal):
     code = "MF3507"
-    what = "{asked} requires a change data feed, but {table} is published by comparison (`changes: compare`)."
+    what = "{operation} requires a change data feed, but {table} is published by comparison (`changes: compare`)."
     fix = "Run `mirrorfeed publish` to compare and publish the table, or `mirrorfeed rebuild` to reload it."
 
 

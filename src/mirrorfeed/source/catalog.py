@@ -110,9 +110,9 @@ def _catalog_errors(object_name: str) -> Iterator[None]:
     try:
         yield
     except (errors.NotFound, errors.PermissionDenied, errors.Unauthenticated, errors.BadRequest) as error:
-        raise CatalogRefused(asked=object_name, reason=str(error)) from error
+        raise CatalogRefused(name=object_name, reason=str(error)) from error
     except (DatabricksError, OSError) as error:  # without a response, the client raises errors of lower layers
-        raise CatalogUnavailable(asked=object_name, reason=str(error)) from error
+        raise CatalogUnavailable(name=object_name, reason=str(error)) from error
 
 
 def _list_spark_catalog(spark: SparkSession, pattern: Pattern, columns: bool) -> Iterator[FoundTable]:
@@ -134,7 +134,7 @@ def _list_spark_catalog(spark: SparkSession, pattern: Pattern, columns: bool) ->
                     names = tuple(spark.table(source.sql).columns) if columns else ()
                 yield FoundTable(source, unsupported, names)
     except AnalysisException as error:
-        raise CatalogRefused(asked=f"The list of tables {pattern}", reason=first_line(str(error))) from error
+        raise CatalogRefused(name=f"The list of tables {pattern}", reason=first_line(str(error))) from error
 
 
 def _unsupported_in_spark(information: str) -> str:
@@ -162,7 +162,7 @@ def _list_folders(pattern: Pattern, columns: bool, spark: Callable[[], SparkSess
                     yield FoundTable(Source(path=str(each)), columns=_columns_at(str(each), spark) if columns else ())
     except OSError as error:
         reason = f"{error.filename}: {error.strerror}"
-        raise CatalogRefused(asked=f"The list of tables {pattern}", reason=reason) from error
+        raise CatalogRefused(name=f"The list of tables {pattern}", reason=reason) from error
 
 
 def _columns_at(path: str, spark: Callable[[], SparkSession]) -> tuple[str, ...]:

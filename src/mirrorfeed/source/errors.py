@@ -266,8 +266,8 @@ class FilesArchived(Terminal):
 class RetentionTooShort(Transient):
     code = "MF2108"
     what = (
-        "{table} keeps changes for {kept:duration} ({name}), but a change was published {waited:duration} after its"
-        " commit. One failed run may lose changes."
+        "{table} keeps changes for {retention:duration} ({name}), but a change was published {waited:duration} after"
+        " its commit. One failed run may lose changes."
     )
     fix = "Publish more often, or increase {name}. `mirrorfeed doctor` prints the statement."
     is_warning = True
@@ -301,13 +301,13 @@ class RowsProtected(Terminal):
 
 class CatalogRefused(Terminal):
     code = "MF2202"
-    what = "{asked} cannot be read: {reason:phrase}."
+    what = "{name} cannot be read: {reason:phrase}."
     fix = "Check the name and your privileges. If you cannot read the primary key, set `keys` in the configuration."
 
 
 class CatalogUnavailable(Transient):
     code = "MF2203"
-    what = "{asked} cannot be read, because Unity Catalog did not respond: {reason:phrase}."
+    what = "{name} cannot be read, because Unity Catalog did not respond: {reason:phrase}."
     fix = "Run the same command again."
 
 

@@ -227,7 +227,7 @@ def check_retention(table: str, properties: Mapping[str, str], waited: float) ->
     retained = {name: retention_seconds(properties, name) for name in (FILES, LOG)}
     short = {name: found for name, found in retained.items() if found is not None and found < MIN_FACTOR * waited}
     name = min(short, key=short.__getitem__, default=None)
-    return None if name is None else RetentionTooShort(table=table, name=name, kept=short[name], waited=waited)
+    return None if name is None else RetentionTooShort(table=table, name=name, retention=short[name], waited=waited)
 
 
 def parse_days(text: str) -> int:

@@ -48,8 +48,8 @@ def net(present: list[Row], rows: list[tuple[int, Row]], schema: pa.Schema, widt
     table, file = _table(present, schema), _table([row for _, row in rows], schema)
     markers = pa.chunked_array([[marker for marker, _ in rows]], pa.int32())
     change = net_change(table.select(keys), file, markers, keys)
-    result = pa.concat_tables([table.filter(change.kept), change.added])
-    assert change.removes == (table.filter(change.kept).num_rows < len(present))
+    result = pa.concat_tables([table.filter(change.remaining), change.added])
+    assert change.removes == (table.filter(change.remaining).num_rows < len(present))
     return list(zip(*(column.to_pylist() for column in result.columns), strict=True))
 
 

@@ -35,14 +35,14 @@ from mirrorfeed.storage.local_folder import FolderStore, resolve
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    kept: pa.Array
+    remaining: pa.Array
     """For each row of the table, in order: True if the row remains."""
     added: pa.Table
     """New rows, with the columns of the file."""
 
     @property
     def removes(self) -> bool:
-        return not pc.all(self.kept, min_count=0).as_py()
+        return not pc.all(self.remaining, min_count=0).as_py()
 
 
 def net_change(present: pa.Table, rows: pa.Table, markers: pa.ChunkedArray, keys: Sequence[str]) -> Change:

@@ -179,7 +179,7 @@ class TableCycle:
         else:
             change = net_change(mirror.read_columns(settings.keys), rows, markers, settings.keys)
             if change.removes:
-                mirror.replace(change.kept, change.added, file.name, settings.by_time)
+                mirror.replace(change.remaining, change.added, file.name, settings.by_time)
             else:
                 mirror.append(change.added, file.name, settings.by_time)
         self._files += 1

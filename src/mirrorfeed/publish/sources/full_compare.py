@@ -253,7 +253,7 @@ class FullCompare:
 
     def stage(self, what: Range | int | Repair, facts: Facts, table: Table, job: StagingJob) -> Staged | None:
         if isinstance(what, Repair):
-            raise FeedRequired(table=str(self.source), asked="Repairing a mirror")
+            raise FeedRequired(table=str(self.source), operation="Repairing a mirror")
         assert isinstance(facts, CompareFacts)
         published = what.from_version_exclusive if isinstance(what, Range) else None
         is_newest = published is not None and facts.published_at == facts.before
