@@ -18,7 +18,7 @@ import pytest
 from rich.console import Console
 
 from mirrorfeed.cli import main
-from mirrorfeed.display import rows, terminal
+from mirrorfeed.display import progress, rows, terminal
 from tests.golden.normalize import ROOT, normalize_json, normalize_text
 
 PIPED, WIDTHS = "piped", {"120 columns": 120, "80 columns": 80}
@@ -190,7 +190,7 @@ def recording() -> Iterator[Recorder]:
             patch.setattr(terminal.console, "__code__", _console.__code__)
             patch.setattr(rows.size, "__code__", _size.__code__)
             patch.setattr(rows.duration, "__code__", _duration.__code__)
-            patch.setattr(terminal, "_MOMENT", 3600.0)  # no "Starting Spark …" if a machine is slow
+            patch.setattr(progress, "_MOMENT", 3600.0)  # no "Starting Spark …" if a machine is slow
             yield Recorder(folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
