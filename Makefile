@@ -6,8 +6,10 @@ RUNTIME ?= serverless-4
 # Their output depends on the releases in uv.lock.
 OF_THE_LOCK = --ignore tests/golden --deselect tests/test_wheel.py --deselect tests/publish/files/test_snappy.py \
 	--deselect tests/test_docs.py::test_generated_pages_are_up_to_date
+# pyenv puts a python3.12 on PATH that starts only in a shell with this version, so its folder is searched too.
+PYTHON_3_12 = python3.12 $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/3.12.*/bin/python3.12)
 # Databricks runtimes have Python 3.12. Without it, their packages are tried with the default Python.
-RUNTIME_PYTHON = $$(PYTHON='python3.12 $(or $(PYTHON),python3.11 python3.13 python3 python)' .ci/prerequisites)
+RUNTIME_PYTHON = $$(PYTHON='$(PYTHON_3_12) $(or $(PYTHON),python3.11 python3.13 python3 python)' .ci/prerequisites)
 UV := $(shell command -v uv || echo .uv/bin/uv)
 RUN := .venv/bin/python
 SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder
@@ -144,9 +146,9 @@ prerequisites: # $(error) prints one line; a failing recipe prints two
 	@touch $@
 
 .venv-connect/made: pyproject.toml uv.lock | prerequisites $(UV)
-	@command -v python3.12 >/dev/null || { echo 'Databricks Connect needs Python 3.12: put python3.12 on PATH.' >&2; exit 1; }
+	@PYTHON='$(PYTHON_3_12)' .ci/prerequisites >/dev/null 2>&1 || { echo 'Databricks Connect needs Python 3.12: put python3.12 on PATH.' >&2; exit 1; }
 	@echo 'Setting up .venv-connect'
-	@UV_PROJECT_ENVIRONMENT=.venv-connect PYTHON=python3.12 $(SYNC) --group connect
+	@export PYTHON='$(PYTHON_3_12)'; UV_PROJECT_ENVIRONMENT=.venv-connect $(SYNC) --group connect
 	@touch $@
 
 .uv/bin/uv: .ci/uv.txt | prerequisites

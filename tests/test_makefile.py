@@ -138,24 +138,48 @@ def test_nothing_runs_without_the_prerequisites(machine: Path, verb: str) -> Non
     assert "JDK 17 or 21 is needed and there is no java on PATH: install one" in line
 
 
-@pytest.mark.parametrize("has_it", [True, False])
-def test_runtime_is_checked_with_another_python_if_python_3_12_does_not_start(machine: Path, has_it: bool) -> None:
-    script(machine / "python3.12", "echo /of/databricks" if has_it else "exit 1")  # pyenv puts such scripts on PATH
+def recipe(machine: Path, target: str) -> list[str]:
     script(machine / "uv", 'echo "$@"')
-    command = ["make", "-C", ROOT, "-n", "check-runtime", "RUNTIME=serverless-4", f"UV={machine / 'uv'}", "-B"]
-    recipe = subprocess.run(
-        [*command, "PYTHON=python3"], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
+    variables = (f"UV={machine / 'uv'}", f"PYENV_ROOT={machine.parent / 'pyenv'}", "PYTHON=python3")
+    command = ["make", "-C", ROOT, "-n", "-B", target, *variables]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
-    def printed(words: str) -> str:
-        line = next(line for line in recipe if words in line)
-        path = {"PATH": str(machine)}
-        return subprocess.run(["sh", "-c", line], cwd=ROOT, env=path, capture_output=True, text=True, check=True).stdout
 
-    assert f"--python {'/of/databricks' if has_it else sys.executable}" in printed(" venv ")
-    if not has_it and sys.version_info[:2] != (3, 12):
-        assert (
-            printed("No Python 3.12") == f"No Python 3.12: testing the packages of serverless-4 with {sys.executable}\n"
+def run_line(machine: Path, lines: list[str], words: str) -> subprocess.CompletedProcess[str]:
+    line = next(line for line in lines if words in line)
+    path = {"PATH": str(machine)}
+    return subprocess.run(["sh", "-c", line], cwd=ROOT, env=path, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(params=["PATH", "pyenv", None])
+def python_3_12(machine: Path, request: pytest.FixtureRequest) -> str | None:
+    """Python 3.12 on PATH, only in pyenv, or nowhere. pyenv puts a script on PATH that does not start."""
+    script(machine / "python3.12", "echo /of/path" if request.param == "PATH" else "exit 1")
+    if request.param == "pyenv":
+        of_pyenv = machine.parent / "pyenv/versions/3.12.1/bin"
+        of_pyenv.mkdir(parents=True)
+        script(of_pyenv / "python3.12", "echo /of/pyenv")
+    return f"/of/{request.param.lower()}" if request.param else None
+
+
+def test_runtime_is_checked_with_python_3_12_or_another_that_starts(machine: Path, python_3_12: str | None) -> None:
+    lines = recipe(machine, "check-runtime")
+    assert f"--python {python_3_12 or sys.executable}" in run_line(machine, lines, " venv ").stdout
+    if python_3_12 is None and sys.version_info[:2] != (3, 12):
+        expected = f"No Python 3.12: testing the packages of serverless-4 with {sys.executable}\n"
+        assert run_line(machine, lines, "No Python 3.12").stdout == expected
+
+
+def test_databricks_connect_needs_a_python_3_12_that_starts(machine: Path, python_3_12: str | None) -> None:
+    lines = recipe(machine, ".venv-connect/made")
+    answer = run_line(machine, lines, "needs Python 3.12")
+    if python_3_12:
+        assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
+        assert f"--python {python_3_12}" in run_line(machine, lines, " sync ").stdout
+    else:
+        assert (answer.returncode, answer.stderr) == (
+            1,
+            "Databricks Connect needs Python 3.12: put python3.12 on PATH.\n",
         )
 
 
