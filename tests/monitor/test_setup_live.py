@@ -20,6 +20,7 @@ from mirrorfeed.monitor.errors import NotAsExpected
 from mirrorfeed.monitor.findings import Severity, not_checked, passed
 from mirrorfeed.monitor.platform_checks import check_mount, check_settings
 from mirrorfeed.monitor.setup_checks import CHECKS, MANUAL_CHECKS, check_live, creates_once, new_folder, renames
+from mirrorfeed.publish.files.staging_area import StagingArea, staging_area_for
 from mirrorfeed.runtime.spark_session import ALL_DAYS, IGNORE_FILE_SETTINGS
 from mirrorfeed.storage.databricks_volume import VolumeStore
 from mirrorfeed.storage.errors import AlreadyThere
@@ -58,6 +59,21 @@ def test_live_checks_pass_in_the_order_of_the_page(spark: SparkSession, tmp_path
     )
     assert MANUAL_CHECKS in texts["manual checks"]
     assert not [path for path in (tmp_path / "zone").rglob("*") if path.is_file()]
+
+
+def test_live_checks_choose_the_staging_area_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen: list[StagingArea | None] = []
+
+    def choose(*facts: Any) -> StagingArea | None:
+        chosen.append(staging_area_for(*facts))
+        return chosen[-1]
+
+    monkeypatch.setattr(setup_checks, "staging_area_for", choose)
+    found = list(check_live(spark, Config(landing_zone=str(tmp_path / "zone"), tables=()), {}))
+    assert "`inputFiles` of written files" in [each.name for each in found]
+    assert len(chosen) == 1
 
 
 def test_settings_that_cannot_be_changed_are_listed_with_their_values(spark: SparkSession) -> None:

@@ -139,7 +139,7 @@ def _check_landing_zone(spark: SparkSession, config: Config) -> Iterator[Finding
     driver = attempt("landing zone, written by the driver", from_driver)
     yield driver
     if driver.ok:  # otherwise both have the same problem
-        yield check_staging_area(spark, config, store)
+        yield check_staging_area(spark, config, store)[0]
     if config.upload_from == "executors":
         yield attempt("landing zone, written by executors", from_executor)
     try:
@@ -150,18 +150,21 @@ def _check_landing_zone(spark: SparkSession, config: Config) -> Iterator[Finding
 
 def check_staging_area(
     spark: SparkSession, config: Config, store: Store, environment: Mapping[str, str] = os.environ
-) -> Finding:
-    """Check whether Spark writes files that the driver can read, and whether the driver must rewrite them."""
+) -> tuple[Finding, StagingArea | None]:
+    """Check whether Spark writes files that the driver can read, and whether the driver must rewrite them.
+
+    Returns the staging area as well, or None if it cannot be used.
+    """
     what = "files, written by Spark and read by the driver"
     try:
         place = staging_area_for(spark, config.staging_path, store, environment)
         if place is None:
-            return not_checked(what, "`staging_path` is not set, so only small batches can be published")
+            return not_checked(what, "`staging_path` is not set, so only small batches can be published"), None
         differs = _write_sample(spark, place, store)
     except Exception as error:
-        return failed_with(what, error)
+        return failed_with(what, error), None
     rewritten = f": rewritten by the driver, because Spark writes {differs}" if differs else ""
-    return passed(what, f"{place.root}{rewritten}")
+    return passed(what, f"{place.root}{rewritten}"), place
 
 
 def _write_sample(spark: SparkSession, place: StagingArea, store: Store) -> str:
@@ -232,9 +235,8 @@ def _check_live(spark: SparkSession, config: Config, store: Store, environment: 
     folder = new_folder()
     for what, action in CHECKS.items():
         yield attempt(f"landing zone: {what}", partial(action, store, folder))
-    usable = check_staging_area(spark, config, store, environment)
-    yield usable
-    area = staging_area_for(spark, config.staging_path, store, environment) if usable.ok else None
+    finding, area = check_staging_area(spark, config, store, environment)
+    yield finding
     if area is not None:
         yield from check_spark_writes(spark, area)
     yield check_settings(spark)
