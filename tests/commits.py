@@ -44,7 +44,9 @@ def commit(path: Path, statement: str) -> bool:
             rows = ast.literal_eval(f"[{inserted[1].replace('NULL', 'None')}]")
             values = zip(*(row if isinstance(row, tuple) else (row,) for row in rows), strict=True)
             columns = [pa.array(list(each), field.type) for each, field in zip(values, schema, strict=True)]
-            deltalake.write_deltalake(table, pa.table(columns, schema), mode="append")
+            # Newer releases do this by default. PyArrow cannot read pages whose statistics exceed 16 MiB.
+            short = deltalake.WriterProperties(statistics_truncate_length=64)
+            deltalake.write_deltalake(table, pa.table(columns, schema), mode="append", writer_properties=short)
         elif updated:
             table.update(dict(re.findall(rf"{_SET}(?:, |$)", updated[1])), predicate=updated[updated.re.groups])
         elif deleted:

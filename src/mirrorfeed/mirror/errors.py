@@ -72,6 +72,12 @@ class FileRefused(Terminal):
     finding: Finding
 
 
+class PathNotSupported(Terminal):
+    code = "MF7022"
+    what = "deltalake {version} cannot store a table in {place}, because the path contains '{character}'."
+    fix = "Install a newer release: `pip install 'deltalake>=1.3'`."
+
+
 class MirrorMissing(Terminal):
     code = "MF7101"
     what = "There is no Delta table at {path}, where the mirror of {table} should be."

@@ -67,7 +67,7 @@ def test_lint_reports_the_tables_that_fail_because_of_null(world: World) -> None
 
 def test_lint_reports_the_texts_that_fail_because_of_null(world: World) -> None:
     for nullable, text in product((True, False), ("id,v\n1,\n", "id\n1\n", f"id,v,{MARKER}\n1,,2\n", "id,v\n1,a\n")):
-        table = f"{nullable} {text.encode().hex()}"
+        table = f"{nullable}_{text.encode().hex()}"
         columns = [{"Name": name, "DataType": "Int32", "IsNullable": nullable} for name in ("id",)]
         columns.append({"Name": "v", "DataType": "String", "IsNullable": nullable})
         world.metadata(

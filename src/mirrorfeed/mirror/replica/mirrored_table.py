@@ -19,6 +19,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,7 +29,7 @@ from deltalake.exceptions import DeltaError
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.lint.column_rules import NULL_VALUE
 from mirrorfeed.lint.specification import DELETE, INSERT
-from mirrorfeed.mirror.errors import FileRefused, MirrorUnavailable, NotOurs, YearNotHeld
+from mirrorfeed.mirror.errors import FileRefused, MirrorUnavailable, NotOurs, PathNotSupported, YearNotHeld
 from mirrorfeed.mirror.replica.landing_zone import TableFolder, number_of
 from mirrorfeed.storage.local_folder import FolderStore, resolve
 
@@ -92,6 +93,9 @@ _PREFIX = "mirrorfeed.replica"
 _FOLDER, _ETAG, _KEYS, _STOPPED = (f"{_PREFIX}.{name}" for name in ("folder", "etag", "keys", "stopped"))
 _DEFAULT_SCHEMA = "dbo"
 _DROPPED, _DROPPED_NAME = "_dropped", re.compile(r"[0-9a-f]{32}")
+_ENCODES_PATHS = tuple(int(number) for number in deltalake.__version__.split(".")[:2]) < (1, 3)
+"""Releases of deltalake before 1.3 write the data of a table `a b` to a folder `a%20b`."""
+_ENCODED = re.compile(r"[^A-Za-z0-9_./+=,@:~()-]")
 _FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))
 
 
@@ -213,7 +217,6 @@ class Mirror:
         """Rewrite the table with `rows` and the rows that `remaining` selects, in the order of `read_columns`."""
         with _delta_errors(self.place):
             dataset = self._delta.to_pyarrow_dataset()
-            schema = pa.schema([field.with_nullable(True) for field in dataset.schema])
 
             def batches() -> Iterator[pa.RecordBatch]:
                 start = 0
@@ -221,12 +224,12 @@ class Mirror:
                     table = part.to_table(schema=dataset.schema)
                     selected = remaining.slice(start, table.num_rows)
                     start += table.num_rows
-                    yield from table.filter(selected).cast(schema).to_batches()
-                yield from rows.cast(schema).to_batches()
+                    yield from table.filter(selected).to_batches()
+                yield from rows.cast(dataset.schema).to_batches()
 
             write_deltalake(
                 self._delta,
-                pa.RecordBatchReader.from_batches(schema, batches()),
+                pa.RecordBatchReader.from_batches(dataset.schema, batches()),
                 mode="overwrite",
                 commit_properties=self._commit_properties(name, by_time),
             )
@@ -263,14 +266,20 @@ def check_values(schema: pa.Schema, rows: pa.Table, address: str) -> None:
 
 
 def _address(place: Path) -> str:
-    return str(place.absolute())
+    address = str(place.absolute())
+    if _ENCODES_PATHS and (found := _ENCODED.search(address)):
+        raise PathNotSupported(version=deltalake.__version__, place=address, character=found[0])
+    return address
 
 
 @contextmanager
 def _delta_errors(place: Path) -> Iterator[None]:
     try:
         yield
-    except (DeltaError, pa.ArrowException, OSError) as error:
+    except Exception as error:
+        is_of_engine = isinstance(error, DeltaError | pa.ArrowException | OSError)
+        if not is_of_engine and type(error) is not Exception:  # deltalake 1.1 raises plain exceptions
+            raise
         # The other lines can be a stack trace of the engine.
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise MirrorUnavailable(place=str(place), reason=reason) from error
