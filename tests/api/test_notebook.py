@@ -13,7 +13,7 @@ import mirrorfeed
 from mirrorfeed.api.errors import NoArchiveNamed
 from mirrorfeed.api.notebook import DEPLOYED
 from mirrorfeed.mirror.errors import MirrorNotNamed
-from mirrorfeed.mirror.verify.table_comparison import folder_of
+from mirrorfeed.mirror.verify import folder_of
 from mirrorfeed.runtime.version import this_build
 
 SPARK: Any = object()

@@ -14,7 +14,7 @@ from fixtures.fakes import RecordingGrants
 from fixtures.onelake import OneLake
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
-from mirrorfeed.mirror.fabric.database import client_of
+from mirrorfeed.mirror.fabric import client_of
 from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.monitor.platform_checks import Rights, check_host, check_rights, hosts, needed
 from mirrorfeed.runtime.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal

@@ -19,7 +19,7 @@ from fixtures.journeys import Journey, newest_version, rows_of
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.errors import IncompatibleSchema
 from mirrorfeed.landing.names import Target
-from mirrorfeed.mirror.verify.table_comparison import compare, mirror_of
+from mirrorfeed.mirror.verify import compare, mirror_of
 from mirrorfeed.orchestration.reload import clear
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.source.errors import FeedUnreadable, PartitionsChanged

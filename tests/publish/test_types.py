@@ -16,8 +16,8 @@ from fixtures.mirror import canonical
 from fixtures.values import ROWS, any_type, create, insert
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import columns_of
+from mirrorfeed.mirror.verify import compare, mirror_of
 from mirrorfeed.mirror.verify.row_comparison import Comparison, compare_rows
-from mirrorfeed.mirror.verify.table_comparison import compare, mirror_of
 from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.row_conversion import PROBLEM, snapshot_rows
 from mirrorfeed.source.identifier import Source

@@ -690,7 +690,7 @@ def test_file_of_any_size_is_uploaded_in_bounded_memory(onelake: OneLake) -> Non
         "mirrorfeed.storage",
         "mirrorfeed.runtime.credentials",
         "mirrorfeed.storage.errors",
-        "mirrorfeed.mirror.fabric.database",
+        "mirrorfeed.mirror.fabric",
     ],
 )
 def test_azure_is_imported_only_when_needed(module: str) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mirrorfeed.api.archive_table import ArchiveAwareTable
     from mirrorfeed.config.model import Config, Table
     from mirrorfeed.display.html import Chart
-    from mirrorfeed.mirror.fabric.database import MirroredDatabase
+    from mirrorfeed.mirror.fabric import MirroredDatabase
     from mirrorfeed.source.identifier import Source
     from mirrorfeed.storage import Store
     from mirrorfeed.storage.prices import Prices
@@ -173,7 +173,7 @@ class Feed:
 
         Raises `MirrorfeedError` if the location of the mirror is unknown.
         """
-        from mirrorfeed.mirror.verify.table_comparison import folder_of
+        from mirrorfeed.mirror.verify import folder_of
         from mirrorfeed.orchestration.verify_and_repair import verify_tables
 
         config, problems = self._config, list[MirrorfeedError]()
@@ -201,7 +201,7 @@ class Feed:
         Raises `MirrorfeedError` if the table was never published, or if only `rebuild` can help.
         """
         from mirrorfeed.api.errors import ConditionMissing
-        from mirrorfeed.mirror.verify.table_comparison import folder_of
+        from mirrorfeed.mirror.verify import folder_of
         from mirrorfeed.orchestration.publish_run import run_context
         from mirrorfeed.orchestration.verify_and_repair import repair_table
 
@@ -444,7 +444,7 @@ class Feed:
 
     def fabric_create(self, name: str) -> Result[results.CreatedDatabase]:
         """Create an open mirrored database in the workspace of the landing zone, if it is missing. Needs no Spark."""
-        from mirrorfeed.mirror.fabric.database import create_configured
+        from mirrorfeed.mirror.fabric import create_configured
 
         return Result((create_configured(self._written, name),))
 
@@ -484,7 +484,7 @@ class Feed:
     def fabric_plan(self) -> Result[results.Setting]:
         """Return the settings of the mirrored database that differ from `fabric` in the configuration. Needs no
         Spark."""
-        from mirrorfeed.mirror.fabric.database import plan_settings
+        from mirrorfeed.mirror.fabric import plan_settings
 
         return Result(*plan_settings(self._written))
 
@@ -494,7 +494,7 @@ class Feed:
 
         `confirm` is called with the changes before anything is changed, and can raise an error to prevent the change.
         """
-        from mirrorfeed.mirror.fabric.database import apply_settings
+        from mirrorfeed.mirror.fabric import apply_settings
 
         return Result(*apply_settings(self._written, confirm))
 
@@ -617,7 +617,7 @@ class Feed:
 
     @property
     def _database(self) -> MirroredDatabase:
-        from mirrorfeed.mirror.fabric.database import database_of
+        from mirrorfeed.mirror.fabric import database_of
 
         return database_of(self._written)
 

@@ -53,7 +53,7 @@ LARGEST_MEASURED = 64 * 2**20
 def database_facts(config: Config) -> DatabaseFacts:
     if config.onelake is None:
         return DatabaseFacts()
-    from mirrorfeed.mirror.fabric.database import database_of
+    from mirrorfeed.mirror.fabric import database_of
 
     try:
         database = database_of(config)

@@ -162,7 +162,7 @@ def is_consumption_visible(left: Sequence[int]) -> bool:
 
 def read_endpoint(config: Config) -> Sequence[TableSync] | str:
     """Refresh the SQL endpoint, and return its report for each table, or the reason why there is none."""
-    from mirrorfeed.mirror.fabric.database import database_of
+    from mirrorfeed.mirror.fabric import database_of
 
     try:
         return database_of(config).refresh()

@@ -140,7 +140,7 @@ def read_status(
     progress.info("Reading the newest versions")
     collector = Collector(config, spark)
     if fabric or mirror:
-        from mirrorfeed.mirror.fabric.database import database_of
+        from mirrorfeed.mirror.fabric import database_of
 
         states = database_of(config).tables() if fabric else None
         syncs = read_endpoint(config) if fabric else ENDPOINT_NOT_READ

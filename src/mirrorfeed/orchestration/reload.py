@@ -82,7 +82,7 @@ def dropping_by(
         if config.onelake is None:
             yield
             return
-        from mirrorfeed.mirror.fabric.database import database_of  # slow to import, and not needed for folders
+        from mirrorfeed.mirror.fabric import database_of  # slow to import, and not needed for folders
 
         def on_wait(state: str) -> None:
             on_step(str(table.target), f"waiting until Fabric has dropped the table; current status: {state}")

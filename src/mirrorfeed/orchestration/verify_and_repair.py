@@ -24,9 +24,8 @@ from mirrorfeed.errors import MirrorfeedError, first_line, with_code, wrap_error
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.output_format import PARQUET
 from mirrorfeed.mirror.errors import ConditionUnreadable, MirrorColumns, MirrorNotReached
-from mirrorfeed.mirror.verify import row_comparison
+from mirrorfeed.mirror.verify import find_differing_keys, mirror_of, row_comparison, verify_at, version_gone_errors
 from mirrorfeed.mirror.verify.row_comparison import IN_MIRROR, IN_SOURCE, SHOWN, Difference
-from mirrorfeed.mirror.verify.table_comparison import find_differing_keys, mirror_of, verify_at, version_gone_errors
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.errors import RebuildRequired, TooManyToRepair
 from mirrorfeed.orchestration.publish_run import publish_tables

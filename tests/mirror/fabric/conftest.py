@@ -6,8 +6,8 @@ import pytest
 
 from fixtures.clock import Time
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
+from mirrorfeed.mirror.fabric import MirroredDatabase
 from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem
-from mirrorfeed.mirror.fabric.database import MirroredDatabase
 from mirrorfeed.runtime.login import token_credential
 from mirrorfeed.storage.request_retries import RetryLimits
 

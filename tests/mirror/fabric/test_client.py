@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from mirrorfeed.config.connections import FabricOptions
 from mirrorfeed.mirror.errors import DefinitionUnreadable, NoSqlEndpoint, NotListed, OtherMirror, ResponseInvalid
+from mirrorfeed.mirror.fabric import MirroredDatabase, create
 from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem
-from mirrorfeed.mirror.fabric.database import MirroredDatabase, create
 from mirrorfeed.mirror.fabric.status_and_settings import differences
 from tests.damaged_json import damaged
 

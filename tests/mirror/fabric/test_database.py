@@ -24,8 +24,8 @@ from mirrorfeed.mirror.errors import (
     TokenRefused,
     WorkspaceMissing,
 )
+from mirrorfeed.mirror.fabric import MirroredDatabase, create
 from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem
-from mirrorfeed.mirror.fabric.database import MirroredDatabase, create
 from mirrorfeed.mirror.fabric.status_and_settings import TableState
 from mirrorfeed.runtime.credentials import Secret, ServicePrincipal
 from mirrorfeed.runtime.errors import CredentialRefused, LoginUnavailable

@@ -18,7 +18,7 @@ from mirrorfeed.config import loader
 from mirrorfeed.config.connections import FabricOptions
 from mirrorfeed.config.errors import ConfigInvalid
 from mirrorfeed.mirror.errors import NotApplied
-from mirrorfeed.mirror.fabric.database import MirroredDatabase
+from mirrorfeed.mirror.fabric import MirroredDatabase
 from mirrorfeed.mirror.fabric.status_and_settings import NOTES, Setting, changed, differences, new_definition
 from tests.mirror.fabric.test_cli import TABLES, Project
 

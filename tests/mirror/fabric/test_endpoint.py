@@ -11,7 +11,7 @@ from fixtures.onelake import OneLake
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.landing.names import Target
 from mirrorfeed.mirror.errors import DatabaseMissing, FabricUnavailable, NoSqlEndpoint, OperationFailed
-from mirrorfeed.mirror.fabric.database import MirroredDatabase
+from mirrorfeed.mirror.fabric import MirroredDatabase
 from mirrorfeed.mirror.fabric.status_and_settings import TableSync, sync_of
 
 AT = "2026-03-14T09:30:00.1234567Z"

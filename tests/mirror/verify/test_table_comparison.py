@@ -22,8 +22,7 @@ from mirrorfeed.mirror.errors import (
     MirrorUnreadable,
     VersionGone,
 )
-from mirrorfeed.mirror.verify.row_comparison import Comparison
-from mirrorfeed.mirror.verify.table_comparison import (
+from mirrorfeed.mirror.verify import (
     compare,
     first_equal,
     folder_of,
@@ -31,6 +30,7 @@ from mirrorfeed.mirror.verify.table_comparison import (
     verify_at,
     version_gone_errors,
 )
+from mirrorfeed.mirror.verify.row_comparison import Comparison
 from mirrorfeed.source.identifier import Source
 from tests.commits import commit
 from tests.delta import DeltaTable

@@ -1,1 +1,327 @@
-"""Manage the mirrored database with Fabric's REST API."""
+"""The mirrored database in Fabric: create, start and stop it, read its status, and change its settings."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import AliasPath, ConfigDict, Field
+
+from mirrorfeed.config.connections import DEFAULT_SCHEMA, FabricOptions
+from mirrorfeed.config.model import Config
+from mirrorfeed.config.values import ONELAKE
+from mirrorfeed.landing.names import Target, fold
+from mirrorfeed.landing.strict_json import Count, parse_json
+from mirrorfeed.mirror.errors import (
+    DefinitionUnreadable,
+    NameTaken,
+    NoSqlEndpoint,
+    NotApplied,
+    NotDropped,
+    NotInFabric,
+    NotListed,
+    NotPaused,
+    NotReached,
+    OtherMirror,
+)
+from mirrorfeed.mirror.fabric.client import ENDPOINT, FabricClient, FabricItem, Page, Response, error_in, time_in
+from mirrorfeed.mirror.fabric.status_and_settings import (
+    FIELDS,
+    OPEN_MIRROR,
+    CreatedDatabase,
+    Setting,
+    TableState,
+    TableSync,
+    changed,
+    differences,
+    new_definition,
+    setting_text,
+    target_settings,
+)
+from mirrorfeed.runtime.login import token_credential
+
+_DEFAULTS = FabricOptions()
+_REFRESH_MINUTES = 5
+"""Timeout of a refresh of the SQL endpoint. Fabric's default of 15 minutes is too long for a status."""
+_MIRRORING = "mirroring.json"
+_ITEM = ".platform"
+"""Part of a definition with the name and kind of an item. Changed through another API."""
+
+
+class _Status(Response):
+    status: str = "unknown"
+
+
+class _Metrics(Response):
+    processedRows: Count | None = None
+    lastSyncDateTime: str | None = None
+
+
+class _Table(Response):
+    sourceSchemaName: str | None = None
+    sourceTableName: str = ""
+    status: str = ""
+    metrics: _Metrics | None = None
+    error: Any = None
+
+
+class _Item(Response):
+    id: str
+    displayName: str
+
+
+class _Endpoint(Response):
+    id: Annotated[str, Field(pattern=r"^[0-9A-Za-z-]+$")] | None = Field(
+        None, validation_alias=AliasPath("properties", "sqlEndpointProperties", "id")
+    )
+
+
+class _Sync(Response):
+    tableName: str = ""
+    status: str = ""
+    lastSuccessfulSyncDateTime: str | None = None
+    error: Any = None
+
+
+class _Part(Response):
+    model_config = ConfigDict(extra="allow")
+
+    path: str
+    payload: str
+
+
+class _Parts(Response):
+    parts: tuple[_Part, ...] = Field((), validation_alias=AliasPath("definition", "parts"))
+
+
+class _Target(Response):
+    typeProperties: dict[str, Any] | None = None
+
+
+class _Content(Response):
+    """The form of a definition on which `target_settings` relies."""
+
+    kind: str = Field(validation_alias=AliasPath("properties", "source", "type"))
+    target: _Target | None = Field(None, validation_alias=AliasPath("properties", "target"))
+
+
+@dataclass(frozen=True)
+class MirroredDatabase:
+    client: FabricClient
+    item: FabricItem
+
+    def status(self) -> str:
+        """Return the status as Fabric spells it.
+
+        Initializing, Initialized, Starting, Running, Paused, Stopping or Stopped.
+        """
+        return self.client.read("read the status", self.item, f"{self.item.path}/getMirroringStatus", _Status).status
+
+    def is_stopped(self) -> bool:
+        return self.status() in ("Initialized", "Stopped")
+
+    def tables(self) -> list[TableState]:
+        path = f"{self.item.path}/getTablesMirroringStatus"
+        return [
+            TableState(
+                f"{each.sourceSchemaName or DEFAULT_SCHEMA}.{each.sourceTableName}",
+                each.status,
+                each.metrics.processedRows if each.metrics else None,
+                error_in(each.error),
+                time_in(each.metrics.lastSyncDateTime) if each.metrics else None,
+            )
+            for each in self.client.pages("read the status of the tables", self.item, path, Page[_Table])
+        ]
+
+    def start(self, on_status: Callable[[str], None], seconds: float) -> None:
+        """Start mirroring if it is not running, and wait until it is running."""
+        self._reach({"Running"}, "startMirroring", {"Initialized", "Stopped", "Paused"}, on_status, seconds)
+
+    def resume(self, on_status: Callable[[str], None], seconds: float) -> None:
+        """Start paused mirroring, and wait until it is running. Raises `NotPaused`."""
+        if (status := self.status()) not in ("Paused", "Running", "Starting"):
+            raise NotPaused(item=str(self.item), status=status)
+        self.start(on_status, seconds)
+
+    def stop(self, on_status: Callable[[str], None], seconds: float) -> None:
+        self._reach({"Stopped", "Initialized"}, "stopMirroring", {"Running", "Paused"}, on_status, seconds)
+
+    def _reach(
+        self,
+        goals: Collection[str],
+        verb: str,
+        ready: Collection[str],
+        on_status: Callable[[str], None],
+        seconds: float,
+    ) -> None:
+        """Send `verb` once, as soon as the status is one of `ready`, and wait for one of the goals."""
+        is_sent, before = False, ""
+        for is_last in self.client.attempts(seconds):
+            status = self.status()
+            if status in ready and not is_sent:
+                on_status(status)
+                action = verb.replace("Mirroring", " mirroring")
+                self.client.call(action, self.item, f"{self.item.path}/{verb}")
+                is_sent, before, status = True, status, self.status()
+            if status != before:
+                on_status(status)
+            before = status
+            if status in goals:
+                return
+            if is_last:
+                raise NotReached(item=str(self.item), verb=verb, status=status, seconds=seconds)
+
+    def wait_until_dropped(self, target: Target, on_wait: Callable[[str], None], seconds: float) -> None:
+        """Wait until Fabric has dropped the table.
+
+        Returns immediately if mirroring is not running: then Fabric drops nothing, and reloads every table when it
+        starts.
+        """
+        before = ""
+        for is_last in self.client.attempts(seconds):
+            state = next((found for found in self.tables() if found.is_of(target)), None)
+            if state is None or self.is_stopped():
+                return
+            if state.in_words != before:
+                on_wait(state.in_words)
+            before = state.in_words
+            if is_last:
+                raise NotDropped(table=str(target), item=str(self.item), state=state.in_words, seconds=seconds)
+
+    def refresh(self) -> list[TableSync]:
+        """Refresh the SQL endpoint, and return its report for each table. Raises `NoSqlEndpoint`.
+
+        Fabric reports the times of the endpoint only in response to a refresh, which uses capacity.
+        """
+        endpoint = self.client.read("read the SQL endpoint", self.item, self.item.path, _Endpoint, "GET").id
+        if not endpoint:
+            raise NoSqlEndpoint(item=str(self.item))
+        path = f"sqlEndpoints/{endpoint}/refreshMetadata"
+        body = {"timeout": {"timeUnit": "Minutes", "value": _REFRESH_MINUTES}}
+        found = self.client.read("refresh the SQL endpoint", self.item, path, Page[_Sync], body=body).entries or ()
+        return [
+            TableSync(each.tableName, each.status, time_in(each.lastSuccessfulSyncDateTime), error_in(each.error))
+            for each in found
+        ]
+
+    def definition(self, name: str | None = None) -> Definition:
+        """Read the definition of an open mirrored database.
+
+        Raises `OtherMirror`, which shows `name`, or `DefinitionUnreadable`.
+        """
+        path = f"{self.item.path}/getDefinition"
+        parts = {part.path: part for part in self.client.read("read the definition", self.item, path, _Parts).parts}
+        try:
+            content = parse_json(base64.b64decode(parts[_MIRRORING].payload, validate=True))
+            kind = _Content.of(content).kind
+        except (LookupError, ValueError) as error:
+            raise DefinitionUnreadable(item=str(self.item)) from error
+        if kind != OPEN_MIRROR:
+            raise OtherMirror(name=name or str(self.item.database), item=str(self.item), kind=kind)
+        others = tuple(part.model_dump() for path, part in parts.items() if path not in (_MIRRORING, _ITEM))
+        return Definition(content, others)
+
+    def apply(self, options: FabricOptions, confirm: Callable[..., None] | None = None) -> list[Setting]:
+        """Change the settings that differ and can be changed. Returns all settings that differed.
+
+        `confirm` is called first, with all that differ. The definition is read again after the change.
+        """
+        definition, stopped = self.definition(), self.is_stopped()
+        found = differences(definition.content, options, stopped)
+        if not any(each.changes for each in found):
+            return found
+        if confirm:
+            confirm(*(each.in_words for each in found))
+        body = {"definition": {"parts": [_part(changed(definition.content, found)), *definition.others]}}
+        self.client.call("change the definition", self.item, f"{self.item.path}/updateDefinition", body)
+        if left := [each.in_words for each in differences(self.definition().content, options, stopped) if each.changes]:
+            raise NotApplied(item=str(self.item), left=tuple(left))
+        return found
+
+
+@dataclass(frozen=True)
+class Definition:
+    content: Mapping[str, Any]
+    """Content of `mirroring.json`."""
+    others: tuple[Mapping[str, Any], ...] = ()
+    """Other parts, except the one that every item has."""
+
+
+def _part(content: Mapping[str, Any]) -> dict[str, str]:
+    payload = base64.b64encode(json.dumps(content).encode()).decode()
+    return {"path": _MIRRORING, "payload": payload, "payloadType": "InlineBase64"}
+
+
+def create(
+    client: FabricClient, workspace: str, name: str, options: FabricOptions = _DEFAULTS, seconds: float = 120.0
+) -> tuple[str, bool]:
+    """Return the id of the open mirrored database with this name, and whether this call created it."""
+    item = FabricItem(workspace)
+    if found := _find(client, item, name):
+        MirroredDatabase(client, FabricItem(workspace, found)).definition(name)  # raises if it mirrors another source
+        return found, False
+    name_error: NameTaken | None = None
+    try:
+        body = {"displayName": name, "definition": {"parts": [_part(new_definition(options))]}}
+        client.call(f"create {name!r}", item, item.path, body)
+    except NameTaken as error:  # a repeated request finds the database that the first request created
+        name_error = error
+    for is_last in client.attempts(seconds):
+        if found := _find(client, item, name):
+            return found, True
+        if is_last:
+            break
+    raise name_error or NotListed(name=name, item=str(item))
+
+
+def _find(client: FabricClient, item: FabricItem, name: str) -> str | None:
+    entries = client.pages("list the mirrored databases", item, item.path, Page[_Item], "GET")
+    ids = [entry.id for entry in entries if fold(entry.displayName) == fold(name)]
+    return ids[0] if ids else None
+
+
+def client_of(config: Config) -> FabricClient:
+    credential = token_credential(config.credential, config.ca_bundle)
+    return FabricClient(credential, config.api_endpoint or ENDPOINT, config.ca_bundle)
+
+
+def database_of(config: Config) -> MirroredDatabase:
+    """Return the database of the configured landing zone. Raises `NotInFabric`."""
+    workspace, database = config.onelake or (None, None)
+    if workspace is None or database is None:
+        raise NotInFabric(landing_zone=config.landing_zone)
+    return MirroredDatabase(client_of(config), FabricItem(workspace, database))
+
+
+def create_configured(config: Config, name: str) -> CreatedDatabase:
+    """Create a database in the workspace of the landing zone, unless it exists."""
+    if config.onelake is None:
+        raise NotInFabric(landing_zone=config.landing_zone)
+    workspace, _ = config.onelake
+    database, created = create(client_of(config), workspace, name, config.fabric)
+    return CreatedDatabase(name, created, f"{ONELAKE}{workspace}/{database}")
+
+
+Settings = tuple[tuple[Setting, ...], tuple[str, ...], str]
+"""Settings that differ from the configuration, notes and a summary."""
+
+
+def plan_settings(config: Config) -> Settings:
+    """Compare the settings of the database with the configuration."""
+    database = database_of(config)
+    definition = database.definition().content
+    rows = tuple(differences(definition, config.fabric, database.is_stopped()))
+    target = target_settings(definition)
+    settings = ", ".join(f"{field}: {setting_text(target.get(name))}" for field, name in FIELDS.items())
+    return rows, (f"In Fabric: {settings}.",), "" if rows else "The settings in Fabric match the configuration."
+
+
+def apply_settings(config: Config, confirm: Callable[..., None] | None = None) -> Settings:
+    """Change the settings that can be changed, after calling `confirm` with the changes."""
+    found = database_of(config).apply(config.fabric, confirm)
+    rows = tuple(each for each in found if each.changes)
+    fixed = tuple(each.in_words for each in found if not each.changes)
+    return rows, fixed, "Fabric now has these settings." if rows else "No setting had to change."
