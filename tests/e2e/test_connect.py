@@ -15,7 +15,7 @@ from tests.conftest import INTERPRETED
 
 ROOT = Path(__file__).parent.parent.parent
 ALL = (
-    *("tests/publish/test_row_markers.py", "tests/source/test_selection.py"),
+    *("tests/publish/test_rows_and_markers.py", "tests/source/test_selection.py"),
     *("tests/orchestration/test_publish_run.py", "tests/orchestration/test_ledger.py"),
     *("tests/archive/test_predicate.py", "tests/archive/test_engines.py"),
     "tests/orchestration/test_verify_and_repair.py::test_repair_with_a_condition_works_with_and_without_the_mirror",

@@ -11,7 +11,7 @@ from deltalake import DeltaTable as OtherReader
 from pyspark.sql import SparkSession
 
 from mirrorfeed.landing.schema import columns_of
-from mirrorfeed.publish.row_markers import net
+from mirrorfeed.publish.rows_and_markers import net
 from mirrorfeed.source.reader import changes
 from mirrorfeed.source.snapshot_or_range import Range
 from mirrorfeed.source.versions import schema_at

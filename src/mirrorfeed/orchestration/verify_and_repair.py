@@ -31,7 +31,7 @@ from mirrorfeed.orchestration.errors import RebuildRequired, TooManyToRepair
 from mirrorfeed.orchestration.publish_run import publish_tables
 from mirrorfeed.orchestration.table_task import RunContext
 from mirrorfeed.publish.errors import FeedRequired, NothingPublished
-from mirrorfeed.publish.row_conversion import DELETE_FIRST
+from mirrorfeed.publish.rows_and_markers import DELETE_FIRST
 from mirrorfeed.publish.table_log.audit import MirrorPosition, mirror_positions
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.runtime.spark_session import lossless_settings

@@ -11,7 +11,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
 from mirrorfeed.landing.schema import is_geo_type, is_text
-from mirrorfeed.publish.row_conversion import REPLACEMENT, geo_bytes
+from mirrorfeed.publish.rows_and_markers import REPLACEMENT, geo_bytes
 
 _JSON = {
     "ignoreNullFields": "false",

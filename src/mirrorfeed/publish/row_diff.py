@@ -13,8 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from mirrorfeed.landing.schema import MARKER, Column, Marker, Problem
-from mirrorfeed.publish.row_conversion import PROBLEM, to_landing
-from mirrorfeed.publish.row_markers import payload_hashes
+from mirrorfeed.publish.rows_and_markers import PROBLEM, payload_hashes, to_landing
 
 HASH, CHANGED, GAIN, ROW_PROBLEM = "_hash", "_changed", "_gain", "_problem"
 DIFFERS = f"({CHANGED} OR {ROW_PROBLEM} IS NOT NULL)"

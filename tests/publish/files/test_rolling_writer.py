@@ -21,7 +21,7 @@ from mirrorfeed.landing.output_format import AS_PARQUET, Delimited, Output
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.files.rolling_writer import write_empty, write_files
 from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob
-from mirrorfeed.publish.row_conversion import PROBLEM
+from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.storage.errors import StoreUnavailable
 
 COLUMNS = (Column("id", "long"), Column("text", "string"))

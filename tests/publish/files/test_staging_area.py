@@ -22,7 +22,7 @@ from fixtures.faults import Crash
 from fixtures.files_api import FilesApi, files_api
 from mirrorfeed.errors import Transient
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish import row_conversion
+from mirrorfeed.publish import rows_and_markers
 from mirrorfeed.publish.errors import (
     RowsRefused,
     StagingFilesLost,
@@ -192,13 +192,13 @@ def test_single_integer_keys_are_compared_without_a_query(
     orders: Zone, staging_root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     queried_keys: list[Sequence[str]] = []
-    hashes = row_conversion.key_hashes
+    hashes = rows_and_markers.key_hashes
 
     def counted(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
         queried_keys.append(keys)
         return hashes(rows, keys)
 
-    monkeypatch.setattr(row_conversion, "key_hashes", counted)
+    monkeypatch.setattr(rows_and_markers, "key_hashes", counted)
     for keys, queries in ((("id",), 0), (("id", "v"), 1)):
         zone = Zone(tmp_path / keys[-1], orders.table, keys)
         published(zone)

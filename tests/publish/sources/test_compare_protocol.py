@@ -31,7 +31,7 @@ from mirrorfeed.publish.errors import KeysRequired, LedgerRequired, RowHashesLos
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging_job import BadRow, Staged, StagingJob, arrow_schema
 from mirrorfeed.publish.next_publication import with_keys
-from mirrorfeed.publish.row_conversion import PROBLEM
+from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.publish.sources import NO_SPARK
 from mirrorfeed.publish.sources.full_compare import FullCompare, RowHashTable, hash_table_of
 from mirrorfeed.publish.table_publisher import publish

@@ -39,7 +39,7 @@ from mirrorfeed.publish.files.staging_job import (
     check_file,
     combine_staged,
 )
-from mirrorfeed.publish.row_conversion import PROBLEM
+from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.runtime.spark_errors import SOURCE_FAULTS, find_condition
 from mirrorfeed.source.identifier import quote
 from mirrorfeed.storage import Store, per_process

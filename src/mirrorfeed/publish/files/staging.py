@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 
 from mirrorfeed.errors import first_line
 from mirrorfeed.landing.schema import MARKER, Marker, Problem
-from mirrorfeed.publish import row_conversion
+from mirrorfeed.publish import rows_and_markers
 from mirrorfeed.publish.errors import StagingFilesLost, StagingPathRequired
 from mirrorfeed.publish.files.rolling_writer import write_files
 from mirrorfeed.publish.files.staging_area import StagingArea
@@ -31,7 +31,7 @@ from mirrorfeed.publish.files.staging_job import (
     combine_staged,
     row_text,
 )
-from mirrorfeed.publish.row_conversion import PROBLEM
+from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.source.identifier import quote
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def stage(
 
         def prepare(rows: DataFrame, *, corrects: bool = False) -> _Part:
             look = None if corrects else look_up
-            rows = row_conversion.check_text(rows, job.columns, from_feed=look is not None)
+            rows = rows_and_markers.check_text(rows, job.columns, from_feed=look is not None)
             if (expect_few or area is None or corrects) and (found := collect_small_batch(rows)) is not None:
                 if area is not None:
                     folders.callback(area.clear, job, may_ask=False)
@@ -252,7 +252,7 @@ def _duplicates_in_files(files: SparkFiles, job: StagingJob, keys: Sequence[str]
     if sum(files.rows.values()) <= MAX_DRIVER_KEYS:
         numbers = _integer_keys(files, job, keys)
         if numbers is None:
-            numbers = row_conversion.key_hashes(files.written, keys).toArrow().column(0)
+            numbers = rows_and_markers.key_hashes(files.written, keys).toArrow().column(0)
         if not has_duplicates(numbers):
             return []
     return bad_keys(files.written, keys)
@@ -260,7 +260,7 @@ def _duplicates_in_files(files: SparkFiles, job: StagingJob, keys: Sequence[str]
 
 def bad_keys(rows: DataFrame, keys: Sequence[str]) -> list[BadRow]:
     """Return the first keys that are NULL or not unique."""
-    return bad_rows(row_conversion.key_problems(rows, keys, PROBLEMS_SHOWN).toArrow(), PROBLEM, keys)
+    return bad_rows(rows_and_markers.key_problems(rows, keys, PROBLEMS_SHOWN).toArrow(), PROBLEM, keys)
 
 
 def _integer_keys(files: SparkFiles, job: StagingJob, keys: Sequence[str]) -> pa.ChunkedArray | None:

@@ -16,14 +16,14 @@ from mirrorfeed import archive
 from mirrorfeed.config.model import Table
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column, columns_of, lost_columns
 from mirrorfeed.landing.selection import Selection, selected_schema, source_types
-from mirrorfeed.publish import row_conversion, row_markers
+from mirrorfeed.publish import rows_and_markers
 from mirrorfeed.publish.errors import RangeCompared
 from mirrorfeed.publish.files import staging
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging import ExistingRows, LookUp
 from mirrorfeed.publish.files.staging_area import staging_area_for
 from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, Staged, StagingJob, bad_rows
-from mirrorfeed.publish.row_conversion import PROBLEM
+from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.runtime.spark_session import lossless_settings
 from mirrorfeed.source import reader
 from mirrorfeed.source.change_feed import is_same_table, read_facts, read_schema
@@ -83,7 +83,7 @@ class DeltaFeed:
             with reader.read_errors(str(self.source), version), lossless_settings(self.spark):
                 if isinstance(what, Repair):
                     rows = self._rows_at(what.version)
-                    return self._stage(row_conversion.rows_of_keys(rows, job.columns, job.keys, what.keys), job)
+                    return self._stage(rows_and_markers.rows_of_keys(rows, job.columns, job.keys, what.keys), job)
                 if isinstance(what, int):
                     return self._stage_snapshot(what, facts, table, job)
                 existing = _ExistingRows(self, what.to_version_inclusive, facts, job) if _looks_up(table) else None
@@ -131,7 +131,7 @@ class DeltaFeed:
 
     def _stage_snapshot(self, version: int, facts: Facts, table: Table, job: StagingJob) -> Staged:
         keys = job.keys if table.validate_keys != "none" else ()
-        rows = row_conversion.snapshot_rows(self._rows_at(version), job.columns, keys)
+        rows = rows_and_markers.snapshot_rows(self._rows_at(version), job.columns, keys)
         size, per_file = self._sizes(version, facts, job)
         if size is not None:
             least = min(reader.cores(self.spark), -(-size // _MIN_TASK_BYTES))
@@ -150,7 +150,7 @@ class DeltaFeed:
             return size, per_file
         rows = reader.snapshot(self.spark, self.source, version)
         sample = apply_selection(str(self.source), rows, replace(self.selection, where=None))
-        each = staging.bytes_per_row(row_conversion.snapshot_rows(sample, job.columns), job.output.compression)
+        each = staging.bytes_per_row(rows_and_markers.snapshot_rows(sample, job.columns), job.output.compression)
         wanted = max(per_file, int(job.output.target_file_size / each)) if each else per_file
         return size * per_file // wanted, wanted
 
@@ -171,7 +171,7 @@ class DeltaFeed:
 
         def look_up(keys: pa.Table) -> list[BadRow]:
             rows = self._rows_at(facts.latest)
-            found = row_conversion.rows_with_invalid_text(rows, job.columns, keys, PROBLEMS_SHOWN).toArrow()
+            found = rows_and_markers.rows_with_invalid_text(rows, job.columns, keys, PROBLEMS_SHOWN).toArrow()
             return bad_rows(found, PROBLEM, job.keys)
 
         return look_up
@@ -179,10 +179,10 @@ class DeltaFeed:
     def _changed_rows(self, range_: Range, facts: Facts, table: Table, job: StagingJob) -> DataFrame:
         feed = self._feed(range_, job.columns, facts)
         if not job.keys:
-            return row_markers.inserts(feed, job.columns)
+            return rows_and_markers.inserts(feed, job.columns)
         if table.changes == "full":
-            return row_markers.full(feed, job.columns, job.keys, exact=table.row_markers == "exact")
-        return row_markers.net(feed, job.columns, job.keys)
+            return rows_and_markers.full(feed, job.columns, job.keys, exact=table.row_markers == "exact")
+        return rows_and_markers.net(feed, job.columns, job.keys)
 
     def _differing_rows(self, range_: Range, table: Table, job: StagingJob) -> DataFrame:
         """Compare the two ends of a range. Returns the new row, or a delete, of each key that differs."""
@@ -240,7 +240,7 @@ class _ExistingRows:
             self.seconds += time.monotonic() - started
         if isinstance(found, pa.Table) and not found.num_rows:
             return None
-        return row_conversion.rows_of_keys(self.feed._rows_at(version), self.job.columns, self.job.keys, found)
+        return rows_and_markers.rows_of_keys(self.feed._rows_at(version), self.job.columns, self.job.keys, found)
 
     def _existing_keys(self, version: int, deleted: pa.Table | DataFrame) -> tuple[int, pa.Table | DataFrame]:
         """Return the deleted keys that exist at a version, and the version that was read.
@@ -261,7 +261,7 @@ class _ExistingRows:
     def _guarded(self, version: int, deleted: pa.Table | DataFrame) -> DataFrame:
         """Find the deleted keys that exist. Raises `LookUpNeedsArchive` if archived files would be read."""
         spark, source, table = self.feed.spark, self.feed.source, str(self.feed.source)
-        found = row_conversion.existing_keys(self.feed._rows_at(version), self.job.columns, self.job.keys, deleted)
+        found = rows_and_markers.existing_keys(self.feed._rows_at(version), self.job.columns, self.job.keys, deleted)
         if not archive.has_interval(self.facts.properties):
             return found
         from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, LookUpNeedsArchive  # few tables need it

@@ -8,8 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.landing.schema import FEED_COLUMNS, MARKER, Column, Problem, columns_of, reserved_names
-from mirrorfeed.publish.row_conversion import PROBLEM, key_hashes, key_problems, snapshot_rows
-from mirrorfeed.publish.row_markers import full, inserts, net
+from mirrorfeed.publish.rows_and_markers import PROBLEM, full, inserts, key_hashes, key_problems, net, snapshot_rows
 from mirrorfeed.source.reader import without_collations
 
 pytestmark = pytest.mark.connect
