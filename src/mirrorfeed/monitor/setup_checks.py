@@ -40,9 +40,9 @@ from mirrorfeed.monitor.platform_checks import (
     needed,
 )
 from mirrorfeed.orchestration import ledger
-from mirrorfeed.publish.files.spark_files import write_with_spark
+from mirrorfeed.publish.files.spark_files import check_file, write_with_spark
 from mirrorfeed.publish.files.staging_area import StagingArea, staging_area_for
-from mirrorfeed.publish.files.staging_job import StagingJob, check_file
+from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.runtime.spark_session import ALL_DAYS, SettingFixed, all_days_are_read

@@ -17,9 +17,9 @@ from fixtures.memory import MemoryStore
 from mirrorfeed.landing.output_format import Delimited, Output
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.errors import StagingFilesLost
-from mirrorfeed.publish.files.spark_files import upload_file
+from mirrorfeed.publish.files.spark_files import check_file, upload_file
 from mirrorfeed.publish.files.staging_area import StagingArea
-from mirrorfeed.publish.files.staging_job import StagingJob, arrow_schema, check_file
+from mirrorfeed.publish.files.staging_job import StagingJob, arrow_schema
 from mirrorfeed.storage.errors import StoreUnavailable
 
 COLUMNS = (Column("id", "long"), Column("at", "timestamp"), Column("price", "decimal(9,2)"))

@@ -1,4 +1,4 @@
-"""Write files with Spark, and upload them under staged names, from the driver or from executors.
+"""Write files with Spark, check them, and upload them under staged names, from the driver or from executors.
 
 Each file is hashed during the upload, and rewritten if its schema differs from other files of the table.
 """
@@ -6,7 +6,9 @@ Each file is hashed during the upload, and rewritten if its schema differs from 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -15,6 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark import cloudpickle
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Observation
@@ -32,12 +35,12 @@ from mirrorfeed.publish.files.staging_job import (
     PROBLEMS_SHOWN,
     BadRow,
     BadRows,
-    FileCheck,
     Staged,
     StagingJob,
+    arrow_schema,
     bad_rows,
-    check_file,
     combine_staged,
+    count_markers,
 )
 from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.runtime.spark_errors import SOURCE_FAULTS, find_condition
@@ -62,9 +65,8 @@ belongs to the user. A new session would lack the user's settings.
 _BATCH_ROWS = 2**14
 _PARALLEL_FILES = 4
 """Maximum number of parallel uploads of the process, over all tables. Each keeps two parts of 8 MiB in memory."""
-_CHUNK = 2**20
-_ATTEMPTS = 2
-"""Number of staged names to try before the upload of a file fails."""
+_SPELLING = ("is_from_converted_type", "force_set_converted_type")
+"""Properties that describe how a file stores a logical type, and that are not part of the type."""
 _Batches = Iterator[pa.RecordBatch]
 _RESULT = pa.schema([("result", pa.string())])
 
@@ -158,6 +160,69 @@ def _nullable_columns(rows: DataFrame) -> Iterator[str]:
             yield name if field.nullable else f"CASE WHEN monotonically_increasing_id() >= 0 THEN {name} END AS {name}"
 
 
+@dataclass(frozen=True)
+class FileCheck:
+    file: pq.ParquetFile
+    rows: dict[int | None, int]
+    """Rows by marker, from the footer and the marker column of the file."""
+    differs: str
+    """How the file differs from other files of the table. Empty if it does not."""
+    needs_rewrite: bool
+
+
+def check_file(file: BinaryIO, job: StagingJob) -> FileCheck:
+    """Compare the schema of a file from Spark with the schema of the table. Raises an error of pyarrow if the file is
+    damaged."""
+    # Nanoseconds would overflow for INT96 times before 1677 and after 2262.
+    found = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+    rows = _count_markers(found) if job.with_marker else {None: found.metadata.num_rows}
+    rows = {marker: count for marker, count in rows.items() if count}
+    differs = _difference(found, arrow_schema(job.columns, with_marker=job.with_marker))
+    # If rows without a marker are upserts, a file with only upserts needs no marker column.
+    drops_marker = job.with_marker and job.output.upserts_by_default and set(rows) <= {Marker.UPSERT.value}
+    return FileCheck(found, rows, differs, bool(differs) or drops_marker or job.output.delimited is not None)
+
+
+def _count_markers(file: pq.ParquetFile) -> dict[int | None, int]:
+    """Count rows by marker from the statistics, or from the column if statistics are not sufficient."""
+    metadata, counts = file.metadata, Counter[int | None]()
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        known = group.column(metadata.num_columns - 1).statistics
+        if known is not None and known.has_min_max and known.min == known.max and known.null_count == 0:
+            found: dict[int | None, int] = {known.min: group.num_rows}
+        else:
+            found = count_markers(file.read_row_group(number, columns=[MARKER]))
+        counts.update(found)
+    return counts
+
+
+def _difference(file: pq.ParquetFile, wanted: pa.Schema) -> str:
+    sample = io.BytesIO()
+    pq.ParquetWriter(sample, wanted).close()
+    found, expected = _columns(file), _columns(pq.ParquetFile(sample))
+    if [name for name, _ in found] != [name for name, _ in expected]:
+        return "the columns"
+    pairs = zip(found, expected, strict=True)
+    return next((f"column {name!r} as {has}" for (name, has), (_, should) in pairs if has != should), "")
+
+
+def _columns(file: pq.ParquetFile) -> Sequence[tuple[str, str]]:
+    """Return the name and the Parquet type of each column."""
+    found = []
+    for place in range(len(file.schema)):
+        column = file.schema.column(place)
+        rule = "OPTIONAL" if column.max_definition_level == 1 else "REQUIRED"
+        length = f"({column.length})" if column.length else ""
+        logical = json.loads(column.logical_type.to_json()).items()
+        meant = {name: value for name, value in logical if name not in _SPELLING}
+        logical_name = meant.pop("Type")
+        facts = ", ".join(f"{name} {value}" for name, value in meant.items())
+        form = "" if logical_name == "None" else f" {logical_name}" + (f" ({facts})" if facts else "")
+        found.append((column.path, f"{rule} {column.physical_type}{length}{form}"))
+    return tuple(found)
+
+
 def upload_files(job: StagingJob, files: SparkFiles) -> Staged:
     """Upload the files from the driver. Raises `BadRows` for delimited text."""
     # Use one pool for the process, because a thread reuses its memory for its next file.
@@ -188,20 +253,19 @@ def upload_file(job: StagingJob, area: StagingArea, path: str) -> Staged:
             files = write_files(job, _batches(path, found))
         else:
             files = [_move(job, path, found, file) if area.in_zone else _copy(job, found, file)]
-        differed = found.differs if found.needs_rewrite else ""
-        return Staged(files, retries=retry_counter().of_thread - before, differed=differed)
+        retries, differed = retry_counter().of_thread - before, found.differs if found.needs_rewrite else ""
+        return Staged(files, retries=retries, differed=differed)
 
 
 def _copy(job: StagingJob, found: FileCheck, file: BinaryIO) -> File:
-    for left in reversed(range(_ATTEMPTS)):
+    for is_last in (False, True):  # try a second staged name
         file.seek(0)
         try:
             with job.open() as new:
-                while chunk := file.read(_CHUNK):
-                    new.write(chunk)
+                shutil.copyfileobj(file, new, 2**20)
             return File(new.name, 0, job.by_marker(found.rows), new.bytes, new.sha256)
         except StoreUnavailable:
-            if not left:
+            if is_last:
                 raise
     raise AssertionError("unreachable")
 
@@ -230,9 +294,7 @@ def _batches(path: str, found: FileCheck) -> Iterator[pa.RecordBatch]:
 
 def check_counts(files: SparkFiles, staged: Staged) -> None:
     """Raise an error if the uploaded rows are not the written rows."""
-    found = Counter[str]()
-    for each in staged.files:
-        found.update(each.rows)
+    found = sum((Counter(each.rows) for each in staged.files), Counter[str]())
     if found != files.rows:
         was, is_ = counted(sum(files.rows.values()), "row"), counted(sum(found.values()), "row")
         raise StagingFilesLost(place=files.folder, reason=f"{is_} of {was} are left")

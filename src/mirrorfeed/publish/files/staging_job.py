@@ -1,17 +1,14 @@
-"""Settings of one staging job (folder, schema, format), its result, and files and rows that do not fit."""
+"""Settings of one staging job (folder, schema, format), its result, and rows that cannot be published."""
 
 from __future__ import annotations
 
-import io
-import json
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.log_record import File
@@ -34,8 +31,6 @@ _PLAIN: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
-_SPELLING = ("is_from_converted_type", "force_set_converted_type")
-"""Properties that describe how a file stores a logical type, and that are not part of the type."""
 _AROUND = 20
 """Number of bytes to show before and after the first invalid byte of a text."""
 
@@ -190,68 +185,3 @@ def bad_rows(rows: pa.RecordBatch | pa.Table, problem: str, keys: Sequence[str])
             parts.append(invalid_text(bad, at))
         shown.append(BadRow(Problem(each), ", ".join(filter(None, parts))))
     return shown
-
-
-@dataclass(frozen=True)
-class FileCheck:
-    file: pq.ParquetFile
-    rows: dict[int | None, int]
-    """Rows by marker, from the footer and the marker column of the file."""
-    differs: str
-    """How the file differs from other files of the table. Empty if it does not."""
-    needs_rewrite: bool
-
-
-def check_file(file: BinaryIO, job: StagingJob) -> FileCheck:
-    """Compare the schema of a file from Spark with the schema of the table. Raises an error of pyarrow if the file is
-    damaged."""
-    # Nanoseconds would overflow for INT96 times before 1677 and after 2262.
-    found = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
-    rows = _count_markers(found) if job.with_marker else {None: found.metadata.num_rows}
-    rows = {marker: count for marker, count in rows.items() if count}
-    differs = _difference(found, arrow_schema(job.columns, with_marker=job.with_marker))
-    # If rows without a marker are upserts, a file with only upserts needs no marker column.
-    drops_marker = job.with_marker and job.output.upserts_by_default and set(rows) <= {Marker.UPSERT.value}
-    return FileCheck(found, rows, differs, bool(differs) or drops_marker or job.output.delimited is not None)
-
-
-def _count_markers(file: pq.ParquetFile) -> dict[int | None, int]:
-    """Count rows by marker from the statistics, or from the column if statistics are not sufficient."""
-    metadata, counts = file.metadata, dict[int | None, int]()
-    place = metadata.num_columns - 1
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        known = group.column(place).statistics
-        if known is not None and known.has_min_max and known.min == known.max and known.null_count == 0:
-            found: dict[int | None, int] = {known.min: group.num_rows}
-        else:
-            found = count_markers(file.read_row_group(number, columns=[MARKER]))
-        for marker, count in found.items():
-            counts[marker] = counts.get(marker, 0) + count
-    return counts
-
-
-def _difference(file: pq.ParquetFile, wanted: pa.Schema) -> str:
-    sample = io.BytesIO()
-    pq.ParquetWriter(sample, wanted).close()
-    found, expected = _columns(file), _columns(pq.ParquetFile(sample))
-    if [name for name, _ in found] != [name for name, _ in expected]:
-        return "the columns"
-    pairs = zip(found, expected, strict=True)
-    return next((f"column {name!r} as {has}" for (name, has), (_, should) in pairs if has != should), "")
-
-
-def _columns(file: pq.ParquetFile) -> Sequence[tuple[str, str]]:
-    """Return the name and the Parquet type of each column."""
-    found = []
-    for place in range(len(file.schema)):
-        column = file.schema.column(place)
-        rule = "OPTIONAL" if column.max_definition_level == 1 else "REQUIRED"
-        length = f"({column.length})" if column.length else ""
-        logical = json.loads(column.logical_type.to_json())
-        meant = {name: value for name, value in logical.items() if name not in _SPELLING}
-        logical_name = meant.pop("Type")
-        facts = ", ".join(f"{name} {value}" for name, value in meant.items())
-        form = "" if logical_name == "None" else f" {logical_name}" + (f" ({facts})" if facts else "")
-        found.append((column.path, f"{rule} {column.physical_type}{length}{form}"))
-    return tuple(found)
