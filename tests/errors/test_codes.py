@@ -10,8 +10,7 @@ import pytest
 
 from fixtures import codes
 from mirrorfeed.archive.errors import NoSuchColumn
-from mirrorfeed.errors import Terminal
-from mirrorfeed.errors.explain import catalogue
+from mirrorfeed.errors import Terminal, catalogue
 from mirrorfeed.source.errors import VersionExpired
 
 _ROOT = Path(__file__).parents[2]

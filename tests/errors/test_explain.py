@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from mirrorfeed.errors.explain import UnknownCode, explain
+from mirrorfeed.errors import UnknownCode, explain
 
 
 @pytest.mark.parametrize("text", ["MF2102", "mf2102", "2102", "Gap", " MF2102 "])

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mirrorfeed.archive.restore import Restoring as Restoring
     from mirrorfeed.archive.restore_plan import RestorePlan as RestorePlan
     from mirrorfeed.display.html import Chart as Chart
-    from mirrorfeed.errors.explain import Explanation as Explanation
+    from mirrorfeed.errors import Explanation as Explanation
     from mirrorfeed.history.replay import Replay as Replay
     from mirrorfeed.mirror.fabric.status_and_settings import CreatedDatabase as CreatedDatabase
     from mirrorfeed.mirror.fabric.status_and_settings import DatabaseStatus as DatabaseStatus
@@ -167,7 +167,7 @@ _HOMES = {
     "Decision": "orchestration.dry_run",
     "Difference": "mirror.verify.row_comparison",
     "DroppedTable": "orchestration.orphans",
-    "Explanation": "errors.explain",
+    "Explanation": "errors",
     "FileCheck": "archive.maintenance",
     "Finding": "monitor.findings",
     "History": "orchestration.histories",

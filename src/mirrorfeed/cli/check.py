@@ -112,7 +112,7 @@ def explain(code: str) -> Result[results.Explanation]:
     CODE can also be a name, such as Gap. If several codes have this name, all of them are explained.
     """
     from mirrorfeed.api.results import Result
-    from mirrorfeed.errors.explain import explain
+    from mirrorfeed.errors import explain
 
     return Result(explain(code))
 

@@ -1,4 +1,4 @@
-"""Base classes of all errors, and helpers to show them.
+"""Base classes of all errors, helpers to show them, and `explain`.
 
 An error is data: its class sets `code`, `what` and `fix`, and `raise` passes the values that these name, as keywords.
 `what` and `fix` are templates in the syntax of `str.format`. A mapping holds alternative templates, of which the
@@ -18,16 +18,18 @@ Codes with three digits are findings: 8 of the doctor, the others of `mirrorfeed
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from string import Formatter
 from traceback import walk_tb
 from typing import Any, ClassVar
 
 from mirrorfeed.display.redact import printable, redact, shell_argument
-from mirrorfeed.display.rows import as_json, counted, duration, first_names
+from mirrorfeed.display.rows import Row, as_json, counted, duration, first_names, row
 
 _log = logging.getLogger(__name__)
 _LONGEST_LINE = 2000
@@ -222,3 +224,68 @@ def _restore(kind: type[MirrorfeedError], facts: dict[str, Any]) -> MirrorfeedEr
     error = kind.__new__(kind)
     error.__dict__.update(facts)
     return error
+
+
+@row
+class Explanation(Row):
+    """Explanation of an error or finding code."""
+
+    code: str
+    name: str
+    kind: str
+    """terminal, transient, warning, or doctor or lint with the severity of the finding."""
+    means: str
+    next: str
+    """Instructions, one alternative per line, with placeholders such as <table>."""
+    example: str
+    """Sample message with sample values. Empty if it is equal to `means`."""
+
+    def remarks(self) -> Sequence[str]:
+        ways = [f"To do: {way}" for way in self.next.split("\n") if way]
+        shown = [f"Example: {self.example}"] if self.example else []
+        return (f"{self.code} {self.name} ({self.kind})", self.means, *ways, *shown)
+
+
+class UnknownCode(Terminal):
+    code = "MF1002"
+    what = "There is no code or name {text:short}."
+    fix = "Write a code as errors show it, for example MF2102, or the name of an error.{near:more}"
+    nearest: tuple[str, ...]
+
+    @property
+    def near(self) -> str:
+        return f"The nearest codes are {', '.join(self.nearest)}." if self.nearest else ""
+
+
+def explain(text: str) -> tuple[Explanation, ...]:
+    """Return the entry of a code, or all entries with a name in any spelling. Raises `UnknownCode`."""
+    import difflib  # imported late, like the catalogue: only `explain` needs them
+
+    known = catalogue()
+    stripped = text.strip()
+    if entry := known.get(stripped.upper()) or known.get(f"MF{stripped}"):
+        return (entry,)
+    if by_name := tuple(entry for entry in known.values() if _fold(entry.name) == _fold(stripped)):
+        return by_name
+    if number := re.fullmatch(r"(?:MF)?(\d{1,9})", stripped, re.IGNORECASE):
+        nearest = sorted(known, key=lambda code: abs(int(code[2:]) - int(number[1])))[:3]
+    else:
+        near = difflib.get_close_matches(stripped, {entry.name for entry in known.values()}, 3)
+        nearest = [entry.code for entry in known.values() if entry.name in near]
+    raise UnknownCode(text=text, nearest=tuple(f"{code} ({known[code].name})" for code in nearest))
+
+
+def _fold(name: str) -> str:
+    return name.replace("_", "").casefold()
+
+
+@cache
+def catalogue() -> dict[str, Explanation]:
+    """Return all entries of `codes.json` by code, in order. `make fmt` generates the file.
+
+    The code that the catalogue describes is not imported.
+    """
+    from importlib import resources
+
+    listed = json.loads(resources.files(__name__).joinpath("codes.json").read_text(encoding="utf-8"))
+    return {each["code"]: Explanation(**each) for each in listed}
