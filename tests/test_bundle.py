@@ -420,9 +420,9 @@ def test_workspace_simulator_creates_returns_and_deletes_each_resource(kind: str
 
     *calls, delete = CALLS[kind]
     assert [bool(call(each)) for each in calls][-1]
-    resources = set(made.things)
+    resources = set(made.objects)
     call(delete)
-    assert set(made.things) < resources
+    assert set(made.objects) < resources
 
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.name)

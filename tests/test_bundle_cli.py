@@ -236,7 +236,7 @@ def test_operators_and_readers_can_read_the_dashboard_and_its_data(project: Path
         again = bundle(project, address, "deploy", "-t", "prod", **variables)
         assert re.search(r"Resources: 0 created, 0 changed, 0 deleted, [1-9]", again.stderr + again.stdout)
     (dashboard,) = service.of_kind("dashboard")
-    opened = service.things["permissions", f"dashboards/{dashboard}"]["access_control_list"]
+    opened = service.objects["permissions", f"dashboards/{dashboard}"]["access_control_list"]
     assert {"operators", readers} <= {each.get("group_name") for each in opened}
     for kind, rights in granted(variables).items():
         (assigned,) = (
@@ -291,7 +291,7 @@ def test_outside_dev_the_ledgers_schema_is_not_destroyed_with_the_rest(project: 
         assert bundle(project, address, "deploy", "-t", "dev", **DEV).returncode == 0
         answer = bundle(project, address, "destroy", "-t", "dev", "--auto-approve", **DEV)
         assert answer.returncode == 0, answer.stderr
-        assert {kind for kind, _ in service.things} <= {"permissions", "grants"}, service.things
+        assert {kind for kind, _ in service.objects} <= {"permissions", "grants"}, service.objects
         assert not service.files
     with workspace(PRINCIPAL) as (service, address):
         assert bundle(project, address, "deploy", "-t", "prod", **SHARED).returncode == 0

@@ -49,7 +49,7 @@ class Scene:
 def test_files_are_requested_in_batches_of_256(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 600)
     assert restore.request(scene.plan, scene.tiers) == Restoring(scene.plan.table, 0, 600, 0)
-    assert scene.tiers.asked == [256, 256, 88]
+    assert scene.tiers.requests == [256, 256, 88]
 
 
 def test_second_run_requests_no_file_again(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_second_run_requests_no_file_again(tmp_path: Path) -> None:
     assert restore.request(scene.plan, scene.tiers) == Restoring(scene.plan.table, 0, 3, 0)
     scene.clock.pass_(15)
     assert restore.request(scene.plan, scene.tiers) == Restoring(scene.plan.table, 3, 0, 0)
-    assert scene.tiers.asked == [3]
+    assert scene.tiers.requests == [3]
     assert all(path.read_text() == "data" for path in scene.paths)
 
 
@@ -68,7 +68,7 @@ def test_interrupted_run_continues_with_the_remaining_files(tmp_path: Path) -> N
     restore.request(half, scene.tiers)
     scene.clock.pass_(1)
     assert restore.request(scene.plan, scene.tiers) == Restoring(scene.plan.table, 2, 3, 0)
-    assert scene.tiers.asked == [2, 3]
+    assert scene.tiers.requests == [2, 3]
 
 
 def test_progress_is_followed_until_every_file_is_restored(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_file_refused_by_busy_storage_is_requested_again(tmp_path: Path) -> None
     scene = Scene(tmp_path, 3)
     scene.tiers.refuse = {scene.uris[1]: "503 ServerBusy"}
     assert restore.request(scene.plan, scene.tiers).pending == 3
-    assert scene.tiers.asked == [3, 1]
+    assert scene.tiers.requests == [3, 1]
 
 
 def test_permanently_refused_files_are_named(tmp_path: Path) -> None:
@@ -139,10 +139,10 @@ def test_copies_expire_after_the_requested_days_and_can_be_extended(tmp_path: Pa
     restore.request(scene.plan, scene.tiers, week, scene.clock())
     scene.clock.pass_(1)
     assert restore.request(scene.plan, scene.tiers, Terms(keep_days=5), scene.clock()).done
-    assert scene.tiers.asked == [2]
+    assert scene.tiers.requests == [2]
     scene.clock.pass_(48)
     assert restore.request(scene.plan, scene.tiers, week, scene.clock()).done
-    assert scene.tiers.asked == [2, 2]
+    assert scene.tiers.requests == [2, 2]
     scene.clock.pass_(6 * 24)
     assert restore.progress(scene.plan, scene.tiers).done
     scene.clock.pass_(24)
@@ -153,7 +153,7 @@ def test_days_cannot_be_promised_if_a_rule_archives_files_again(tmp_path: Path) 
     scene = Scene(tmp_path, 1)
     with pytest.raises(CannotKeep) as caught:
         restore.request(scene.plan, scene.tiers, Terms(keep_days=7))
-    assert scene.tiers.asked == []
+    assert scene.tiers.requests == []
     assert (caught.value.table, caught.value.days) == ("t", 7)
 
 
@@ -186,7 +186,7 @@ def test_costs_are_estimated_before_any_request(tmp_path: Path) -> None:
         "Estimated costs: 8.00 EUR for retrieval, 2.00 EUR for requests, 16.00 EUR for 2 days in hot, 26.00 EUR in"
         " total."
     )
-    assert scene.tiers.asked == []
+    assert scene.tiers.requests == []
     with pytest.raises(OnlyHot):
         restore.costs(scene.plan, scene.tiers, Terms(Tier.COOL), None, START)
 

@@ -24,11 +24,11 @@ class Hook:
     """A server that returns the given responses, and then repeats the last one."""
 
     answers: list[tuple[int, dict[str, str], bytes]] = field(default_factory=lambda: [(200, {}, b"ok")])
-    asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    requests: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     url: str = ""
 
     def answer(self, path: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
-        self.asked.append((path, json.loads(body)))
+        self.requests.append((path, json.loads(body)))
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 

@@ -113,7 +113,7 @@ def test_alert_is_posted_once_in_the_format_of_the_webhook(
     assert sent(hook.url, kind) == []
     assert "POST (not shown) HTTP" in caplog.text
     assert HIDDEN not in caplog.text
-    assert hook.asked == [(f"/services/{HIDDEN}?sig={HIDDEN}", form(NEW))]
+    assert hook.requests == [(f"/services/{HIDDEN}?sig={HIDDEN}", form(NEW))]
 
 
 def test_retry_after_of_a_webhook_is_respected(hook: Hook) -> None:
@@ -121,7 +121,7 @@ def test_retry_after_of_a_webhook_is_respected(hook: Hook) -> None:
     first, second = sent(hook.url)
     assert 2 <= first < 2.01
     assert second < 0.01
-    assert len(hook.asked) == 3
+    assert len(hook.requests) == 3
 
 
 def test_webhook_with_long_retry_after_is_left_to_the_next_run(hook: Hook) -> None:
@@ -129,7 +129,7 @@ def test_webhook_with_long_retry_after_is_left_to_the_next_run(hook: Hook) -> No
     assert "Alerts could not be sent: the webhook ops is not available (429 slow down)." in refusal(
         hook.url, ChannelUnavailable
     )
-    assert len(hook.asked) == 1
+    assert len(hook.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_webhook_refusal_is_reported_and_not_retried(hook: Hook, status: int, re
     assert f"Alerts could not be sent: the webhook ops does not accept them ({shown})." in refusal(
         hook.url, WebhookRefused
     )
-    assert len(hook.asked) == 1
+    assert len(hook.requests) == 1
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_check_alerts_sends_a_problem_once_and_writes_each_check(
     foreign = tmp_path / "zone/sales.schema/orders" / f"{2:020d}.parquet"
     foreign.write_bytes(b"")
     assert "sales.orders: EMPTY_FILE" in project.watch(code=1)
-    first = [body["blocks"][0]["text"]["text"] for _, body in hook.asked]
+    first = [body["blocks"][0]["text"]["text"] for _, body in hook.requests]
     assert sorted(first) == ["sales.orders: EMPTY_FILE", "sales.orders: FileNumberConflict"]
 
     foreign.unlink()

@@ -92,7 +92,7 @@ def test_all_privileges_on_one_object_need_one_request() -> None:
     workspace = RecordingGrants("publisher", [], {("SCHEMA", "main.ours"): {"publisher": ["MODIFY"]}})
     rights = {("SCHEMA", ("main", "ours")): ["CREATE_TABLE", "MODIFY"]}
     assert [check.severity for check in checked(workspace, rights)] == [Severity.OK, Severity.WRONG, Severity.OK]
-    assert workspace.asked == [("SCHEMA", "main.ours")]
+    assert workspace.requests == [("SCHEMA", "main.ours")]
 
 
 def test_forbidden_request_is_reported_as_missing_in_one_line() -> None:

@@ -60,12 +60,12 @@ class Trouble(Enum):
 class Stage:
     """A scenario in a simulated OneLake that is played many times."""
 
-    def __init__(self, onelake: OneLake, scenario: Scenario, *, keeps_etags: bool) -> None:
+    def __init__(self, onelake: OneLake, scenario: Scenario, *, preserves_etags: bool) -> None:
         # In many parts, or in one.
-        part_bytes = 100 if keeps_etags else 10_000
+        part_bytes = 100 if preserves_etags else 10_000
         self._onelake, self._scenario = onelake, scenario
         self._store = onelake.store(retry_limits=BRIEF, part_bytes=part_bytes)
-        onelake.files.checks_renames, onelake.files.keeps_etags = scenario.checks_renames, keeps_etags
+        onelake.files.checks_renames, onelake.files.preserves_etags = scenario.checks_renames, preserves_etags
         onelake.server.page_size = PAGE
         self._inside = Inside(onelake.files)
         self._audit, self._table = Audit(self._inside, FOLDER), scenario.table()  # type: ignore[arg-type]
@@ -113,13 +113,14 @@ def _brisk_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "keeps_etags", [pytest.param(False, id="new etags"), pytest.param(True, id="kept etags", marks=pytest.mark.soak)]
+    "preserves_etags",
+    [pytest.param(False, id="new etags"), pytest.param(True, id="kept etags", marks=pytest.mark.soak)],
 )
 @pytest.mark.parametrize("scenario", _named("first snapshot", "several files"), ids=lambda each: each.name)
 def test_next_run_after_a_failed_call_completes_the_mirror(
-    onelake: OneLake, scenario: Scenario, keeps_etags: bool, counted: Counter[str]
+    onelake: OneLake, scenario: Scenario, preserves_etags: bool, counted: Counter[str]
 ) -> None:
-    _play(Stage(onelake, scenario, keeps_etags=keeps_etags), counted, slice(26 * keeps_etags, None, 53))
+    _play(Stage(onelake, scenario, preserves_etags=preserves_etags), counted, slice(26 * preserves_etags, None, 53))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +135,7 @@ def test_next_run_after_a_failed_call_completes_the_mirror(
 def test_call_that_the_network_delivers_twice_changes_nothing(
     onelake: OneLake, scenario: Scenario, late: int | None, counted: Counter[str]
 ) -> None:
-    stage = Stage(onelake, scenario, keeps_etags=False)
+    stage = Stage(onelake, scenario, preserves_etags=False)
     for call in range(stage.play([])):
         try:
             stage.play([Fault("*", How.TWICE, after=call, late=late)])
@@ -145,12 +146,12 @@ def test_call_that_the_network_delivers_twice_changes_nothing(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("keeps_etags", [False, True], ids=["new etags", "kept etags"])
+@pytest.mark.parametrize("preserves_etags", [False, True], ids=["new etags", "kept etags"])
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
 def test_next_run_after_any_failed_call_completes_the_mirror(
-    onelake: OneLake, scenario: Scenario, keeps_etags: bool, counted: Counter[str]
+    onelake: OneLake, scenario: Scenario, preserves_etags: bool, counted: Counter[str]
 ) -> None:
-    _play(Stage(onelake, scenario, keeps_etags=keeps_etags), counted, slice(None))
+    _play(Stage(onelake, scenario, preserves_etags=preserves_etags), counted, slice(None))
 
 
 def _play(stage: Stage, counted: Counter[str], some: slice) -> None:

@@ -16,11 +16,11 @@ class Catalog:
     """Unity Catalog as databricks-sdk returns it, with one primary key for all tables."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.tables = self
 
     def get(self, full_name: str) -> Any:
-        self.asked.append(full_name)
+        self.requests.append(full_name)
         key = SimpleNamespace(primary_key_constraint=SimpleNamespace(child_columns=["order_id", "line"]))
         return SimpleNamespace(table_constraints=[key], row_filter=None, columns=None)
 
@@ -42,7 +42,7 @@ def test_missing_keys_are_read_from_unity_catalog(
     given = {} if keys is None else {"keys": keys}
     table = Table.model_validate({"source": source, "target": "sales.orders", **given})
     assert with_keys(table, lambda: catalog).keys == expected
-    assert catalog.asked == asked
+    assert catalog.requests == asked
 
 
 def test_unity_catalog_keys_use_target_names_and_cannot_be_excluded() -> None:

@@ -44,14 +44,14 @@ class Workspace:
     """A workspace client with only the methods that are used here."""
 
     answers: dict[tuple[str, str], str | Exception]
-    asked: list[tuple[str, str]] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def secrets(self) -> Workspace:
         return self
 
     def get_secret(self, scope: str, key: str) -> Any:
-        self.asked.append((scope, key))
+        self.requests.append((scope, key))
         answer = self.answers[scope, key]
         if isinstance(answer, Exception):
             raise answer
@@ -73,7 +73,7 @@ def test_secret_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) ->
 def test_secret_is_read_from_a_scope() -> None:
     workspace = Workspace({("kv", "mirror"): VALUE})
     assert read_secret(Secret(scope="kv", key="mirror"), lambda: workspace) == VALUE
-    assert workspace.asked == [("kv", "mirror")]
+    assert workspace.requests == [("kv", "mirror")]
 
 
 def test_environment_takes_precedence_over_the_scope(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ def the_real_client_fits(client: WorkspaceClient) -> Workspace:
 def test_primary_key_constraint_gives_the_keys(table: TableInfo, columns: tuple[str, ...]) -> None:
     workspace = RecordingWorkspace({"main.sales.orders": table})
     assert key_of(workspace, ORDERS) == columns
-    assert workspace.tables.asked == ["main.sales.orders"]
+    assert workspace.tables.requests == ["main.sales.orders"]
 
 
 def test_response_of_unity_catalog_is_parsed() -> None:
@@ -110,7 +110,7 @@ def test_source_outside_of_unity_catalog_has_no_key_and_needs_no_request(text: s
     workspace = RecordingWorkspace({})
     assert not Source.parse(text).is_in_unity_catalog
     assert with_keys(Table(source=Source.parse(text), target=Target.parse("orders")), lambda: workspace).keys == ()
-    assert workspace.tables.asked == []
+    assert workspace.tables.requests == []
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_source_outside_of_unity_catalog_has_no_key_and_needs_no_request(text: s
 def test_table_name_cannot_redirect_the_request(text: str, list_pattern: str) -> None:
     workspace = RecordingWorkspace({list_pattern: TableInfo(table_constraints=[key("id")])})
     assert key_of(workspace, Source.parse(text)) == ("id",)
-    assert workspace.tables.asked == [list_pattern]
+    assert workspace.tables.requests == [list_pattern]
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ class Catalog:
     """A workspace that returns the given tables and records the requests."""
 
     def __init__(self, tables: dict[str, Sequence[TableInfo]], error: Exception | None = None) -> None:
-        self._tables, self._error, self.asked = tables, error, list[str]()
+        self._tables, self._error, self.requests = tables, error, list[str]()
 
     @property
     def schemas(self) -> Catalog:
@@ -205,7 +205,7 @@ class Catalog:
     tables = schemas
 
     def list(self, catalog_name: str, schema_name: str | None = None) -> Iterator[Any]:
-        self.asked.append(".".join(filter(None, [catalog_name, schema_name])))
+        self.requests.append(".".join(filter(None, [catalog_name, schema_name])))
         if self._error:
             raise self._error
         if schema_name is None:
@@ -255,7 +255,7 @@ def test_unity_catalog_lists_tables_of_a_schema_with_and_without_a_feed() -> Non
         "theirs": "a foreign table",
     }
     assert next(each.columns for each in found if each.source == Source(("main", "sales", "orders"))) == ("id", "v")
-    assert catalog.asked == ["main.sales"]
+    assert catalog.requests == ["main.sales"]
 
 
 def test_all_schemas_of_a_catalog_are_listed_except_information_schema() -> None:
@@ -263,18 +263,18 @@ def test_all_schemas_of_a_catalog_are_listed_except_information_schema() -> None
     assert [str(each.source) for each in list_pattern("main.*.*", lambda: catalog)] == [
         "main.crm.a", "main.sales.a", "main.sales.b",
     ]  # fmt: skip
-    assert catalog.asked == ["main", "main.sales", "main.crm"]
+    assert catalog.requests == ["main", "main.sales", "main.crm"]
     assert [str(each.source) for each in list_pattern("main.c*.*", lambda: catalog)] == ["main.crm.a"]
 
 
 def test_errors_of_unity_catalog_are_reported() -> None:
     with pytest.raises(CatalogRefused) as caught:
         list_pattern("main.sales.*", lambda: Catalog({}, NotFound("Schema 'main.sales' does not exist.")))
-    assert caught.value.asked == "The list of tables main.sales.*"
+    assert caught.value.requests == "The list of tables main.sales.*"
     assert caught.value.reason == "Schema 'main.sales' does not exist."
     with pytest.raises(CatalogUnavailable) as failed:
         list_pattern("main.sales.*", lambda: Catalog({}, InternalError("try again")))
-    assert (failed.value.asked, failed.value.reason) == ("The list of tables main.sales.*", "try again")
+    assert (failed.value.requests, failed.value.reason) == ("The list of tables main.sales.*", "try again")
     with pytest.raises(CatalogUnavailable, match=r": Timed out after 0:05:00\."):
         list_pattern("main.sales.*", lambda: Catalog({}, TimeoutError("Timed out after 0:05:00")))
 

@@ -45,11 +45,11 @@ class Server:
     """Returns its responses in turn, and repeats the last one. Replaces the session of a transport."""
 
     def __init__(self, answers: list[Reply | Exception]) -> None:
-        self.answers, self.asked = answers, 0
+        self.answers, self.requests = answers, 0
 
     def request(self, *_: object, **__: object) -> Any:
-        answer = self.answers[min(self.asked, len(self.answers) - 1)]
-        self.asked += 1
+        answer = self.answers[min(self.requests, len(self.answers) - 1)]
+        self.requests += 1
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -115,7 +115,7 @@ def test_call_is_retried_until_its_deadline(
     run = Run(answers, RETRY_LIMITS)
 
     assert (run.status, run.pauses) == (status, pauses)
-    assert run.server.asked == len(pauses) + 1
+    assert run.server.requests == len(pauses) + 1
     assert run.repeated == len(pauses)
     assert run.now <= RETRY_LIMITS.seconds
 
@@ -125,7 +125,7 @@ def test_call_that_must_not_repeat_is_sent_once(answer: Reply | Exception) -> No
     run = Run([answer, DONE], RETRY_LIMITS, retry_total=0)
 
     assert run.status == (answer.status_code if isinstance(answer, Reply) else type(answer))
-    assert (run.server.asked, run.pauses, run.repeated) == (1, [], 0)
+    assert (run.server.requests, run.pauses, run.repeated) == (1, [], 0)
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,13 @@ class Refusing(MemoryStore):
 
     answers: list[Exception]
     retry_limits: RetryLimits = RETRY_LIMITS
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__init__()
 
     def open_write(self, path: str) -> BinaryIO:
-        self.asked.append(path)
+        self.requests.append(path)
         if self.answers:
             raise self.answers.pop(0)
         return super().open_write(path)
@@ -59,7 +59,7 @@ def test_every_attempt_uses_a_new_name(answers: list[Exception], path: str, shor
     found, time = begin(store)
 
     assert found == path
-    assert len(set(store.asked)) == len(store.asked) == len(answers) + 1
+    assert len(set(store.requests)) == len(store.requests) == len(answers) + 1
     assert [least <= pause <= least * 2 for least, pause in zip(shortest, time.pauses, strict=True)] == [
         True for _ in shortest
     ]
@@ -72,7 +72,7 @@ def test_last_error_is_raised_as_transient_after_the_retry_limit(answer: Excepti
     with pytest.raises(StoreUnavailable, match=rf"^Cannot write at/x: {reason}\."):
         begin(store)
 
-    assert 10 < len(store.asked) < 40
+    assert 10 < len(store.requests) < 40
 
 
 def test_wait_longer_than_the_retry_limit_is_not_attempted() -> None:
@@ -80,7 +80,7 @@ def test_wait_longer_than_the_retry_limit_is_not_attempted() -> None:
     with pytest.raises(StoreUnavailable):
         begin(store)
 
-    assert store.asked == ["t/1"]
+    assert store.requests == ["t/1"]
 
 
 def test_permanent_error_is_raised_at_once() -> None:
@@ -88,7 +88,7 @@ def test_permanent_error_is_raised_at_once() -> None:
     with pytest.raises(NotThere):
         begin(store)
 
-    assert store.asked == ["t/1"]
+    assert store.requests == ["t/1"]
 
 
 def test_store_without_retry_limits_raises_at_once() -> None:

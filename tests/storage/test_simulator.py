@@ -131,7 +131,7 @@ def test_continuation_token_is_valid_only_for_its_listing(onelake: OneLake) -> N
 
 @pytest.mark.parametrize("keeps", [False, True])
 def test_renamed_file_keeps_its_etag_depending_on_the_service(onelake: OneLake, keeps: bool) -> None:
-    onelake.files.keeps_etags = keeps
+    onelake.files.preserves_etags = keeps
     store = onelake.store()
     write(store, "t/_x", b"x")
     (before,) = store.list("t")

@@ -105,7 +105,7 @@ def test_slow_definition_is_awaited(
 
 
 def test_change_without_effect_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
-    onelake.fabric.databases[DATABASE].keeps_old = True
+    onelake.fabric.databases[DATABASE].ignores_changes = True
     with pytest.raises(NotApplied) as error:
         database.apply(FabricOptions(retention_days=30))
     assert error.value.left == ("retention_days: not set -> 30",)
