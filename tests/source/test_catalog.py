@@ -270,11 +270,11 @@ def test_all_schemas_of_a_catalog_are_listed_except_information_schema() -> None
 def test_errors_of_unity_catalog_are_reported() -> None:
     with pytest.raises(CatalogRefused) as caught:
         list_pattern("main.sales.*", lambda: Catalog({}, NotFound("Schema 'main.sales' does not exist.")))
-    assert caught.value.requests == "The list of tables main.sales.*"
+    assert caught.value.name == "The list of tables main.sales.*"
     assert caught.value.reason == "Schema 'main.sales' does not exist."
     with pytest.raises(CatalogUnavailable) as failed:
         list_pattern("main.sales.*", lambda: Catalog({}, InternalError("try again")))
-    assert (failed.value.requests, failed.value.reason) == ("The list of tables main.sales.*", "try again")
+    assert (failed.value.name, failed.value.reason) == ("The list of tables main.sales.*", "try again")
     with pytest.raises(CatalogUnavailable, match=r": Timed out after 0:05:00\."):
         list_pattern("main.sales.*", lambda: Catalog({}, TimeoutError("Timed out after 0:05:00")))
 

@@ -26,6 +26,7 @@ from mirrorfeed.errors import Transient
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import MARKER, Column
 from mirrorfeed.monitor.collector import Collector
+from mirrorfeed.orchestration.dry_run import known_step
 from mirrorfeed.orchestration.table_task import RunContext, TableTask
 from mirrorfeed.publish.errors import KeysRequired, LedgerRequired, RowHashesLost
 from mirrorfeed.publish.files.rolling_writer import write_empty
@@ -108,7 +109,7 @@ def test_delta_versions_do_not_make_a_compared_table_up_to_date(tmp_path: Path) 
     config = Config(landing_zone=str(tmp_path / "zone"), tables=(table,))
     assert Collector(config, NO_SPARK)._without_spark(zone_of(config), table) is None
     task = TableTask(RunContext(NO_SPARK, config), table)
-    assert (task.known_step(), task.attempt_without_spark()) == (None, None)
+    assert (known_step(task.context, task.table), task.attempt_without_spark()) == (None, None)
 
 
 COLUMNS = (Column("id", "long"), Column("v", "string"))
