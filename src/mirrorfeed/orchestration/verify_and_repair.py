@@ -185,40 +185,28 @@ class DifferingKeys:
     """Number of rows with a NULL in the key. No delete or upsert can address them."""
 
 
-@dataclass(frozen=True, slots=True)
-class RepairPlan:
-    """The keys to publish again."""
-
-    keys: int
-    duplicated: bool
-    """True if keys that the mirror has more than once are included."""
-    unrepairable: MirrorfeedError | None = None
-    """Reason why some rows cannot be repaired."""
-
-
-def decide(
+def count_repairable(
     table: str, differing: DifferingKeys, *, by_time: bool = False, max_keys: int | None = None
-) -> RepairPlan | TooManyToRepair:
-    """Decide which keys to publish again.
+) -> tuple[int, MirrorfeedError | None]:
+    """Return the number of keys to publish again, and the reason why some rows are not repaired.
 
     If Fabric reads files by time (`by_time`), keys that need a delete and an upsert are left out, because the two could
     be in different files with the same time.
     """
-    skips = by_time and differing.duplicated > 0
-    keys = differing.keys - differing.duplicated if skips else differing.keys
-    reasons = []
-    if skips:
+    left_out = differing.duplicated if by_time else 0
+    keys, reasons = differing.keys - left_out, []
+    if left_out:
         reasons.append(
-            f"the mirror has duplicates of {counted(differing.duplicated, 'key')}, and the order of its files does not"
-            " put a delete first"
+            f"the mirror has duplicates of {counted(left_out, 'key')}, and the order of its files does not put a delete"
+            " first"
         )
     if differing.null_keys:
         reasons.append(
             f"{counted(differing.null_keys, 'row')} of the mirror cannot be replaced, because the key contains NULL"
         )
     if max_keys is not None and keys > max_keys:
-        return TooManyToRepair(table=table, keys=keys, at_most=max_keys)
-    return RepairPlan(keys, not skips, RebuildRequired(table=table, reason="; ".join(reasons)) if reasons else None)
+        return 0, TooManyToRepair(table=table, keys=keys, at_most=max_keys)
+    return keys, RebuildRequired(table=table, reason="; ".join(reasons)) if reasons else None
 
 
 def repair_table(
@@ -251,14 +239,13 @@ def repair_table(
             if found is not None and found.equal:
                 return Repair(name, f"nothing to repair, {found}", published_version=newest.to_version_inclusive)
         wrong = _count_keys(keys, newest.keys)
-    plan = decide(name, wrong, by_time=table.file_order == "modified_time", max_keys=max_keys)
-    if isinstance(plan, TooManyToRepair):
-        return Repair(name, "", published_version=newest.to_version_inclusive, error=plan)
-    if plan.keys == 0:
-        what = "" if plan.unrepairable else "nothing to repair"
-        return Repair(name, what, published_version=newest.to_version_inclusive, error=plan.unrepairable)
+    by_time = table.file_order == "modified_time"
+    count, unrepaired = count_repairable(name, wrong, by_time=by_time, max_keys=max_keys)
+    if count == 0:
+        what = "" if unrepaired else "nothing to repair"
+        return Repair(name, what, published_version=newest.to_version_inclusive, error=unrepaired)
     chosen = _keys_to_publish(keys, newest.keys)
-    if not plan.duplicated:
+    if by_time:
         chosen = chosen.where(f"NOT {DELETE_FIRST}")
     repairs = replace(
         context,
@@ -276,7 +263,7 @@ def repair_table(
         done.deletes,
         done.files,
         done.published_version,
-        done.error or plan.unrepairable,
+        done.error or unrepaired,
     )
 
 
