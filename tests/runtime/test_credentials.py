@@ -127,6 +127,17 @@ def test_unreadable_scope_is_reported_without_third_party_text() -> None:
     )
 
 
+def test_unreadable_scope_on_serverless_compute_is_reported_without_advice_for_clusters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "client.4.9")
+    with pytest.raises(SecretUnreachable) as caught:
+        read_secret(Secret(scope="kv", key="mirror"), no_workspace)
+    assert caught.value.solution == (
+        "Check that the scope and the key exist, and that this identity can read the secret."
+    )
+
+
 def test_missing_secret_is_reported() -> None:
     workspace = Workspace({("kv", "mirror"): NotFound("no such secret")})
     with pytest.raises(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from mirrorfeed.errors import Terminal, Transient
@@ -123,13 +124,19 @@ class SecretUnreachable(Terminal):
             " env}}`), and set"
             ' this variable in `spark_env_vars` of the cluster to "{{{{secrets/{path}}}}}".'
         ),
+        "a secret scope on serverless compute": (
+            "Check that the scope and the key exist, and that this identity can read the secret."
+        ),
     }
     secret: Any
     reason: str
 
     @property
     def case(self) -> str:
-        return "a secret scope" if getattr(self.secret, "scope", None) else "an environment variable"
+        if not getattr(self.secret, "scope", None):
+            return "an environment variable"
+        is_serverless = os.environ.get("DATABRICKS_RUNTIME_VERSION", "").startswith("client.")
+        return "a secret scope on serverless compute" if is_serverless else "a secret scope"
 
     @property
     def path(self) -> str:
