@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from mirrorfeed.errors import SessionLost
+from mirrorfeed.runtime import spark_session
 from mirrorfeed.runtime.errors import CacheUnusable, JavaMissing, JavaUnfit, SparkDidNotStart
 from mirrorfeed.runtime.local_spark import (
     cache_folder,
@@ -18,6 +22,7 @@ from mirrorfeed.runtime.local_spark import (
     record_jars,
 )
 from mirrorfeed.runtime.spark_session import (
+    ConnectFailed,
     ConnectNotConfigured,
     Kind,
     SparkMissing,
@@ -53,6 +58,26 @@ def test_session_is_runtime_then_connect_then_local(
 def test_databricks_connect_without_compute_is_refused() -> None:
     with pytest.raises(ConnectNotConfigured, match=r"no compute is configured.*DATABRICKS_CLUSTER_ID"):
         choose_kind({}, connect_installed=True, connect_configured=False)
+
+
+def test_databricks_connect_that_is_newer_than_the_runtime_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = "Unsupported combination of Databricks Runtime & Databricks Connect versions: 17.3 < 18.3.7"
+
+    class Builder:
+        def getOrCreate(self) -> None:
+            raise Exception(f"{reason}.")
+
+    def inactive() -> None:
+        raise PySparkRuntimeError(errorClass="NO_ACTIVE_SESSION", messageParameters={})
+
+    connect: Any = ModuleType("databricks.connect")
+    connect.DatabricksSession = SimpleNamespace(builder=Builder())
+    monkeypatch.setitem(sys.modules, "databricks.connect", connect)
+    monkeypatch.setattr(SparkSession, "active", inactive)
+    monkeypatch.setattr(spark_session, "kind", lambda: Kind.CONNECT)
+    with pytest.raises(ConnectFailed, match=reason.replace(".", r"\.")) as caught:
+        get_session()
+    assert vars(caught.value) == {"reason": reason}
 
 
 @pytest.mark.parametrize(

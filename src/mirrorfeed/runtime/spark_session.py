@@ -12,7 +12,7 @@ from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from mirrorfeed.errors import SessionLost, Terminal
+from mirrorfeed.errors import SessionLost, Terminal, first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +30,15 @@ class ConnectNotConfigured(Terminal):
     fix = (
         "Set DATABRICKS_CONFIG_PROFILE, or DATABRICKS_HOST, with DATABRICKS_CLUSTER_ID or"
         " DATABRICKS_SERVERLESS_COMPUTE_ID=auto. To use Spark on this machine, replace databricks-connect by pyspark."
+    )
+
+
+class ConnectFailed(Terminal):
+    code = "MF1209"
+    what = "Databricks Connect cannot start a session: {reason:phrase}."
+    fix = (
+        "Check the login and the compute. The release of databricks-connect must not be newer than the runtime of the"
+        " compute: see docs/databricks-connect.md."
     )
 
 
@@ -69,7 +78,10 @@ def get_session(memory: str | None = None, options: Mapping[str, str] | None = N
         case Kind.CONNECT:
             from databricks.connect import DatabricksSession
 
-            session: SparkSession = DatabricksSession.builder.getOrCreate()
+            try:
+                session: SparkSession = DatabricksSession.builder.getOrCreate()
+            except Exception as error:  # it raises plain exceptions, for example if it is newer than the runtime
+                raise ConnectFailed(reason=first_line(str(error))) from error
             return session
         case Kind.RUNTIME | Kind.REMOTE:
             return SparkSession.builder.getOrCreate()
