@@ -47,7 +47,13 @@ def run(notebook: Path, home: Path, spark: SparkSession, patch: pytest.MonkeyPat
     return [output for cell in ran.nb.cells for output in cell.get("outputs", ())]
 
 
-@pytest.mark.parametrize("name", [file.stem for file in NOTEBOOKS])
+LONG = ("archive", "recovery")
+"""Notebooks that run only in the long form, because their commands have tests of their own."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(file.stem, marks=[pytest.mark.slow] if file.stem in LONG else []) for file in NOTEBOOKS]
+)
 def test_notebook_runs_with_its_defaults_in_the_deployed_folder(
     spark: SparkSession, name: str, shop: Path, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders, days
 
 
+@pytest.mark.slow
 @pytest.fixture(scope="module")
 def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orders]:
     table = Orders(spark, tmp_path_factory.mktemp("place") / "a b é" / "orders", interval=60)

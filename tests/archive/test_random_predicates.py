@@ -213,7 +213,7 @@ def comparisons(rng: random.Random) -> str:
     return " AND ".join(parts)
 
 
-FEW = [pytest.param(trait, 10, 7, id=trait) for trait in IN_CI]
+FEW = [pytest.param(trait, 5, 7, id=trait) for trait in IN_CI]
 MANY = [pytest.param(trait, 1000, None, id=f"{trait}, many", marks=pytest.mark.soak) for trait in TRAITS]
 
 

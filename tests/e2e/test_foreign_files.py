@@ -157,6 +157,7 @@ def run(project: Project, command: str) -> str:
     return " ".join(result.output.split())
 
 
+@pytest.mark.slow
 def left_in_staging(project: Project) -> Path:
     """Rows of a deleted log of `sales.fine`, with a very high record number."""
     table = hashlib.sha256(str(project.landing / "sales.schema/fine").encode()).hexdigest()[:20]

@@ -77,6 +77,7 @@ def test_table_is_added_moved_to_another_schema_and_dropped(project: Project, or
     assert not (project.mirror / "sales/orders/_delta_log").exists()
 
 
+@pytest.mark.slow
 def test_deleted_folder_is_reloaded_and_deleted_log_stops_the_table(project: Project, orders: DeltaTable) -> None:
     project.configure("sales.orders")
     options = ("--ledger", str(project.landing.parent / "ledger"), "publish")

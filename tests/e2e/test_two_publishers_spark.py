@@ -67,10 +67,10 @@ def _the_folder_is_deleted_and_made_again(other: Journey) -> None:
     other.publish()
 
 
-MOST_HAPPENS = (_others_publish_much_and_prune, _the_folder_is_deleted_and_made_again)
+MOST_HAPPENS = (_others_publish_much_and_prune,)
 """Actions of the other publisher. The long form and `tests/publish/test_two_publishers` run all of them at every
 call."""
-HAPPENINGS = (*MOST_HAPPENS, _other_publishes, _the_folder_is_deleted)
+HAPPENINGS = (*MOST_HAPPENS, _the_folder_is_deleted_and_made_again, _other_publishes, _the_folder_is_deleted)
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,11 @@ from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.golden.expected_output import FOLDER, check, file_of
 from tests.golden.recorder import COMMANDS, Recorder, recording
+from tests.golden.test_archive import ARCHIVE_COMMANDS
 from tests.golden.test_with_spark import COMMANDS_WITH_SPARK
 from tests.publish.scenarios import two_orders
 
-COMMANDS_WITHOUT_SPARK = sorted({*COMMANDS} - {*COMMANDS_WITH_SPARK})
+COMMANDS_WITHOUT_SPARK = sorted({*COMMANDS} - {*COMMANDS_WITH_SPARK, *ARCHIVE_COMMANDS})
 TABLES = """tables:
   - {source: ./orders, target: sales.orders, keys: [id]}
   - {source: ./lines, target: sales.lines}

@@ -167,6 +167,7 @@ def after(call: Call) -> None:
     call()
 
 
+@pytest.mark.slow
 def test_next_run_after_a_crash_appends_each_version_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +212,7 @@ def test_concurrent_runs_and_maintenance_append_each_version_once(
     assert history.equals_time_travel(3)
 
 
+@pytest.mark.slow
 def test_history_with_foreign_writes_is_neither_read_nor_appended_to(
     spark: SparkSession, with_history: History, tmp_path: Path
 ) -> None:

@@ -168,6 +168,7 @@ def test_repair_corrects_every_kind_of_difference(spark: SparkSession, tmp_path:
     shop.run("lint", str(tmp_path / "landing"))
 
 
+@pytest.mark.slow
 @pytest.fixture(scope="module")
 def published(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Shop:
     """Rows 1 to 4, at version 1."""

@@ -16,6 +16,8 @@ from mirrorfeed.mirror.replica import Replica, State
 from mirrorfeed.publish.table_publisher import publish
 from tests.publish.scenarios import SCENARIOS, Scenario, Scene, Take
 
+pytestmark = pytest.mark.proof
+
 _Late = tuple[tuple[int | None, ...], ...]
 """Delays of late calls, in number of calls. The list is repeated for further calls."""
 _LATE_FEW: _Late = ((1, 3, 8, 21, None), (2, 5, 13, 34, None))

@@ -25,6 +25,8 @@ from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.request_retries import RetryLimits
 from tests.publish.scenarios import FOLDER, SCENARIOS, Scenario, Take
 
+pytestmark = pytest.mark.proof
+
 BRIEF = RetryLimits(seconds=0.04, first_pause=0.001, longest_pause=0.002, response_seconds=5)
 MANY = 10_000
 
@@ -131,7 +133,11 @@ def test_next_run_after_a_failed_call_completes_the_mirror(
         pytest.param(None, id="after the next run"),
     ],
 )
-@pytest.mark.parametrize("scenario", _named("first snapshot", "several files"), ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "scenario",
+    [*_named("first snapshot"), *(pytest.param(each, marks=pytest.mark.soak) for each in _named("several files"))],
+    ids=lambda each: each.name,
+)
 def test_call_that_the_network_delivers_twice_changes_nothing(
     onelake: OneLake, scenario: Scenario, late: int | None, counted: Counter[str]
 ) -> None:

@@ -37,6 +37,8 @@ from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.databricks_volume import VolumeStore
 from tests.publish.scenarios import orders, plan
 
+pytestmark = pytest.mark.proof
+
 SEED = int(os.environ.get("MIRRORFEED_SEED", "20261125"))
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload([__name__, "pandas"])  # pyarrow imports it, which takes seconds
@@ -200,7 +202,7 @@ def _volumes(
 
 ALL = 1_000
 KILLS = [
-    pytest.param(SEED, 4, id="some"),
+    pytest.param(SEED, 3, id="some"),
     *(pytest.param(SEED + n, ALL, id=f"all-{n}", marks=pytest.mark.soak) for n in range(5)),
 ]
 """A seed, and the number of kills."""
@@ -212,7 +214,9 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize(
+    "options", ["net", *(pytest.param(each, marks=pytest.mark.soak) for each in list(OPTIONS)[1:])]
+)
 @pytest.mark.parametrize(("seed", "most"), KILLS)
 def test_next_run_completes_a_killed_publication(
     api: FilesApi, seed: int, most: int, options: str, counted: Counter[str]
@@ -230,7 +234,7 @@ def test_next_run_completes_a_killed_publication(
         counted["publishers to a volume killed"] += killed
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("options", [pytest.param("full", marks=pytest.mark.soak), "net", "exact", "without keys"])
 @pytest.mark.parametrize(("seed", "most"), KILLS)
 def test_file_consumed_before_the_next_run_is_published_twice_only_between_copy_and_deletion(
     api: FilesApi, seed: int, most: int, options: str, counted: Counter[str]

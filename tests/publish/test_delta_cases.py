@@ -102,6 +102,7 @@ def _states(rows: Sequence[dict[str, Any]], changes: Sequence[dict[str, Any]]) -
         yield canonical(rows_by_id.values())
 
 
+@pytest.mark.slow
 def test_clone_of_an_old_version_is_an_independent_source(spark: SparkSession, tmp_path: Path) -> None:
     original = DeltaTable(spark, tmp_path / "original")
     original.insert(1, 2)

@@ -37,6 +37,7 @@ def rebuild(take: Take, store: Store) -> TableResult:
     return publish(take.feed, store, take.plan)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("scenario", [each for each in SCENARIOS if each.name in REBUILT], ids=lambda each: each.name)
 @pytest.mark.parametrize("next_run", ["rebuild", "publish"])
 def test_next_run_after_any_fault_completes_the_mirror(

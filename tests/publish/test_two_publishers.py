@@ -17,6 +17,8 @@ from mirrorfeed.storage import Store
 from tests.publish.scenarios import FOLDER, SCENARIOS, Scene, Take, one_commit, plan, three_commits, two_orders
 from tests.publish.scenarios import Scenario as _Scenario
 
+pytestmark = pytest.mark.proof
+
 Others = Callable[[Take, Store], None]
 
 
