@@ -18,7 +18,6 @@ from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, Orders, days
 
 
-@pytest.mark.slow
 @pytest.fixture(scope="module")
 def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orders]:
     table = Orders(spark, tmp_path_factory.mktemp("place") / "a b é" / "orders", interval=60)
@@ -29,6 +28,7 @@ def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     spark.sql("DROP TABLE placed")
 
 
+@pytest.mark.slow
 def test_comparisons_without_delta_give_the_same_files(
     spark: SparkSession, orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -168,7 +168,6 @@ def test_repair_corrects_every_kind_of_difference(spark: SparkSession, tmp_path:
     shop.run("lint", str(tmp_path / "landing"))
 
 
-@pytest.mark.slow
 @pytest.fixture(scope="module")
 def published(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Shop:
     """Rows 1 to 4, at version 1."""
@@ -179,6 +178,7 @@ def published(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     return shop
 
 
+@pytest.mark.slow
 def test_repair_with_a_condition_works_with_and_without_the_mirror(published: Shop, tmp_path: Path) -> None:
     shop = Shop.copied(published, tmp_path)
     shop.spoil("UPDATE {} SET v = 'wrong' WHERE id <= 2", "INSERT INTO {} VALUES (-1, 'only here')")
