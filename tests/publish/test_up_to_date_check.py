@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
@@ -134,6 +135,16 @@ def test_spark_creates_a_missing_or_outdated_ledger(tmp_path: Path) -> None:
 def test_one_table_with_new_commits_needs_spark(tmp_path: Path) -> None:
     write_rows(tmp_path, *LEDGER_ROWS)
     assert all_up_to_date(of_all(tmp_path, behind=1)) is None
+
+
+def test_tables_that_need_spark_are_left_to_spark_without_an_error_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = of_all(tmp_path, behind=1)
+    assert all_up_to_date(config) is None
+    shutil.rmtree(tmp_path / "zone")  # then each table starts with a snapshot
+    assert all_up_to_date(config) is None
+    assert [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
 
 
 def ran(*arguments: str) -> Any:

@@ -134,14 +134,21 @@ def read_schema(
     return schemas[version]
 
 
-def read_facts(spark: SparkSession, source: Source, after: int | None, limit: int) -> Facts:
+class SparkRequired(Exception):
+    """Facts cannot be read without Spark. Internal."""
+
+
+def read_facts(spark: SparkSession | None, source: Source, after: int | None, limit: int) -> Facts:
     """Read the facts that `decide` needs. Checks schemas and feed of at most `limit` versions after the published one.
 
-    If a table in a local folder has no new version, Spark is not used.
+    If a table in a local folder has no new version, Spark is not used. Otherwise, raises `SparkRequired` if `spark` is
+    None.
     """
     local = open_local_table(source)
     if local is not None and local.version() == after and (known := local_table_info(local, source)):
         return replace(_facts(known, after, ()), bytes=None)
+    if spark is None:
+        raise SparkRequired
     schemas: dict[int, dict[str, Any]] = {}
     schema = partial(read_schema, spark, source, schemas=schemas)
 

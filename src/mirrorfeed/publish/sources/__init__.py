@@ -51,7 +51,7 @@ class ChangeSource(Protocol):
 
 
 NO_SPARK: Any = None
-"""In place of a session: a source that needs Spark raises an error."""
+"""In place of a session: reading facts raises `SparkRequired` if Spark is needed."""
 
 
 def needs_no_spark(table: Table) -> bool:
