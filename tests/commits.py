@@ -61,7 +61,7 @@ def commit(path: Path, statement: str) -> bool:
             table.optimize.compact()
         if (version := deltalake.DeltaTable(path).version()) > before:
             commit_file = path / "_delta_log" / f"{version:020d}.json"
-            commit_file.write_text(_as_spark_says(commit_file.read_text(encoding="utf-8")), encoding="utf-8")
+            commit_file.write_text(_as_spark_prints(commit_file.read_text(encoding="utf-8")), encoding="utf-8")
             write_checksum(commit_file)
     except (deltalake.exceptions.DeltaError, pa.ArrowException, TypeError, ValueError):
         return False
@@ -97,7 +97,7 @@ def _types_in(type_: Any) -> Iterator[str]:
 _COUNTS = {"added": "numOutputRows", "updated": "numUpdatedRows", "deleted": "numDeletedRows"}
 
 
-def _as_spark_says(commit: str) -> str:
+def _as_spark_prints(commit: str) -> str:
     """Use Spark's names for operations and row counts."""
     commit = commit.replace('"operation":"ADD COLUMN"', '"operation":"ADD COLUMNS"')
     counted = r'"num_(added|updated|deleted)_rows":(\d+)'

@@ -114,9 +114,9 @@ def test_service_principal_runs_the_jobs_outside_dev(target: str) -> None:
 def test_resource_file_is_named_after_its_resource_and_included(file: Path) -> None:
     kind = re.fullmatch(r"(\w+)\.(\w+)\.yml", file.name)
     assert kind
-    ((kinds, named),) = declared(file).items()
+    ((kinds, resources),) = declared(file).items()
     assert kinds == f"{kind[2]}s"
-    assert list(named) == [kind[1]]
+    assert list(resources) == [kind[1]]
     assert any(file in ROOT.glob(pattern) for pattern in bundle["include"])
 
 
@@ -332,8 +332,8 @@ def test_only_dev_is_destroyed_with_the_schema_of_its_ledger() -> None:
 
 
 def test_targets_can_be_in_one_workspace() -> None:
-    for kind, named in (("schemas", "mirrorfeed"), ("secret_scopes", "secrets")):
-        names = {ASKED[target]["resources"][kind][named]["name"] for target in bundle["targets"]}
+    for kind, key in (("schemas", "mirrorfeed"), ("secret_scopes", "secrets")):
+        names = {ASKED[target]["resources"][kind][key]["name"] for target in bundle["targets"]}
         assert len(names) == len(bundle["targets"])
 
 
@@ -357,10 +357,10 @@ def test_no_group_has_permissions_in_dev_or_a_default_elsewhere() -> None:
 @pytest.mark.parametrize("readers", ["analysts", "operators"], ids=["other readers", "the operators alone"])
 def test_every_group_has_the_expected_grants_on_each_resource(target: str, readers: str) -> None:
     variables = SHARED | {"readers": readers}
-    for kind, named in rendered(target, variables)["resources"].items():
-        for resource in named.values():
-            resources = {each["principal"]: set(each["privileges"]) for each in resource.get("grants", [])}
-            assert resources == granted(variables).get(kind, {})
+    for kind, resources in rendered(target, variables)["resources"].items():
+        for resource in resources.values():
+            grants = {each["principal"]: set(each["privileges"]) for each in resource.get("grants", [])}
+            assert grants == granted(variables).get(kind, {})
     (dashboard,) = rendered(target, variables)["resources"]["dashboards"].values()
     assert {each["group_name"] for each in dashboard["permissions"]} == {"operators", readers}
 
@@ -411,18 +411,18 @@ CALLS = {
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_workspace_simulator_creates_returns_and_deletes_each_resource(kind: str) -> None:
-    made, named = Workspace(PRINCIPAL), ASKED["prod"]["resources"][kind]
-    sent = json.dumps({**next(iter(named.values())), "parent_path": "/", "job_id": 1, "scope": "mirrorfeed"}).encode()
+    workspace, wanted = Workspace(PRINCIPAL), ASKED["prod"]["resources"][kind]
+    sent = json.dumps({**next(iter(wanted.values())), "parent_path": "/", "job_id": 1, "scope": "mirrorfeed"}).encode()
 
     def call(line: str) -> Any:
         verb, _, path = line.partition(" ")
-        return made.answer(verb, path, {"job_id": "1"}, sent)
+        return workspace.answer(verb, path, {"job_id": "1"}, sent)
 
     *calls, delete = CALLS[kind]
     assert [bool(call(each)) for each in calls][-1]
-    resources = set(made.objects)
+    resources = set(workspace.objects)
     call(delete)
-    assert set(made.objects) < resources
+    assert set(workspace.objects) < resources
 
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.name)
@@ -431,11 +431,11 @@ def test_notebook_has_no_outputs_and_reads_each_of_its_widgets(file: Path) -> No
     assert cells
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells)
     code = "".join("".join(cell["source"]) for cell in cells)
-    made = re.findall(r'widgets\.text\("(\w+)"', code)
+    defined = re.findall(r'widgets\.text\("(\w+)"', code)
     assert "mirrorfeed.deployed(dbutils, spark)" in code
     assert "from mirrorfeed" not in code  # only public names are used
-    assert set(made) - {"config", "landing_zone", "mirror"} == set(re.findall(r'widgets\.get\("(\w+)"', code))
-    assert made[0] == "config"
+    assert set(defined) - {"config", "landing_zone", "mirror"} == set(re.findall(r'widgets\.get\("(\w+)"', code))
+    assert defined[0] == "config"
 
 
 def test_referenced_notebooks_exist() -> None:
@@ -473,7 +473,7 @@ def test_widget_shows_the_fields_of_its_query(widget: dict[str, Any]) -> None:
 
 
 def test_widgets_do_not_overlap() -> None:
-    taken: set[tuple[int, int]] = set()
+    used: set[tuple[int, int]] = set()
     for page in DASHBOARD["pages"]:
         for item in page["layout"]:
             place = item["position"]
@@ -482,6 +482,6 @@ def test_widgets_do_not_overlap() -> None:
                 for x in range(place["x"], place["x"] + place["width"])
                 for y in range(place["y"], place["y"] + place["height"])
             }
-            assert not cells & taken
+            assert not cells & used
             assert all(x < 6 for x, _ in cells)
-            taken |= cells
+            used |= cells

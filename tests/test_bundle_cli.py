@@ -77,34 +77,34 @@ def test_target_validates_without_a_warning(project: Path, target: str, me: str)
 def test_databricks_cli_renders_the_bundle_like_the_tests(project: Path, target: str, me: str) -> None:
     with workspace(me) as (_, address):
         answer = bundle(project, address, "validate", "-t", target, "-o", "json", **VARIABLES[target])
-    ours = rendered(target)
-    schema = ours["resources"]["schemas"]["mirrorfeed"]["name"]
-    theirs = json.loads(answer.stdout.replace("${resources.schemas.mirrorfeed.name}", schema))
-    assert list(differences(ours["resources"], theirs["resources"])) == []
-    assert theirs["artifacts"]["wheel"]["build"] == ours["artifacts"]["wheel"]["build"]
-    names = {(kind, name) for kind, named in theirs["resources"].items() for name in named}
-    assert names == {(kind, name) for kind, named in ours["resources"].items() for name in named}
+    own = rendered(target)
+    schema = own["resources"]["schemas"]["mirrorfeed"]["name"]
+    real = json.loads(answer.stdout.replace("${resources.schemas.mirrorfeed.name}", schema))
+    assert list(differences(own["resources"], real["resources"])) == []
+    assert real["artifacts"]["wheel"]["build"] == own["artifacts"]["wheel"]["build"]
+    names = {(kind, name) for kind, resources in real["resources"].items() for name in resources}
+    assert names == {(kind, name) for kind, resources in own["resources"].items() for name in resources}
 
 
-def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
+def differences(own: Any, real: Any, path: str = "") -> Iterator[str]:
     """Differences of the second document from the first.
 
     The CLI omits empty texts, sorts tasks, writes numbers in texts as text, adds prefixes to names and paths, and adds
     permissions."""
-    if isinstance(ours, dict):
-        for name, value in ours.items():
+    if isinstance(own, dict):
+        for name, value in own.items():
             if value != "":
-                rights = theirs.get(name) if isinstance(theirs, dict) else None
+                rights = real.get(name) if isinstance(real, dict) else None
                 yield from differences(value, rights, f"{path}.{name}")
-    elif isinstance(ours, list) and isinstance(theirs, list):
+    elif isinstance(own, list) and isinstance(real, list):
         if path.endswith(".tasks"):
-            ours, theirs = (sorted(tasks, key=lambda task: str(task["task_key"])) for tasks in (ours, theirs))
+            own, real = (sorted(tasks, key=lambda task: str(task["task_key"])) for tasks in (own, real))
         if path.endswith(".permissions"):
-            theirs = theirs[: len(ours)]  # the permissions of the whole bundle come last
-        for at, (value, rights) in enumerate(zip_longest(ours, theirs)):
+            real = real[: len(own)]  # the permissions of the whole bundle come last
+        for at, (value, rights) in enumerate(zip_longest(own, real)):
             yield from differences(value, rights, f"{path}[{at}]")
-    elif not (theirs == ours or (isinstance(theirs, str) and theirs.endswith(str(ours)))):
-        yield f"{path}: {ours} {theirs}"
+    elif not (real == own or (isinstance(real, str) and real.endswith(str(own)))):
+        yield f"{path}: {own} {real}"
 
 
 def make_classic(project: Path, target: str) -> None:
@@ -151,8 +151,8 @@ def uploaded_wheels(service: Workspace) -> set[str]:
 
 def used_wheels(service: Workspace) -> set[str]:
     """Wheels that the jobs use."""
-    named = re.findall(r"/\.internal/([^\"]+\.whl)", json.dumps(service.of_kind("job")))
-    return set(named)
+    wheels = re.findall(r"/\.internal/([^\"]+\.whl)", json.dumps(service.of_kind("job")))
+    return set(wheels)
 
 
 def test_deployment_of_changed_sources_adds_a_wheel(project: Path) -> None:
@@ -209,8 +209,8 @@ def test_documented_variables_are_valid_and_reach_the_deployment(project: Path) 
     with workspace(PRINCIPAL) as (service, address):
         assert bundle(project, address, "validate", "--strict", "-t", "prod").returncode == 0
         assert bundle(project, address, "deploy", "-t", "prod").returncode == 0
-        again = bundle(project, address, "deploy", "-t", "prod")
-    assert re.search(r"Resources: 0 created, 0 changed, 0 deleted, [1-9]", again.stderr + again.stdout)
+        second = bundle(project, address, "deploy", "-t", "prod")
+    assert re.search(r"Resources: 0 created, 0 changed, 0 deleted, [1-9]", second.stderr + second.stdout)
     (publish,) = (job for job in service.of_kind("job").values() if job["settings"]["name"] == "mirrorfeed publish")
     assert publish["settings"]["email_notifications"]["on_failure"] == variables["notify"]
     (file,) = (text for path, text in service.files.items() if path.endswith("/deployed/deployment.json"))
@@ -233,8 +233,8 @@ def test_operators_and_readers_can_read_the_dashboard_and_its_data(project: Path
     with workspace(PRINCIPAL) as (service, address):
         variables = SHARED | {"readers": readers}
         assert bundle(project, address, "deploy", "-t", "prod", **variables).returncode == 0
-        again = bundle(project, address, "deploy", "-t", "prod", **variables)
-        assert re.search(r"Resources: 0 created, 0 changed, 0 deleted, [1-9]", again.stderr + again.stdout)
+        second = bundle(project, address, "deploy", "-t", "prod", **variables)
+        assert re.search(r"Resources: 0 created, 0 changed, 0 deleted, [1-9]", second.stderr + second.stdout)
     (dashboard,) = service.of_kind("dashboard")
     opened = service.objects["permissions", f"dashboards/{dashboard}"]["access_control_list"]
     assert {"operators", readers} <= {each.get("group_name") for each in opened}

@@ -51,7 +51,7 @@ def _record(data: bytes) -> log_record.Record:
     return found
 
 
-def _look(data: bytes) -> object:
+def _read(data: bytes) -> object:
     """Read a complete log with this newest record."""
     store = MemoryStore()
     store.create("t/_mirrorfeed/log.json", b'{"log_id": "a"}')
@@ -128,7 +128,7 @@ _RECORDS = [
 ]
 KINDS = {
     "record": Kind(_RECORDS, _record, log_record.Record.to_json, (DamagedFile, RecordTooNew)),
-    "newest record of a log": Kind(_RECORDS, _look, None, (DamagedFile, RecordTooNew)),
+    "newest record of a log": Kind(_RECORDS, _read, None, (DamagedFile, RecordTooNew)),
     "log.json": Kind([b'{"log_id": "0a"}'], _log_id, None, (DamagedFile,)),
     "_metadata.json": Kind(
         [

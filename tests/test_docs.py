@@ -78,8 +78,8 @@ def check_mirrorfeed(arguments: list[str]) -> None:
     """Parse as the command line does. A command that is only mentioned may omit its arguments."""
     found = CliRunner().invoke(main, arguments)
     only_named = not any(each.startswith("-") for each in arguments)
-    lacking = "Error: Missing" in found.output or "Error:" not in found.output  # arguments, or the command of a group
-    assert found.exit_code == 0 or (only_named and lacking), found.output
+    missing = "Error: Missing" in found.output or "Error:" not in found.output  # arguments, or the command of a group
+    assert found.exit_code == 0 or (only_named and missing), found.output
 
 
 @cache
@@ -155,10 +155,14 @@ def test_every_configuration_is_valid(snippet: Snippet, tmp_path: Path) -> None:
     missing = {"landing_zone": zone, "tables": [{"source": "main.sales.orders", "target": "sales.orders"}]}
     if given.get("changes") == "compare":
         missing["ledger"] = "main.ops.ledger"
-    whole = {**missing, **{name: value for each in given for name, value in needs.get(each, {}).items()}, **given}
-    (tmp_path / "mirrorfeed.yml").write_text(yaml.safe_dump(whole, allow_unicode=True), encoding="utf-8")
-    spreads = any("landing_zone" in entry for entry in whole["tables"] if isinstance(entry, dict))
-    loaded = load(tmp_path / "mirrorfeed.yml", landing_zone=whole["landing_zone"] if spreads else None)
+    configuration = {
+        **missing,
+        **{name: value for each in given for name, value in needs.get(each, {}).items()},
+        **given,
+    }
+    (tmp_path / "mirrorfeed.yml").write_text(yaml.safe_dump(configuration, allow_unicode=True), encoding="utf-8")
+    spreads = any("landing_zone" in entry for entry in configuration["tables"] if isinstance(entry, dict))
+    loaded = load(tmp_path / "mirrorfeed.yml", landing_zone=configuration["landing_zone"] if spreads else None)
     assert loaded.tables or loaded.patterns
 
 
@@ -242,12 +246,12 @@ class Python:
     def call(self, node: ast.Call) -> Any:
         function = self.value(node.func)
         given = [self.value(each) for each in node.args]
-        named = {each.arg: self.value(each.value) for each in node.keywords if each.arg}
+        keywords = {each.arg: self.value(each.value) for each in node.keywords if each.arg}
         if function is None:
             return None
         called = function.function if isinstance(function, _Method) else function
         if getattr(called, "__module__", "").startswith("mirrorfeed"):
-            inspect.signature(called).bind(*([None] if isinstance(function, _Method) else []), *given, **named)
+            inspect.signature(called).bind(*([None] if isinstance(function, _Method) else []), *given, **keywords)
             return _Instance(called) if inspect.isclass(called) else _instance(called)
         return None
 

@@ -37,11 +37,11 @@ def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(notebook: Path, home: Path, spark: SparkSession, patch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Run a notebook and return its outputs by cell. Its kernel shares the JVM of the tests, with its own session."""
     shutil.copytree(ROOT / "fixtures/ipython", home / "profile_default/startup")  # IPython writes to its profile folder
-    own = {"IPYTHONDIR": str(home), "PYTHONPATH": str(ROOT), "MIRRORFEED_NOTEBOOK": str(notebook)}
-    own["MIRRORFEED_UV"] = str(uv())
-    with patch.context() as meanwhile:
-        for variable, value in (own | offered(spark)).items():
-            meanwhile.setenv(variable, value)
+    settings = {"IPYTHONDIR": str(home), "PYTHONPATH": str(ROOT), "MIRRORFEED_NOTEBOOK": str(notebook)}
+    settings["MIRRORFEED_UV"] = str(uv())
+    with patch.context() as patched:
+        for variable, value in (settings | offered(spark)).items():
+            patched.setenv(variable, value)
         ran = NotebookRun(notebook, default_timeout=300).execute()
     assert ran.error is None, ran.error
     return [output for cell in ran.nb.cells for output in cell.get("outputs", ())]

@@ -47,7 +47,7 @@ class Zone:
         (self.folder / f"{number:020}.{extension}").write_bytes(out.getvalue().encode())
 
     @property
-    def said(self) -> list[str]:
+    def messages(self) -> list[str]:
         return [f"{found.code} {found.what}" for found in lint(self._store).findings]
 
     @property
@@ -92,7 +92,7 @@ def test_marker_listed_in_a_schema_is_not_a_table_column(zone: Zone, place: int)
     zone.metadata(**declared(*columns))
     zone.text(1, [["id", "name"], [1, "a"], [2, "b"]], "tsv", delimiter="\t")
     zone.text(2, [["id", "name", MARKER], [1, "c", 4], [2, "", 2]], "tsv", delimiter="\t")
-    assert zone.said == []
+    assert zone.messages == []
     report = zone.replicate()
     assert (report.state, report.message) == (State.REPLICATING, "")
     assert zone.mirror == [{"id": 1, "name": "c"}]
@@ -101,7 +101,7 @@ def test_marker_listed_in_a_schema_is_not_a_table_column(zone: Zone, place: int)
 def test_csv_is_a_valid_file_format(zone: Zone) -> None:
     zone.metadata(keyColumns=["id"], FileFormat="CSV")
     zone.text(1, [["id", "name"], [1, "a,b"]])
-    assert zone.said == []
+    assert zone.messages == []
     assert zone.replicate().state is State.REPLICATING
     assert zone.mirror == [{"id": "1", "name": "a,b"}]
 
@@ -109,19 +109,19 @@ def test_csv_is_a_valid_file_format(zone: Zone) -> None:
 def test_csv_file_format_with_another_extension_is_a_finding(zone: Zone) -> None:
     zone.metadata(keyColumns=["id"], FileFormat="CSV", FileExtension="tsv")
     zone.text(1, [["id"], [1]], "tsv")
-    assert zone.said == ["MF219 The extension 'tsv' is set, but FileFormat is not DelimitedText."]
+    assert zone.messages == ["MF219 The extension 'tsv' is set, but FileFormat is not DelimitedText."]
 
 
 def test_int64_markers_are_accepted_with_a_warning(zone: Zone) -> None:
     zone.parquet(1, [{"id": 1, "name": "a", MARKER: 0}, {"id": 2, "name": "b", MARKER: 4}])
-    assert zone.said == [f"MF504 {MARKER} has the type int64 instead of int32."]
+    assert zone.messages == [f"MF504 {MARKER} has the type int64 instead of int32."]
     assert "MF504 warning" in zone.printed
     assert zone.replicate().rows == {0: 1, 4: 1}
 
 
 def test_text_markers_are_an_error(zone: Zone) -> None:
     zone.parquet(1, [{"id": 1, MARKER: "4"}])
-    assert zone.said == [f"MF508 {MARKER} has the type string instead of int32."]
+    assert zone.messages == [f"MF508 {MARKER} has the type string instead of int32."]
     assert "MF508 error" in zone.printed
 
 
@@ -135,7 +135,7 @@ def test_empty_first_file_without_types_creates_no_table(zone: Zone) -> None:
     )
     zone.parquet(2, [{"id": 1, "name": "a", MARKER: 4}])
     zone.parquet(3, [{"id": 1, "name": None, MARKER: 2}, {"id": 2, "name": None, MARKER: 4}])
-    assert zone.said == [
+    assert zone.messages == [
         "MF411 The column 'id' has no type in this file, because all its values are NULL.",
         "MF411 The column 'name' has no type in this file, because all its values are NULL.",
         f"MF411 The column '{MARKER}' has no type in this file, because all its values are NULL.",
@@ -150,7 +150,7 @@ def test_deletes_do_not_change_columns_without_a_type(zone: Zone) -> None:
     zone.parquet(1, [{"id": 1, "name": "a", "note": None}, {"id": 2, "name": "b", "note": None}])
     zone.parquet(2, [{"id": 1, "name": None, "note": None, MARKER: 2}])
     zone.parquet(3, [{"id": 3, "name": "c", "note": "n", MARKER: 4}])
-    assert [findings for findings in zone.said if "MF504" not in findings] == [
+    assert [findings for findings in zone.messages if "MF504" not in findings] == [
         "MF411 The column 'note' has no type in this file, because all its values are NULL.",
         "MF411 The column 'name' has no type in this file, because all its values are NULL.",
     ]
@@ -174,13 +174,13 @@ def test_changes_before_any_key_has_a_type_are_refused(zone: Zone) -> None:
 
 def test_marker_without_a_type_counts_as_missing(zone: Zone) -> None:
     zone.parquet(1, [{"id": 1, MARKER: None}])
-    assert f"MF506 {MARKER} is NULL in 1 of 1 row." in zone.said
+    assert f"MF506 {MARKER} is NULL in 1 of 1 row." in zone.messages
     assert f"{zone.folder}/{1:020}.parquet (MF506): {MARKER} is NULL in 1 of 1 row." in zone.replicate().message
 
 
 def test_line_endings_changed_by_a_checkout_are_shown(zone: Zone) -> None:
     zone.text(1, [["id", "name"], [1, "a"]], **CHECKED_OUT)
-    assert zone.said == ["MF605 Row 1: it ends in '\\n', and RowSeparator is '\\r\\n'."]
+    assert zone.messages == ["MF605 Row 1: it ends in '\\n', and RowSeparator is '\\r\\n'."]
     assert "checkout" in zone.printed
     message = zone.replicate().message
     assert "Row 1: it ends in '\\n', and RowSeparator is '\\r\\n'" in message
@@ -190,7 +190,7 @@ def test_line_endings_changed_by_a_checkout_are_shown(zone: Zone) -> None:
 def test_line_endings_with_a_carriage_return_are_shown(zone: Zone) -> None:
     zone.metadata(keyColumns=["id"], FileFormatTypeProperties={"FirstRowAsHeader": True, "RowSeparator": "\n"})
     zone.text(1, [["id", "name"], [1, "a"]])
-    assert zone.said == ["MF605 Row 1: it ends in '\\r\\n', and RowSeparator is '\\n'."]
+    assert zone.messages == ["MF605 Row 1: it ends in '\\r\\n', and RowSeparator is '\\n'."]
     assert "Row 1: it ends in '\\r\\n', and RowSeparator is '\\n'" in zone.replicate().message
 
 

@@ -65,10 +65,10 @@ def test_commands_of_the_wheel_start_without_spark(place: Path, tmp_path: Path) 
 
 
 def test_every_module_of_the_wheel_can_be_imported_in_a_runtime(place: Path, tmp_path: Path) -> None:
-    ours = Path(importlib.util.find_spec("pyspark").origin or "").parent.parent  # type: ignore[union-attr]
+    site_packages = Path(importlib.util.find_spec("pyspark").origin or "").parent.parent  # type: ignore[union-attr]
     for name in RUNTIME:
-        if (ours / name).exists():
-            (tmp_path / name).symlink_to(ours / name)
+        if (site_packages / name).exists():
+            (tmp_path / name).symlink_to(site_packages / name)
     code = (
         "import importlib, pkgutil, mirrorfeed\n"
         "for found in pkgutil.walk_packages(mirrorfeed.__path__, 'mirrorfeed.'):\n"

@@ -235,10 +235,10 @@ def test_result_is_a_sequence_with_an_overall_status() -> None:
 
 def test_result_as_json_has_errors_with_their_fields() -> None:
     error = FeedOff(table="main.a", version=4)
-    told = Result((publication("a", error=error),), ("A note.",)).to_dict()
-    json.dumps(told)
-    assert (told["ok"], told["notes"], told["rows"][0]["table"]) == (False, ["A note."], "a")
-    assert told["rows"][0]["error"] == error.to_dict()
+    as_dict = Result((publication("a", error=error),), ("A note.",)).to_dict()
+    json.dumps(as_dict)
+    assert (as_dict["ok"], as_dict["notes"], as_dict["rows"][0]["table"]) == (False, ["A note."], "a")
+    assert as_dict["rows"][0]["error"] == error.to_dict()
 
 
 def test_result_is_a_table_in_notebook_and_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,12 +246,12 @@ def test_result_is_a_table_in_notebook_and_terminal(monkeypatch: pytest.MonkeyPa
     found = Result(
         (publication("sales.orders"), publication("b<", error=FeedOff(table="main.b", version=4))), ("A note.",)
     )
-    drawn = found._repr_html_()
-    assert "<th>table</th><th>published</th>" in drawn
-    assert '<td>sales.orders</td><td>1 to 3</td><td class="n">7</td>' in drawn
-    assert "b&lt;" in drawn
-    assert "deletes" not in drawn  # no row has deletes
-    assert '<p class="bad">b&lt;: ' in drawn
+    html = found._repr_html_()
+    assert "<th>table</th><th>published</th>" in html
+    assert '<td>sales.orders</td><td>1 to 3</td><td class="n">7</td>' in html
+    assert "b&lt;" in html
+    assert "deletes" not in html  # no row has deletes
+    assert '<p class="bad">b&lt;: ' in html
     lines = repr(found).splitlines()
     assert lines[1].split()[1:3] == ["table", "┃"]
     assert lines[-1] == "A note."

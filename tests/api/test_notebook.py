@@ -47,8 +47,8 @@ def test_notebook_loads_and_prints_the_settings_of_its_deployment(
 ) -> None:
     monkeypatch.chdir("/")  # the working directory can be any folder
     found = mirrorfeed.deployed(Fields(files / "notebooks/feed"), SPARK)
-    said = f"mirrorfeed {this_build()}, {files}/mirrorfeed.yml, landing zone /Volumes/main/m/landing\n"
-    assert capsys.readouterr().out == said
+    output = f"mirrorfeed {this_build()}, {files}/mirrorfeed.yml, landing zone /Volumes/main/m/landing\n"
+    assert capsys.readouterr().out == output
     assert (found.landing_zone, str(found._written.ledger)) == ("/Volumes/main/m/landing", "main.m.ledger")
     assert found.tables[0] == "sales.a"
 

@@ -158,11 +158,11 @@ def test_log_is_read_in_batches_of_any_size(tmp_path: Path, monkeypatch: pytest.
     commit(
         tmp_path, 6, *({"remove": {"path": f"a{i}"}} for i in range(0, 50, 2)), *(add(f"b{i}", i) for i in range(30))
     )
-    whole = found(log(tmp_path, 6), Comparison("id", ">=", 20))
-    assert whole[0] == 16 + 12
+    all_files = found(log(tmp_path, 6), Comparison("id", ">=", 20))
+    assert all_files[0] == 16 + 12
     monkeypatch.setattr(delta_log_reader, "_AT_ONCE", 200)
     monkeypatch.setattr(delta_log_reader, "_ROWS", 7)
-    assert found(log(tmp_path, 6), Comparison("id", ">=", 20)) == whole
+    assert found(log(tmp_path, 6), Comparison("id", ">=", 20)) == all_files
 
 
 def test_unknown_features_are_left_to_delta(tmp_path: Path) -> None:

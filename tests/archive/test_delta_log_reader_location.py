@@ -68,8 +68,8 @@ def test_unknown_tables_are_left_to_delta(spark: SparkSession, orders: Orders, n
 def test_remote_log_is_copied_as_far_as_needed(spark: SparkSession, orders: Orders, tmp_path: Path) -> None:
     folder = spark._jvm.org.apache.hadoop.fs.Path(str(orders.path / "_delta_log"))  # type: ignore[union-attr]
     with delta_log_reader.columns(spark, orders.source) as columns:
-        away = replace(columns, local_path=lambda name: delta_log_reader.copied(spark, folder, tmp_path, name))
-        assert away.metadata == columns.metadata
+        remote = replace(columns, local_path=lambda name: delta_log_reader.copied(spark, folder, tmp_path, name))
+        assert remote.metadata == columns.metadata
     assert {path.name for path in tmp_path.iterdir()} == {f"{version:020d}.json" for version in range(3)}
     with pytest.raises(Doubt, match="gone"):
         delta_log_reader.copied(spark, folder, tmp_path, "_sidecars/gone.parquet")

@@ -79,12 +79,12 @@ class Cut:
         self.table.sql("""
             INSERT INTO {} SELECT /*+ REPARTITION_BY_RANGE(8, a) */ cast(id AS int) AS a,
             cast(id * 37 % 80 AS int) AS b, concat('v', id) AS v, cast(id DIV 20 + 1 AS int) AS day FROM range(80)""")
-        self._away: list[str] = []
+        self._moved: list[str] = []
 
         def age(add: Mapping[str, Any]) -> datetime | None:
             if json.loads(add["stats"])["minValues"]["a"] >= 50:
                 return None
-            self._away.append(f"file:{folder}/cut/{add['path']}")
+            self._moved.append(f"file:{folder}/cut/{add['path']}")
             return NOW - timedelta(days=100)
 
         make_old(self.table.path, age)
@@ -93,7 +93,7 @@ class Cut:
         """The table before files are moved away and statements run."""
         self._clock = Clock(NOW)
         self._tiers = FolderTiers(folder / "aside", self._clock)
-        self._tiers.archive(self._away)
+        self._tiers.archive(self._moved)
         self._writer = GuardedTable(spark, self.table.source, self._tiers, lambda: NOW)
 
     def runs(self, statement: Statement) -> bool:
@@ -108,9 +108,9 @@ class Cut:
 
     def rows(self) -> list[tuple[Any, ...]]:
         """All rows, after all files are restored."""
-        self._tiers.restore(self._away, Priority.HIGH)
+        self._tiers.restore(self._moved, Priority.HIGH)
         self._clock.pass_(1)
-        self._tiers.read_tiers(self._away)
+        self._tiers.read_tiers(self._moved)
         return rows_of(self.table)
 
 
@@ -200,7 +200,7 @@ CLAUSES = (
 )
 
 
-def drawn(rng: random.Random) -> Statement:
+def draw_statement(rng: random.Random) -> Statement:
     kind = rng.choice(["DELETE", "UPDATE", "MERGE", "MERGE"])
     if kind == "DELETE":
         return delete(f"({condition(rng)}) AND {condition(rng)}")
@@ -227,7 +227,7 @@ def test_random_statements_are_refused_or_correct(
     rng = random.Random(seed)
     cut = Cut(spark, tmp_path, vectors)
     for _ in range(count):
-        statement, skips = drawn(rng), rng.random() < 0.9
+        statement, skips = draw_statement(rng), rng.random() < 0.9
         try:
             with setting(spark, SKIPPING, str(skips).lower()):
                 runs = cut.runs(statement)

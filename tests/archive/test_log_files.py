@@ -124,8 +124,8 @@ def files_as_another_reader_has_them(table: Orders, version: int, after: int) ->
     }
     with_vector = [file for file in found if file.deletion_vector]
     assert days(with_vector) == ["1", "3"]
-    named = [file.uri for file in found] + [str(file.deletion_vector) for file in with_vector]
-    assert all(Path(uri.removeprefix("file:")).is_file() for uri in named)
+    uris = [file.uri for file in found] + [str(file.deletion_vector) for file in with_vector]
+    assert all(Path(uri.removeprefix("file:")).is_file() for uri in uris)
     return found
 
 

@@ -189,10 +189,10 @@ def _check_condition(
     spark: SparkSession, tables: dict[str, DeltaTable], compare: Compare, name: str, where: str, version: int | None
 ) -> None:
     engine, source, question = ClassicEngine(spark), tables[name].source, f"{name}@{version}: {where}"
-    asked = (source, where or None, NOW, version)
-    compare(question, lambda: _needed(tables, [engine.planned(*asked)]))
+    arguments = (source, where or None, NOW, version)
+    compare(question, lambda: _needed(tables, [engine.planned(*arguments)]))
     with suppress(Doubt):
-        found = engine.compared(*asked)
+        found = engine.compared(*arguments)
         compare(question, lambda: _needed(tables, [found]))
 
 
@@ -258,8 +258,8 @@ def test_files_of_other_reads_are_as_recorded(
         compare(f"{name}: plan of {first} to {last}", partial(_plan_of, spark, tables, source, None, first, last))
 
 
-def _plan_of(spark: SparkSession, tables: dict[str, DeltaTable], *asked: Any) -> Any:
-    source, where, first, last = (*asked, None, None)[:4]
+def _plan_of(spark: SparkSession, tables: dict[str, DeltaTable], *arguments: Any) -> Any:
+    source, where, first, last = (*arguments, None, None)[:4]
     if first is None:
         return _planned(tables, plan_query(spark, Priority.HIGH, NOW, source=source, where=where))
     return _planned(tables, plan_feed(spark, Priority.HIGH, NOW, source=source, first=first, last=last))

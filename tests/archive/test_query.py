@@ -204,11 +204,11 @@ def test_error_names_missing_files_per_table_and_the_fix(asking: Guarded, tables
     with pytest.raises(StatementNeedsArchivedFiles) as caught:
         asking.sql("SELECT o.id FROM orders o JOIN returns r ON o.id = r.id AND o.day = 1 AND r.day = 1")
     assert isinstance(caught.value, ArchivedFilesNeeded)
-    ours, theirs = (each.files[0] for each in caught.value.tables)
+    first, second = (each.files[0] for each in caught.value.tables)
     assert caught.value.problem == (
-        f"The query needs 2 archived files ({size((ours.bytes or 0) + (theirs.bytes or 0))}): 1 file"
-        f" ({ours.bytes} B) of {tables['orders'].path} at version 2, {ours.uri}; 1 file ({theirs.bytes} B) of"
-        f" {tables['returns'].path} at version 2, {theirs.uri}. Nothing was read."
+        f"The query needs 2 archived files ({size((first.bytes or 0) + (second.bytes or 0))}): 1 file"
+        f" ({first.bytes} B) of {tables['orders'].path} at version 2, {first.uri}; 1 file ({second.bytes} B) of"
+        f" {tables['returns'].path} at version 2, {second.uri}. Nothing was read."
     )
     assert StatementNeedsArchivedFiles.of(caught.value.tables, "SELECT 'a'").solution == (
         "Restore the files with `mirrorfeed archive plan --sql \"SELECT 'a'\" --to PLAN` and `mirrorfeed archive"
@@ -216,7 +216,7 @@ def test_error_names_missing_files_per_table_and_the_fix(asking: Guarded, tables
     )
     of_frames = StatementNeedsArchivedFiles.of(caught.value.tables)
     assert "with `error.plan().save('PLAN')` and `mirrorfeed archive restore PLAN`" in of_frames.solution
-    assert [file.uri for file in of_frames.plan().files] == sorted([ours.uri, theirs.uri])
+    assert [file.uri for file in of_frames.plan().files] == sorted([first.uri, second.uri])
 
 
 @pytest.fixture

@@ -69,8 +69,8 @@ WIDE = [T.StructField(f"w{i}", T.IntegerType()) for i in range(34)]
 def row(rng: random.Random, centre: int) -> tuple[object, ...]:
     """A row with values near a center, so that each file has its own bounds."""
 
-    def maybe(value: object, chance: float = 0.12) -> object:
-        return None if rng.random() < chance else value
+    def maybe(value: object, probability: float = 0.12) -> object:
+        return None if rng.random() < probability else value
 
     number = centre * 10 + rng.randrange(12)
     moment = BASE + timedelta(hours=centre, microseconds=rng.choice([0, 1, 500, 999, 1000, 1500]))
@@ -243,9 +243,9 @@ def test_no_file_with_a_matching_row_is_missing(
             answer = set(files_of(filtered(frame, str(table), each)))
             assert holds <= answer, f"{each} misses {holds - answer}, seed {seed}"
             with suppress(Doubt):
-                alike = engine.compared(table, each, LATER)
+                compared = engine.compared(table, each, LATER)
                 decided += 1
-                assert ({file.uri for file in alike.files}, alike.active) == (answer, 0), f"{each}, seed {seed}"
+                assert ({file.uri for file in compared.files}, compared.active) == (answer, 0), f"{each}, seed {seed}"
             holding, retained = holding + len(holds), retained + len(answer)
     print(
         f"{len(conditions)} predicates on {len(every)} files: {holding} hold a match, {retained} are kept;"

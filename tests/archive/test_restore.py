@@ -112,11 +112,11 @@ def test_permanently_refused_files_are_named(tmp_path: Path) -> None:
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 1)
-    gone = f"file:{tmp_path}/t/gone"
-    plan = plan_of([*scene.plan.files, DataFile(gone, 1)], "HIGH")
+    missing = f"file:{tmp_path}/t/gone"
+    plan = plan_of([*scene.plan.files, DataFile(missing, 1)], "HIGH")
     with pytest.raises(FilesGone) as caught:
         restore.progress(plan, scene.tiers)
-    assert (caught.value.table, caught.value.uris) == ("t", [gone])
+    assert (caught.value.table, caught.value.uris) == ("t", [missing])
 
 
 @pytest.mark.parametrize(("table_id", "newest"), [("id-2", 9), ("id-1", 6)])

@@ -75,7 +75,7 @@ def test_statement_that_touches_archived_files_fails_before_it_starts(
     assert {path.name for path in (table.path / "_delta_log").iterdir()} == before
 
 
-class Meanwhile:
+class ConcurrentChange:
     """A session that runs an action just before a MERGE."""
 
     def __init__(self, spark: SparkSession, happens: Callable[[], None]) -> None:
@@ -94,7 +94,7 @@ def test_rows_added_to_the_source_meanwhile_are_not_merged(spark: SparkSession, 
     """The new rows have keys in archived files, which were not checked."""
     staging = DeltaTable(spark, tmp_path / "staging", "id int, v string, day int")
     staging.sql("INSERT INTO {} VALUES (44, 'staged', 4)")
-    late = Meanwhile(spark, lambda: staging.sql("INSERT INTO {} VALUES (15, 'late', 1)"))
+    late = ConcurrentChange(spark, lambda: staging.sql("INSERT INTO {} VALUES (15, 'late', 1)"))
     guarded = GuardedTable(spark, table.source, now=lambda: NOW)
     GuardedTable(late, table.source, now=lambda: NOW).merge(spark.table(staging.source.sql), ["id"], UPSERT)  # type: ignore[arg-type]
     assert guarded.query("v = 'staged'").count() == 1

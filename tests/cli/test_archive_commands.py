@@ -80,16 +80,16 @@ def test_command_calls_one_method_with_its_options(
     name, arguments, options = CASES[command]
     called = []
 
-    def method(owner: Feed | ArchiveAwareTable, *given: Any, on_step: object = None, **named: Any) -> Result[Any]:
-        called.append((owner, given, named))
+    def method(owner: Feed | ArchiveAwareTable, *given: Any, on_step: object = None, **keywords: Any) -> Result[Any]:
+        called.append((owner, given, keywords))
         return Result(())
 
     owner = Feed if name.startswith("archive_") else ArchiveAwareTable
     monkeypatch.setattr(owner, name, method)
     ended = CliRunner().invoke(main, f"archive {command}")
     assert ended.exit_code == 0, ended.output
-    ((called_on, given, named),) = called
-    assert (given, named) == (arguments, options)
+    ((called_on, given, keywords),) = called
+    assert (given, keywords) == (arguments, options)
     if isinstance(called_on, ArchiveAwareTable):
         assert called_on.name == str(tmp_path / "orders")
         assert called_on._prices is not None

@@ -185,10 +185,10 @@ def test_other_threads_run_without_a_signal_handler() -> None:
 
 
 def test_run_stops_after_its_duration_or_on_request() -> None:
-    now, asked = [100.0], [False]
-    limited = stop_after(2, lambda: asked[0], lambda: now[0])
+    now, requested = [100.0], [False]
+    limited = stop_after(2, lambda: requested[0], lambda: now[0])
     unlimited = stop_after(None, None, lambda: now[0])
     for now[0], over in ((100.0, False), (219.9, False), (220.0, True)):
         assert (limited(), unlimited()) == (over, False)
-    now[0], asked[0] = 100.0, True
+    now[0], requested[0] = 100.0, True
     assert limited()

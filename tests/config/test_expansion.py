@@ -203,9 +203,9 @@ def test_two_sources_with_one_target_are_refused_by_name(written: Written) -> No
         expand(loaded, [found_tables("main.crm.Orders", ORDERS)])
     assert caught.value.path == loaded.path
     assert caught.value.pairs == "main.crm.Orders and main.sales.orders in all.orders"
-    named = {"source": "main.crm.orders", "target": "sales.orders"}
+    entry = {"source": "main.crm.orders", "target": "sales.orders"}
     with pytest.raises(TargetsMeet, match=r"main\.crm\.orders and main\.sales\.orders in sales\.orders"):
-        expand(written(named, SALES), [found_tables(ORDERS)])
+        expand(written(entry, SALES), [found_tables(ORDERS)])
 
 
 def test_two_histories_in_one_table_are_refused_by_name(written: Written) -> None:

@@ -79,8 +79,8 @@ def test_lifecycle_rules_of_a_table_are_merged_into_the_account_policy(
     merged = json.loads(run("rule", str(table), "--merge", str(exported)))
     assert [rule["name"] for rule in merged["rules"]] == ["logs", "mirrorfeed60days1"]
     exported.write_text(json.dumps(merged))
-    (fits,) = run_json("archive", "lifecycle-check", str(exported), "--table", str(table)).rows
-    assert fits == {**fits, "table": str(table), "days": 60, "problems": []}
+    (finding,) = run_json("archive", "lifecycle-check", str(exported), "--table", str(table)).rows
+    assert finding == {**finding, "table": str(table), "days": 60, "problems": []}
     paused = json.loads(run("rule", str(table), "--paused"))
     assert [rule["enabled"] for rule in paused["rules"]] == [False]
     assert "mirrorfeed" not in run("rule", str(table), "--merge", str(exported), "--remove")
@@ -160,9 +160,9 @@ def test_restored_rows_are_copied_into_another_table(
     assert f"Copied the rows into {copied}." in restored("--into", str(copied))
     tiers.archive(file.uri for file in orders_table.files("1", "2"))
     assert {row.id for row in spark.read.table(copied.sql).collect()} == set(range(18, 33))
-    (again,) = run_json("archive", "restore", plan, "--into", str(copied)).rows
-    assert (again["done"], again["ready"], again["into"]) == (True, None, str(copied))
-    assert again["notes"] == [f"{copied} already contains the rows of the plan."]
+    (second,) = run_json("archive", "restore", plan, "--into", str(copied)).rows
+    assert (second["done"], second["ready"], second["into"]) == (True, None, str(copied))
+    assert second["notes"] == [f"{copied} already contains the rows of the plan."]
     assert f"{table} already exists and is not a copy of the rows of this plan" in restored("--into", table, code=1)
 
     other = Path(plan)

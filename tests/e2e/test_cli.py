@@ -112,8 +112,8 @@ def test_ctrl_c_stops_publish_after_the_current_files(
     assert ended.count("snapshot to 1 ") == 2
     assert not list(project.landing.rglob("_mirrorfeed/*/*-*"))
     assert "Traceback" not in ended + "".join(capfd.readouterr())
-    assert "nothing new at 1" in (again := project.run("publish"))
-    assert "Stopped on request" not in again
+    assert "nothing new at 1" in (second := project.run("publish"))
+    assert "Stopped on request" not in second
 
 
 def test_stopped_rebuild_fails_and_deletes_nothing_if_stopped_before(
@@ -326,8 +326,8 @@ def test_missing_replica_package_is_reported_with_install_command(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "deltalake", None)
     monkeypatch.delattr("mirrorfeed.mirror.replica", raising=False)
-    lacking = run_command(["replicate", str(tmp_path), str(tmp_path)], 1)
-    assert "Error MF1005: The replica requires the Python package deltalake" in lacking
+    missing = run_command(["replicate", str(tmp_path), str(tmp_path)], 1)
+    assert "Error MF1005: The replica requires the Python package deltalake" in missing
 
 
 @pytest.mark.parametrize("group", [[], ["archive"], ["fabric"]], ids=["all", "archive", "fabric"])

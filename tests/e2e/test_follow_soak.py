@@ -46,7 +46,7 @@ def test_mirror_is_equal_after_half_an_hour_of_kills_while_following(
     finally:
         spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
     with capsys.disabled():
-        print(f"\n{soak.told()}")
+        print(f"\n{soak.output()}")
     assert soak.counted["SIGKILL"]
     assert soak.counted["SIGTERM"]
 
@@ -108,11 +108,11 @@ class Soak:
 
     def start(self) -> subprocess.Popen[bytes]:
         """Start a follower and wait until it follows."""
-        before = self._begun()
+        before = self._started()
         with self.output.open("ab") as output:
             command = [sys.executable, "-m", "mirrorfeed.cli", "publish", "--follow", "--config", str(self.file)]
             follower = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-        while self._begun() == before:
+        while self._started() == before:
             assert follower.poll() is None, self.output.read_text()
             time.sleep(0.2)
         return follower
@@ -143,7 +143,7 @@ class Soak:
         for version in range(begin + 1, newest.to_version_inclusive + 1):
             self.waited.append(newest.at.timestamp() - self.table.commit_file(version).stat().st_mtime)
 
-    def told(self) -> str:
+    def output(self) -> str:
         view = TableLog(self.journey.zone, FOLDER).read_view()
         assert view is not None
         assert view.newest is not None
@@ -157,5 +157,5 @@ class Soak:
             f" {len(waited)} versions: median {median:.1f} s, 95th percentile {late:.1f} s; equal"
         )
 
-    def _begun(self) -> int:
+    def _started(self) -> int:
         return self.output.read_text().count(FOLLOWING) if self.output.exists() else 0

@@ -62,7 +62,7 @@ def _the_folder_is_deleted(other: Journey) -> None:
     other.zone.remove_folder(FOLDER)
 
 
-def _the_folder_is_deleted_and_made_again(other: Journey) -> None:
+def _the_folder_is_deleted_and_created_again(other: Journey) -> None:
     other.zone.remove_folder(FOLDER)
     other.publish()
 
@@ -70,7 +70,7 @@ def _the_folder_is_deleted_and_made_again(other: Journey) -> None:
 MOST_HAPPENS = (_others_publish_much_and_prune,)
 """Actions of the other publisher. The long form and `tests/publish/test_two_publishers` run all of them at every
 call."""
-HAPPENINGS = (*MOST_HAPPENS, _the_folder_is_deleted_and_made_again, _other_publishes, _the_folder_is_deleted)
+HAPPENINGS = (*MOST_HAPPENS, _the_folder_is_deleted_and_created_again, _other_publishes, _the_folder_is_deleted)
 
 
 @pytest.fixture(scope="module")

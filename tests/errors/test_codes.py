@@ -33,12 +33,12 @@ def test_every_code_has_a_text_and_one_registry_line() -> None:
 def test_test_of_every_code_exists() -> None:
     shown = {test: code for code, (name, test) in codes.registry().items() if name != codes.RETIRED}
     tests_by_file = {file: set(_tests(_ROOT / file)) for file in {each.split("::")[0] for each in shown}}
-    lacking = [
+    missing = [
         f"{code} {each}"
         for each, code in shown.items()
         if each.split("::")[1] not in tests_by_file[each.split("::")[0]]
     ]
-    assert not lacking
+    assert not missing
 
 
 def test_examples_are_messages_as_errors_show_them() -> None:

@@ -55,7 +55,7 @@ class History:
         self.table = HistoryTable(self.spark, location.table)
 
     @classmethod
-    def begun(cls, spark: SparkSession, folder: Path, columns: str = "id int, v string", **options: Any) -> History:
+    def started(cls, spark: SparkSession, folder: Path, columns: str = "id int, v string", **options: Any) -> History:
         """Create a history of a new table."""
         return cls(DeltaTable(spark, folder / "orders", columns, **options))
 
@@ -86,9 +86,9 @@ class History:
         return numbers(records)
 
     def looks_the_same_to_spark(self) -> bool:
-        with pytest.MonkeyPatch.context() as meanwhile:
+        with pytest.MonkeyPatch.context() as patched:
             stored = self.table.read_view()
-            meanwhile.setattr(table, "open_local_table", lambda *_: None)
+            patched.setattr(table, "open_local_table", lambda *_: None)
             return stored is not None and stored == self.table.read_view()
 
     def equals_time_travel(self, *versions: int) -> bool:
@@ -103,7 +103,7 @@ def numbers(records: Sequence[HistoryRecord]) -> list[tuple[int | None, int, int
 @pytest.mark.slow
 def test_every_version_can_be_rebuilt_despite_duplicates_and_new_columns(spark: SparkSession, tmp_path: Path) -> None:
     """Slow, because only Spark changes columns with column mapping, and three versions are rebuilt."""
-    history = History.begun(
+    history = History.started(
         spark, tmp_path, "a int, b string, m map<string, double>, n struct<x: double>", properties=MAPPED
     )
     table = history.source
@@ -135,7 +135,7 @@ def test_every_version_can_be_rebuilt_despite_duplicates_and_new_columns(spark: 
 @pytest.fixture(scope="module")
 def with_history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> History:
     """A history with two rows, at version 1."""
-    history = History.begun(spark, tmp_path_factory.mktemp("kept"))
+    history = History.started(spark, tmp_path_factory.mktemp("kept"))
     history.source.insert(1, 2)
     history.keep()
     return history
@@ -148,12 +148,12 @@ def dying(history: History, patch: pytest.MonkeyPatch, verb: str, do: Callable[[
     """End the next run at its first call of `verb`, and run `do` instead of the call."""
     original = getattr(HistoryTable, verb)
 
-    def dies(*arguments: Any, **named: Any) -> None:
-        do(lambda: original(*arguments, **named))
+    def dies(*arguments: Any, **options: Any) -> None:
+        do(lambda: original(*arguments, **options))
         raise Crash
 
-    with patch.context() as meanwhile:
-        meanwhile.setattr(HistoryTable, verb, dies)
+    with patch.context() as patched:
+        patched.setattr(HistoryTable, verb, dies)
         with pytest.raises(Crash):
             history.keep()
 
@@ -171,7 +171,7 @@ def after(call: Call) -> None:
 def test_next_run_after_a_crash_appends_each_version_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history = History.begun(spark, tmp_path)
+    history = History.started(spark, tmp_path)
     history.source.insert(1, 2)
     dying(history, monkeypatch, "create", before)
     assert not (tmp_path / "history").exists()
@@ -190,7 +190,7 @@ def test_next_run_after_a_crash_appends_each_version_once(
 def test_concurrent_runs_and_maintenance_append_each_version_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history = History.begun(spark, tmp_path)
+    history = History.started(spark, tmp_path)
     history.source.insert(1)
     with ThreadPoolExecutor(2) as pool:
         for each in [pool.submit(history.keep) for _ in range(2)]:
@@ -303,21 +303,21 @@ def test_type_can_be_widened_if_earlier_versions_changed_no_rows(
 
 
 def test_table_that_is_not_a_history_is_not_changed(spark: SparkSession, tmp_path: Path) -> None:
-    history = History.begun(spark, tmp_path)
+    history = History.started(spark, tmp_path)
     history.source.insert(1)
     other = DeltaTable(spark, tmp_path / "history")
     with pytest.raises(NotAHistory, match="exists, but is not a history: it has no column _commit_date"):
         history.keep()
     assert other.latest == 0
-    named = History.begun(spark, tmp_path / "named", "id int, _record string")
+    with_reserved_name = History.started(spark, tmp_path / "named", "id int, _record string")
     with pytest.raises(ReservedHistoryNames, match="has columns whose names are reserved in a history: '_record'"):
-        named.keep()
-    assert named.table.read_view() is None
+        with_reserved_name.keep()
+    assert with_reserved_name.table.read_view() is None
 
 
 @pytest.mark.soak
 def test_record_is_repeated_before_archiving_and_replay_changes_no_table(spark: SparkSession, tmp_path: Path) -> None:
-    history = History.begun(spark, tmp_path, "id int, v string, day date", by="day")
+    history = History.started(spark, tmp_path, "id int, v string, day date", by="day")
     history.source.sql("INSERT INTO {} VALUES (1, 'a', DATE'2026-01-01')")
     start = datetime(2026, 3, 1, tzinfo=UTC)
     assert history.config.history is not None

@@ -36,10 +36,10 @@ def records(*spans: tuple[int | None, int]) -> list[HistoryRecord]:
         rows = 2 if commits else 0
         total = (found[-1].total if found else 0) + rows + 1
         columns = (HistoryColumn("id", '"integer"', True, "id", "id@1"),)
-        made = HistoryRecord(
+        record = HistoryRecord(
             number, "b", NOON, "t", "id", begin, end, commits, columns, ("day",), rows, total, number, "build"
         )
-        found.append(made)
+        found.append(record)
     return found
 
 
@@ -71,8 +71,8 @@ def test_damaged_record_is_reported(text: str, words: str) -> None:
 
 def test_snapshot_starts_a_segment_and_newest_segment_is_found() -> None:
     assert [[record.number for record in segment] for segment in split_segments(BOTH)] == [[1, 2, 3, 4], [5, 6]]
-    held = {version: find_segment(BOTH, version) for version in range(13)}
-    assert {version: segment[0].number for version, segment in held.items() if segment} == {
+    segments = {version: find_segment(BOTH, version) for version in range(13)}
+    assert {version: segment[0].number for version, segment in segments.items() if segment} == {
         **dict.fromkeys((3, 4, 5, 6), 1),
         **dict.fromkeys((9, 10, 11), 5),
     }

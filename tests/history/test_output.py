@@ -40,12 +40,12 @@ def test_version_or_time_outside_the_history_is_rejected_with_its_ranges(request
         "versions 3 to 6 (2026-03-01 12:03:00 UTC to 2026-03-01 12:06:00 UTC)",
         "versions 9 to 11 (2026-03-01 12:09:00 UTC to 2026-03-01 12:11:00 UTC)",
     ]
-    named = (
+    expected = (
         f"Version {requested}"
         if isinstance(requested, int)
         else f"The time {requested.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
     )
-    assert caught.value.problem == f"{named} is not in the history h."
+    assert caught.value.problem == f"{expected} is not in the history h."
 
 
 def test_run_lists_appended_versions_and_snapshots() -> None:

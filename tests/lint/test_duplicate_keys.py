@@ -44,7 +44,7 @@ def _found(store: MemoryStore, **options: Any) -> list[str]:
     return [f"{int(each.file[2:22])}: {each.what}" for each in found]
 
 
-def _says(file: int, count: str, row: int) -> str:
+def _text(file: int, count: str, row: int) -> str:
     verb = "inserts" if count == "1 row" else "insert"
     return (
         f"{file}: {count} {verb} a key that the table already has, first in row {row}. The mirror then has the key"
@@ -56,11 +56,11 @@ def _says(file: int, count: str, row: int) -> str:
     ("files", "expected"),
     [
         ([_plain(1, 2, 3)], []),
-        ([_plain(1, 2, 1, 2)], [_says(1, "2 rows", 3)]),
-        ([_plain(1), _plain(2, 1)], [_says(2, "1 row", 2)]),
-        ([_plain(1), _marked((1, 0))], [_says(2, "1 row", 1)]),
-        ([_marked((1, 4), (1, 0))], [_says(1, "1 row", 2)]),
-        ([_marked((1, 1)), _plain(1)], [_says(2, "1 row", 1)]),
+        ([_plain(1, 2, 1, 2)], [_text(1, "2 rows", 3)]),
+        ([_plain(1), _plain(2, 1)], [_text(2, "1 row", 2)]),
+        ([_plain(1), _marked((1, 0))], [_text(2, "1 row", 1)]),
+        ([_marked((1, 4), (1, 0))], [_text(1, "1 row", 2)]),
+        ([_marked((1, 1)), _plain(1)], [_text(2, "1 row", 1)]),
         ([_plain(1), _marked((1, 4), (1, 1))], []),
         ([_plain(1), _marked((1, 2), (1, 0))], []),
         ([_plain(1), _marked((1, 2)), _plain(1)], []),
@@ -75,8 +75,8 @@ def test_an_insert_of_a_key_that_is_there_is_a_finding(files: list[bytes | None]
 
 
 def test_text_is_checked_like_parquet() -> None:
-    assert _found(_zone(b"id,v\r\n1,a\r\n2,b\r\n1,c\r\n", extension="csv")) == [_says(1, "1 row", 3)]
-    assert _found(_zone(f"id,{MARKER}\r\n1,4\r\n1,0\r\n".encode(), extension="csv")) == [_says(1, "1 row", 2)]
+    assert _found(_zone(b"id,v\r\n1,a\r\n2,b\r\n1,c\r\n", extension="csv")) == [_text(1, "1 row", 3)]
+    assert _found(_zone(f"id,{MARKER}\r\n1,4\r\n1,0\r\n".encode(), extension="csv")) == [_text(1, "1 row", 2)]
 
 
 def test_rows_that_are_upserts_by_default_never_insert_a_key_again() -> None:
@@ -94,7 +94,7 @@ def test_large_tables_are_checked_only_on_request(monkeypatch: pytest.MonkeyPatc
     assert lint(store).notes == (
         "Duplicate keys were not checked in 1 table with more than 10 B: t. Use --check-keys to check all tables.",
     )
-    assert _found(store, check_keys=True) == [_says(1, "1 row", 2)]
+    assert _found(store, check_keys=True) == [_text(1, "1 row", 2)]
     assert lint(store, check_keys=True).notes == ()
 
 

@@ -85,8 +85,8 @@ def test_lasting_problem_is_sent_once_a_day() -> None:
 
 def test_lasting_problem_is_sent_once_per_configured_interval() -> None:
     run_, hourly = AlertRun(), Alerts(remind_after_hours=1)
-    there = [run_.check(ONE, alerts=hourly) for _ in range(13)]
-    assert there == [["ops GAP", "team GAP"] if at % 6 == 0 else [] for at in range(13)]
+    results = [run_.check(ONE, alerts=hourly) for _ in range(13)]
+    assert results == [["ops GAP", "team GAP"] if at % 6 == 0 else [] for at in range(13)]
     assert run_.check(alerts=hourly) == ["ops GAP over", "team GAP over"]
     assert [run_.check(alerts=hourly) for _ in range(7)] == [[]] * 7
 
@@ -130,13 +130,13 @@ def test_problem_that_cannot_be_checked_is_neither_resolved_nor_resent() -> None
 def test_passing_problem_is_sent_only_after_it_has_lasted() -> None:
     run_, slow = AlertRun(), replace(ONE, passing=True)
 
-    def look(*problems: Finding) -> list[str]:
+    def check(*problems: Finding) -> list[str]:
         return run_.check(*problems, alerts=Alerts(max_lag_minutes=MaxLagMinutes(published=17.0)))
 
-    assert [look(slow), look(slow), look(slow)] == [[], [], ["ops GAP", "team GAP"]]
-    assert look() == ["ops GAP over", "team GAP over"]
-    assert [look(slow), look(), look(slow)] == [[], [], []]
-    assert look(ONE) == ["ops GAP", "team GAP"]
+    assert [check(slow), check(slow), check(slow)] == [[], [], ["ops GAP", "team GAP"]]
+    assert check() == ["ops GAP over", "team GAP over"]
+    assert [check(slow), check(), check(slow)] == [[], [], []]
+    assert check(ONE) == ["ops GAP", "team GAP"]
 
 
 def test_new_channel_gets_current_problems_and_a_removed_one_is_forgotten() -> None:

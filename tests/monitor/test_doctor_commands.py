@@ -56,14 +56,14 @@ class Project:
 
     def shell(self, command: str) -> None:
         """Let a shell parse the command, and run the result."""
-        asked, tool = self.folder / "asked", self.folder / "bin/mirrorfeed"
+        commands_file, tool = self.folder / "asked", self.folder / "bin/mirrorfeed"
         tool.parent.mkdir(exist_ok=True)
-        tool.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" "" >> {asked}\n', encoding="utf-8")
+        tool.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" "" >> {commands_file}\n', encoding="utf-8")
         tool.chmod(0o755)
-        asked.write_text("", encoding="utf-8")
+        commands_file.write_text("", encoding="utf-8")
         path = {"PATH": f"{tool.parent}:/usr/bin:/bin"}
         subprocess.run(["sh", "-c", command], check=True, env=path, cwd=self.folder)
-        for arguments in asked.read_text(encoding="utf-8").removesuffix("\n\n").split("\n\n"):
+        for arguments in commands_file.read_text(encoding="utf-8").removesuffix("\n\n").split("\n\n"):
             self.run(*arguments.split("\n"))
 
 
@@ -112,7 +112,7 @@ def _lost(project: Project, name: str) -> None:
     (project.zone(name) / data_name(2)).unlink()
 
 
-def _all_gone(project: Project, name: str) -> None:
+def _delete_all_files(project: Project, name: str) -> None:
     (project.zone(name) / data_name(1)).unlink()
 
 
@@ -131,7 +131,7 @@ def _not_renamed(project: Project, name: str) -> None:
     (project.zone(name) / data_name(1)).rename(path.parent / file["staged"])
 
 
-def _kept_too_short(project: Project, name: str) -> None:
+def _shorten_retention(project: Project, name: str) -> None:
     project.tables[name].sql(f"ALTER TABLE {{}} SET TBLPROPERTIES ('{FILES}' = 'interval 1 second')")
     time.sleep(2)
 
@@ -186,7 +186,7 @@ SOLVED: dict[str, Break] = {
     "KeysChanged": _keys,
     "IncompatibleSchema": _renamed,
     "FilesLost": _lost,
-    "LastFileMissing": _all_gone,
+    "LastFileMissing": _delete_all_files,
     "EMPTY_FILE": _no_bytes,
     "UNFINISHED": _not_renamed,
     "ORPHANS": _left,
@@ -195,7 +195,7 @@ SOLVED: dict[str, Break] = {
 }
 """Problems by the name of their finding. The suggested command solves the problem."""
 OFF = "off"
-BY_SQL: dict[str, Break] = {"RETENTION_SHORT": _kept_too_short}
+BY_SQL: dict[str, Break] = {"RETENTION_SHORT": _shorten_retention}
 """Problems that a statement in SQL solves, which is the suggested fix."""
 UNSOLVED: dict[str, Break] = {"NoTableAtPath": _dropped, "RowsRefused": _twice, "PAUSED": _paused, "CLONED": _clone}
 """Problems that only a person can solve, so no command is suggested."""

@@ -149,7 +149,7 @@ def _lost(checked: CheckedTable) -> None:
     (checked.zone.folder / f"{2:020d}.parquet").unlink()
 
 
-def _all_gone(checked: CheckedTable) -> None:
+def _delete_all_files(checked: CheckedTable) -> None:
     (checked.zone.folder / f"{1:020d}.parquet").unlink()
 
 
@@ -168,7 +168,7 @@ def _renamed(checked: CheckedTable) -> None:
     checked.table.sql("ALTER TABLE {} RENAME COLUMN v TO w")
 
 
-def _gone(checked: CheckedTable) -> None:
+def _delete_table(checked: CheckedTable) -> None:
     shutil.rmtree(checked.table.path)
 
 
@@ -180,11 +180,11 @@ def _gone(checked: CheckedTable) -> None:
         (_recreated, ["SourceRecreated"]),
         (_another_file, ["FileNumberConflict"]),
         (_lost, ["FilesLost"]),
-        (_all_gone, ["LastFileMissing"]),
+        (_delete_all_files, ["LastFileMissing"]),
         (_no_bytes, ["EMPTY_FILE"]),
         (_unreadable, ["DamagedFile"]),
         (_renamed, ["IncompatibleSchema"]),
-        (_gone, ["NoTableAtPath"]),
+        (_delete_table, ["NoTableAtPath"]),
     ],
 )
 def test_changes_to_a_table_are_found(

@@ -59,10 +59,10 @@ def in_onelake(onelake: OneLake, tmp_path: Path) -> Config:
 
 
 def test_mirror_in_onelake_is_read_next_to_the_landing_zone(onelake: OneLake, in_onelake: Config) -> None:
-    look = mirror_reader(in_onelake)
-    assert Step.MIRRORED not in look(in_onelake.tables[0], None).times
+    read_mirror = mirror_reader(in_onelake)
+    assert Step.MIRRORED not in read_mirror(in_onelake.tables[0], None).times
     onelake.files.put_blob(f"{DATABASE}/Tables/sales/orders/_delta_log/{1:020d}.json", b"{}", if_absent=True)
-    found = look(in_onelake.tables[0], None)
+    found = read_mirror(in_onelake.tables[0], None)
     assert abs((found.times[Step.MIRRORED] - datetime.now(UTC)).total_seconds()) < 3600
     assert Step.MIRRORED not in found.unknown
 

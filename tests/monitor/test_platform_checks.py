@@ -52,7 +52,7 @@ def test_reading_a_table_needs_catalog_schema_and_table_privileges(tmp_path: Pat
 )
 def test_other_privileges_depend_on_the_locations(tmp_path: Path, zone: str, more: str, expected: set[str]) -> None:
     found = needed(config(tmp_path, "./orders", zone=zone, more=more))
-    privileges = {f"{each} on {kind.lower()}" for (kind, _), held in found.items() for each in held}
+    privileges = {f"{each} on {kind.lower()}" for (kind, _), grants in found.items() for each in grants}
     assert {each for each in privileges if not each.startswith("USE_")} == expected
 
 
@@ -64,7 +64,7 @@ SELECT = {("TABLE", ORDERS): ["SELECT"]}
 
 
 @pytest.mark.parametrize(
-    ("held", "owners", "state"),
+    ("grants", "owners", "state"),
     [
         ({"publisher": ["SELECT"]}, {}, Severity.OK),
         ({"someone": ["MODIFY"], "engineers": ["SELECT"]}, {}, Severity.OK),
@@ -74,9 +74,9 @@ SELECT = {("TABLE", ORDERS): ["SELECT"]}
     ],
 )
 def test_privilege_is_held_directly_by_a_group_by_all_or_by_the_owner(
-    held: dict[str, list[str]], owners: dict[str, str], state: Severity
+    grants: dict[str, list[str]], owners: dict[str, str], state: Severity
 ) -> None:
-    workspace = RecordingGrants("publisher", ["engineers"], {("TABLE", "main.sales.orders"): held}, owners)
+    workspace = RecordingGrants("publisher", ["engineers"], {("TABLE", "main.sales.orders"): grants}, owners)
     _, found = checked(workspace, SELECT)
     assert (found.name, found.severity) == ("SELECT on table main.sales.orders", state)
 

@@ -210,8 +210,8 @@ def test_unreadable_facts_have_no_other_findings() -> None:
 
 
 def test_lost_files_are_found_once() -> None:
-    gone, lost = LastFileMissing(address="zone/t", numbers=[4]), FilesLost(address="zone/t", numbers=[3])
-    assert [(each.name, each.severity) for each in table_findings(log(lost=gone))] == [
+    last_missing, lost = LastFileMissing(address="zone/t", numbers=[4]), FilesLost(address="zone/t", numbers=[3])
+    assert [(each.name, each.severity) for each in table_findings(log(lost=last_missing))] == [
         ("LastFileMissing", Severity.SOON)
     ]
     found = table_findings(replace(log(lost=lost), errors=(lost,)))

@@ -145,13 +145,13 @@ def test_credential_without_a_token_is_reported_with_its_reason(tmp_path: Path) 
 
 
 def test_source_error_is_reported_and_landing_zone_error_only_once() -> None:
-    masked, gone = RowsProtected(table="a", row_filter=None, masked=("card",)), NotThere(address="zone")
+    masked, missing = RowsProtected(table="a", row_filter=None, masked=("card",)), NotThere(address="zone")
     read, log = SourceFacts("on"), LogFacts()
     known = TableFacts("t", "a", "a", source_facts=read, log_facts=log)
     assert check_source(known) == passed("changes of a", "on")
-    assert check_source(replace(known, log_facts=LogFacts(is_read=False), errors=(gone,))) == passed(
+    assert check_source(replace(known, log_facts=LogFacts(is_read=False), errors=(missing,))) == passed(
         "changes of a", "on"
     )
-    for facts in (replace(known, errors=(masked,)), TableFacts("t", "a", "a", errors=(gone, masked))):
+    for facts in (replace(known, errors=(masked,)), TableFacts("t", "a", "a", errors=(missing, masked))):
         found = check_source(facts)
         assert (found.severity, found.code) == (Severity.WRONG, "MF2201")

@@ -122,9 +122,9 @@ def test_each_step_shows_its_age_or_waiting_time() -> None:
     times = {Step.COMMITTED: ago[2], Step.PUBLISHED: ago[3], Step.CONSUMED: ago[3]}
     freshness = Freshness(times, {Step.CONSUMED: ago[7]}, {Step.QUERYABLE: "no"})
     times = {Step.COMMITTED: ago[2], Step.MIRRORED: ago[1], Step.QUERYABLE: ago[0]}
-    whole = Freshness(times, unknown={Step.PUBLISHED: "no"})
+    complete = Freshness(times, unknown={Step.PUBLISHED: "no"})
     grid = grid_of(
-        [status_of(facts(name, freshness=each)) for name, each in (("a", freshness), ("b", None), ("c", whole))]
+        [status_of(facts(name, freshness=each)) for name, each in (("a", freshness), ("b", None), ("c", complete))]
     )
     assert grid.header == ["table", "state", "committed", "published at", "consumed", "mirrored", "queryable"]
     assert [list(line)[2:] for line in grid.lines] == [

@@ -65,9 +65,9 @@ def follow(world: Any, tables: Sequence[Configured], **options: Any) -> list[Tab
         follows=True,
         world=world,
     )
-    with pytest.MonkeyPatch.context() as meanwhile:
-        meanwhile.setattr(LedgerWriter, "begin", lambda _: None)
-        meanwhile.setattr(LedgerWriter, "write", lambda _, results: world.write(results))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LedgerWriter, "begin", lambda _: None)
+        patched.setattr(LedgerWriter, "write", lambda _, results: world.write(results))
         return publish_tables(context)
 
 
@@ -351,10 +351,10 @@ def test_failure_renews_the_session_and_reopens_the_landing_zone(spark: SparkSes
     DeltaTable(spark, tmp_path / "t").insert(1)
     config = configured(tmp_path)
     (tmp_path / "landing").write_text("in the way", encoding="utf-8")
-    clock, asked, seen = World(), list[SparkSession](), list[TableResult]()
+    clock, sessions, seen = World(), list[SparkSession](), list[TableResult]()
 
     def renew(session: SparkSession) -> SparkSession:
-        asked.append(session)
+        sessions.append(session)
         (tmp_path / "landing").unlink()
         return session
 
@@ -369,7 +369,7 @@ def test_failure_renews_the_session_and_reopens_the_landing_zone(spark: SparkSes
         renew=renew,
     )
     (newest,) = publish_tables(run)
-    assert asked == [spark]
+    assert sessions == [spark]
     assert [bool(outcome.error) for outcome in seen] == [True, False]
     assert (newest.published_version, newest.error) == (1, None)
 

@@ -197,9 +197,9 @@ def test_recovered_table_without_new_changes_is_not_stopped(
     spark: SparkSession, fleet: RunContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, table = fleet.config, tmp_path / "fleet/a"
-    away = table.rename(tmp_path / "away")
+    moved = table.rename(tmp_path / "away")
     publish_tables(fleet, ["a"])
-    away.rename(table)
+    moved.rename(table)
     for _ in range(2):
         publish_tables(fleet, ["a"])
     found = [row for row in read_ledger(spark, Source(path=str(tmp_path / "fleet/ledger"))) if row.table == "a"]

@@ -108,7 +108,7 @@ class World:
             published = sorted(row.key for row in final if row.outcome == PUBLISHED)
             return {name: Known(final[-1].outcome in ledger.STOPPED, published[-most:]) for name in tables if final}
 
-        def keep(_spark: object, _place: Source, new: Sequence[Row]) -> None:
+        def append_rows(_spark: object, _place: Source, new: Sequence[Row]) -> None:
             self.rows += new
 
         read_view = TableLog.read_view
@@ -118,7 +118,7 @@ class World:
             return read_view(log)
 
         self.monkeypatch.setattr(ledger, "known", known)
-        self.monkeypatch.setattr(ledger, "try_append", keep)
+        self.monkeypatch.setattr(ledger, "try_append", append_rows)
         self.monkeypatch.setattr(TableLog, "read_view", counted)
 
     def writer(self) -> LedgerWriter:

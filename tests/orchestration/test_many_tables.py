@@ -36,7 +36,7 @@ class World:
 
     def __init__(self, **works: Callable[[TableResult, Stop], None]) -> None:
         self.works: Mapping[str, Callable[[TableResult, Stop], None]] = works
-        self.now, self.begun, self.slept = 0.0, list[str](), list[float]()
+        self.now, self.started, self.slept = 0.0, list[str](), list[float]()
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -51,7 +51,7 @@ class World:
         on_step: Callable[[TableResult], None],
         stop: Stop,
     ) -> None:
-        self.begun.append(str(table.target))
+        self.started.append(str(table.target))
         on_step(progress)
         self.works.get(str(table.target), lambda _, __: None)(progress, stop)
 
@@ -65,7 +65,7 @@ Configured = Callable[..., Config]
 def test_table_waiting_for_a_retry_frees_its_slot(configured: Configured) -> None:
     def fails_twice(*_: object) -> None:
         world.now += 10
-        if world.begun.count("a") < 3:
+        if world.started.count("a") < 3:
             raise Busy
 
     def takes_long(*_: object) -> None:
@@ -73,7 +73,7 @@ def test_table_waiting_for_a_retry_frees_its_slot(configured: Configured) -> Non
 
     world = World(a=fails_twice, b=takes_long)
     outcomes = publish_tables(world.fleet(configured("a", "b", "c", more="max_parallel_tables: 1\n")))
-    assert world.begun == ["a", "b", "c", "a", "a"]
+    assert world.started == ["a", "b", "c", "a", "a"]
     assert world.slept == [4.0]  # because b took longer than the first pause
     assert [(each.table, each.tries, each.error) for each in outcomes] == [
         ("a", 3, None),
@@ -86,7 +86,7 @@ def test_table_waiting_for_a_retry_frees_its_slot(configured: Configured) -> Non
 def test_steps_and_failed_attempts_are_logged(configured: Configured, caplog: pytest.LogCaptureFixture) -> None:
     def fails_once(progress: TableResult, _: Stop) -> None:
         progress.decision = "versions 2 to 3"
-        if world.begun == ["a"]:
+        if world.started == ["a"]:
             raise Busy
 
     caplog.set_level(logging.INFO, "mirrorfeed")
@@ -119,7 +119,7 @@ def test_table_over_its_timeout_ends_without_delaying_others(configured: Configu
     outcomes = publish_tables(
         world.fleet(configured("a", "b", "c", more="max_parallel_tables: 1\ntable_timeout_minutes: 1\n"))
     )
-    assert world.begun == ["a", "b", "c"]
+    assert world.started == ["a", "b", "c"]
     assert [str(each.error) if each.error else None for each in outcomes] == [
         "Publishing a was stopped after 1 minute: version 3 is published, the newest is 9. The next run continues. If"
         " this happens often, increase `table_timeout_minutes` or publish more often.",
@@ -147,7 +147,7 @@ def test_tables_with_higher_priority_start_first(configured: Configured) -> None
     publish_tables(
         world.fleet(replaced(config, a, b.model_copy(update={"priority": -1}), c.model_copy(update={"priority": 5})))
     )
-    assert world.begun == ["c", "a", "b"]
+    assert world.started == ["c", "a", "b"]
 
 
 def replaced(config: Config, *tables: Any) -> Config:
@@ -163,8 +163,8 @@ def test_paused_table_is_skipped_until_its_end_unless_requested(configured: Conf
     world = World()
     outcomes = publish_tables(world.fleet(replaced(config, *tables, c)))
     assert [each.table for each in outcomes] == ["b", "c"]
-    asked_for = replace(world.fleet(replaced(config, *tables)), skips_paused=False)
-    assert [each.table for each in publish_tables(asked_for)] == ["a", "b"]
+    requested = replace(world.fleet(replaced(config, *tables)), skips_paused=False)
+    assert [each.table for each in publish_tables(requested)] == ["a", "b"]
 
 
 def test_stopped_run_starts_no_table_and_waits_for_no_retry(configured: Configured) -> None:
@@ -177,7 +177,7 @@ def test_stopped_run_starts_no_table_and_waits_for_no_retry(configured: Configur
     world = World(a=fails)
     outcomes = publish_tables(world.fleet(configured("a", "b", more="max_parallel_tables: 1\n"), lambda: bool(stopped)))
     assert [(each.table, str(each.error)) for each in outcomes] == [("a", "The service is busy. Wait.")]
-    assert (world.begun, world.slept) == (["a"], [])
+    assert (world.started, world.slept) == (["a"], [])
 
 
 @pytest.mark.parametrize(

@@ -206,14 +206,14 @@ def test_failed_reload_is_not_reported_as_reloaded(spark: SparkSession, tmp_path
 
 
 def test_reload_has_as_many_attempts_as_publication(spark: SparkSession, with_gap: Config) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     @contextmanager
     def dropping(table: Table) -> Iterator[None]:
-        asked.append(str(table.target))
-        if len(asked) < 4:
+        requests.append(str(table.target))
+        if len(requests) < 4:
             raise Waiting
         yield
 
     (outcome,) = publish_tables(RunContext(spark, with_gap, sleep=lambda _: None, dropped_by=dropping))
-    assert (outcome.error, type(outcome.reseeded), outcome.tries, len(asked)) == (None, Gap, 5, 4)
+    assert (outcome.error, type(outcome.reseeded), outcome.tries, len(requests)) == (None, Gap, 5, 4)

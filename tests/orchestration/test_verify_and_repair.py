@@ -193,13 +193,13 @@ def test_repair_with_a_condition_works_with_and_without_the_mirror(published: Sh
 
     assert "nothing to repair" in shop.repair("--where", "id > 100")
     assert "Error MF1006" in shop.run("repair", "s.t", "--source-only", code=1)
-    heard = BufferingHandler(capacity=9)
+    records = BufferingHandler(capacity=9)
     log = PySparkLogger.getLogger("SQLQueryContextLogger")
-    log.addHandler(heard)
+    log.addHandler(records)
     assert "The condition 'no_such = 1' cannot be applied to" in shop.repair("--where", "no_such = 1", code=1)
     assert "The condition 'id <' cannot be applied to" in shop.repair("--where", "id <", code=1)
-    log.removeHandler(heard)
-    assert heard.buffer == []  # documentation pages of Java, which Spark writes there
+    log.removeHandler(records)
+    assert records.buffer == []  # documentation pages of Java, which Spark writes there
     assert len(shop.records) == 3
 
     shutil.rmtree(shop.table.path)

@@ -56,7 +56,7 @@ class Publisher(NamedTuple):
     """Names that the listing has not reached."""
     staged: World = frozenset()
     records: World = frozenset()
-    begun: World = frozenset()
+    started: World = frozenset()
     batch: str = ""
     sent: int = 0
     """Number of the last record that it sent."""
@@ -210,7 +210,7 @@ def _seen(world: World, me: Publisher, names: World) -> Publisher:
         left=me.left - names,
         staged=me.staged | {each for each in seen if each[:2] == ("staged", me.log)},
         records=me.records | {each for each in seen if each[:2] == ("record", me.log)},
-        begun=me.begun | {each for each in seen if each[:2] == ("begun", me.log)},
+        started=me.started | {each for each in seen if each[:2] == ("begun", me.log)},
     )
 
 
@@ -236,7 +236,7 @@ def _follows_on(rules: Rules, me: Publisher) -> bool:
     if newest is None:
         return True
     if newest[2] == 1:
-        return not rules.begins_with_a_file or any(each[1:] == newest[1:4] for each in me.begun)
+        return not rules.begins_with_a_file or any(each[1:] == newest[1:4] for each in me.started)
     return any(each[2:4] == (newest[2] - 1, newest[4]) for each in me.records)
 
 
@@ -302,9 +302,9 @@ def _next(rules: Rules, world: World, me: Publisher):
             return read(me._replace(at="tidy"))
         case "tidy":
             newest = me.newest
-            for each in sorted(me.begun, key=repr):
+            for each in sorted(me.started, key=repr):
                 if newest and (newest[2] > 1 or each[1:] != newest[1:4]):
-                    tidier = me._replace(begun=me.begun - {each})
+                    tidier = me._replace(started=me.started - {each})
                     return change(("remove", each), False, lambda _: tidier)  # noqa: B023 - the loop ends with it
             for each in sorted(me.staged | me.repeated, key=repr):
                 if each in me.repeated or (newest and each[2] <= newest[2] and each[1:4] != newest[1:4]):
@@ -321,7 +321,7 @@ def _next(rules: Rules, world: World, me: Publisher):
                 begins = rules.begins_with_a_file and me.newest is None
                 return read(me._replace(at="mark" if begins else "stage", batch=f"{me.name}{me.tries}"))
             empty: World = frozenset()
-            return read(me._replace(at="list data", staged=empty, records=empty, begun=empty, confirming=me.records))
+            return read(me._replace(at="list data", staged=empty, records=empty, started=empty, confirming=me.records))
         case "list data":
             given = max((each[1] for each in world if each[0] in ("final", "taken")), default=0)
             return read(me._replace(at="list", left=names, given=given))
@@ -346,7 +346,7 @@ def _next(rules: Rules, world: World, me: Publisher):
                 return read(new._replace(at="rename", stages=False))
             if not me.stages:
                 return read(new._replace(at="tidy"))
-            new = new._replace(staged=frozenset(), begun=frozenset(), stages=False)
+            new = new._replace(staged=frozenset(), started=frozenset(), stages=False)
             begins = rules.begins_with_a_file and new.newest is None
             return read(new._replace(at="mark" if begins else "stage", batch=f"{me.name}{me.tries}"))
         case "mark":

@@ -96,12 +96,12 @@ class Volume:
             return is_now
 
         self.api.refuse, self.api.lose = before, after
-        begun = len(self.api.requests)
+        sent_before = len(self.api.requests)
         process.start()
         process.join()
         self.api.refuse, self.api.lose = (lambda *_: None), (lambda *_: False)
         assert process.exitcode == (-signal.SIGKILL if is_now else 0)
-        return None if is_now else sum(method not in ("GET", "HEAD") for method, _ in self.api.requests[begun:])
+        return None if is_now else sum(method not in ("GET", "HEAD") for method, _ in self.api.requests[sent_before:])
 
     @property
     def is_equal(self) -> bool:

@@ -182,7 +182,7 @@ def test_encodings_with_all_characters_are_supported(encoding: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "text", "lacking"),
+    ("encoding", "text", "character"),
     [
         ("ascii", "plain ~", "é"),
         ("windows-1252", "€ é “x”", "Ł"),
@@ -190,14 +190,14 @@ def test_encodings_with_all_characters_are_supported(encoding: str) -> None:
         ("shift_jis", "東京 ソ", "Ł"),
     ],
 )
-def test_unencodable_character_is_reported_with_key_and_column(encoding: str, text: str, lacking: str) -> None:
+def test_unencodable_character_is_reported_with_key_and_column(encoding: str, text: str, character: str) -> None:
     form = Delimited(encoding=encoding)
     rows: list[tuple[Any, ...]] = [(n, text, None) for n in range(7)]
     assert values(read_back(written(form, COLUMNS, rows), form, COLUMNS).rows) == rows
 
     with pytest.raises(Refused) as caught:
-        written(form, COLUMNS, [*rows, (7, f"{text}{lacking}{text}", None), (8, lacking, None)])
-    assert caught.value.args == (4, f"id = 7, column 'text': {lacking!r}")
+        written(form, COLUMNS, [*rows, (7, f"{text}{character}{text}", None), (8, character, None)])
+    assert caught.value.args == (4, f"id = 7, column 'text': {character!r}")
 
 
 @pytest.mark.parametrize(

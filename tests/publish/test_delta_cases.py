@@ -203,7 +203,7 @@ def backwards(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     return table
 
 
-def theirs(table: DeltaTable, bound: str, seconds: int) -> tuple[str, set[int]]:
+def versions_of_delta(table: DeltaTable, bound: str, seconds: int) -> tuple[str, set[int]]:
     """A time, and the versions that Delta returns from it and up to it."""
     moment = datetime.fromtimestamp(START + seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
     reader = table.spark.read.option("readChangeFeed", "true")
@@ -218,18 +218,19 @@ def theirs(table: DeltaTable, bound: str, seconds: int) -> tuple[str, set[int]]:
 def test_timestamps_resolve_to_the_same_versions_as_in_delta(backwards: DeltaTable, bound: str) -> None:
     known = history.commits(backwards.spark, backwards.source)
     for seconds in (0, 100, 150, 200, 201, 300):
-        moment, versions = theirs(backwards, bound, seconds)
+        moment, versions = versions_of_delta(backwards, bound, seconds)
         at = parse_bound(moment, time_parser(backwards.spark))
-        ours = resolve("t", *((at, None) if bound == "start" else (0, at)), known, "error")
+        resolved = resolve("t", *((at, None) if bound == "start" else (0, at)), known, "error")
         # Version 0 has no rows.
-        assert set(range(max(1, ours.from_version_exclusive + 1), ours.to_version_inclusive + 1)) == versions, seconds
+        first = max(1, resolved.from_version_exclusive + 1)
+        assert set(range(first, resolved.to_version_inclusive + 1)) == versions, seconds
 
 
 @pytest.mark.parametrize("bound", ["start", "end"])
 def test_changes_by_timestamp_are_the_same_as_in_delta(backwards: DeltaTable, bound: str) -> None:
-    moment, versions = theirs(backwards, bound, 150)
-    _, ours = changes_between(backwards.spark, backwards.source, *((moment,) if bound == "start" else (0, moment)))
-    assert {row["_commit_version"] for row in ours.collect()} == versions
+    moment, versions = versions_of_delta(backwards, bound, 150)
+    _, changes = changes_between(backwards.spark, backwards.source, *((moment,) if bound == "start" else (0, moment)))
+    assert {row["_commit_version"] for row in changes.collect()} == versions
 
 
 def test_in_commit_timestamps_are_used_instead_of_file_times(spark: SparkSession, tmp_path: Path) -> None:

@@ -62,14 +62,14 @@ def publish_more(store: Store, table: Table, number: int, table_: ConfigTable = 
     return publish(TableFeed(table), store, table_)
 
 
-def look(store: Store) -> View:
+def read_view(store: Store) -> View:
     view = TableLog(store, FOLDER).read_view()
     assert view is not None
     return view
 
 
 def lost(store: Store) -> FilesLost | LastFileMissing | None:
-    return TableLog(store, FOLDER).find_lost_files(look(store))
+    return TableLog(store, FOLDER).find_lost_files(read_view(store))
 
 
 class TestPublish:
@@ -84,13 +84,13 @@ class TestPublish:
             publish_more(store, table, 9)
 
         assert (caught.value.address, list(caught.value.numbers)) == (f"memory:/{FOLDER}", list(lost_numbers))
-        assert look(store).number == 4
-        assert not look(store).staged
+        assert read_view(store).number == 4
+        assert not read_view(store).staged
 
         for number, data in saved.items():
             store.create(path(number), data)
         publish(TableFeed(table), store, PLAN)
-        assert look(store).numbers == [1, 2, 3, 4, 5]
+        assert read_view(store).numbers == [1, 2, 3, 4, 5]
 
     def test_repair_is_refused_because_its_file_would_wait_too(self) -> None:
         store = MemoryStore()
@@ -105,7 +105,7 @@ class TestPublish:
         remove(store, 3, 4)
         store.remove_folder(FOLDER)
         publish(TableFeed(table), store, PLAN)
-        assert (look(store).numbers, lost(store)) == ([1], None)
+        assert (read_view(store).numbers, lost(store)) == ([1], None)
 
     def test_unknown_consumption_is_a_warning_if_no_file_is_left(self) -> None:
         store = MemoryStore()
@@ -116,7 +116,7 @@ class TestPublish:
 
         assert isinstance(progress.missing_file_warning, LastFileMissing)
         assert progress.missing_file_warning.last == 4
-        assert look(store).numbers == [5]
+        assert read_view(store).numbers == [5]
         assert publish_more(store, table, 10).missing_file_warning is None
 
     def test_consumed_files_are_not_lost(self) -> None:
@@ -128,7 +128,7 @@ class TestPublish:
             assert lost(store) is None
             assert publish_more(store, table, number).missing_file_warning is None
         mirror.take()
-        assert (look(store).numbers, lost(store)) == ([11], None)
+        assert (read_view(store).numbers, lost(store)) == ([11], None)
         remove(store, 11)  # file 10 was set aside, so file 11 had been consumed
         assert (lost(store), publish_more(store, table, 12).missing_file_warning) == (None, None)
 
@@ -154,7 +154,7 @@ class TestListings:
         """The listing passes the name of file 3 before another publisher renames it, and sees file 4."""
         store = MemoryStore()
         table = published(store, times=2)
-        view = look(store)
+        view = read_view(store)
         publish_more(store, table, 3)
         publish_more(store, table, 4)
 
@@ -170,7 +170,7 @@ class TestListings:
             def read(self, path: str) -> bytes:
                 return store.read(path)
 
-        assert look(Late()).numbers == [1, 2, 4]
+        assert read_view(Late()).numbers == [1, 2, 4]
         Late.listings = 0
         assert lost(Late()) is None
         assert TableLog(store, FOLDER).find_lost_files(view) is None
@@ -190,7 +190,7 @@ def test_lost_files_ordered_by_time_need_a_missing_later_publication() -> None:
     table = two_orders()
     publish(TableFeed(table, rows_per_batch=1), store, table_)
     assert json.loads(store.read(f"{FOLDER}/_metadata.json"))["fileDetectionStrategy"] == BY_TIME
-    assert look(store).numbers == [1, 2]
+    assert read_view(store).numbers == [1, 2]
     remove(store, 2)
     assert lost(store) is None  # Fabric may have consumed it before file 1
     store.clock = lambda: datetime(2027, 1, 1, tzinfo=UTC)

@@ -26,7 +26,7 @@ class Catalog:
 
 
 @pytest.mark.parametrize(
-    ("source", "keys", "expected", "asked"),
+    ("source", "keys", "expected", "requests"),
     [
         ("main.sales.orders", None, ("order_id", "line"), ["main.sales.orders"]),
         ("main.sales.orders", ["id"], ("id",), ["main.sales.orders"]),  # because of its row filter
@@ -36,13 +36,13 @@ class Catalog:
     ],
 )
 def test_missing_keys_are_read_from_unity_catalog(
-    source: str, keys: list[str] | None, expected: tuple[str, ...], asked: list[str]
+    source: str, keys: list[str] | None, expected: tuple[str, ...], requests: list[str]
 ) -> None:
     catalog = Catalog()
     given = {} if keys is None else {"keys": keys}
     table = Table.model_validate({"source": source, "target": "sales.orders", **given})
     assert with_keys(table, lambda: catalog).keys == expected
-    assert catalog.requests == asked
+    assert catalog.requests == requests
 
 
 def test_unity_catalog_keys_use_target_names_and_cannot_be_excluded() -> None:

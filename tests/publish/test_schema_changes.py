@@ -48,17 +48,17 @@ def merges_evolve(spark: SparkSession) -> Iterator[None]:
 class Changing(Journey):
     """A table that is published with two rows and then changed."""
 
-    _begun: ClassVar[dict[tuple[str, ...], dict[Path, bytes]]] = {}
+    _prepared: ClassVar[dict[tuple[str, ...], dict[Path, bytes]]] = {}
 
     def begin(self, columns: str, rows: str, *, mapping: str = "name", more: str = "") -> None:
         """Create and publish the first table of each kind. The others are copies of it and of its publication."""
         kind = (columns, rows, mapping, more)
-        if kind not in self._begun:
+        if kind not in self._prepared:
             self._begin(columns, rows, mapping, more)
             files = everything(self.place).items()
-            self._begun[kind] = {Path(each).relative_to(self.place): data for each, data in sorted(files)}
+            self._prepared[kind] = {Path(each).relative_to(self.place): data for each, data in sorted(files)}
             return
-        for name, data in self._begun[kind].items():
+        for name, data in self._prepared[kind].items():
             (self.place / name).parent.mkdir(parents=True, exist_ok=True)
             (self.place / name).write_bytes(data)
 

@@ -50,15 +50,17 @@ def test_known_errors_are_not_changed() -> None:
 
 
 def test_value_error_of_a_condition_is_reported_as_bad_condition() -> None:
-    met = "An error in o1.x.\n: [CAST_INVALID_INPUT] The value 'b' is malformed. Correct it. SQLSTATE: 22018\n\tat java"
+    message = (
+        "An error in o1.x.\n: [CAST_INVALID_INPUT] The value 'b' is malformed. Correct it. SQLSTATE: 22018\n\tat java"
+    )
     with (
         pytest.raises(BadCondition) as caught,
         range_errors("main.sales.orders", 7, COMMITS, Selection(where="customer > 2")),
     ):
-        raise RuntimeError(met)
+        raise RuntimeError(message)
     assert caught.value.problem == (
         "The condition 'customer > 2' is not valid for the rows of main.sales.orders: [CAST_INVALID_INPUT] The value"
         " 'b' is malformed. Correct it."
     )
     with pytest.raises(Unexpected), range_errors("main.sales.orders", 7, COMMITS):
-        raise RuntimeError(met)
+        raise RuntimeError(message)

@@ -69,11 +69,11 @@ def test_only_microsoft_and_listed_hosts_are_trusted(host: str, listed: tuple[st
 
 
 @pytest.mark.parametrize(
-    ("text", "fits"),
+    ("text", "matches"),
     [("a", True), ("*.example.com", True), ("*", False), ("*.com", False), ("*.com.", False), ("a.*.com", False)],
 )
-def test_host_pattern_is_a_host_or_a_suffix(text: str, fits: bool) -> None:
-    assert is_host_pattern(text) is fits
+def test_host_pattern_is_a_host_or_a_suffix(text: str, matches: bool) -> None:
+    assert is_host_pattern(text) is matches
 
 
 @pytest.mark.parametrize(

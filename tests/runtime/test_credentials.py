@@ -278,14 +278,14 @@ def test_installed_chain_error_lists_credentials_without_secrets(
     assert caplog.text == ""  # log warnings are written to standard error
 
 
-@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("with_bundle", [True, False])
 def test_default_chain_trusts_the_configured_certificates(
-    onelake: OneLake, monkeypatch: pytest.MonkeyPatch, *, named: bool
+    onelake: OneLake, monkeypatch: pytest.MonkeyPatch, *, with_bundle: bool
 ) -> None:
     clients = list[Any]()
     monkeypatch.setattr("azure.identity.DefaultAzureCredential", lambda **options: clients.append(options))
-    token_credential(Default(), str(onelake.ca_bundle) if named else None)
-    assert clients == [{"connection_verify": str(onelake.ca_bundle) if named else True}]
+    token_credential(Default(), str(onelake.ca_bundle) if with_bundle else None)
+    assert clients == [{"connection_verify": str(onelake.ca_bundle) if with_bundle else True}]
 
 
 def _as_sent(secret: str) -> str:

@@ -175,10 +175,10 @@ def test_timestamps_give_the_same_range_as_spark(spark: SparkSession, table: Del
     times = spark.sql(f"DESCRIBE HISTORY {table.source.sql}").orderBy("version").select("timestamp").collect()
     start, end = (times[version][0].strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] for version in (3, 5))
     reader = spark.read.option("readChangeFeed", "true").option("startingTimestamp", start)
-    theirs = reader.option("endingTimestamp", end).table(table.source.sql)
+    of_delta = reader.option("endingTimestamp", end).table(table.source.sql)
     assert changes_between(spark, table.source, start, end)[0] == Range(2, 5)
     assert counted(spark, table, start, end) == {
-        row[0]: row[1] for row in theirs.groupBy("_change_type").count().collect()
+        row[0]: row[1] for row in of_delta.groupBy("_change_type").count().collect()
     }
 
 

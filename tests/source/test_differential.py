@@ -44,12 +44,12 @@ def test_net_result_equals_the_difference_read_by_another_reader(
         table.sql(rng.choice(STATEMENTS).replace("{n}", str(number)))
     range_ = Range(1, table.latest)
     columns = columns_of("t", schema_at(spark, table.source, table.latest))
-    ours = net(changes(spark, table.source, range_), columns, ("id",)).collect()
+    own_rows = net(changes(spark, table.source, range_), columns, ("id",)).collect()
     before, after = (rows_at(table.path, version) for version in (1, table.latest))
     expected = {id: (UPSERT, v) for id, v in after.items() if id not in before or before[id] != v}
     expected |= {id: (DELETE, None) for id in before if id not in after}
-    assert {row["id"]: (row["__rowMarker__"], row["v"]) for row in ours} == expected
-    assert len(ours) == len(expected)
+    assert {row["id"]: (row["__rowMarker__"], row["v"]) for row in own_rows} == expected
+    assert len(own_rows) == len(expected)
 
 
 def rows_at(path: Path, version: int) -> dict[int, Any]:

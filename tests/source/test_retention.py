@@ -24,7 +24,7 @@ def test_retention_is_parsed_in_delta_notation(spelled: str | None, seconds: flo
 
 
 @pytest.mark.parametrize(
-    ("properties", "waited", "named"),
+    ("properties", "waited", "property_name"),
     [
         ({}, 3.5 * DAY, None),
         ({}, 3.6 * DAY, FILES),
@@ -34,10 +34,10 @@ def test_retention_is_parsed_in_delta_notation(spelled: str | None, seconds: flo
     ],
 )
 def test_retention_too_short_for_the_wait_is_reported(
-    properties: dict[str, str], waited: float, named: str | None
+    properties: dict[str, str], waited: float, property_name: str | None
 ) -> None:
     found = check_retention("a.b.c", properties, waited)
-    assert (found and found.name) == named
+    assert (found and found.name) == property_name
 
 
 def test_warning_has_both_durations() -> None:

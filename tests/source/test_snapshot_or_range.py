@@ -139,10 +139,10 @@ def test_restored_table_is_never_continued() -> None:
     )
 
 
-@pytest.mark.parametrize(("before", "goes_on"), [(("day", "country"), True), (("day",), False), ((), False)])
-def test_changed_partition_columns_end_a_range(before: tuple[str, ...], goes_on: bool) -> None:
+@pytest.mark.parametrize(("before", "continues"), [(("day", "country"), True), (("day",), False), ((), False)])
+def test_changed_partition_columns_end_a_range(before: tuple[str, ...], continues: bool) -> None:
     what = replace(facts(5, 6), partitions=("country", "day"))
-    assert (decided(Published("id-1", 4, before), what) == [(4, 6)]) is goes_on
+    assert (decided(Published("id-1", 4, before), what) == [(4, 6)]) is continues
     assert decided(Published("id-1", 6, before), what) == NothingNew(6)
 
 

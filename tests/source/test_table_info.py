@@ -30,8 +30,8 @@ def test_local_table_has_the_same_info_with_and_without_spark(
     )
     tables[1].sql("INSERT INTO {} VALUES (1, 2), (3, 4)")
     sources = [*(table.source for table in tables), Source(path=f"{tables[1].path}/../parts/")]
-    with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(SparkSession, "sql", lambda *_: pytest.fail("Spark was asked"))
+    with monkeypatch.context() as patched:
+        patched.setattr(SparkSession, "sql", lambda *_: pytest.fail("Spark was asked"))
         infos = [read_table_info(spark, source, counted=True) for source in sources]
         assert read_table_info(spark, sources[1]) == replace(infos[1], files=0, bytes=0)
     monkeypatch.setattr(table_info, "open_local_table", lambda _: None)

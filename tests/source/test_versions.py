@@ -40,8 +40,8 @@ def test_commits_are_ascending_with_operation_and_time(spark: SparkSession, tabl
 @pytest.fixture
 def oslo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A time zone in which clocks go back from 3 to 2 on 26 October 2025, at 1:00 UTC."""
-    with monkeypatch.context() as here:
-        here.setenv("TZ", "Europe/Oslo")
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "Europe/Oslo")
         time.tzset()
         yield
     time.tzset()
@@ -85,8 +85,8 @@ def test_local_table_has_the_same_commits_with_and_without_spark(
     for version, seconds in enumerate((0, 100, 200, 50, 50, 60, 300, 299, 301)):
         os.utime(backwards.commit_file(version), (1_767_225_600 + seconds, 1_767_225_600 + seconds))
     arguments = [(each.source, after) for each in (table, holed, backwards) for after in (None, 3, 7)]
-    with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(SparkSession, "sql", lambda *_: pytest.fail("Spark was asked"))
+    with monkeypatch.context() as patched:
+        patched.setattr(SparkSession, "sql", lambda *_: pytest.fail("Spark was asked"))
         found = [commits(spark, *each) for each in arguments]
     monkeypatch.setattr(versions, "open_local_table", lambda _: None)
     assert found == [commits(spark, *each) for each in arguments]
@@ -94,7 +94,7 @@ def test_local_table_has_the_same_commits_with_and_without_spark(
 
 @pytest.mark.usefixtures("oslo")
 @pytest.mark.parametrize(
-    ("local", "twice"),
+    ("local", "is_repeated"),
     [
         (datetime(2025, 10, 26, 1, 59, 59), False),
         (datetime(2025, 10, 26, 2, 0), True),
@@ -103,8 +103,8 @@ def test_local_table_has_the_same_commits_with_and_without_spark(
         (datetime(2025, 7, 1), False),
     ],
 )
-def test_repeated_hour_of_a_clock_change_is_recognized(local: datetime, twice: bool) -> None:
-    assert versions.is_ambiguous(local) is twice
+def test_repeated_hour_of_a_clock_change_is_recognized(local: datetime, is_repeated: bool) -> None:
+    assert versions.is_ambiguous(local) is is_repeated
 
 
 @pytest.mark.parametrize(("after", "expected"), [(0, [1, 2, 3, 4, 5, 6, 7, 8]), (6, [7, 8]), (8, [8]), (99, [8])])

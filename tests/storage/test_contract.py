@@ -400,8 +400,8 @@ def test_folder_removed_while_a_file_is_opened_is_a_transient_error(
 def test_old_leftovers_of_killed_runs_are_removed_by_the_next_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    ours, folder = (f".unfinished-{uuid.uuid4().hex}" for _ in range(2))
-    (tmp_path / ours).write_bytes(b"half")
+    unfinished, folder = (f".unfinished-{uuid.uuid4().hex}" for _ in range(2))
+    (tmp_path / unfinished).write_bytes(b"half")
     (tmp_path / folder / "below").mkdir(parents=True)
     (tmp_path / ".unfinished-thoughts").write_bytes(b"another's")
     (tmp_path / f".unfinished-{uuid.UUID(int=0).hex}").symlink_to(tmp_path / folder)

@@ -101,8 +101,8 @@ def test_foreign_rule_for_the_table_remains_unless_taken_over() -> None:
         "legalhold: says 30 days, but the table's property has 60: they must be equal"
     ]
     assert ORDERS.policy(60, exported=exported, take_over=True) == put(ORDERS, into={"rules": [OTHER]})
-    gone = ORDERS.policy(60, Wanted.GONE, exported, take_over=True)
-    assert gone == {"rules": [OTHER]}
+    without_rules = ORDERS.policy(60, Wanted.GONE, exported, take_over=True)
+    assert without_rules == {"rules": [OTHER]}
 
 
 @pytest.mark.parametrize(
@@ -115,18 +115,18 @@ def test_foreign_rule_for_the_table_remains_unless_taken_over() -> None:
     ],
 )
 def test_rule_with_additional_actions_is_foreign_even_under_our_name(change: Any) -> None:
-    theirs = put(ORDERS)
-    change(theirs["rules"][0])
-    found = put(ORDERS, into=theirs)
-    assert found["rules"][0] == theirs["rules"][0]
+    foreign = put(ORDERS)
+    change(foreign["rules"][0])
+    found = put(ORDERS, into=foreign)
+    assert found["rules"][0] == foreign["rules"][0]
     assert [rule["name"] for rule in found["rules"]] == ["mirrorfeed60days1", "mirrorfeed60days2"]
 
 
 def test_foreign_actions_on_the_table_are_found_in_the_merged_policy() -> None:
-    theirs = {
+    foreign = {
         "rules": [{**OTHER, "definition": {"actions": {"baseBlob": {"delete": {"daysAfterCreationGreaterThan": 9}}}}}]
     }
-    found = ORDERS.check(put(ORDERS, into=theirs), 60)
+    found = ORDERS.check(put(ORDERS, into=foreign), 60)
     assert found == [
         Finding("logs", "deletes files of the table (daysAfterCreationGreaterThan 9): only VACUUM may delete them")
     ]

@@ -61,16 +61,16 @@ def test_rules_of_our_other_tables_have_the_same_names() -> None:
 
 
 def test_foreign_rule_for_the_table_remains_unless_taken_over() -> None:
-    held = rule(ID="legal-hold", Transitions=[{"Days": 30, "StorageClass": "DEEP_ARCHIVE"}])
-    exported = {"Rules": [OTHER, held, rule(ID=None)]}
+    legal_hold = rule(ID="legal-hold", Transitions=[{"Days": 30, "StorageClass": "DEEP_ARCHIVE"}])
+    exported = {"Rules": [OTHER, legal_hold, rule(ID=None)]}
     assert RULES.of_others(exported) == ["legal-hold", "a rule without a name"]
     assert S3Rules("sales/lines/", ()).of_others(exported) == RULES.of_others(put()) == []
     for wanted in Wanted:
         assert put(wanted=wanted, into=exported)["Rules"][:3] == exported["Rules"]
     assert {each["Transitions"][0]["StorageClass"] for each in put(into=exported)["Rules"][3:]} == {"DEEP_ARCHIVE"}
     assert "says 30 days" in str(RULES.check(put(into=exported), 60)[0])
-    gone = RULES.policy(60, Wanted.GONE, exported, take_over=True)
-    assert gone == {"Rules": [OTHER]}
+    without_rules = RULES.policy(60, Wanted.GONE, exported, take_over=True)
+    assert without_rules == {"Rules": [OTHER]}
 
 
 def test_storage_class_chosen_by_the_user_is_preserved() -> None:
@@ -148,8 +148,8 @@ def test_invalid_lifecycle_configuration_is_refused(given: Any) -> None:
 
 
 def test_minimum_object_size_of_the_bucket_is_preserved() -> None:
-    for said, option in (("varies_by_storage_class", True), ("all_storage_classes_128K", False)):
-        exported = {"Rules": [OTHER], "TransitionDefaultMinimumObjectSize": said}
+    for default_size, option in (("varies_by_storage_class", True), ("all_storage_classes_128K", False)):
+        exported = {"Rules": [OTHER], "TransitionDefaultMinimumObjectSize": default_size}
         text = RULES.apply(RULES.policy(60, exported=exported), exported)
         assert ("--transition-default-minimum-object-size varies_by_storage_class`" in text) is option
 

@@ -33,7 +33,7 @@ from mirrorfeed.runtime.login import token_credential
 from mirrorfeed.storage.onelake_errors import CapacityPaused
 from mirrorfeed.storage.request_retries import RetryLimits
 
-Asked = Callable[[], list[str]]
+Requests = Callable[[], list[str]]
 OTHER = "99999999-9999-4999-8999-999999999999"
 MANY = 10_000
 
@@ -48,7 +48,7 @@ def nothing(_: str) -> None: ...
 # Create
 
 
-def test_database_is_created_once(onelake: OneLake, api: FabricClient, requests: Asked) -> None:
+def test_database_is_created_once(onelake: OneLake, api: FabricClient, requests: Requests) -> None:
     created, now = create(api, WORKSPACE, "orders")
     assert now
     assert requests() == ["list", "create", "list"]
@@ -59,7 +59,7 @@ def test_database_is_created_once(onelake: OneLake, api: FabricClient, requests:
     assert requests()[3:] == ["list", "getDefinition"]
 
 
-def test_database_name_is_searched_on_every_page(onelake: OneLake, api: FabricClient, requests: Asked) -> None:
+def test_database_name_is_searched_on_every_page(onelake: OneLake, api: FabricClient, requests: Requests) -> None:
     for number in range(5):
         onelake.fabric.databases[f"id {number}"] = Database(f"orders {number}")
     onelake.fabric.page_size = 2
@@ -69,7 +69,7 @@ def test_database_name_is_searched_on_every_page(onelake: OneLake, api: FabricCl
 
 
 def test_slow_creation_is_polled_by_its_operation_id(
-    onelake: OneLake, api: FabricClient, requests: Asked, time: Time
+    onelake: OneLake, api: FabricClient, requests: Requests, time: Time
 ) -> None:
     onelake.fabric.slow_looks = 3
 
@@ -128,7 +128,12 @@ def test_database_that_is_not_listed_yet_is_reported(onelake: OneLake, api: Fabr
     ],
 )
 def test_mirroring_is_started_when_possible_and_awaited(
-    onelake: OneLake, database: MirroredDatabase, requests: Asked, status: str, next_states: list[str], seen: list[str]
+    onelake: OneLake,
+    database: MirroredDatabase,
+    requests: Requests,
+    status: str,
+    next_states: list[str],
+    seen: list[str],
 ) -> None:
     onelake.fabric.databases[DATABASE].status, onelake.fabric.databases[DATABASE].next = status, next_states
     messages: list[str] = []
@@ -138,7 +143,9 @@ def test_mirroring_is_started_when_possible_and_awaited(
     assert requests().count("startMirroring") == 1
 
 
-def test_running_mirroring_is_not_started_again(onelake: OneLake, database: MirroredDatabase, requests: Asked) -> None:
+def test_running_mirroring_is_not_started_again(
+    onelake: OneLake, database: MirroredDatabase, requests: Requests
+) -> None:
     onelake.fabric.databases[DATABASE].status = "Running"
     database.start(nothing, 60)
 
@@ -147,7 +154,7 @@ def test_running_mirroring_is_not_started_again(onelake: OneLake, database: Mirr
 
 @pytest.mark.parametrize(("status", "stops"), [("Running", 1), ("Stopped", 0), ("Initialized", 0)])
 def test_mirroring_is_stopped_only_if_running(
-    onelake: OneLake, database: MirroredDatabase, requests: Asked, status: str, stops: int
+    onelake: OneLake, database: MirroredDatabase, requests: Requests, status: str, stops: int
 ) -> None:
     onelake.fabric.databases[DATABASE].status = status
     database.stop(nothing, 60)
@@ -171,7 +178,7 @@ def test_start_without_effect_is_reported_after_the_wait(
 
 
 def test_table_states_are_read_from_all_pages_with_errors(
-    onelake: OneLake, database: MirroredDatabase, requests: Asked
+    onelake: OneLake, database: MirroredDatabase, requests: Requests
 ) -> None:
     error = {"errorCode": "SchemaChange", "message": "Column v changed its type."}
     onelake.fabric.page_size = 1
@@ -310,7 +317,7 @@ def test_ids_without_a_mirrored_database_are_reported(
         MirroredDatabase(api, item).status()
 
 
-def test_missing_workspace_is_reported_before_anything_is_created(api: FabricClient, requests: Asked) -> None:
+def test_missing_workspace_is_reported_before_anything_is_created(api: FabricClient, requests: Requests) -> None:
     with pytest.raises(WorkspaceMissing):
         create(api, OTHER, "orders")
     assert requests() == ["list"]

@@ -18,7 +18,7 @@ from tests.mirror.replica.conftest import MARKER, World, is_error, marked, plain
 
 
 @pytest.mark.parametrize(
-    ("marker", "absent", "there"),
+    ("marker", "absent", "present"),
     [
         (0, [(1, "new")], [(1, "new"), (1, "old")]),
         (1, [(1, "new")], [(1, "new")]),
@@ -27,7 +27,7 @@ from tests.mirror.replica.conftest import MARKER, World, is_error, marked, plain
     ],
 )
 def test_each_row_marker_has_its_documented_effect(
-    world: World, marker: int, absent: list[tuple[int, str]], there: list[tuple[int, str]]
+    world: World, marker: int, absent: list[tuple[int, str]], present: list[tuple[int, str]]
 ) -> None:
     world.put("orders", 1, marked((1, "new", marker)))
     assert world.step().rows == {marker: 1}
@@ -37,7 +37,7 @@ def test_each_row_marker_has_its_documented_effect(
     world.put("orders", 1, plain((1, "old")))
     world.put("orders", 2, marked((1, "new", marker)))
     assert world.step().rows == ({0: 2} if marker == 0 else {0: 1, marker: 1})
-    assert world.rows() == there
+    assert world.rows() == present
 
 
 def test_rows_and_files_are_applied_in_order(world: World) -> None:

@@ -169,7 +169,7 @@ def test_follow_repeats_passes_until_stopped(world: World) -> None:
 
 
 @dataclass(frozen=True)
-class AwayAtFirst(FolderStore):
+class MissingAtFirst(FolderStore):
     calls: tuple[str, ...] = ()
 
     def list(self, folder: str) -> list[Entry]:
@@ -181,7 +181,7 @@ class AwayAtFirst(FolderStore):
 
 def test_follow_continues_after_an_unavailable_landing_zone(world: World) -> None:
     seen: list[str] = []
-    replica = Replica(AwayAtFirst(str(world.zone)), str(world.target))
+    replica = Replica(MissingAtFirst(str(world.zone)), str(world.target))
     for outcome in passes(replica, 1, lambda: len(seen) == 2, lambda _: None):
         seen.append(outcome[0].state if isinstance(outcome, list) else str(outcome))
     assert seen == [

@@ -179,7 +179,7 @@ def record(version: int) -> Record:
 
 
 @pytest.mark.parametrize(
-    ("differing", "asked", "version"),
+    ("differing", "requested", "version"),
     [
         ({9: 0, 8: 0}, [9], 9),
         ({9: 2, 8: 0}, [9, 8], 8),
@@ -191,7 +191,7 @@ def record(version: int) -> Record:
     ],
 )
 def test_comparison_determines_the_mirror_position(
-    differing: dict[int, int | None], asked: list[int], version: int
+    differing: dict[int, int | None], requested: list[int], version: int
 ) -> None:
     seen: list[int] = []
 
@@ -203,7 +203,7 @@ def test_comparison_determines_the_mirror_position(
         return Comparison("t", record.to_version_inclusive, 10, 10, count)
 
     assert first_equal(compare_at, [record(each) for each in differing]).version == version
-    assert seen == asked
+    assert seen == requested
 
 
 def test_mirror_with_other_columns_at_every_version_is_reported() -> None:
@@ -270,8 +270,8 @@ def test_only_a_missing_source_file_counts_as_a_missing_version(of: str) -> None
     )
     source, mirror = Source(path="/data of shop/source"), Source(path="/data of shop/mirror")
     expected = VersionGone if of == "source" else RuntimeError
-    asked: Any = Answering()
-    with pytest.raises(expected), version_gone_errors(asked, source, 1, mirror):
+    requested: Any = Answering()
+    with pytest.raises(expected), version_gone_errors(requested, source, 1, mirror):
         raise RuntimeError(missing.format(of))
 
 

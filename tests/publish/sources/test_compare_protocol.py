@@ -157,13 +157,13 @@ class ModelSource:
         rows = [{"id": key, "v": now.get(key), MARKER: 4 if key in now else 2, PROBLEM: None}
                 for key in sorted(now.keys() | before.keys())
                 if key not in before or key not in now or now[key] != before[key]]  # fmt: skip
-        goes_on = isinstance(what, Range) and what.from_version_exclusive == new - 1
-        if rows or not goes_on:
+        continues = isinstance(what, Range) and what.from_version_exclusive == new - 1
+        if rows or not continues:
             self.states.versions.append((now, rows))
-        if len(self.states.versions) - 1 != new - (goes_on and not rows):
+        if len(self.states.versions) - 1 != new - (continues and not rows):
             raise Moved
         self.callback("after the commit")
-        if goes_on and not rows:
+        if continues and not rows:
             return None
         schema = arrow_schema(job.columns, with_marker=job.with_marker).append(pa.field(PROBLEM, pa.int32()))
         staged = stage_small_batch(pa.Table.from_pylist(self.states.versions[new][1], schema), job)
@@ -196,11 +196,11 @@ class Comparisons(Published):
         self.begin_zone()
 
     @rule(key=st.integers(0, 3), value=_VALUE)
-    def a_row_is_there(self, key: int, value: str | None) -> None:
+    def a_row_exists(self, key: int, value: str | None) -> None:
         self.source[key] = value
 
     @rule(key=st.integers(0, 3))
-    def a_row_is_gone(self, key: int) -> None:
+    def a_row_is_deleted(self, key: int) -> None:
         self.source.pop(key, None)
 
     @rule()

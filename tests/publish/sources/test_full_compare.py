@@ -166,9 +166,9 @@ def test_compare_publishes_changed_rows_and_deletes_missing_ones(published: Comp
 
     view.spark.sql(f"OPTIMIZE {view.states.sql}")  # which is not a new state, and VACUUM is not either
     seen, last = view.newest_state, progress.published_version
-    again = view.publish()
-    assert (again.records, again.published_version, again.latest, view.newest_state) == ([], last, last, seen)
-    assert again.decision == f"nothing new, version {last} is published"
+    second = view.publish()
+    assert (second.records, second.published_version, second.latest, view.newest_state) == ([], last, last, seen)
+    assert second.decision == f"nothing new, version {last} is published"
 
     view.holds((1, "newer"), (3, "back"))
     second_result = view.publish()

@@ -99,21 +99,21 @@ def names(store: MemoryStore, folder: str) -> list[str]:
     return [entry.name for entry in store.list(folder)]
 
 
-def look(store: Store, folder: str) -> View:
+def read_view(store: Store, folder: str) -> View:
     """Read the view of an existing log."""
     view = TableLog(store, folder).read_view()
     assert view is not None
     return view
 
 
-def settle(store: Store, folder: str) -> View:
+def finish(store: Store, folder: str) -> View:
     view = finish_publication(TableLog(store, folder))
     assert view is not None
     return view
 
 
 def check(store: Store) -> None:
-    TableLog(store, T).check(look(store, T))
+    TableLog(store, T).check(read_view(store, T))
 
 
 # read
@@ -124,7 +124,7 @@ def test_log_is_created_once_and_found_by_later_reads() -> None:
 
     first = TableLog(store, T).create_log()
 
-    assert look(store, T) == replace(first, confirmed=True)
+    assert read_view(store, T) == replace(first, confirmed=True)
     assert first.newest is None
     assert (first.number, first.next_file_number) == (0, 1)
 
@@ -140,7 +140,7 @@ def test_read_view_returns_newest_record_and_staged_files() -> None:
     store = zone(a_record(8), a_record(9, files=2, first=17))
     put(store, f"{LOG}/{staged(9, 1)}", f"{LOG}/{staged(10)}", f"{T}/{name(17)}.parquet", f"{T}/_scratchPad/x")
 
-    view = look(store, T)
+    view = read_view(store, T)
 
     assert view.newest == a_record(9, files=2, first=17)
     assert list(view.records) == [8, 9]
@@ -158,7 +158,7 @@ def test_log_file_without_a_valid_log_id_is_refused(content: bytes) -> None:
     store.create(f"{T}/_mirrorfeed/log.json", content)
 
     with pytest.raises(DamagedFile) as caught:
-        look(store, T)
+        read_view(store, T)
 
     assert caught.value.address == "memory:/shop.schema/orders/_mirrorfeed/log.json"
     assert caught.value.kind == "table"
@@ -169,7 +169,7 @@ def test_record_that_is_not_json_is_refused() -> None:
     store.create(f"{LOG}/{name(2)}.json", b"{")
 
     with pytest.raises(DamagedFile) as caught:
-        look(store, T)
+        read_view(store, T)
 
     assert str(caught.value).startswith(
         f"memory:/{LOG}/{name(2)}.json is damaged, or mirrorfeed did not write it: it is not valid JSON ("
@@ -181,14 +181,14 @@ def test_record_under_another_number_is_refused() -> None:
     store.create(f"{LOG}/{name(7)}.json", a_record(3).to_json())
 
     with pytest.raises(DamagedFile, match=r"7\.json is damaged, .*: it is record 3\."):
-        look(store, T)
+        read_view(store, T)
 
 
 def test_record_of_a_newer_format_requires_a_newer_version() -> None:
     store = zone(a_record(1, format=5))
 
     with pytest.raises(RecordTooNew) as caught:
-        look(store, T)
+        read_view(store, T)
 
     assert vars(caught.value) == {"address": f"memory:/{LOG}/{name(1)}.json", "found": 5, "known": 1}
 
@@ -198,14 +198,14 @@ def test_read_restarts_if_a_record_is_added_meanwhile(when: int) -> None:
     store = zone(a_record(1))
     calls = []
 
-    def others(verb: str) -> None:
+    def other_publisher(verb: str) -> None:
         calls.append(verb)
         if len(calls) == when:
             put(store, f"{LOG}/{staged(2, 0)}")
             store.create(f"{LOG}/{name(2)}.json", a_record(2, files=1).to_json())
             store.remove(f"{LOG}/{name(1)}.json")
 
-    view = look(FaultyStore(store, before=others), T)
+    view = read_view(FaultyStore(store, before=other_publisher), T)
 
     assert view.newest == a_record(2, files=1)
     assert [file.staged for file in view.unfinished] == [staged(2, 0)]
@@ -215,13 +215,13 @@ def test_read_of_a_constantly_changing_log_is_a_transient_error() -> None:
     store = zone()
     made = []
 
-    def others(verb: str) -> None:
+    def other_publisher(verb: str) -> None:
         if verb == "list":
             made.append(verb)
             store.create(f"{LOG}/{name(len(made))}.json", a_record(len(made)).to_json())
 
     with pytest.raises(ConcurrentChanges) as tired:
-        look(FaultyStore(store, before=others), T)
+        read_view(FaultyStore(store, before=other_publisher), T)
 
     assert isinstance(tired.value, Transient)
     assert tired.value.address == "memory:/shop.schema/orders"
@@ -231,7 +231,7 @@ def test_error_explains_why_landing_zone_cannot_be_written(tmp_path: Path) -> No
     (tmp_path / "shop.schema").write_text("a file where a folder should be")
 
     with pytest.raises(PlaceUnusable) as unwritable:
-        look(FolderStore(str(tmp_path)), T)
+        read_view(FolderStore(str(tmp_path)), T)
 
     text = str(unwritable.value)
     assert text.startswith(f"Cannot read {tmp_path}/shop.schema/orders/_mirrorfeed/log.json: Not a directory.")
@@ -271,7 +271,7 @@ def test_settling_renames_remaining_files_of_newest_record_in_order() -> None:
     moved = []
     store.watcher = lambda verb, path, new_path: moved.append((verb, path, new_path))
 
-    view = settle(store, T)
+    view = finish(store, T)
 
     assert view.unfinished == ()
     assert moved == [
@@ -291,7 +291,7 @@ def test_failed_rename_blocks_the_files_after_it() -> None:
             super().rename(path, new_path)
 
     with pytest.raises(StoreUnavailable, match=r"^Cannot rename memory:/.*: 500\."):
-        settle(Stuck(store), T)
+        finish(Stuck(store), T)
     assert names(store, T) == ["_metadata.json", "_mirrorfeed"]
 
 
@@ -300,13 +300,13 @@ def test_occupied_final_name_is_reported_and_not_overwritten() -> None:
     put(store, f"{LOG}/{staged(1, 0)}", f"{T}/{name(5)}.parquet")
 
     with pytest.raises(FinalNameTaken) as taken:
-        settle(store, T)
+        finish(store, T)
 
     assert taken.value.address == f"memory:/{T}/{name(5)}.parquet"
     assert taken.value.staged == f"memory:/{LOG}/{staged(1, 0)}"
     assert store.read(f"{T}/{name(5)}.parquet") == b"t"
     store.remove(f"{T}/{name(5)}.parquet")
-    assert settle(store, T).unfinished == ()
+    assert finish(store, T).unfinished == ()
 
 
 def test_file_of_another_format_stops_the_table() -> None:
@@ -352,7 +352,7 @@ def test_underscore_names_and_consumed_files_are_ignored() -> None:
     put(store, f"{T}/_ProcessedFiles/x", f"{T}/_temp", f"{T}/{name(3)}.parquet")
 
     check(store)
-    assert look(store, T).data == (f"{name(3)}.parquet",)
+    assert read_view(store, T).data == (f"{name(3)}.parquet",)
 
 
 # clean up
@@ -360,11 +360,11 @@ def test_underscore_names_and_consumed_files_are_ignored() -> None:
 
 def test_records_are_returned_newest_first_until_a_pruned_one() -> None:
     store = zone(*(a_record(number) for number in (1, 2, 3, 4)))
-    view = look(store, T)
+    view = read_view(store, T)
     assert [record.number for record in TableLog(store, T).records(view)] == [4, 3, 2, 1]
     store.remove(f"{LOG}/{name(2)}.json")
     assert [record.number for record in TableLog(store, T).records(view)] == [4, 3]
-    assert list(TableLog(zone(), T).records(look(zone(), T))) == []
+    assert list(TableLog(zone(), T).records(read_view(zone(), T))) == []
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_records_are_returned_newest_first_until_a_pruned_one() -> None:
 def test_cleanup_retains_the_newest_records(keep: int, remaining: list[int]) -> None:
     store = zone(*(a_record(number) for number in (1, 2, 3)))
 
-    clean_up(TableLog(store, T), look(store, T), keep, others=True)
+    clean_up(TableLog(store, T), read_view(store, T), keep, others=True)
 
     assert names(store, LOG) == [f"{name(number)}.json" for number in remaining]
 
@@ -383,7 +383,7 @@ def test_cleanup_removes_only_unpublishable_staged_files() -> None:
     store = zone(a_record(2, files=1))
     put(store, f"{LOG}/{staged(1)}", f"{LOG}/{staged(2, 5)}", f"{LOG}/{staged(3)}", f"{LOG}/{staged(4)}", f"{LOG}/note")
 
-    clean_up(TableLog(store, T), settle(store, T), 10, others=True)
+    clean_up(TableLog(store, T), finish(store, T), 10, others=True)
 
     assert names(store, LOG) == [f"{name(2)}.json", staged(3), staged(4), "note"]
 
@@ -392,7 +392,7 @@ def test_staged_files_are_not_removed_without_a_record() -> None:
     store = zone()
     put(store, f"{LOG}/{staged(1)}")
 
-    clean_up(TableLog(store, T), look(store, T), 10, others=True)
+    clean_up(TableLog(store, T), read_view(store, T), 10, others=True)
 
     assert names(store, LOG) == [staged(1)]
 
@@ -401,7 +401,7 @@ def test_folders_of_other_logs_are_removed_and_foreign_names_are_not() -> None:
     store = zone()
     put(store, f"{T}/_mirrorfeed/0ld/{name(1)}.json", f"{T}/_mirrorfeed/Notes.of/me", f"{LOG}/{staged(1)}")
 
-    clean_up(TableLog(store, T), look(store, T), 10, others=True)
+    clean_up(TableLog(store, T), read_view(store, T), 10, others=True)
 
     assert names(store, f"{T}/_mirrorfeed") == ["Notes.of", "abc", "log.json"]
 
@@ -411,7 +411,7 @@ def test_folder_of_another_log_with_foreign_files_is_not_removed() -> None:
         store = zone(a_record(1))
         put(store, f"{T}/_mirrorfeed/0ld/{name(2)}.json", f"{T}/_mirrorfeed/0ld/{foreign}")
 
-        clean_up(TableLog(store, T), look(store, T), 10, others=True)
+        clean_up(TableLog(store, T), read_view(store, T), 10, others=True)
 
         assert names(store, f"{T}/_mirrorfeed") == ["0ld", "abc", "log.json"]
 
@@ -422,7 +422,7 @@ def test_record_too_large_to_read_again_is_not_created(monkeypatch: pytest.Monke
     monkeypatch.setattr(table_log, "READ_LIMIT", 2**20)
 
     with pytest.raises(TooManyFiles) as caught:
-        TableLog(store, T).add_record(look(store, T), a_record(2, files=8000, follows=FIRST))
+        TableLog(store, T).add_record(read_view(store, T), a_record(2, files=8000, follows=FIRST))
     assert str(caught.value) == (
         "The publication to memory:/shop.schema/orders has 8,000 files, so its record is larger than the limit of 1"
         " MiB. Set a larger `target_file_size` and publish again. Nothing was published."
@@ -432,7 +432,7 @@ def test_record_too_large_to_read_again_is_not_created(monkeypatch: pytest.Monke
 
 def test_log_created_after_the_read_is_not_removed() -> None:
     store = zone(a_record(1))
-    view = look(store, T)
+    view = read_view(store, T)
     store.remove_folder(T)
     store.create(f"{T}/_mirrorfeed/log.json", b'{"log_id": "def"}')
     put(store, f"{T}/_mirrorfeed/def/{name(1)}.json")
@@ -536,36 +536,36 @@ def test_failed_metadata_write_is_not_retried_forever() -> None:
 def test_added_record_wins_if_it_is_the_newest() -> None:
     store = zone(a_record(1))
 
-    after = TableLog(store, T).add_record(look(store, T), a_record(2, follows=FIRST))
+    after = TableLog(store, T).add_record(read_view(store, T), a_record(2, follows=FIRST))
     assert after is not None
-    assert after.newest == look(store, T).newest == a_record(2, follows=FIRST)
+    assert after.newest == read_view(store, T).newest == a_record(2, follows=FIRST)
 
 
 def test_record_never_replaces_one_of_another_publisher() -> None:
     store = zone(a_record(1))
-    view = look(store, T)
-    others = replace(a_record(2, follows=FIRST), batch="07e5")
-    store.create(f"{LOG}/{name(2)}.json", others.to_json())
+    view = read_view(store, T)
+    other_publisher = replace(a_record(2, follows=FIRST), batch="07e5")
+    store.create(f"{LOG}/{name(2)}.json", other_publisher.to_json())
 
     after = TableLog(store, T).add_record(view, a_record(2, follows=FIRST))
     assert after is not None
-    assert after.newest == look(store, T).newest == others
+    assert after.newest == read_view(store, T).newest == other_publisher
 
 
 def test_record_under_a_pruned_number_does_not_win() -> None:
     store = zone(a_record(1))
-    view = look(store, T)
+    view = read_view(store, T)
     store.create(f"{LOG}/{name(5)}.json", a_record(5).to_json())
     store.create(f"{LOG}/{start_marker_name(a_record(5).batch)}", b"")
 
     after = TableLog(store, T).add_record(view, a_record(2))
     assert after is not None
-    assert after.newest == look(store, T).newest == a_record(5)
+    assert after.newest == read_view(store, T).newest == a_record(5)
 
 
 def test_record_in_a_deleted_folder_does_not_win() -> None:
     store = zone(a_record(1))
-    view = look(store, T)
+    view = read_view(store, T)
     store.remove_folder(T)
 
     assert TableLog(store, T).add_record(view, a_record(2)) is None
@@ -573,7 +573,7 @@ def test_record_in_a_deleted_folder_does_not_win() -> None:
 
 def test_record_created_before_a_refused_retry_wins() -> None:
     store = zone(a_record(1))
-    view = look(store, T)
+    view = read_view(store, T)
 
     class Repeating(FaultyStore):
         def create(self, path: str, data: bytes) -> None:
@@ -633,14 +633,14 @@ def test_invalid_rows_are_refused_and_their_range_is_not_published(
 ) -> None:
     store, table = MemoryStore(), orders()
     publish(TableFeed(table), store, plan)
-    before = look(store, T)
+    before = read_view(store, T)
     change(table)
 
     with pytest.raises(RowsRefused) as caught:
         publish(TableFeed(table), store, plan)
 
     assert caught.value.problem == message
-    assert (look(store, T).newest, look(store, T).data) == (before.newest, before.data)
+    assert (read_view(store, T).newest, read_view(store, T).data) == (before.newest, before.data)
 
 
 def test_refused_first_load_creates_nothing_that_fabric_reads() -> None:
@@ -717,8 +717,8 @@ def test_nothing_is_created_in_a_folder_of_another_publisher(existing: str, kind
 def test_error_about_missing_log_id_explains_how_to_restore_it() -> None:
     store, table = MemoryStore(), orders()
     publish(TableFeed(table), store, PLAN)
-    named = store.read(f"{T}/_mirrorfeed/log.json")
-    log_id = json.loads(named)["log_id"]
+    log_file = store.read(f"{T}/_mirrorfeed/log.json")
+    log_id = json.loads(log_file)["log_id"]
     store.remove(f"{T}/_mirrorfeed/log.json")
     table.insert({"id": 2})
 
@@ -728,19 +728,19 @@ def test_error_about_missing_log_id_explains_how_to_restore_it() -> None:
     time = json.loads(store.read(f"{T}/_mirrorfeed/{log_id}/{name(1)}.json"))["time"]
     assert (lost.value.log_id, lost.value.number, lost.value.time) == (log_id, 1, time)
     assert names(store, f"{T}/_mirrorfeed") == [log_id]
-    store.create(f"{T}/_mirrorfeed/log.json", named)
+    store.create(f"{T}/_mirrorfeed/log.json", log_file)
     assert publish(TableFeed(table), store, PLAN).published_version == 2
 
 
 def test_log_created_by_another_publisher_during_the_check_is_accepted() -> None:
     store, table, calls = MemoryStore(), orders(), []
 
-    def others(verb: str) -> None:
+    def other_publisher(verb: str) -> None:
         calls.append(verb)
         if calls == ["read", "read", "list"]:  # after reading the log, before listing the data files
             publish(TableFeed(table), store, PLAN)
 
-    assert publish(TableFeed(table), FaultyStore(store, before=others), PLAN).published_version == 1
+    assert publish(TableFeed(table), FaultyStore(store, before=other_publisher), PLAN).published_version == 1
 
 
 # a log without its first records
@@ -751,7 +751,7 @@ def test_records_contain_number_and_etag_of_their_predecessor() -> None:
     for id_ in (2, 3):
         publish(TableFeed(table), store, PLAN)
         table.insert({"id": id_})
-    view = look(store, T)
+    view = read_view(store, T)
     first, newest = (each.follows for each in reversed(list(TableLog(store, T).records(view))))
     assert first is None
     assert newest is not None
@@ -762,21 +762,21 @@ def test_log_with_missing_first_records_publishes_nothing() -> None:
     """The log id reappears after its folder was deleted, and a publisher that was still staging adds a record."""
     store, table = MemoryStore(), orders()
     publish(TableFeed(table), store, PLAN)
-    named = store.read(f"{T}/_mirrorfeed/log.json")
+    log_file = store.read(f"{T}/_mirrorfeed/log.json")
     table.insert({"id": 2})
 
     class Deleting(TableFeed):
         def stage(self, *arguments: Any) -> Any:
             staged = super().stage(*arguments)
             store.remove_folder(T)
-            store.create(f"{T}/_mirrorfeed/log.json", named)
+            store.create(f"{T}/_mirrorfeed/log.json", log_file)
             return staged
 
     with pytest.raises(RecordsMissing) as missing:
         publish(Deleting(table), store, PLAN)
 
     assert missing.value.number == 2
-    assert missing.value.address == f"memory:/{T}/_mirrorfeed/{json.loads(named)['log_id']}"
+    assert missing.value.address == f"memory:/{T}/_mirrorfeed/{json.loads(log_file)['log_id']}"
     for _ in range(2):  # also for a run without new changes
         with pytest.raises(RecordsMissing):
             publish(TableFeed(table), store, PLAN)
@@ -785,7 +785,7 @@ def test_log_with_missing_first_records_publishes_nothing() -> None:
 def test_record_with_wrong_predecessor_batch_is_refused() -> None:
     store = zone(a_record(1), a_record(2, follows=Follows(1, "0bad", "another")))
 
-    assert not look(store, T).follows_on
+    assert not read_view(store, T).follows_on
     with pytest.raises(RecordsMissing):
         check(store)
 
@@ -793,7 +793,7 @@ def test_record_with_wrong_predecessor_batch_is_refused() -> None:
 def test_copied_predecessor_with_another_etag_is_accepted() -> None:
     store = zone(a_record(1), a_record(2, follows=Follows(1, a_record(1).batch, "as it was elsewhere")))
 
-    assert look(store, T).follows_on
+    assert read_view(store, T).follows_on
 
 
 # files that do not match their record
@@ -805,7 +805,7 @@ def test_empty_staged_file_with_used_number_is_removed(in_place: int) -> None:
     store.create(f"{LOG}/{staged(1, 0)}", b"")
     put(store, f"{T}/{name(in_place)}.parquet")
 
-    view = settle(store, T)
+    view = finish(store, T)
     clean_up(TableLog(store, T), view, 10, others=True)
 
     assert (view.unfinished, view.last_renamed) == ((), 2)
@@ -818,7 +818,7 @@ def test_staged_file_of_wrong_size_is_not_published() -> None:
     store.create(f"{LOG}/{staged(1, 0)}", b"")
 
     with pytest.raises(StagedFileDamaged) as damaged:
-        settle(store, T)
+        finish(store, T)
 
     assert (damaged.value.found, damaged.value.expected) == (0, 1)
     assert damaged.value.address == f"memory:/{LOG}/{staged(1, 0)}"
@@ -844,8 +844,8 @@ class LosesReads(MemoryStore):
         return super().list(folder)
 
 
-@pytest.mark.parametrize("others", [False, True], ids=["alone", "another publisher's record came first"])
-def test_next_attempt_reports_publication_whose_read_back_failed(others: bool) -> None:
+@pytest.mark.parametrize("other_publisher", [False, True], ids=["alone", "another publisher's record came first"])
+def test_next_attempt_reports_publication_whose_read_back_failed(other_publisher: bool) -> None:
     store, table, progress = LosesReads(), orders(), TableResult("sales.orders")
     publish(TableFeed(table), store, PLAN)
     table.insert({"id": 2}, {"id": 3})
@@ -853,7 +853,7 @@ def test_next_attempt_reports_publication_whose_read_back_failed(others: bool) -
     with pytest.raises(StoreUnavailable):
         publish(TableFeed(table), store, PLAN, progress)
     assert progress.rows == {}
-    if others:
+    if other_publisher:
         table.insert({"id": 4})
         publish(TableFeed(table), store, PLAN)
     publish(TableFeed(table), store, PLAN, progress)
@@ -880,30 +880,30 @@ def test_late_first_record_in_a_deleted_folder_is_not_reported() -> None:
     """Everything that a run reads of its log exists, but the log is not the current one."""
     store, table = MemoryStore(), orders()
     publish(TableFeed(table), store, PLAN)
-    log_id = look(store, T).log_id
+    log_id = read_view(store, T).log_id
     record = f"{T}/_mirrorfeed/{log_id}/{name(1)}.json"
     content = store.read(record)
 
-    def others(verb: str) -> None:
+    def other_publisher(verb: str) -> None:
         if verb == "list" and log_id in store.read(f"{T}/_mirrorfeed/log.json").decode():
             store.remove_folder(T)
             TableLog(store, T).create_log()
             metadata_files.ensure(store, T, metadata_content(("id",), {}))
             store.create(record, content)
 
-    progress = publish(TableFeed(table), FaultyStore(store, before=others), PLAN)
+    progress = publish(TableFeed(table), FaultyStore(store, before=other_publisher), PLAN)
 
-    assert (progress.rows, look(store, T).data) == ({"insert": 1}, (f"{name(1)}.parquet",))
+    assert (progress.rows, read_view(store, T).data) == ({"insert": 1}, (f"{name(1)}.parquet",))
 
 
 def test_publication_of_another_publisher_is_not_reported() -> None:
     store, table = MemoryStore(), orders()
 
-    def others(verb: str) -> None:
+    def other_publisher(verb: str) -> None:
         if verb == "create" and not names(store, T)[1:]:
             publish(TableFeed(table), store, PLAN)
 
-    progress = publish(TableFeed(table), FaultyStore(store, before=others), PLAN)
+    progress = publish(TableFeed(table), FaultyStore(store, before=other_publisher), PLAN)
 
     assert (progress.rows, progress.published_version) == ({}, 1)
 
@@ -926,12 +926,12 @@ def test_record_with_reused_and_pruned_number_is_not_reported(log_retention_reco
     publish(TableFeed(table), store, remaining)
     table.insert({"id": 2})
 
-    def others() -> None:
+    def other_publisher() -> None:
         for id_ in range(3, 8):
             publish(TableFeed(table), store, remaining)
             table.insert({"id": id_})
 
-    store.overtake = others
+    store.overtake = other_publisher
     progress = publish(TableFeed(table), store, remaining)
 
     assert (progress.records, progress.rows) == ([], {})
