@@ -84,7 +84,6 @@ def parts_at(names: Iterable[str], version: int) -> Parts:
 
 
 def _complete_checkpoint(found: Sequence[tuple[str, int]]) -> tuple[str, ...]:
-    """Return the files of a complete checkpoint of a version."""
     for name, parts in sorted(found):
         if not parts:
             return (name,)

@@ -10,7 +10,6 @@ import json
 import logging
 import re
 import sys
-from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from traceback import format_exc
@@ -24,11 +23,11 @@ from mirrorfeed.display.redact import filter_logs, is_escaped, printable, printa
 from mirrorfeed.errors import MirrorfeedError, is_spark_gone, wrap_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from mirrorfeed.api.feed import Feed
     from mirrorfeed.api.results import Result
-    from mirrorfeed.cli.output import Interruption, Steps
+    from mirrorfeed.cli.output import Interruption
     from mirrorfeed.config.model import Config
     from mirrorfeed.source.identifier import Source
 
@@ -45,7 +44,7 @@ mirror_option = click.option(
     " for a landing zone in OneLake: the tables of the mirrored database.",
 )
 
-_CONFIG, _JSON, _PROGRESS = "mirrorfeed.config", "mirrorfeed.json", "mirrorfeed.progress"
+_CONFIG, _JSON, PROGRESS = "mirrorfeed.config", "mirrorfeed.json", "mirrorfeed.progress"
 _SPARK, _STOP = "mirrorfeed.spark", "mirrorfeed.stop"
 _CONFIG_OPTION = click.Option(["--config"], default=FILE, show_default=True, metavar="FILE", help="Configuration file.")
 _JSON_OPTION = click.Option(["--json"], is_flag=True, expose_value=False, help="Print the result as JSON.")
@@ -74,7 +73,7 @@ class _Command(click.Command):
         from mirrorfeed.display.progress import progress_shown
 
         ctx.meta[_CONFIG] = ctx.params.pop("config", FILE)
-        with progress_shown() as ctx.meta[_PROGRESS]:
+        with progress_shown() as ctx.meta[PROGRESS]:
             found = super().invoke(ctx)
         if found is not None:
             from mirrorfeed.api.results import Result
@@ -95,16 +94,6 @@ def print_result(result: Result[Any]) -> None:
     from mirrorfeed.display.terminal import console, draw
 
     draw(console(), result.rows, result.notes, result.summary, every=result.every)
-
-
-@contextmanager
-def publishing() -> Iterator[Steps]:
-    """Show the steps of publishing on standard output, or on standard error if JSON is printed."""
-    from mirrorfeed.cli.output import steps
-    from mirrorfeed.display.terminal import console
-
-    with steps(console(stderr=for_programs()), click.get_current_context().meta[_PROGRESS].mute) as shown:
-        yield shown
 
 
 def stoppable() -> Callable[[], bool]:
@@ -171,7 +160,7 @@ def confirmation(yes: bool) -> Callable[..., None]:
     """Return a function that prints consequences and, without `--yes`, raises `NotConfirmed` unless a person agrees."""
 
     def confirm(*consequences: str) -> None:
-        click.get_current_context().meta[_PROGRESS].stop()
+        click.get_current_context().meta[PROGRESS].stop()
         print_lines(*consequences)
         if yes:
             return
@@ -198,7 +187,6 @@ def print_lines(*lines: str, err: bool = False) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON."""
     encoding: str | None = sys.stdout.encoding
     escaped = encoding is not None and encoding.lower() != "utf-8"  # or characters that it lacks would not be JSON
     written = json.dumps(value, indent=2, ensure_ascii=escaped)

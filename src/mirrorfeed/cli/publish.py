@@ -9,7 +9,8 @@ import importlib
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +18,7 @@ import click
 
 from mirrorfeed.api.errors import ArchiveTablesInvalid, FileExists, FileNotWritten, NotInATask
 from mirrorfeed.cli.main import (
+    PROGRESS,
     confirmation,
     feed,
     feed_if_there,
@@ -26,7 +28,6 @@ from mirrorfeed.cli.main import (
     mirror_option,
     overrides,
     print_lines,
-    publishing,
     stoppable,
     table_argument,
     tables_argument,
@@ -39,6 +40,7 @@ from mirrorfeed.display.rows import Row, row, shown
 if TYPE_CHECKING:
     from mirrorfeed.api import results
     from mirrorfeed.api.results import Result
+    from mirrorfeed.cli.output import Steps
 
 _LARGEST_TASK_VALUE = 48 * 2**10
 _TABLES_PER_SHARD = 10
@@ -129,6 +131,16 @@ def changes(
     return found.counts() if counts else found.first(rows)
 
 
+@contextmanager
+def _publishing() -> Iterator[Steps]:
+    """Show the steps of publishing on standard output, or on standard error if JSON is printed."""
+    from mirrorfeed.cli.output import steps
+    from mirrorfeed.display.terminal import console
+
+    with steps(console(stderr=for_programs()), click.get_current_context().meta[PROGRESS].mute) as shown:
+        yield shown
+
+
 def _shard(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Return the name by which a configuration selects a shard, such as `2/8`."""
     from mirrorfeed.config.model import parse_shard  # imported late, so that the command line starts without pydantic
@@ -168,7 +180,7 @@ def publish(
 
         print_lines("Publishing new commits. Press Ctrl-C to stop.")
         return feed().follow(*tables, minutes=duration, on_done=FollowLog(print_lines), stop=stoppable())
-    with publishing() as steps:
+    with _publishing() as steps:
         return feed().publish(*tables, on_step=steps, on_done=steps.done, stop=stoppable())
 
 
@@ -257,7 +269,7 @@ def repair(table: str, where: str | None, mirror: str | None, source_only: bool)
     Publishes upserts and deletes with the rows of the published version. The table stays available in Fabric. Wait
     until Fabric has consumed the files, then run `mirrorfeed verify` again.
     """
-    with publishing() as steps:
+    with _publishing() as steps:
         return feed().repair(table, mirror, where, source_only=source_only, on_step=steps)
 
 
@@ -270,7 +282,7 @@ def rebuild(table: str, yes: bool, minutes: float) -> Result[results.TableResult
 
     Until the new snapshot is replicated, Fabric does not have the table. After a failure, run the command again.
     """
-    with publishing() as steps:
+    with _publishing() as steps:
         return feed().rebuild(table, minutes, confirmation(yes), on_step=steps, on_done=steps.done, stop=stoppable())
 
 

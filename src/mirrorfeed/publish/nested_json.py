@@ -94,7 +94,6 @@ def _needs_json_form(type_: Any) -> bool:
 
 
 def _types_in(type_: Any) -> Iterator[Any]:
-    """Yield a type and all types nested in it."""
     yield type_
     if isinstance(type_, dict):
         parts = [type_[part] for part in ("elementType", "keyType", "valueType") if part in type_]
