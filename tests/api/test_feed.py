@@ -162,7 +162,7 @@ VALUES = {
     "RestorePlan": "tables versions query zone files bytes hours cost currency path",
     "Restoring": "table ready pending archived into rows notes",
     "Result": "rows notes summary",
-    "Setting": "field there wanted changes note",
+    "Setting": "field current wanted changes note",
     "Share": "table files bytes archived_files archived_bytes restored_files restored_bytes bytes_by_age"
     " copies month_cost month_saving currency error",
     "Status": "table source state feed service published_version newest_version lag_versions lag_seconds"

@@ -458,8 +458,8 @@ class Feed:
         from mirrorfeed.config.model import without_files
 
         database = self._database  # report an error in the address first
-        if not force and (lacking := without_files(self._config)):
-            raise NothingToMirror(tables=lacking)
+        if not force and (without := without_files(self._config)):
+            raise NothingToMirror(tables=without)
         return _switched(database, "start", minutes)
 
     def fabric_stop(self, minutes: float = 10.0) -> Result[results.DatabaseStatus]:

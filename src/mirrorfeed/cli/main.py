@@ -20,7 +20,7 @@ import click
 from mirrorfeed.api.errors import Misused, NotConfirmed
 from mirrorfeed.config import FILE
 from mirrorfeed.display.redact import filter_logs, is_escaped, printable, printable_block, redact
-from mirrorfeed.errors import MirrorfeedError, is_spark_gone, wrap_error
+from mirrorfeed.errors import MirrorfeedError, has_spark_ended, wrap_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,7 +144,7 @@ class _Commands(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
-            if for_programs() or is_spark_gone(error):
+            if for_programs() or has_spark_ended(error):
                 fail(wrap_error(f"mirrorfeed {ctx.invoked_subcommand}", error))
             click.echo(printable_block(redact(format_exc())), err=True)
             sys.exit(1)

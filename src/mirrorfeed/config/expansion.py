@@ -76,8 +76,8 @@ def expand(config: Config, found: Sequence[Sequence[FoundTable]]) -> Expansion:
     if repeated := tuple((str(a.source), str(b.source), str(b.target)) for a, b in _repeated(tables, _target)):
         raise TargetsMeet(conflicts=repeated, path=config.path)
     if shared := list(_repeated(tables, _history)):
-        meeting = tuple((str(a.target), str(b.target), str(b.history.table)) for a, b in shared if b.history)
-        raise HistoriesMeet(conflicts=meeting, path=config.path)
+        conflicts = tuple((str(a.target), str(b.target), str(b.history.table)) for a, b in shared if b.history)
+        raise HistoriesMeet(conflicts=conflicts, path=config.path)
     for at, row in enumerate(listed):
         if row.table and row.table.landing_zone:  # in another landing zone than the one in use
             listed[at] = Listed(row.source, None, f"goes into {row.table.landing_zone}")

@@ -117,9 +117,9 @@ def _memory() -> _Memory:
 def _pattern(secret: str) -> re.Pattern[str]:
     forms = {form for text in _texts(secret) for form in _forms(text) if len(form) >= _SHORTEST}
     longest_first = sorted(forms, key=lambda form: (-len(form), form))
-    whole = [re.escape(form) for form in longest_first]
+    patterns = [re.escape(form) for form in longest_first]
     cut = [re.escape(form[:_BEGINNING]) + _REST for form in longest_first if len(form) > _BEGINNING]
-    return re.compile("|".join([*whole, *dict.fromkeys(cut)]) or r"(?!)", re.IGNORECASE)
+    return re.compile("|".join([*patterns, *dict.fromkeys(cut)]) or r"(?!)", re.IGNORECASE)
 
 
 def _texts(secret: str) -> Iterator[str]:

@@ -191,7 +191,7 @@ def wrap_error(doing: str, error: Exception, helps: str = "") -> MirrorfeedError
     """
     if isinstance(error, MirrorfeedError):
         return error
-    if is_spark_gone(error):
+    if has_spark_ended(error):
         return SessionLost()
     _log.error("%s failed", doing, exc_info=error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -199,7 +199,7 @@ def wrap_error(doing: str, error: Exception, helps: str = "") -> MirrorfeedError
     return Unexpected(doing=doing, kind=type(error).__name__, reason=reason, helps=helps)
 
 
-def is_spark_gone(error: Exception) -> bool:
+def has_spark_ended(error: Exception) -> bool:
     """Return whether a call to Spark on this machine failed because Spark's process ended."""
     if not isinstance(error, ConnectionError) and type(error).__name__ != "Py4JNetworkError":
         return False

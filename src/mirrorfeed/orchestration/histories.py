@@ -39,11 +39,11 @@ class Append(Row):
     error: MirrorfeedError | None = None
 
     def remarks(self) -> Sequence[str]:
-        again = (
+        restart_note = (
             f"{self.table}: continued with a snapshot, because the versions before it are lost. {with_code(reason)}"
             for reason in self.began_again
         )
-        return *again, *Row.remarks(self)
+        return *restart_note, *Row.remarks(self)
 
 
 @row

@@ -23,7 +23,7 @@ def feed(tmp_path: Path, onelake: OneLake) -> Feed:
 
 def test_definition_is_compared_and_changed_if_it_differs(feed: Feed, onelake: OneLake) -> None:
     (planned,) = feed.fabric_plan()
-    assert (planned.field, planned.there, planned.wanted, planned.changes) == ("retention_days", None, 30, True)
+    assert (planned.field, planned.current, planned.wanted, planned.changes) == ("retention_days", None, 30, True)
     assert "retentionInDays" not in onelake.fabric.databases[DATABASE].target
     assert feed.fabric_apply().rows == (planned,)
     assert onelake.fabric.databases[DATABASE].target["retentionInDays"] == 30

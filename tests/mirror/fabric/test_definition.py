@@ -133,7 +133,7 @@ def test_plan_shows_differences_and_only_apply_changes_them(project: Project) ->
     output = f"retention_days: not set -> 30 change_data_feed: not set -> true ({PAID})"
     found = CliRunner().invoke(main, ["fabric", "plan", "--json", "--config", str(project.file)]).stdout
     assert json.loads(found)["rows"][0] == {
-        "field": "retention_days", "there": None, "wanted": 30, "changes": True, "note": "",
+        "field": "retention_days", "current": None, "wanted": 30, "changes": True, "note": "",
     }  # fmt: skip
     assert "retentionInDays" not in project.onelake.fabric.databases[DATABASE].target
     requests = project.run("fabric", "apply", code=1)

@@ -155,7 +155,7 @@ class Rules:
     def name_of(self, rule: Mapping[str, Any]) -> str:
         return str(rule.get(self.name_key) or "a rule without a name")
 
-    def is_ours(self, rule: Mapping[str, Any]) -> bool:
+    def is_own(self, rule: Mapping[str, Any]) -> bool:
         return _NAME.fullmatch(self.name_of(rule)) is not None
 
     def is_for_table(self, rule: Mapping[str, Any]) -> bool:
@@ -166,7 +166,7 @@ class Rules:
     def of_others(self, exported: Any) -> list[str]:
         """Return foreign rules that archive only files of this table."""
         existing = self.all_rules(exported or {self.key: []})
-        return [self.name_of(rule) for rule in existing if self.is_for_table(rule) and not self.is_ours(rule)]
+        return [self.name_of(rule) for rule in existing if self.is_for_table(rule) and not self.is_own(rule)]
 
     def check(self, policy: Any, days: int) -> list[Finding]:
         """Return the problems of a policy for this table."""

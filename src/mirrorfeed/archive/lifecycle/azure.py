@@ -41,7 +41,7 @@ class AzureRules(Rules):
         own_prefixes: dict[tuple[int, bool], set[str]] = defaultdict(set)
         for rule in self.all_rules(exported or {"rules": []}):
             found = self.archived_prefixes(rule)
-            if found and self.is_ours(rule):
+            if found and self.is_own(rule):
                 others = {prefix for prefix in found if not prefix.startswith(self.folder)}
                 age = int(rule["definition"]["actions"]["baseBlob"]["tierToArchive"][BY_CREATION])
                 own_prefixes[age, bool(rule.get("enabled", True))] |= others

@@ -43,7 +43,7 @@ class S3Rules(Rules):
         existing = self.all_rules(exported or {"Rules": []})
         table_rules = [rule for rule in existing if self.is_for_table(rule)]
         other_rules = [
-            _with_filter(rule) for rule in existing if rule not in table_rules or not (take_over or self.is_ours(rule))
+            _with_filter(rule) for rule in existing if rule not in table_rules or not (take_over or self.is_own(rule))
         ]
         storage_class = table_rules[0]["Transitions"][0]["StorageClass"] if table_rules else CLASSES[0]
         on = wanted is Wanted.ON

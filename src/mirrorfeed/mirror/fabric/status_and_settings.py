@@ -121,7 +121,7 @@ class Setting(Row):
 
     field: str = shown("field")
     """Name in the configuration."""
-    there: Value = shown("in Fabric", setting_text)
+    current: Value = shown("in Fabric", setting_text)
     """Current value. None if the definition does not have the setting."""
     wanted: Value = shown("configured", setting_text)
     changes: bool
@@ -132,7 +132,7 @@ class Setting(Row):
     def in_words(self) -> str:
         """Change in one line."""
         note = f" ({self.note})" if self.note else ""
-        return f"{self.field}: {setting_text(self.there)} -> {setting_text(self.wanted)}{note}"
+        return f"{self.field}: {setting_text(self.current)} -> {setting_text(self.wanted)}{note}"
 
 
 def sync_of(syncs: Sequence[TableSync], target: Target, all_targets: Collection[Target]) -> TableSync | None:

@@ -56,25 +56,25 @@ def net_change(present: pa.Table, rows: pa.Table, markers: pa.ChunkedArray, keys
     both = [_codes(column) for column in pa.concat_tables([rows.select(keys), present]).columns]
     of_file, of_table = [each[:count] for each in both], [each[count:] for each in both]
     # Other rows of the table have a value that no key of the file has.
-    is_near = [pc.less_equal(count_before, pc.max(own)) for own, count_before in zip(of_file, of_table, strict=True)]
+    is_near = [pc.less_equal(codes, pc.max(key_codes)) for key_codes, codes in zip(of_file, of_table, strict=True)]
     # PyArrow 21 crashes on a chunked array without chunks.
     near = pc.indices_nonzero(reduce(pc.and_, is_near).combine_chunks())
     old_keys = list(zip(*(each.take(near).to_pylist() for each in of_table), strict=True))
-    old, own, added = Counter(old_keys), dict[Any, list[int]](), list[int]()
+    old, new, added = Counter(old_keys), dict[Any, list[int]](), list[int]()
     replaced = set[Any]()
-    """Keys whose rows in the table are deleted. For other keys these rows remain, in addition to the `own` rows of the
+    """Keys whose rows in the table are deleted. For other keys these rows remain, in addition to the `new` rows of the
     file."""
     row_keys = zip(*(each.to_pylist() for each in of_file), strict=True)
     for at, (key, marker) in enumerate(zip(row_keys, markers.to_pylist(), strict=True)):
         if None in key:
             added += [] if marker == DELETE else [at]
         elif marker == INSERT:
-            own.setdefault(key, []).append(at)
+            new.setdefault(key, []).append(at)
         else:
-            count_before = len(own.get(key, ())) + (0 if key in replaced else old[key])
-            own[key] = [] if marker == DELETE else [at] * max(count_before, 1)
+            count_before = len(new.get(key, ())) + (0 if key in replaced else old[key])
+            new[key] = [] if marker == DELETE else [at] * max(count_before, 1)
             replaced.add(key)
-    added += [at for places in own.values() for at in places]
+    added += [at for places in new.values() for at in places]
     remaining = np.ones(present.num_rows, dtype=bool)
     remaining[[place for place, key in zip(near.to_pylist(), old_keys, strict=True) if key in replaced]] = False
     return Change(pa.array(remaining), rows.take(pa.array(sorted(added), pa.int64())))

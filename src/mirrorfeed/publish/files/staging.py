@@ -71,7 +71,7 @@ def stage(
     area: StagingArea | None,
     upload_from: Literal["driver", "executors"] = "driver",
     *,
-    expect_few: bool = True,
+    expect_small: bool = True,
     rows_per_file: Callable[[], int | None] = lambda: None,
     unique_keys: Sequence[str] = (),
     look_up: LookUp | None = None,
@@ -79,7 +79,7 @@ def stage(
 ) -> Staged:
     """Stage landing rows as files. Raises `BadRows`.
 
-    - `expect_few` is a hint. If there are many rows after all, Spark computes the rows a second time.
+    - `expect_small` is a hint. If there are many rows after all, Spark computes the rows a second time.
     - `rows_per_file` is called only for many rows.
     - `unique_keys`: rows that share one of these keys are bad rows.
     - `look_up` is needed for rows of a change feed, which may have replaced invalid UTF-8.
@@ -90,7 +90,7 @@ def stage(
         def prepare(rows: DataFrame, *, corrects: bool = False) -> _Part:
             look = None if corrects else look_up
             rows = rows_and_markers.check_text(rows, job.columns, from_feed=look is not None)
-            if (expect_few or area is None or corrects) and (found := collect_small_batch(rows)) is not None:
+            if (expect_small or area is None or corrects) and (found := collect_small_batch(rows)) is not None:
                 if area is not None:
                     folders.callback(area.clear, job, may_ask=False)
                 return small_part(found, job, unique_keys, look)

@@ -136,8 +136,8 @@ class DeltaFeed:
         if size is not None:
             least = min(reader.cores(self.spark), -(-size // _MIN_TASK_BYTES))
             rows = rows.coalesce(max(1, least, -(-size // job.output.target_file_size)))
-        expect_few = (facts.bytes or 0) <= _SMALL_BYTES
-        staged = self._stage(rows, job, expect_few=expect_few, rows_per_file=lambda: per_file, unique_keys=keys)
+        expect_small = (facts.bytes or 0) <= _SMALL_BYTES
+        staged = self._stage(rows, job, expect_few=expect_small, rows_per_file=lambda: per_file, unique_keys=keys)
         return staged if staged.files else Staged([write_empty(job)])
 
     def _sizes(self, version: int, facts: Facts, job: StagingJob) -> tuple[int | None, int | None]:

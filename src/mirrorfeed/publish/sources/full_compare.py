@@ -272,7 +272,7 @@ class FullCompare:
                 job,
                 staging_area_for(self.spark, self.staging_path, job.store),
                 self.upload_from,
-                expect_few=rows <= staging.SMALL_BATCH_ROWS,
+                expect_small=rows <= staging.SMALL_BATCH_ROWS,
                 rows_per_file=lambda: max(1, rows * target // size) if size > target else None,
             )
         if compacts:
