@@ -112,7 +112,7 @@ class DeltaFeed:
         return self._stage(
             rows,
             job,
-            expect_few=changed is not None and changed <= staging.SMALL_BATCH_ROWS,
+            expect_small=changed is not None and changed <= staging.SMALL_BATCH_ROWS,
             rows_per_file=lambda: self._rows_per_file(facts, job),
             look_up=self._look_up(facts, job),
             existing_rows=existing,
@@ -137,7 +137,7 @@ class DeltaFeed:
             least = min(reader.cores(self.spark), -(-size // _MIN_TASK_BYTES))
             rows = rows.coalesce(max(1, least, -(-size // job.output.target_file_size)))
         expect_small = (facts.bytes or 0) <= _SMALL_BYTES
-        staged = self._stage(rows, job, expect_few=expect_small, rows_per_file=lambda: per_file, unique_keys=keys)
+        staged = self._stage(rows, job, expect_small=expect_small, rows_per_file=lambda: per_file, unique_keys=keys)
         return staged if staged.files else Staged([write_empty(job)])
 
     def _sizes(self, version: int, facts: Facts, job: StagingJob) -> tuple[int | None, int | None]:
