@@ -376,8 +376,9 @@ VOLUME = "/Volumes/main/mirrorfeed/handover"
 
 
 @pytest.fixture
-def volume() -> Iterator[FilesApi]:
-    """A volume that only Spark can access."""
+def volume(monkeypatch: pytest.MonkeyPatch) -> Iterator[FilesApi]:
+    """A volume that only Spark can access, even if this machine has a folder with its path."""
+    monkeypatch.setattr(StagingArea, "sees", lambda _: False)
     with files_api() as api:
         yield api
 
