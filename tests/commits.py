@@ -14,6 +14,8 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 
+from fixtures.arrow_rows import rows_with_maps
+
 _LITERAL = r"(?:-?\d+|'[^'\\]*'|NULL)"
 _TERM = r"(?:\w+(?![\w'(])|'[^'\\]*'|[-+*%<> ])"
 """A name, a number, a string or an operator with the same meaning in every engine. No functions and no typed
@@ -77,8 +79,7 @@ def plain_rows(path: Path, version: int | None) -> list[dict[str, Any]] | None:
         table = deltalake.DeltaTable(path, version=version)
         types = set(_types_in(json.loads(table.schema().to_json())))
         if table.protocol().min_reader_version == 1 and types <= _SAME_EVERYWHERE:
-            rows: list[dict[str, Any]] = table.to_pyarrow_table().to_pylist(maps_as_pydicts="strict")
-            return rows
+            return rows_with_maps(table.to_pyarrow_table())
     except (deltalake.exceptions.DeltaError, pa.ArrowException, OSError, ValueError):
         pass
     return None

@@ -60,12 +60,23 @@ def test_databricks_connect_without_compute_is_refused() -> None:
         choose_kind({}, connect_installed=True, connect_configured=False)
 
 
-def test_databricks_connect_that_is_newer_than_the_runtime_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+class _RpcError(Exception):
+    def details(self) -> str:
+        return str(self.args[0])
+
+    def __str__(self) -> str:
+        return f"<_RpcError of RPC that terminated with:\n{self.details()}>"
+
+
+@pytest.mark.parametrize("kind_of_error", [Exception, _RpcError])
+def test_databricks_connect_that_cannot_start_a_session_is_reported(
+    monkeypatch: pytest.MonkeyPatch, kind_of_error: type[Exception]
+) -> None:
     reason = "Unsupported combination of Databricks Runtime & Databricks Connect versions: 17.3 < 18.3.7"
 
     class Builder:
         def getOrCreate(self) -> None:
-            raise Exception(f"{reason}.")
+            raise kind_of_error(f"{reason}.")
 
     def inactive() -> None:
         raise PySparkRuntimeError(errorClass="NO_ACTIVE_SESSION", messageParameters={})

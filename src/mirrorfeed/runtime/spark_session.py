@@ -81,7 +81,8 @@ def get_session(memory: str | None = None, options: Mapping[str, str] | None = N
             try:
                 session: SparkSession = DatabricksSession.builder.getOrCreate()
             except Exception as error:  # it raises plain exceptions, for example if it is newer than the runtime
-                raise ConnectFailed(reason=first_line(str(error))) from error
+                details = getattr(error, "details", None)  # the text of gRPC's errors has several lines
+                raise ConnectFailed(reason=first_line(str(details() if callable(details) else error))) from error
             return session
         case Kind.RUNTIME | Kind.REMOTE:
             return SparkSession.builder.getOrCreate()
