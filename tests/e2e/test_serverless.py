@@ -186,7 +186,7 @@ def test_driver_publishes_fleet_into_onelake_after_a_kill(
     publisher.kill()
     assert publisher.wait() == -signal.SIGKILL
 
-    assert "differ from existing files" not in shop.publish()
+    assert "with an unexpected schema" not in shop.publish()
     assert not any((tmp_path / "staging").rglob("*.parquet"))
 
     shop.orders.sql("UPDATE {} SET id = -id WHERE id BETWEEN 10 AND 20")

@@ -24,8 +24,8 @@ class BadPredicate(Terminal):
     code = "MF5006"
     what = "The condition {predicate!r} for {table} {reason}."
     fix = (
-        "Write a condition as after WHERE, only on columns of the table, without subqueries and functions such as"
-        " rand() or uuid()."
+        "Write the condition as in a WHERE clause. Use only columns of the table, no subqueries, and no functions with"
+        " random results, such as rand() or uuid()."
     )
 
 
@@ -84,15 +84,18 @@ class CannotBePlanned(Terminal):
 
 class NoPlan(Terminal):
     code = "MF5103"
-    what = "Spark Connect with open source Delta does not show the plan of a query. Nothing was read."
+    what = (
+        "With Spark Connect and open source Delta, it cannot be determined which files a query needs, so archived files"
+        " cannot be detected. Nothing was read."
+    )
     fix = "Use classic Spark, or Databricks. Databricks itself checks queries for archived files."
 
 
 class FileOfNoTable(Terminal):
     code = "MF5104"
     what = (
-        "The file {uri} of {table} is not in the folder of a table, so nothing shows whether the file is archived."
-        " Nothing was read."
+        "{table} is a clone that uses the file {uri}. The table to which the file belonged no longer exists, so it is"
+        " unknown whether the file is archived. Nothing was read."
     )
     fix = "Restore the table from which this shallow clone was created, or query a table that has its own files."
 
@@ -197,8 +200,9 @@ class StillArchived(Terminal):
     code = "MF5304"
     what = "Files of {table} may still be archived. Without an interval, queries that read them fail."
     fix = (
-        "Remove the lifecycle rule (`mirrorfeed archive rule {table:argument} --merge EXPORTED --remove`) and restore"
-        " all files. Then run the command again with --nothing-archived."
+        "Remove the lifecycle rule: export the policy to a file EXPORTED, run `mirrorfeed archive rule"
+        " {table:argument} --merge EXPORTED --remove`, and apply the policy that it prints. Restore all files. Then run"
+        " the command again with --nothing-archived."
     )
 
 
@@ -209,8 +213,9 @@ class RuleFirst(Terminal):
         " after {rule:count day}."
     )
     fix = (
-        "Change the rule first (`mirrorfeed archive rule {table:argument} --merge EXPORTED --interval '{wanted}"
-        " days'`). Wait until the new rule applies, in Azure for a day. Then run the command again with --rule-changed."
+        "First change the lifecycle rule: export the policy to a file EXPORTED, run `mirrorfeed archive rule"
+        " {table:argument} --merge EXPORTED --interval '{wanted} days'`, and apply the policy that it prints. Wait until"
+        " it takes effect, in Azure for a day. Then run the command again with --rule-changed."
     )
 
 
@@ -262,7 +267,7 @@ class CannotSimulate(Terminal):
 class NoConditions(Terminal):
     code = "MF5503"
     what = "{path} is not a list of conditions ({reason})."
-    fix = "Write one condition per line, as after WHERE, in UTF-8."
+    fix = "Write one condition per line, as in a WHERE clause, in UTF-8."
 
 
 class NoHistory(Terminal):
@@ -352,6 +357,6 @@ class TooManyRules(Terminal):
         "{owner} accepts at most {limit:,} lifecycle rules, and {needed:,} are needed to archive the table in {folder}."
     )
     fix = (
-        "Combine other rules, or move tables with column mapping to another account or bucket: their files have random"
-        " names, so each table needs several rules."
+        "Merge other rules of this account or bucket into fewer, or move tables with column mapping or random file"
+        " prefixes to another one. Files of such a table can start with any letter or digit, and each needs a rule."
     )

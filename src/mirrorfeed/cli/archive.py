@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mirrorfeed.api.results import Result
 
 where_option = click.option(
-    "--where", metavar="CONDITION", help="SQL condition of the query, as after WHERE. Default: all rows."
+    "--where", metavar="CONDITION", help="SQL condition of the query, as in a WHERE clause. Default: all rows."
 )
 prices_option = click.option(
     "--prices", metavar="FILE", help="JSON file with prices. Default: the prices in the configuration."

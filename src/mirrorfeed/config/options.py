@@ -162,7 +162,10 @@ def _casts(value: object) -> Pairs:
 
 
 class Entry(Options):
-    """Fields of an entry, which is one table or a pattern. Columns have the names of the source, except in `rename`."""
+    """Options of one entry under `tables`, which is a table or a pattern.
+
+    All column names are those of the source, except for the new names in `rename`.
+    """
 
     columns: Annotated[tuple[str, ...] | None, PlainValidator(_names)] = None
     """None is all columns."""

@@ -262,7 +262,7 @@ Spans = Sequence[tuple[int, str | None]]
 
 
 def stored_columns(segment: Segment, version: int) -> list[tuple[HistoryColumn, Spans]]:
-    """Return the table's columns at a version of the segment, and the history's columns with their values up to it."""
+    """Return the source columns at `version`, each with the history columns that contain its values up to that version."""
     last = find_record(segment, version)
     found = []
     for column in last.columns:

@@ -71,7 +71,7 @@ class HistoryCommit:
 
 @dataclass(frozen=True)
 class HistoryView:
-    """A history at one version of its Delta table."""
+    """State of a permanent history, read at one version of the Delta table that stores it."""
 
     version: int
     records: tuple[HistoryRecord, ...]

@@ -111,7 +111,7 @@ class BadCondition(Terminal):
     code = "MF3012"
     what = "The condition {condition!r} is not valid for the rows of {table}: {reason}."
     fix = (
-        "Correct `where` of the table in the configuration: write a condition as after WHERE in SQL. Nothing was"
+        "Correct `where` of the table in the configuration: write the condition as in a WHERE clause. Nothing was"
         " published."
     )
 
@@ -157,7 +157,7 @@ class EmptyLines(Terminal):
 class NameNotEscapable(Terminal):
     code = "MF3105"
     what = "The name of column {column!r} of {table} contains characters that the text files cannot escape."
-    fix = "Set an `escape` under `delimited`, for example \\, or rename the column."
+    fix = "Set an escape character under `delimited`, for example `escape: \\`. Or rename the column."
 
 
 class RecordTooNew(Terminal):

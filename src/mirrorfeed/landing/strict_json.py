@@ -36,7 +36,7 @@ def parse_json(data: bytes | str) -> Any:
 
 
 def validate(model: TypeAdapter[T], value: Any) -> T:
-    """Validate a parsed value. Raises `ValueError` with the first invalid field."""
+    """Convert a parsed value to the model's type. Raises `ValueError` that names the first invalid field."""
     try:
         # Validate as JSON, because a strict model accepts a list as a tuple, and text as a time, only in JSON.
         return model.validate_json(json.dumps(value, ensure_ascii=False))

@@ -42,7 +42,7 @@ class MirrorUnavailable(Transient):
 
 class NotOurs(Terminal):
     code = "MF7014"
-    what = "{place} is a Delta table that no replica created. It was not changed."
+    what = "{place} is a Delta table that `mirrorfeed replicate` did not create. It was not changed."
     fix = "Use a separate target folder for the replica."
 
 
@@ -86,7 +86,7 @@ class MirrorMissing(Terminal):
 
 class MirrorNotReached(Transient):
     code = "MF7102"
-    what = "The mirror of {table} does not yet contain any of the recorded publications."
+    what = "Fabric has not yet applied any publication in the log of {table}."
     fix = "Verify again when Fabric has consumed more files. `mirrorfeed status` shows the files not consumed."
 
 
@@ -95,14 +95,14 @@ class MirrorUnreadable(Terminal):
     what = "Spark cannot read the mirror of {table} at {path}: {reason}."
     fix = (
         "Give Spark access to this path. For OneLake, set `fs.azure.account…` in the Spark configuration of the"
-        " cluster, as in docs/set-up-fabric.md. Or set another copy of the mirror: --mirror, in Python `mirror`."
+        " cluster, as in docs/set-up-fabric.md. Or give the path of another copy of the mirror with --mirror (in Python: `mirror`)."
     )
 
 
 class ConditionUnreadable(Terminal):
     code = "MF7104"
     what = "The condition {condition!r} cannot be applied to {table} and its mirror: {reason}."
-    fix = "Write a condition as after WHERE in SQL. Do not use nested columns: a mirror stores them as text."
+    fix = "Write the condition as in a WHERE clause. Do not use nested columns: a mirror stores them as text."
 
 
 class MirrorNotNamed(Terminal):
@@ -116,7 +116,7 @@ class MirrorNotNamed(Terminal):
 
 class MirrorColumns(Terminal):
     code = "MF7106"
-    what = "The mirror at {path} does not have the columns of {table}: {faults:reasons}."
+    what = "The columns of the mirror at {path} do not match those of {table}: {faults:reasons}."
     faults: Sequence[str]
     fix = "Check that {path} is the mirror of {table}, and that all files of the table have been replicated."
 

@@ -102,7 +102,7 @@ class TableFacts:
 
     @property
     def names_in_fixes(self) -> Mapping[str, str]:
-        """Names that the fix of a rule can contain, in the form that its command or statement needs."""
+        """Values for the placeholders in the fixes of rules, quoted for commands where needed."""
         return {"table": shell_argument(self.table), "source": self.source, "zone": shell_argument(self.zone)}
 
     @property

@@ -19,7 +19,8 @@ class LeftoversNotDeleted(Transient):
 class FilesRewritten(Transient):
     code = "MF3213"
     what = (
-        "Spark wrote files of {tables:few} that differ from existing files ({differed}). The driver wrote them again."
+        "Spark wrote data files for {tables:few} with an unexpected schema ({differed}). The files were written again"
+        " with the schema of the table."
     )
     fix = "No action is needed, but publishing takes longer."
     is_warning = True

@@ -75,7 +75,11 @@ def clear_table(context: RunContext, table: Table, source: ChangeSource) -> None
 def dropping_by(
     config: Config, on_step: Callable[[str, str], None] = lambda *_: None, seconds: float = _DROP_TIMEOUT
 ) -> Dropping:
-    """Return a context that waits until Fabric has dropped a table, if the landing zone is in OneLake."""
+    """Return a function that makes a context manager for a table.
+
+    The table's folder is deleted inside the context. At its end, it waits until Fabric has dropped the table, if the
+    landing zone is in OneLake.
+    """
 
     @contextmanager
     def dropping(table: Table) -> Iterator[None]:

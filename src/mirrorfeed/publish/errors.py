@@ -196,7 +196,9 @@ class LastFileMissing(Transient):
 
 class TooManyFiles(Terminal):
     code = "MF3218"
-    what = "The publication to {address} has {files:,} files, so its record is larger than the limit of {mib} MiB."
+    what = (
+        "The publication to {address} has {files:,} files. Their list in the log would exceed the limit of {mib} MiB."
+    )
     fix = "Set a larger `target_file_size` and publish again. Nothing was published."
 
 

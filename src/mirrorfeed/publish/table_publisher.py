@@ -188,7 +188,8 @@ class _Run:
                 self.on_step(self.result)
 
     def check_unchanged(self, view: View | None) -> None:
-        """Refuse changed keys or a changed row selection, even if there is nothing new."""
+        """Raise an error if the configured keys or the row selection differ from those of the last publication, even if
+        there are no new changes."""
         newest = view.newest if view else None
         if newest and newest.keys and newest.keys != self.table.target_keys:
             address = self.log.store.address(f"{self.log.folder}/{METADATA}")

@@ -95,7 +95,10 @@ def kind() -> Kind:
 
 
 def renew_session(spark: SparkSession) -> SparkSession:
-    """Return the session, or a new session if it has expired, as sessions of Connect do. Raises `SessionLost`."""
+    """Return the session. An expired session of Spark Connect is replaced by a new one.
+
+    Raises `SessionLost` if no session can be started, or if a session of another kind has ended.
+    """
     if _answers(spark):
         return spark
     if "connect" in type(spark).__module__:  # a session of a runtime or of this machine ends with the process

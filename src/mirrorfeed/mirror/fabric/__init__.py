@@ -225,9 +225,10 @@ class MirroredDatabase:
         return Definition(content, others)
 
     def apply(self, options: FabricOptions, confirm: Callable[..., None] | None = None) -> list[Setting]:
-        """Change the settings that differ and can be changed. Returns all settings that differed.
+        """Change the settings of the mirrored database that differ from the configuration and can be changed.
 
-        `confirm` is called first, with all that differ. The definition is read again after the change.
+        Returns all settings that differed. `confirm` receives them first, if any of them can be changed. Raises
+        `NotApplied` if Fabric still shows the old values afterwards.
         """
         definition, stopped = self.definition(), self.is_stopped()
         found = differences(definition.content, options, stopped)

@@ -1,4 +1,4 @@
-"""Status of the mirrored database as Fabric reports it, and its settings compared with the configuration. Pure."""
+"""Status of the mirrored database as Fabric reports it, and its settings compared with the configuration."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class TableState(Row):
 
 @row
 class TableSync(Row):
-    """Table in the SQL endpoint of the mirrored database, after a refresh."""
+    """Result of refreshing one table in the SQL endpoint of the mirrored database."""
 
     table: str = shown("table")
     """Name. It may start with the schema and a dot."""

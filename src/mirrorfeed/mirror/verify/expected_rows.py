@@ -112,8 +112,10 @@ def _is_geo_type(type_: DataType) -> bool:
 
 
 def comparable_columns(field: StructField, mirror_type: DataType) -> tuple[Column, Column]:
-    """Return a column of the source and of its mirror in a comparable form. `mirror_type` is the column's type in the
-    mirror."""
+    """Return two expressions for a column, for the source and for the mirror. Their values are equal if the mirror is.
+
+    `mirror_type` is the column's type in the mirror.
+    """
     value, type_ = F.col(quote(field.name)), field.dataType
     if isinstance(type_, VariantType):
         return F.to_json(value), F.to_json(_parsed(value, type_))

@@ -185,7 +185,7 @@ class TextForm:
 
 
 class _OpenSink:
-    """A sink that stays open when the compressor closes it."""
+    """Wrapper that the compressor can close while the sink in it stays open."""
 
     closed = False
 

@@ -19,7 +19,8 @@ class ChangeSource(Protocol):
     """Source of one table's changes. Stateless: facts about the table's history are in `Facts`."""
 
     def facts(self, after: int | None, limit: int) -> Facts:
-        """Read the history after the published version. Reads at most `limit` versions in detail."""
+        """Read the commits after the published version. Checks the schema and the change feed of at most `limit`
+        versions."""
         ...
 
     def is_unchanged(self, facts: Facts) -> bool:

@@ -243,10 +243,10 @@ class _ExistingRows:
         return rows_and_markers.rows_of_keys(self.feed._rows_at(version), self.job.columns, self.job.keys, found)
 
     def _existing_keys(self, version: int, deleted: pa.Table | DataFrame) -> tuple[int, pa.Table | DataFrame]:
-        """Return the deleted keys that exist at a version, and the version that was read.
+        """Return those deleted keys that another row still has at a version, and the version that was read.
 
-        If the files of the version are gone, the newest version is read: the changes up to there are published later,
-        with the same result.
+        If the files of the version are gone, the newest version is read. The changes in between are published later,
+        so the mirror becomes the same.
         """
         try:
             with reader.read_errors(str(self.feed.source), version):

@@ -1,4 +1,5 @@
-"""Compare the files of a table's newest publication with its record, and find its mirror position."""
+"""Compare the files of a table's newest publication with its record, and find the publications that the mirror may
+show."""
 
 from __future__ import annotations
 
