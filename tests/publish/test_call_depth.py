@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -34,9 +35,16 @@ class Watched(MemoryStore):
     calls: tuple[list[str], list[str]] = ([], [])
 
     def rename(self, path: str, new_path: str) -> None:
-        waits = sys._current_frames()[threading.main_thread().ident or 0]
+        waits = self._main_thread()
+        while waits.f_code.co_name not in ("acquire", "wait"):  # it has not begun to wait on a busy machine
+            time.sleep(0.01)
+            waits = self._main_thread()
         self.calls = list(functions(sys._getframe())), list(functions(waits))
         super().rename(path, new_path)
+
+    @staticmethod
+    def _main_thread() -> FrameType:
+        return sys._current_frames()[threading.main_thread().ident or 0]
 
 
 def test_few_calls_lead_to_a_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
