@@ -1,6 +1,7 @@
 """The stand-in for the mount of a volume, and what the product does on it.
 
-`test_contract.py` runs the contract of all stores on a mount, and `test_volume.py` has publications to a volume."""
+`test_contract.py` runs the contract of all stores on a mount. `test_databricks_volume.py` has publications to a volume.
+"""
 
 from __future__ import annotations
 

@@ -237,10 +237,10 @@ def dying(feed: FullCompare, where: str) -> FullCompare:
     """A feed whose process is killed at a moment."""
 
     class Dying(FullCompare):
-        def _compare(self, *arguments: Any) -> Any:
+        def _compare(self, *arguments: Any, **options: Any) -> Any:
             if where == "before the hashes":
                 raise Killed
-            found = super()._compare(*arguments)
+            found = super()._compare(*arguments, **options)
             if where == "after the hashes":
                 raise Killed
             return found
@@ -316,8 +316,8 @@ def test_two_concurrent_compare_runs_publish_every_row_once(published: Compared)
     slow = view.feed()
 
     class Overtaken(FullCompare):
-        def _compare(self, *arguments: Any) -> Any:
-            found = super()._compare(*arguments)
+        def _compare(self, *arguments: Any, **options: Any) -> Any:
+            found = super()._compare(*arguments, **options)
             if not overtaken:
                 overtaken.append(view.publish())
                 view.holds((1, "d"), (2, "e"))
@@ -345,9 +345,9 @@ def test_foreign_commit_to_the_hashes_is_detected_and_next_run_succeeds(publishe
     feed = view.feed()
 
     class Disturbed(FullCompare):
-        def _compare(self, *arguments: Any) -> Any:
+        def _compare(self, *arguments: Any, **options: Any) -> Any:
             DeltaTable(view.states.path).delete("_0 = 1")
-            return super()._compare(*arguments)
+            return super()._compare(*arguments, **options)
 
     with pytest.raises(RowHashesChanged) as moved:
         publish(Disturbed(feed.spark, feed.source, feed.hashes), view.store, view.plan)
