@@ -214,8 +214,8 @@ class RuleFirst(Terminal):
     )
     fix = (
         "First change the lifecycle rule: export the policy to a file EXPORTED, run `mirrorfeed archive rule"
-        " {table:argument} --merge EXPORTED --interval '{wanted} days'`, and apply the policy that it prints. Wait until"
-        " it takes effect, in Azure for a day. Then run the command again with --rule-changed."
+        " {table:argument} --merge EXPORTED --interval '{wanted} days'`, and apply the policy that it prints. Wait"
+        " until it takes effect, in Azure for a day. Then run the command again with --rule-changed."
     )
 
 

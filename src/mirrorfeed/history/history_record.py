@@ -262,7 +262,7 @@ Spans = Sequence[tuple[int, str | None]]
 
 
 def stored_columns(segment: Segment, version: int) -> list[tuple[HistoryColumn, Spans]]:
-    """Return the source columns at `version`, each with the history columns that contain its values up to that version."""
+    """Return the source columns at `version`, each with the history columns that have its values up to it."""
     last = find_record(segment, version)
     found = []
     for column in last.columns:

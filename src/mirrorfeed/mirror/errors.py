@@ -95,7 +95,8 @@ class MirrorUnreadable(Terminal):
     what = "Spark cannot read the mirror of {table} at {path}: {reason}."
     fix = (
         "Give Spark access to this path. For OneLake, set `fs.azure.account…` in the Spark configuration of the"
-        " cluster, as in docs/set-up-fabric.md. Or give the path of another copy of the mirror with --mirror (in Python: `mirror`)."
+        " cluster, as in docs/set-up-fabric.md. Or give the path of another copy of the mirror with --mirror (in"
+        " Python: `mirror`)."
     )
 
 

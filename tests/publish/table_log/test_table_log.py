@@ -424,8 +424,8 @@ def test_record_too_large_to_read_again_is_not_created(monkeypatch: pytest.Monke
     with pytest.raises(TooManyFiles) as caught:
         TableLog(store, T).add_record(read_view(store, T), a_record(2, files=8000, follows=FIRST))
     assert str(caught.value) == (
-        "The publication to memory:/shop.schema/orders has 8,000 files. Their list in the log would exceed the limit of 1"
-        " MiB. Set a larger `target_file_size` and publish again. Nothing was published."
+        "The publication to memory:/shop.schema/orders has 8,000 files. Their list in the log would exceed the limit of"
+        " 1 MiB. Set a larger `target_file_size` and publish again. Nothing was published."
     )
     assert names(store, LOG) == [f"{name(1)}.json", start_marker_name("0001")]
 
