@@ -190,7 +190,7 @@ FLOWING = {
 
 @pytest.mark.parametrize(
     ("count", "version"),
-    [pytest.param(2, 5, id="first two"), pytest.param(len(FLOWING), 20, id="all", marks=pytest.mark.slow)],
+    [pytest.param(2, 6, id="first two"), pytest.param(len(FLOWING), 20, id="all", marks=pytest.mark.slow)],
 )
 def test_compatible_schema_changes_are_published_one_after_another(table: Changing, count: int, version: int) -> None:
     """Each change is published separately, and only Delta can write such commits."""
