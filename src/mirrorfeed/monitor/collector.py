@@ -29,6 +29,7 @@ from mirrorfeed.source.table_info import (
     LOG,
     count_files,
     is_in_local_folder,
+    local_dataset,
     open_local_table,
     read_table_info,
     retention_seconds,
@@ -224,7 +225,7 @@ class Collector:
 
     def _longest_text(self, spark: Any, table: Table) -> tuple[str, int] | None:
         if self.deep and spark is None and (local := open_local_table(table.source)):
-            return longest_local_text(local)
+            return longest_local_text(local, table.source.path or "")
         with suppress(Exception):  # the checks of the next publication report unreadable parts
             if self.deep and read_table_info(spark, table.source, counted=True).bytes <= LARGEST_MEASURED:
                 return longest_text(spark, table.source, table.selection)
@@ -292,7 +293,7 @@ def longest_text(spark: SparkSession, source: Source, selection: Selection | Non
     return max(found, key=lambda each: each[1], default=None)
 
 
-def longest_local_text(table: DeltaTable) -> tuple[str, int] | None:
+def longest_local_text(table: DeltaTable, folder: str) -> tuple[str, int] | None:
     """Find the longest text like `longest_text`, without Spark. Returns None also if the table is too large.
 
     Raises an error for nested values, which Spark measures as JSON, and for files that delta-rs cannot read.
@@ -302,7 +303,7 @@ def longest_local_text(table: DeltaTable) -> tuple[str, int] | None:
 
     if count_files(table)[1] > LARGEST_MEASURED:
         return None
-    rows = table.to_pyarrow_dataset()
+    rows = local_dataset(table, folder)
     if any(pa.types.is_nested(each.type) for each in rows.schema):
         raise ValueError("nested")
     texts = [each.name for each in rows.schema if pa.types.is_string(each.type) or pa.types.is_large_string(each.type)]

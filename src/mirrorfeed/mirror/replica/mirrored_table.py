@@ -31,6 +31,7 @@ from mirrorfeed.lint.column_rules import NULL_VALUE
 from mirrorfeed.lint.specification import DELETE, INSERT
 from mirrorfeed.mirror.errors import FileRefused, MirrorUnavailable, NotOurs, PathNotSupported, YearNotHeld
 from mirrorfeed.mirror.replica.landing_zone import TableFolder, number_of
+from mirrorfeed.source.table_info import local_dataset
 from mirrorfeed.storage.local_folder import FolderStore, resolve
 
 
@@ -204,7 +205,7 @@ class Mirror:
     def read_columns(self, columns: Sequence[str]) -> pa.Table:
         """Return some columns of all rows, in the order that `replace` needs."""
         with _delta_errors(self.place):
-            dataset = self._delta.to_pyarrow_dataset()
+            dataset = local_dataset(self._delta, self.place.absolute())
             schema = pa.schema([dataset.schema.field(name).with_nullable(True) for name in columns])
             parts = [part.to_table(schema=dataset.schema, columns=list(columns)) for part in dataset.get_fragments()]
             return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
@@ -216,7 +217,7 @@ class Mirror:
     def replace(self, remaining: pa.Array, rows: pa.Table, name: str, by_time: bool) -> None:
         """Rewrite the table with `rows` and the rows that `remaining` selects, in the order of `read_columns`."""
         with _delta_errors(self.place):
-            dataset = self._delta.to_pyarrow_dataset()
+            dataset = local_dataset(self._delta, self.place.absolute())
 
             def batches() -> Iterator[pa.RecordBatch]:
                 start = 0
