@@ -21,13 +21,15 @@ from mirrorfeed.cli import main
 from mirrorfeed.config import loader
 from mirrorfeed.config.model import Config, zone_of
 from mirrorfeed.errors import MirrorfeedError, Terminal
-from mirrorfeed.landing.names import log_folder, staged_name
+from mirrorfeed.landing.names import data_name, log_folder, staged_name
+from mirrorfeed.monitor.collector import Collector
 from mirrorfeed.monitor.findings import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.status import status_of
 from mirrorfeed.orchestration.ledger import COLUMNS, FAILED, PUBLISHED, RECOVERED, Row
 from mirrorfeed.orchestration.publish_run import publish_tables
-from mirrorfeed.orchestration.table_task import RunContext
+from mirrorfeed.orchestration.table_task import RunContext, TableTask
 from mirrorfeed.publish.result import TableResult
+from mirrorfeed.publish.sources import NO_SPARK
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime import spark_session
 from tests.commits import commit
@@ -144,6 +146,38 @@ def test_tables_that_need_spark_are_left_to_spark_without_an_error_in_the_log(
     assert all_up_to_date(config) is None
     shutil.rmtree(tmp_path / "zone")  # then each table starts with a snapshot
     assert all_up_to_date(config) is None
+    assert [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
+
+
+def test_publication_that_is_completed_before_a_stop_is_in_the_results(tmp_path: Path) -> None:
+    """A run was killed before its rename, and rows have changed since. The next run completes the publication without
+    Spark, and is stopped then."""
+    config = of_all(tmp_path, behind=1)
+    zone, folder = zone_of(config), config.tables[2].target.folder
+    view = TableLog(zone, folder).read_view()
+    assert view is not None
+    assert view.newest is not None
+    (file,) = view.newest.files
+    renamed = f"{folder}/{data_name(file.number)}"
+    zone.rename(renamed, f"{folder}/{log_folder(view.log_id)}/{file.staged}")
+    context = RunContext(NO_SPARK, config, on_problem=lambda _: None, stop=(tmp_path / "zone" / renamed).exists)
+    (result,) = publish_tables(context, ["sales.t2"])
+    assert (result.published_version, len(result.records), result.stopped) == (1, 1, True)
+
+
+def test_refusal_without_spark_leaves_nothing_for_the_attempt_with_spark(tmp_path: Path) -> None:
+    config = of_all(tmp_path)
+    task = TableTask(RunContext(NO_SPARK, config), config.tables[0].model_copy(update={"keys": ("v",)}))
+    assert task.attempt_without_spark() is None
+    assert (task.result.latest, task.result.decision, task.result.seconds) == (None, "", 0.0)
+
+
+def test_facts_of_a_table_that_needs_spark_are_left_to_spark_without_an_error_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = of_all(tmp_path)
+    shutil.rmtree(tmp_path / "t0")
+    assert Collector(config, lambda: NO_SPARK)._without_spark(zone_of(config), config.tables[0]) is None
     assert [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
 
 

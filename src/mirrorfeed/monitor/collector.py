@@ -28,7 +28,6 @@ from mirrorfeed.source.table_info import (
     FILES,
     LOG,
     count_files,
-    is_in_local_folder,
     local_dataset,
     open_local_table,
     read_table_info,
@@ -89,7 +88,7 @@ class Collector:
 
     def _without_spark(self, store: Store, table: Table) -> TableFacts | None:
         """Return the facts about a table in a local folder. None if Spark is needed, or if something may be wrong."""
-        if table.changes == "compare" or not is_in_local_folder(table.source):
+        if table.changes == "compare" or open_local_table(table.source) is None:
             return None
         if self.deep and (table.selection or not self._needs_no_spark(store, table)):
             return None

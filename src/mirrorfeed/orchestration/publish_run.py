@@ -196,7 +196,7 @@ def publish_tables(context: RunContext, names: Sequence[str] = ()) -> list[Table
     )
     if not follows:
         waiting = [run.tasks[each.name] for each in run.scheduler.waiting]
-        run.add([task.finished() for task in waiting if task.state.tries])
+        run.add([task.finished() for task in waiting if task.state.tries or task.result.records])
     if run.ledger and (lost := run.ledger.flush()):
         context.on_problem(lost)
     results = [run.newest[name] for name in run.current if name in run.newest]

@@ -175,10 +175,10 @@ class TableTask:
         try:
             source = source_for(NO_SPARK, context.config, self.table)
             context.work(source, context.zone, with_keys(self.table), self.result, self._on_step, context.stop)
-        except Exception:  # the attempt with Spark reports the error
+        except Exception:  # the attempt with Spark reports the error, and has the whole time limit
+            self.result.latest, self.result.decision = None, ""
             return None
-        finally:
-            self.result.seconds += context.clock() - started
+        self.result.seconds += context.clock() - started
         return None if self._lags else replace(self.result)
 
     def queued(self, *, ordered: bool = False) -> QueuedTable:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.runtime.spark_errors import LOG_GONE, NOT_IN_CATALOG, find_condition
-from mirrorfeed.runtime.spark_session import ConnectNotConfigured, Kind, kind
+from mirrorfeed.runtime.spark_session import Kind, kind
 from mirrorfeed.source.errors import (
     BadInterval,
     LogDamaged,
@@ -55,10 +55,7 @@ _NOT_DELTA = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_ONLY_OPERATION", "DELTA_
 
 
 def local_dataset(table: DeltaTable, folder: str | Path) -> pa_dataset.Dataset:
-    """Return the rows of a table in a local folder.
-
-    Arrow's own file system reads them. With the one of deltalake, a process of Python 3.12 often aborts when it ends.
-    """
+    """Return the rows of a local table. With deltalake's own file system, Python 3.12 often aborts when it ends."""
     from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
     return table.to_pyarrow_dataset(filesystem=SubTreeFileSystem(str(folder), LocalFileSystem()))
@@ -115,7 +112,7 @@ def open_local_table(source: Source, version: int | None = None) -> DeltaTable |
 
 def is_in_local_folder(source: Source) -> bool:
     """Return whether the table is in a folder of this machine, and Spark would run on this machine as well."""
-    with suppress(ConnectNotConfigured):
+    with suppress(Exception):  # the start of a session reports why the kind of Spark is unknown
         return source.path is not None and Path(source.path).is_absolute() and kind() is Kind.LOCAL
     return False
 
