@@ -26,6 +26,7 @@ from mirrorfeed.source.errors import FeedUnreadable, PartitionsChanged
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.snapshot_or_range import Facts
 from tests.commits import commit
+from tests.delta import SPARK_4_0
 from tests.publish.conftest import everything
 
 PLAIN = "id int, v string, w int NOT NULL"
@@ -123,7 +124,7 @@ FLOWING = {
         ("id", "v", "w", "n", "s", "x"),
         [
             (1, "a", 1, 1, '{"a":1}', None),
-            (2, "b", 2, 2, None, None),
+            (2, "b", 2, 2, '{"a":null}' if SPARK_4_0 else None, None),  # Delta 4.0 inserts a struct of NULL
             (3, "c", 3, 3, '{"a":3,"c":"2026-01-01"}', NEW_YEAR),
         ],
     ),
