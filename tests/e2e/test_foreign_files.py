@@ -157,7 +157,6 @@ def run(project: Project, command: str) -> str:
     return " ".join(result.output.split())
 
 
-@pytest.mark.slow
 def left_in_staging(project: Project) -> Path:
     """Rows of a deleted log of `sales.fine`, with a very high record number."""
     table = hashlib.sha256(str(project.landing / "sales.schema/fine").encode()).hexdigest()[:20]
@@ -167,6 +166,7 @@ def left_in_staging(project: Project) -> Path:
     return leftover
 
 
+@pytest.mark.slow
 def test_no_command_changes_foreign_files(
     orders: DeltaTable, project: Project, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

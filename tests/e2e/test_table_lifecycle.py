@@ -77,7 +77,6 @@ def test_table_is_added_moved_to_another_schema_and_dropped(project: Project, or
     assert not (project.mirror / "sales/orders/_delta_log").exists()
 
 
-@pytest.mark.slow
 def test_deleted_folder_is_reloaded_and_deleted_log_stops_the_table(project: Project, orders: DeltaTable) -> None:
     project.configure("sales.orders")
     options = ("--ledger", str(project.landing.parent / "ledger"), "publish")
@@ -103,6 +102,7 @@ def test_deleted_folder_is_reloaded_and_deleted_log_stops_the_table(project: Pro
     assert "equal at version 2, 1 row" in project.verified()
 
 
+@pytest.mark.slow
 def test_missing_or_replaced_source_stops_the_table_until_rebuild(project: Project, orders: DeltaTable) -> None:
     project.configure("sales.orders")
     project.run("publish")

@@ -167,7 +167,6 @@ def after(call: Call) -> None:
     call()
 
 
-@pytest.mark.slow
 def test_next_run_after_a_crash_appends_each_version_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +186,7 @@ def test_next_run_after_a_crash_appends_each_version_once(
     assert history.numbers() == [(None, 1, 2), (1, history.source.latest, 1)]
 
 
+@pytest.mark.slow
 def test_concurrent_runs_and_maintenance_append_each_version_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,7 +212,6 @@ def test_concurrent_runs_and_maintenance_append_each_version_once(
     assert history.equals_time_travel(3)
 
 
-@pytest.mark.slow
 def test_history_with_foreign_writes_is_neither_read_nor_appended_to(
     spark: SparkSession, with_history: History, tmp_path: Path
 ) -> None:
@@ -240,6 +239,7 @@ def test_history_with_foreign_writes_is_neither_read_nor_appended_to(
         history.keep()
 
 
+@pytest.mark.slow
 def test_lost_versions_stop_a_history_or_continue_it_with_a_snapshot(
     spark: SparkSession, with_history: History, tmp_path: Path
 ) -> None:

@@ -102,7 +102,6 @@ def _states(rows: Sequence[dict[str, Any]], changes: Sequence[dict[str, Any]]) -
         yield canonical(rows_by_id.values())
 
 
-@pytest.mark.slow
 def test_clone_of_an_old_version_is_an_independent_source(spark: SparkSession, tmp_path: Path) -> None:
     original = DeltaTable(spark, tmp_path / "original")
     original.insert(1, 2)
@@ -120,6 +119,7 @@ def test_clone_of_an_old_version_is_an_independent_source(spark: SparkSession, t
     assert zone.mirrors_the_table()
 
 
+@pytest.mark.slow
 def test_clone_into_an_emptied_table_is_published(spark: SparkSession, tmp_path: Path) -> None:
     table, other = DeltaTable(spark, tmp_path / "t"), DeltaTable(spark, tmp_path / "other")
     table.insert(1, 2)

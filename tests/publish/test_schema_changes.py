@@ -343,7 +343,6 @@ def test_column_added_and_dropped_before_publication_stops_the_table(
     assert table.is_mirrored()
 
 
-@pytest.mark.slow
 @pytest.mark.soak  # without column mapping above
 def test_restored_columns_stop_a_table_with_column_mapping(
     table: Changing,
@@ -357,6 +356,7 @@ def test_restored_columns_stop_a_table_with_column_mapping(
         assert table.published() == 3
 
 
+@pytest.mark.slow
 def test_clustering_may_change(table: Changing) -> None:
     table.begin(PLAIN, PLAIN_ROWS, more="CLUSTER BY (id)")
     table.run("ALTER TABLE {} CLUSTER BY (v)", "INSERT INTO {} VALUES (3, 'c', 3)", "OPTIMIZE {}")
