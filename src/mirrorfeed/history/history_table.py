@@ -29,8 +29,9 @@ from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.reader import at_version
 from mirrorfeed.source.snapshot_or_range import Commit, Facts
-from mirrorfeed.source.table_info import TableInfo, count_rows, local_dataset, open_local_table, read_table_info
+from mirrorfeed.source.table_info import TableInfo, count_rows, open_local_table, read_table_info
 from mirrorfeed.source.versions import read_history
+from mirrorfeed.storage.local_folder import arrow_files
 
 _OWN = {
     "_commit_date": "date",
@@ -214,9 +215,8 @@ class HistoryTable:
             import pyarrow.dataset as ds
 
             with suppress(OSError):  # a file is missing, and Spark will report which one
-                found = local_dataset(local, self.table.path or "").to_table(
-                    _RECORD, ds.field("_commit_date").is_null()
-                )
+                rows = local.to_pyarrow_dataset(filesystem=arrow_files(self.table.path or ""))
+                found = rows.to_table(_RECORD, ds.field("_commit_date").is_null())
                 return count, self._parse(zip(*(found[name].to_pylist() for name in _RECORD), strict=True))
         active: tuple[HistoryRecord, ...] = ()
         if archive_days is not None:  # try the active files first

@@ -24,15 +24,8 @@ from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.errors import Finding
 from mirrorfeed.source.snapshot_or_range import NothingNew, Published, recreated
-from mirrorfeed.source.table_info import (
-    FILES,
-    LOG,
-    count_files,
-    local_dataset,
-    open_local_table,
-    read_table_info,
-    retention_seconds,
-)
+from mirrorfeed.source.table_info import FILES, LOG, count_files, open_local_table, read_table_info, retention_seconds
+from mirrorfeed.storage.local_folder import arrow_files
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -302,7 +295,7 @@ def longest_local_text(table: DeltaTable, folder: str) -> tuple[str, int] | None
 
     if count_files(table)[1] > LARGEST_MEASURED:
         return None
-    rows = local_dataset(table, folder)
+    rows = table.to_pyarrow_dataset(filesystem=arrow_files(folder))
     if any(pa.types.is_nested(each.type) for each in rows.schema):
         raise ValueError("nested")
     texts = [each.name for each in rows.schema if pa.types.is_string(each.type) or pa.types.is_large_string(each.type)]

@@ -28,7 +28,6 @@ from mirrorfeed.source.errors import (
 from mirrorfeed.source.identifier import URI, Source
 
 if TYPE_CHECKING:
-    import pyarrow.dataset as pa_dataset
     from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
@@ -52,13 +51,6 @@ _NO_TABLE = (
     "DELTA_PATH_DOES_NOT_EXIST",
 )
 _NOT_DELTA = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_ONLY_OPERATION", "DELTA_NOT_A_DELTA_TABLE")
-
-
-def local_dataset(table: DeltaTable, folder: str | Path) -> pa_dataset.Dataset:
-    """Return the rows of a local table. With deltalake's own file system, Python 3.12 often aborts when it ends."""
-    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
-
-    return table.to_pyarrow_dataset(filesystem=SubTreeFileSystem(str(folder), LocalFileSystem()))
 
 
 @dataclass(frozen=True, slots=True)

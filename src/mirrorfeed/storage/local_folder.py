@@ -82,6 +82,16 @@ def open_regular(place: Path) -> BinaryIO:
     return file
 
 
+def arrow_files(folder: str | Path) -> Any:
+    """Return Arrow's own file system for a folder, for the rows of a Delta table.
+
+    With the file system of deltalake, a process of Python 3.12 often aborts when it ends.
+    """
+    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem  # imported late: slow, and not needed for a store
+
+    return SubTreeFileSystem(str(folder), LocalFileSystem())
+
+
 @dataclass(frozen=True)
 class FolderStore:
     """Store in a folder. Created or renamed files survive a power failure, if the file system supports that."""

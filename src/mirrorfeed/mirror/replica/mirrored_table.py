@@ -25,14 +25,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
-from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.lint.column_rules import NULL_VALUE
 from mirrorfeed.lint.specification import DELETE, INSERT
 from mirrorfeed.mirror.errors import FileRefused, MirrorUnavailable, NotOurs, PathNotSupported, YearNotHeld
 from mirrorfeed.mirror.replica.landing_zone import TableFolder, number_of
-from mirrorfeed.storage.local_folder import FolderStore, resolve
+from mirrorfeed.storage.local_folder import FolderStore, arrow_files, resolve
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,15 +201,10 @@ class Mirror:
         with _delta_errors(self.place):
             self._delta.alter.add_columns([Field.from_arrow(field) for field in fields])
 
-    def _dataset(self) -> Any:
-        """Return the rows. With deltalake's own file system, Python 3.12 often aborts when it ends."""
-        files = SubTreeFileSystem(str(self.place.absolute()), LocalFileSystem())
-        return self._delta.to_pyarrow_dataset(filesystem=files)
-
     def read_columns(self, columns: Sequence[str]) -> pa.Table:
         """Return some columns of all rows, in the order that `replace` needs."""
         with _delta_errors(self.place):
-            dataset = self._dataset()
+            dataset = self._delta.to_pyarrow_dataset(filesystem=arrow_files(self.place.absolute()))
             schema = pa.schema([dataset.schema.field(name).with_nullable(True) for name in columns])
             parts = [part.to_table(schema=dataset.schema, columns=list(columns)) for part in dataset.get_fragments()]
             return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
@@ -222,7 +216,7 @@ class Mirror:
     def replace(self, remaining: pa.Array, rows: pa.Table, name: str, by_time: bool) -> None:
         """Rewrite the table with `rows` and the rows that `remaining` selects, in the order of `read_columns`."""
         with _delta_errors(self.place):
-            dataset = self._dataset()
+            dataset = self._delta.to_pyarrow_dataset(filesystem=arrow_files(self.place.absolute()))
 
             def batches() -> Iterator[pa.RecordBatch]:
                 start = 0
