@@ -201,7 +201,7 @@ def test_gap_is_bridged_once_within_an_attempt(
         seen.append(gap)
         return object() if bridged else None
 
-    monkeypatch.setattr(table_task, "_bridge_gap", bridge)
+    monkeypatch.setattr(table_task, "bridge_gap", bridge)
     (outcome,) = publish_tables(World(a=meets_gap).fleet(configured("a")))
     assert seen == gaps[:1]
     assert (outcome.error, outcome.tries) == (gaps[bridged], 1)

@@ -176,15 +176,15 @@ def _next_step(context: RunContext, table: Table) -> Decision:
 
 
 def _decide(context: RunContext, table: Table, spark: SparkSession) -> Decision:
+    from mirrorfeed.orchestration.table_task import bridge_gap
     from mirrorfeed.publish.sources import source_for
-    from mirrorfeed.publish.sources.gap_sources import bridge_gap
 
     name, table = str(table.target), with_keys(table, lambda: context.client)
     view = TableLog(context.zone, table.target.folder).read_view()
     source = source_for(spark, context.config, table)
     facts, decision = decide_next(source, table, view)
     bridge = None
-    if isinstance(decision, Gap) and (bridge := bridge_gap(source, table, decision, lambda _: None)):
+    if isinstance(decision, Gap) and (bridge := bridge_gap(source, table, decision)):
         source = bridge
         facts, decision = decide_next(source, table, view)
     if isinstance(decision, MirrorfeedError):

@@ -216,7 +216,7 @@ class TableTask:
             try:
                 context.work(source, context.zone, keyed, result, self._on_step, ends)
             except Gap as gap:
-                if (bridge := _bridge_gap(source, keyed, gap, context.on_problem)) is None:
+                if (bridge := bridge_gap(source, keyed, gap, context.on_problem)) is None:
                     raise
                 context.work(bridge, context.zone, keyed, result, self._on_step, ends)
         except Exception as caught:
@@ -285,9 +285,9 @@ class TableTask:
         )
 
 
-def _bridge_gap(
+def bridge_gap(
     source: ChangeSource, table: Table, gap: Gap, on_problem: Callable[[MirrorfeedError], None] = lambda _: None
 ) -> ChangeSource | None:
-    from mirrorfeed.publish.sources.gap_sources import bridge_gap  # imports the room history, and few tables need it
+    from mirrorfeed.publish.sources import gap_sources  # imports the room history, and few tables need it
 
-    return bridge_gap(source, table, gap, on_problem)
+    return gap_sources.bridge_gap(source, table, gap, on_problem)
