@@ -15,13 +15,13 @@ pytestmark = pytest.mark.proof
     ("rules", "most"),
     [
         (Rules(faults=0, deletions=0), None),
-        (Rules(versions=1, faults=0), 8_000),
-        (Rules(versions=1), 8_000),
-        (Rules(versions=1, deletions=0, kills=1), 8_000),
+        (Rules(versions=1, faults=0), 15_000),
+        (Rules(versions=1), 15_000),
+        (Rules(versions=1, deletions=0, kills=1), 15_000),
         (Rules(versions=1, faults=0, deletions=0, pages=True), None),
         (Rules(faults=0, publishers=1, duplicates=1, taken=2), None),
-        (Rules(versions=1, faults=0, duplicates=1, taken=1), 8_000),
-        (Rules(versions=1, faults=0, deletions=0, duplicates=1, pages=True), 8_000),
+        (Rules(versions=1, faults=0, duplicates=1, taken=1), 15_000),
+        (Rules(versions=1, faults=0, deletions=0, duplicates=1, pages=True), 15_000),
     ],
     ids=str,
 )
