@@ -63,7 +63,7 @@ class Changes:
         return Result(rows, (repr(self)[1:-1],), "" if rows else "No rows were changed.")
 
     def chart(self) -> Chart:
-        """Draw the changed rows by version and operation, for the newest 60 versions with changes."""
+        """Return a chart of the changed rows by version and operation, for the newest 60 versions with changes."""
         kinds = tuple(_KINDS.values())
         columns = [(str(each.version), {kind: getattr(each, kind) for kind in kinds}) for each in self.counts()[-60:]]
         return Chart(f"Changes of {self.table}: rows by version", bars(columns, kinds, "rows", "version of the source"))

@@ -241,10 +241,8 @@ class GuardedTable:
 
     def _bounds(self, rows: DataFrame, keys: Sequence[str]) -> list[str]:
         """Return conditions that follow from equal keys, for types with the same order on both sides of the join."""
-        schema, source_names = (
-            self._rows.schema,
-            dict(zip(keys, exact_names("The source", rows.columns, keys), strict=True)),
-        )
+        schema = self._rows.schema
+        source_names = dict(zip(keys, exact_names("The source", rows.columns, keys), strict=True))
         plain = [key for key in keys if _in_one_order(schema[key].dataType, rows.schema[source_names[key]].dataType)]
         if not plain:
             return []

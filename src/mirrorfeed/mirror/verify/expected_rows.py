@@ -112,9 +112,9 @@ def _is_geo_type(type_: DataType) -> bool:
 
 
 def comparable_columns(field: StructField, mirror_type: DataType) -> tuple[Column, Column]:
-    """Return two expressions for a column, for the source and for the mirror. Their values are equal if the mirror is.
+    """Return two expressions for a column: one for the source, and one for the mirror.
 
-    `mirror_type` is the column's type in the mirror.
+    In a mirror that is equal to its source, their values are equal. `mirror_type` is the column's type in the mirror.
     """
     value, type_ = F.col(quote(field.name)), field.dataType
     if isinstance(type_, VariantType):
