@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from rich.console import Console
 
-from mirrorfeed.display.terminal import buffer, draw
+from mirrorfeed.display.terminal import draw
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.mirror.replica import Replica, State, TableReport
 from mirrorfeed.storage.local_folder import FolderStore
@@ -52,7 +53,7 @@ class Zone:
 
     @property
     def printed(self) -> str:
-        out = buffer(1000)
+        out = Console(file=io.StringIO(), width=1000)
         draw(out, lint(self._store).findings)
         return re.sub(r"[\s│┃]+", " ", out.file.getvalue())  # type: ignore[attr-defined]
 

@@ -240,7 +240,7 @@ def test_piped_output_is_never_wrapped(capsys: pytest.CaptureFixture[str]) -> No
     ],
 )
 def test_long_name_is_broken_only_after_dots_and_underscores(name: str, width: int, lines: list[str]) -> None:
-    assert terminal.folded(name, width).split("\n") == lines
+    assert terminal.fold_name(name, width).split("\n") == lines
     assert "".join(lines) == name
 
 
@@ -256,7 +256,7 @@ def test_long_name_is_broken_only_after_dots_and_underscores(name: str, width: i
 def test_right_columns_are_served_first_in_narrow_tables(
     columns: list[tuple[int, int]], width: int, widths: list[int] | None
 ) -> None:
-    assert terminal.fitting(columns, width) == widths
+    assert terminal.fit_columns(columns, width) == widths
 
 
 @pytest.mark.parametrize(

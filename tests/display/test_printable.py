@@ -27,6 +27,7 @@ from mirrorfeed.cli import main, output
 from mirrorfeed.cli.main import fail
 from mirrorfeed.display import terminal
 from mirrorfeed.display.redact import escape_html, printable, printable_block, shell_argument
+from mirrorfeed.display.rows import Grid
 from mirrorfeed.errors import Unexpected
 
 ESCAPE = "\x1b]0;title\x07\x1b[2J"
@@ -190,7 +191,7 @@ def test_change_feed_columns_and_values_cannot_start_a_new_line(monkeypatch: pyt
 @pytest.mark.parametrize("width", [40, 400])
 def test_table_cell_cannot_start_a_new_line(width: int) -> None:
     out = Console(file=io.StringIO(), width=width, highlight=False)
-    out.print(terminal.Listing(("table", HOSTILE), [(f"sales.{HOSTILE}", HOSTILE)], right=()))
+    terminal.print_table(out, Grid(("table", HOSTILE), [(f"sales.{HOSTILE}", HOSTILE)], frozenset()))
     with output.steps(out) as steps:
         steps(HOSTILE, SimpleNamespace(decision=HOSTILE))  # type: ignore[arg-type]
     printed = out.file.getvalue()  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mirrorfeed.api.results import Result
-from mirrorfeed.display.rows import Row, grid_of, nonzero, row, shown, size
+from mirrorfeed.display.rows import DataRow, Row, grid_of, nonzero, row, shown, size
 from mirrorfeed.source.errors import FeedOff
 
 
@@ -92,3 +92,10 @@ def test_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int) ->
     monkeypatch.setenv("COLUMNS", str(width))
     rendered = repr(Result((Copied("sales.orders_of_the_whole_year_2026_and_before", 12, 2**30, AT),)))
     assert max(map(len, rendered.splitlines())) <= width
+
+
+@pytest.mark.parametrize("width", [8, 120])
+def test_heading_is_shown_without_markup_at_any_width(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert "orders" in str(DataRow({"[/]": "sales.orders"}))
+    assert width < 80 or "[/]" in str(DataRow({"[/]": "sales.orders"}))

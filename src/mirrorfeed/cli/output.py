@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.display.redact import printable
 from mirrorfeed.display.rows import counted
-from mirrorfeed.display.terminal import folded, text
+from mirrorfeed.display.terminal import fold_name, text
 from mirrorfeed.errors import with_code
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Steps:
                 if len(self._tasks) >= max(1, (self._out.height - _BELOW) // 2):  # a table may need two lines
                     return
                 self._tasks[table] = self._add(self._lines)
-            name = folded(table, self._out.width - _BESIDE)
+            name = fold_name(table, self._out.width - _BESIDE)
             self._lines.update(self._tasks[table], description=f"{name}: {printable(step)}")
 
     def done(self, result: TableResult) -> None:
