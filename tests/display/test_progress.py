@@ -17,7 +17,7 @@ from mirrorfeed.display.progress import progress, progress_shown, waiting
 
 def test_long_step_is_shown(capfd: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
     displayed = threading.Event()
-    monkeypatch.setattr(room, "_MOMENT", 0.0)
+    monkeypatch.setattr(room, "_DELAY_SECONDS", 0.0)
     monkeypatch.setattr("builtins.print", lambda *a, print=print, **k: (print(*a, **k), displayed.set()))
     with progress_shown():
         progress.info("Reading %s", "the log")
@@ -26,7 +26,7 @@ def test_long_step_is_shown(capfd: pytest.CaptureFixture[str], monkeypatch: Any)
 
 
 def test_short_step_is_not_shown(capfd: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
-    monkeypatch.setattr(room, "_MOMENT", 60.0)
+    monkeypatch.setattr(room, "_DELAY_SECONDS", 60.0)
     with progress_shown():
         progress.info("Reading the log")
         with waiting("Starting Spark"):
@@ -35,7 +35,7 @@ def test_short_step_is_not_shown(capfd: pytest.CaptureFixture[str], monkeypatch:
 
 
 def test_logged_messages_are_not_shown_twice(capfd: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
-    monkeypatch.setattr(room, "_MOMENT", 0.0)
+    monkeypatch.setattr(room, "_DELAY_SECONDS", 0.0)
     monkeypatch.setattr(logging.getLogger("mirrorfeed"), "level", logging.INFO)
     progress.manager._clear_cache()  # type: ignore[attr-defined]
     with progress_shown() as handler:
@@ -49,7 +49,7 @@ def test_progress_goes_to_the_original_standard_error(tmp_path: Path) -> None:
     script = """
 import os, sys, threading
 from mirrorfeed.display import progress as room
-room._MOMENT = 0.0
+room._DELAY_SECONDS = 0.0
 with room.progress_shown(), room.waiting("Starting Spark"):
     os.dup2(os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY), 2)
     while threading.active_count() > 1:

@@ -8,13 +8,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mirrorfeed.display.html import Point, bars, lines, number, ticks, time_ticks
+from mirrorfeed.display.html import bars, lines, number, ticks, time_ticks
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 
 
 def test_line_chart_has_a_point_for_every_value() -> None:
-    points = [Point(NOW, 0.0), Point(NOW + timedelta(hours=1), 50.0), Point(NOW + timedelta(hours=2), 100.0)]
+    points = {NOW: 0.0, NOW + timedelta(hours=1): 50.0, NOW + timedelta(hours=2): 100.0}
     svg = ElementTree.fromstring(lines({"a": points}, "min"))
     dots = [(float(dot.get("cx", "")), float(dot.get("cy", ""))) for dot in svg.iter("circle")]
     assert dots[1] == pytest.approx(((dots[0][0] + dots[2][0]) / 2, (dots[0][1] + dots[2][1]) / 2))
@@ -23,7 +23,7 @@ def test_line_chart_has_a_point_for_every_value() -> None:
 
 @pytest.mark.parametrize("seconds", [0, 0.2, 5, 59])
 def test_short_time_axis_shows_times_and_the_day(seconds: float) -> None:
-    points = [Point(NOW, 1.0), Point(NOW + timedelta(seconds=seconds), 2.0)]
+    points = {NOW: 1.0, NOW + timedelta(seconds=seconds): 2.0}
     texts = [text.text or "" for text in ElementTree.fromstring(lines({"a": points}, "min")).iter("text")]
     assert "time on 2026-03-14, UTC" in texts
     assert len([text for text in texts if re.fullmatch(r"\d\d:\d\d(:\d\d)?", text)]) >= 3
@@ -50,7 +50,7 @@ def test_labels_are_omitted_if_there_are_too_many(count: int, labelled: int) -> 
 
 
 def test_series_beyond_the_colors_share_one() -> None:
-    rendered = lines({f"t{n}": [Point(NOW, n), Point(NOW + timedelta(hours=1), n)] for n in range(11)}, "min")
+    rendered = lines({f"t{n}": {NOW: float(n), NOW + timedelta(hours=1): float(n)} for n in range(11)}, "min")
     assert rendered.count('class="line rest"') == 3
     assert "3 more" in rendered
     assert rendered.index(">t10<") < rendered.index(">t3<")  # the largest series have colors

@@ -190,7 +190,7 @@ def recording() -> Iterator[Recorder]:
             patch.setattr(terminal.console, "__code__", _console.__code__)
             patch.setattr(rows.size, "__code__", _size.__code__)
             patch.setattr(rows.duration, "__code__", _duration.__code__)
-            patch.setattr(progress, "_MOMENT", 3600.0)  # no "Starting Spark …" if a machine is slow
+            patch.setattr(progress, "_DELAY_SECONDS", 3600.0)  # no "Starting Spark …" if a machine is slow
             yield Recorder(folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

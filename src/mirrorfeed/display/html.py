@@ -1,18 +1,19 @@
 """HTML tables, and line and bar charts as SVG: fragments for notebooks, or pages in a single file.
 
-The styles do not affect other content in a notebook. Charts use the colors `c0` to `c7` and `rest`.
+The styles do not affect other content in a notebook. Each series of a chart has a CSS class: `c0` to `c7` with a
+separate color, or `rest` with the shared color of all others.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from mirrorfeed.display.redact import escape_html
-from mirrorfeed.display.rows import Row, grid_of, split
+from mirrorfeed.display.rows import Row, grid_of, split, utc_minute
 
 STYLE = """
 .mirrorfeed{font:13px/1.45 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;
@@ -66,10 +67,10 @@ class Chart:
         return f"<a chart, which a notebook shows: {self.title}>"
 
     def _repr_html_(self) -> str:
-        return framed(titled(self.title, self.html))
+        return styled(titled(self.title, self.html))
 
 
-def framed(body: str) -> str:
+def styled(body: str) -> str:
     """Return a fragment with its styles."""
     return f'<div class="mirrorfeed"><style>{STYLE}</style>{body}</div>'
 
@@ -83,9 +84,8 @@ def page_of(title: str, body: str) -> str:
     )
 
 
-def titled(title: str, chart: str) -> str:
-    """Return a chart with its title above."""
-    return f"<h2>{escape_html(title)}</h2>{chart}"
+def titled(title: str, content: str) -> str:
+    return f"<h2>{escape_html(title)}</h2>{content}"
 
 
 def card(title: str, content: str) -> str:
@@ -93,15 +93,9 @@ def card(title: str, content: str) -> str:
     return f"<section>{titled(title, content)}</section>"
 
 
-def folded(title: str, content: str) -> str:
-    """Return content that is folded until a click on its title."""
+def details(title: str, content: str) -> str:
+    """Return content that is hidden until a click on its title."""
     return f"<details><summary>{escape_html(title)}</summary>{content}</details>"
-
-
-def table(header: Sequence[str], lines: Iterable[Sequence[str]], right: Collection[int], bad: Collection[int]) -> str:
-    """Return a table. `right` contains the columns to align right, `bad` the lines to mark as errors."""
-    body = "".join(_row("td", line, right, "bad" if at in bad else "") for at, line in enumerate(lines))
-    return f"<table><thead>{_row('th', header, right)}</thead><tbody>{body}</tbody></table>" if header else ""
 
 
 def paragraph(text: str, *, good: bool = True) -> str:
@@ -129,44 +123,41 @@ _LEAST = timedelta(minutes=1)
 """Minimum length of the time axis."""
 _DENSE = 60
 """With more points, a line shows points only under the pointer. The same applies to lines without a separate color."""
+_NO_DATA = "<p>No data yet.</p>"
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    time: datetime
-    value: float
-
-
-def lines(series: Mapping[str, Sequence[Point]], unit: str) -> str:
-    """Return a line chart over time, with a line for each series. The points of a series must be sorted by time."""
-    points = [point for each in series.values() for point in each]
-    if not points:
-        return _no_data()
-    start, end = min(point.time for point in points), max(point.time for point in points)
+def lines(series: Mapping[str, Mapping[datetime, float]], unit: str) -> str:
+    """Return a line chart over time, with a line for each series: its values by time, sorted by time."""
+    times = [time for points in series.values() for time in points]
+    if not times:
+        return _NO_DATA
+    start, end = min(times), max(times)
     if end - start < _LEAST:
         middle, width = start + (end - start) / 2, _LEAST if end > start else timedelta(hours=2)
         start, end = middle - width / 2, middle + width / 2
-    top = ticks(max(point.value for point in points))
+    steps = ticks(max(value for points in series.values() for value in points.values()))
     span = (end - start).total_seconds()
 
     def x(time: datetime) -> float:
         return _LEFT + (time - start).total_seconds() / span * (_WIDTH - _LEFT - _RIGHT)
 
-    shapes = [*_value_axis(top, unit), *(_tick_below(x(time), label) for time, label in time_ticks(start, end))]
-    shapes.append(_axis_below(_times(start, end)))
-    ordered = list(enumerate(_by_size(series)))
-    for color, (name, own_points) in [*ordered[COLORS:], *ordered[:COLORS]]:  # draw colored lines on top of the others
-        path = " ".join(f"{x(point.time):.1f},{_y(point.value, top):.1f}" for point in own_points)
+    shapes = [*_value_axis(steps, unit), *(_tick_label(x(time), label) for time, label in time_ticks(start, end))]
+    shapes.append(_axis_label(_time_axis_label(start, end)))
+    # The series with the largest values get the colors.
+    names = sorted(series, key=lambda name: (-max(series[name].values()), name))
+    ordered = list(enumerate(names))
+    for color, name in [*ordered[COLORS:], *ordered[:COLORS]]:  # draw colored lines on top of the others
+        points = [(f"{x(time):.1f}", f"{_y(value, steps):.1f}", time, value) for time, value in series[name].items()]
         shade = _shade(color)
-        dot = f"dot {shade} dense" if len(own_points) > _DENSE or color >= COLORS else f"dot {shade}"
+        dot = f"dot {shade} dense" if len(points) > _DENSE or color >= COLORS else f"dot {shade}"
+        path = " ".join(f"{cx},{cy}" for cx, cy, *_ in points)
         shapes.append(f'<polyline class="line {shade}" points="{path}"/>')
         shapes += [
-            f'<circle class="{dot}" cx="{x(point.time):.1f}" cy="{_y(point.value, top):.1f}" r="2.5">'
-            f"<title>{escape_html(name)}, {_moment(point.time)}: {number(point.value)}"
-            f" {escape_html(noun(unit, point.value))}</title></circle>"
-            for point in own_points
+            f'<circle class="{dot}" cx="{cx}" cy="{cy}" r="2.5">'
+            f"{_tooltip(name, utc_minute(time), value, unit)}</circle>"
+            for cx, cy, time, value in points
         ]
-    return _figure(shapes, [name for name, _ in _by_size(series)])
+    return _figure(shapes, names)
 
 
 def bars(
@@ -174,25 +165,23 @@ def bars(
 ) -> str:
     """Return a bar for each column, with a part for each kind from the bottom up. `axis_label` is below the axis."""
     if not columns:
-        return _no_data()
-    top = ticks(max(sum(parts.get(kind, 0) for kind in kinds) for _, parts in columns))
+        return _NO_DATA
+    steps = ticks(max(sum(parts.get(kind, 0) for kind in kinds) for _, parts in columns))
     slot = (_WIDTH - _LEFT - _RIGHT) / len(columns)
-    wide = min(slot * 0.7, 48)
-    shapes = [*_value_axis(top, unit), _axis_below(axis_label)]
+    width = min(slot * 0.7, 48)
+    shapes = [*_value_axis(steps, unit), _axis_label(axis_label)]
     every = math.ceil(len(columns) / _LABELS)
     for n, (label, parts) in enumerate(columns):
         middle = _LEFT + (n + 0.5) * slot
         if n % every == 0:
-            shapes.append(_tick_below(middle, label))
+            shapes.append(_tick_label(middle, label))
         below = 0.0
         for color, kind in enumerate(kinds):
             if value := parts.get(kind, 0):
-                high, low = _y(below + value, top), _y(below, top)
+                high, low = _y(below + value, steps), _y(below, steps)
                 shapes.append(
-                    f'<rect class="bar {_shade(color)}" x="{middle - wide / 2:.1f}" y="{high:.1f}" width="{wide:.1f}"'
-                    f' height="{max(low - high, 0.5):.1f}">'
-                    f"<title>{escape_html(label)}, {escape_html(kind)}: {number(value)}"
-                    f" {escape_html(noun(unit, value))}</title></rect>"
+                    f'<rect class="bar {_shade(color)}" x="{middle - width / 2:.1f}" y="{high:.1f}" width="{width:.1f}"'
+                    f' height="{max(low - high, 0.5):.1f}">{_tooltip(label, kind, value, unit)}</rect>'
                 )
                 below += value
     used_kinds = {kind for _, parts in columns for kind, value in parts.items() if value}
@@ -216,21 +205,20 @@ def time_ticks(start: datetime, end: datetime) -> list[tuple[datetime, str]]:
     steps = [timedelta(minutes=each) for each in minutes]
     step = next((step for step in steps if span / step <= 7), timedelta(days=math.ceil(span.days / 7)))
     zero = datetime(2024, 1, 1, tzinfo=UTC)  # a Monday
+    first = zero + math.ceil((start - zero) / step) * step
     found: list[tuple[datetime, str]] = []
-    moment = zero + math.ceil((start - zero) / step) * step
-    while moment <= end:
-        midnight = moment.hour == moment.minute == moment.second == 0
-        clock = f"{moment:%H:%M:%S}" if step < timedelta(minutes=1) else f"{moment:%H:%M}"
-        found.append((moment, f"{moment:%b} {moment.day}" if midnight else clock))
-        moment += step
+    for time in (first + n * step for n in range((end - first) // step + 1)):
+        is_midnight = time.hour == time.minute == time.second == 0
+        clock = f"{time:%H:%M:%S}" if step < timedelta(minutes=1) else f"{time:%H:%M}"
+        found.append((time, f"{time:%b} {time.day}" if is_midnight else clock))
     return found
 
 
 def number(value: float) -> str:
     """Return a number as a short text for an axis."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if abs(value) >= size:
-            return f"{value / (1e3 if letter == 'k' else size):.3g}{letter}"
+    for least, unit, letter in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if abs(value) >= least:
+            return f"{value / unit:.3g}{letter}"
     return f"{value:,.0f}" if value == int(value) else f"{value:,.3g}"
 
 
@@ -239,75 +227,72 @@ def noun(name: str, value: float) -> str:
     return re.sub(r"^(\w+)s\b", r"\1", name) if value == 1 else name
 
 
-def _by_size(series: Mapping[str, Sequence[Point]]) -> list[tuple[str, Sequence[Point]]]:
-    """Return the series with the largest values first, so that these get the colors."""
-    return sorted(series.items(), key=lambda item: (-max(point.value for point in item[1]), item[0]))
+def _tooltip(name: str, part: str, value: float, unit: str) -> str:
+    return f"<title>{escape_html(f'{name}, {part}: {number(value)} {noun(unit, value)}')}</title>"
 
 
 def _shade(color: int) -> str:
     return f"c{color}" if color < COLORS else "rest"
 
 
-def _y(value: float, top: Sequence[float]) -> float:
-    return _HEIGHT - _BOTTOM - value / top[-1] * (_HEIGHT - _TOP - _BOTTOM)
+def _y(value: float, steps: Sequence[float]) -> float:
+    return _HEIGHT - _BOTTOM - value / steps[-1] * (_HEIGHT - _TOP - _BOTTOM)
 
 
-def _value_axis(top: Sequence[float], unit: str) -> list[str]:
+def _value_axis(steps: Sequence[float], unit: str) -> list[str]:
     shapes = []
-    for value in top:
-        y = _y(value, top)
+    for value in steps:
+        y = _y(value, steps)
         kind = "axis" if value == 0 else "grid"
         shapes.append(f'<line class="{kind}" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        label = f"{number(value)} {noun(unit, value)}" if value == top[-1] else number(value)
-        anchor = f'x="{_LEFT - 6}" text-anchor="end"' if value != top[-1] else 'x="0" text-anchor="start"'
+        label = f"{number(value)} {noun(unit, value)}" if value == steps[-1] else number(value)
+        anchor = f'x="{_LEFT - 6}" text-anchor="end"' if value != steps[-1] else 'x="0" text-anchor="start"'
         shapes.append(f'<text {anchor} y="{y + 4:.1f}">{escape_html(label)}</text>')
     return shapes
 
 
-def _tick_below(x: float, label: str) -> str:
+def _tick_label(x: float, label: str) -> str:
     return f'<text x="{x:.1f}" y="{_HEIGHT - 26}" text-anchor="middle">{escape_html(label)}</text>'
 
 
-def _axis_below(text: str) -> str:
-    """Return the label of the horizontal axis."""
+def _axis_label(text: str) -> str:
     return f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 6}" text-anchor="end">{escape_html(text)}</text>' if text else ""
 
 
-def _times(start: datetime, end: datetime) -> str:
-    """Return the label of a time axis, with the date if all times are on one day."""
-    days = [f"{moment.astimezone(UTC):%Y-%m-%d}" for moment in (start, end)]
-    return f"time on {days[0]}, UTC" if days[0] == days[1] else "time, UTC"
+def _time_axis_label(start: datetime, end: datetime) -> str:
+    """Return the text below a time axis, with the date if all times are on one day."""
+    first, last = (time.astimezone(UTC).date() for time in (start, end))
+    return f"time on {first}, UTC" if first == last else "time, UTC"
 
 
 def _figure(shapes: Sequence[str], names: Sequence[str]) -> str:
     svg = f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{"".join(shapes)}</svg>'
     if len(names) == 1:
         return svg  # the title of the chart names the only series
-    keys_ = [(_shade(n), name) for n, name in enumerate(names) if name and n < COLORS]
-    keys = "".join(f'<span><i class="key {shade}"></i>{escape_html(name)}</span>' for shade, name in keys_)
-    more = len([name for name in names if name]) - len(keys_)
-    rest = f'<span><i class="key rest"></i>{more} more</span>' if more > 0 else ""
-    return f'{svg}<p class="legend">{keys}{rest}</p>'
-
-
-def _no_data() -> str:
-    return "<p>No data yet.</p>"
-
-
-def _moment(time: datetime) -> str:
-    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M}"
+    keys = [
+        f'<span><i class="key {_shade(n)}"></i>{escape_html(name)}</span>'
+        for n, name in enumerate(names[:COLORS])
+        if name
+    ]
+    if more := len(list(filter(None, names[COLORS:]))):
+        keys.append(f'<span><i class="key rest"></i>{more} more</span>')
+    return f'{svg}<p class="legend">{"".join(keys)}</p>'
 
 
 def html_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
-    return framed(section_of(rows, notes, summary, every=every))
+    return styled(section_of(rows, notes, summary, every=every))
 
 
 def section_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "", *, every: bool = False) -> str:
     """Return the HTML without styles, and mark rows that are not ok. With `every`, list many quiet rows too."""
     rows, _, left_out = split(rows, every)
     grid = grid_of(rows)
-    bad = [at for at, row in enumerate(rows) if not row.ok]
     parts = [paragraph(line) for line in (summary, left_out) if line]
-    parts.append(table(grid.header, grid.lines, grid.right, bad))
+    if grid.header:
+        lines = (
+            _row("td", line, grid.right, "" if row.ok else "bad") for line, row in zip(grid.lines, rows, strict=True)
+        )
+        header, body = _row("th", grid.header, grid.right), "".join(lines)
+        parts.append(f"<table><thead>{header}</thead><tbody>{body}</tbody></table>")
     parts += [paragraph(remark, good=row.ok) for row in rows for remark in row.remarks()]
     return "".join([*parts, *map(paragraph, notes)])

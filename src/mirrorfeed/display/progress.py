@@ -1,4 +1,4 @@
-"""Progress of a command on standard error: the newest step, with a spinner on a terminal or as a line elsewhere."""
+"""Progress of a command on standard error: the newest message, with a spinner on a terminal or as a line elsewhere."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 progress = logging.getLogger("mirrorfeed.progress")
-_MOMENT = 0.1
-"""Seconds. Shorter steps are not shown."""
+_DELAY_SECONDS = 0.1
+"""A message that is replaced or removed within this time is not shown."""
 
 
 class ProgressHandler(logging.Handler):
-    """Shows the newest progress message, with a spinner on a terminal or as a line elsewhere."""
+    """Shows the newest progress message."""
 
     def __init__(self, file: TextIO) -> None:
         super().__init__(logging.INFO)
@@ -29,12 +29,12 @@ class ProgressHandler(logging.Handler):
         self._timer: Timer | None = None
         self._spinner: Status | None = None
         self.muted = False
-        """True while something else is shown, such as progress bars."""
+        """True to show no messages, because something else is shown, such as progress bars."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stop()
         if not self.muted:
-            self._timer = Timer(_MOMENT, self._show, (record.getMessage(),))
+            self._timer = Timer(_DELAY_SECONDS, self._show, (record.getMessage(),))
             self._timer.daemon = True
             self._timer.start()
 
@@ -66,7 +66,7 @@ class ProgressHandler(logging.Handler):
 
 @contextmanager
 def waiting(message: str) -> Iterator[None]:
-    """Report progress, and remove the message before anything else is printed."""
+    """Show a progress message only within this context."""
     progress.info(message)
     try:
         yield
@@ -78,11 +78,11 @@ def waiting(message: str) -> Iterator[None]:
 
 @contextmanager
 def progress_shown() -> Iterator[ProgressHandler]:
-    """Show progress on standard error in this context, unless progress is logged there."""
-    level, logged = progress.level, progress.isEnabledFor(logging.INFO)
-    with copy_of_standard_error() as file:
+    """Show progress on standard error within this context, unless the application logs progress messages."""
+    level, is_logged = progress.level, progress.isEnabledFor(logging.INFO)
+    with _copy_of_standard_error() as file:
         handler = ProgressHandler(file)
-        handler.muted = logged
+        handler.muted = is_logged
         progress.addHandler(handler)
         progress.setLevel(logging.INFO)
         try:
@@ -94,7 +94,7 @@ def progress_shown() -> Iterator[ProgressHandler]:
 
 
 @contextmanager
-def copy_of_standard_error() -> Iterator[TextIO]:
+def _copy_of_standard_error() -> Iterator[TextIO]:
     """Yield a copy of standard error, because standard error itself is redirected while Spark starts."""
     try:
         copy = os.dup(sys.stderr.fileno())

@@ -22,17 +22,17 @@ from typing import cast
 from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
 
 HIDDEN = "(not shown)"
-_MOST = 100
-"""Maximum number of remembered secrets. The last used ones are remembered. Tokens change every hour."""
-_SHORTEST = 8
+_MAX_SECRETS = 100
+"""Maximum number of remembered secrets, the last used ones. Tokens change every hour."""
+_MIN_SECRET_LENGTH = 8
 """Minimum length of a remembered secret. Shorter texts are parts of ordinary words."""
-_BEGINNING = 16
-"""Number of characters that identify a secret that a response cuts off."""
-_PART = 12
+_PREFIX_LENGTH = 16
+"""Number of first characters that identify a secret, because a response may cut off the rest."""
+_MIN_PART_LENGTH = 12
 """Minimum length of a part of an address that counts as a secret, if it contains letters and digits."""
-_PEER_PART = 6
-"""Minimum length of a part of a secret in responses of the service that received the secret."""
-_REST = r"""[^\s"'<>]*"""
+_MIN_PEER_PART_LENGTH = 6
+"""Minimum length of a part of a secret, in a response of the service that received the secret."""
+_TO_END_OF_WORD = r"""[^\s"'<>]*"""
 _KNOWN_FORMS = (
     (re.compile(r"\beyJ[\w-]{8,}(?:\.[\w-]+){0,4}|\bZXlK[\w+/-]{16,}=*"), HIDDEN),
     (re.compile(r"\b(bearer)(?:\s|%20|\+)+(?=[a-z._~+/%=-]*\d)[\w.~+/%=-]{8,}", re.IGNORECASE), rf"\1 {HIDDEN}"),
@@ -45,8 +45,8 @@ _KNOWN_FORMS = (
     ),
 )
 _LOGGERS = frozenset({"mirrorfeed", "azure", "msal", "urllib3", "requests", "databricks"})
-_BETWEEN = re.compile(r"[/?&=]")
-_RUN = re.compile(rf"[0-9A-Za-z]{{{_PEER_PART},}}")
+_SEPARATORS = re.compile(r"[/?&=]")
+_RUN = re.compile(rf"[0-9A-Za-z]{{{_MIN_PEER_PART_LENGTH},}}")
 
 
 class _Memory(ModuleType):
@@ -65,11 +65,11 @@ def remember(*secrets: str) -> None:
     memory = _memory()
     with memory.lock:
         for secret in secrets:
-            if len(secret) >= _SHORTEST:
+            if len(secret) >= _MIN_SECRET_LENGTH:
                 if secret not in memory.patterns:
                     memory.patterns[secret] = _pattern(secret)
                 memory.patterns.move_to_end(secret)
-        while len(memory.patterns) > _MOST:
+        while len(memory.patterns) > _MAX_SECRETS:
             memory.patterns.popitem(last=False)
 
 
@@ -81,8 +81,7 @@ def forget_all() -> None:
 
 
 def redact(text: str) -> str:
-    """Return the text without remembered secrets in any usual encoding, and without anything that looks like a
-    token."""
+    """Return the text without remembered secrets in any usual encoding, and without texts that look like a token."""
     memory = _memory()
     with memory.lock:
         patterns = tuple(memory.patterns.values())
@@ -95,7 +94,7 @@ def redact(text: str) -> str:
 
 def redact_answer(text: str, *secrets: str) -> str:
     """Return the response of a service that received these secrets, or `HIDDEN` if it contains any part of them."""
-    parts = {part for secret in secrets for part in _BETWEEN.split(secret) if len(part) >= _PEER_PART}
+    parts = {part for secret in secrets for part in _SEPARATORS.split(secret) if len(part) >= _MIN_PEER_PART_LENGTH}
     hidden = {form for part in parts.union(secrets) for form in _decoded(part)}
     hidden |= {run for form in hidden for run in _RUN.findall(form)}
     forms = {*_decoded(text), html.unescape(text)}
@@ -115,10 +114,10 @@ def _memory() -> _Memory:
 
 
 def _pattern(secret: str) -> re.Pattern[str]:
-    forms = {form for text in _texts(secret) for form in _forms(text) if len(form) >= _SHORTEST}
+    forms = {form for text in _texts(secret) for form in _forms(text) if len(form) >= _MIN_SECRET_LENGTH}
     longest_first = sorted(forms, key=lambda form: (-len(form), form))
     patterns = [re.escape(form) for form in longest_first]
-    cut = [re.escape(form[:_BEGINNING]) + _REST for form in longest_first if len(form) > _BEGINNING]
+    cut = [re.escape(form[:_PREFIX_LENGTH]) + _TO_END_OF_WORD for form in longest_first if len(form) > _PREFIX_LENGTH]
     return re.compile("|".join([*patterns, *dict.fromkeys(cut)]) or r"(?!)", re.IGNORECASE)
 
 
@@ -135,8 +134,8 @@ def _texts(secret: str) -> Iterator[str]:
     target = f"{address.path}?{address.query}" if address.query else address.path
     for text in {target, unquote(target)}:
         yield text
-        for part in _BETWEEN.split(text):
-            if len(part) >= _PART and re.search(r"\d", part) and re.search(r"[A-Za-z]", part):
+        for part in _SEPARATORS.split(text):
+            if len(part) >= _MIN_PART_LENGTH and re.search(r"\d", part) and re.search(r"[A-Za-z]", part):
                 yield part
 
 
@@ -146,7 +145,7 @@ def _forms(text: str) -> Iterator[str]:
         yield plain
         yield plain[::-1]
     yield encoded.hex()
-    for offset in range(3):  # position among the bytes that are encoded together
+    for offset in range(3):  # base64 encodes three bytes together, and the secret can start at each of them
         letters = base64.b64encode(bytes(offset) + encoded).decode().rstrip("=")
         first = (offset * 8 + 5) // 6
         last = len(letters) if (offset + len(encoded)) % 3 == 0 else -1

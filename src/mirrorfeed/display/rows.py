@@ -1,6 +1,6 @@
-"""Rows of results: frozen dataclasses, drawn as a table, as HTML for a notebook, or as JSON. Counts and sizes in words.
+"""Rows of results: frozen dataclasses, shown as a table, as HTML in a notebook, or as JSON. Texts for counts and sizes.
 
-Each field is in the JSON, and each field with `shown` is a column of the table.
+Each field is in the JSON, and each field declared with `shown` is a column of the table.
 
 @row
 class Enabled(Row):
@@ -14,26 +14,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from enum import Enum
 from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 MARKERS = ("insert", "update", "upsert", "delete")
-_COLUMN = "column"
 Kind = TypeVar("Kind", bound=type[Any])
 AnyRow = TypeVar("AnyRow", bound="Row")
-
-
-class Column(NamedTuple):
-    heading: str
-    form: Callable[[Any], object] | None
-    """Convert the value to the value to show. None is shown as unknown without conversion."""
-    right: bool
 
 
 class Cell(NamedTuple):
     value: object
     right: bool
+    """True to align the column right. Numbers are always aligned right."""
 
 
 def shown(
@@ -45,13 +38,14 @@ def shown(
     default_factory: Any = MISSING,
     init: bool = True,
 ) -> Any:
-    """Declare a field as a column. Numbers and columns with `right` are aligned right."""
-    column = Column(heading, form, right)
-    return field(default=default, default_factory=default_factory, init=init, metadata={_COLUMN: column})
+    """Declare a field as a column. `form` converts a value other than None to the value in the table."""
+    metadata = {"heading": heading, "form": form, "right": right}
+    return field(default=default, default_factory=default_factory, init=init, metadata=metadata)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(shown, field))
 def row(kind: Kind) -> Kind:
+    """Class decorator for subclasses of `Row`."""
     return dataclass(frozen=True, slots=True)(kind)  # type: ignore[return-value]
 
 
@@ -61,17 +55,16 @@ class Row:
     __slots__ = ()
 
     QUIET = ""
-    """Text that describes several quiet rows, such as "{tables}: nothing new.". Empty means that all rows are
-    listed."""
+    """Text that replaces many quiet rows, such as "{tables}: nothing new.". If it is empty, all rows are listed."""
 
     @property
     def ok(self) -> bool:
-        """True if nothing is wrong: there is no `error`."""
+        """True if the row has no `error`."""
         return getattr(self, "error", None) is None
 
     @property
     def quiet(self) -> bool:
-        """True if the row need not be listed among many rows that have `QUIET`."""
+        """True if the row need not be listed when there are many."""
         return self.ok
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,16 +75,16 @@ class Row:
         """Return the columns by heading. Empty if the remarks describe the row without a table."""
         found = {}
         for each in fields(self):  # type: ignore[arg-type]
-            if column := each.metadata.get(_COLUMN):
+            if column := each.metadata:
                 value = getattr(self, each.name)
-                form = column.form if value is not None else None
-                found[column.heading] = Cell(form(value) if form else value, column.right)
+                form = column["form"] if value is not None else None
+                found[column["heading"]] = Cell(form(value) if form else value, column["right"])
         return found
 
     def remarks(self) -> Sequence[str]:
         """Return the lines to show below the table: the error, unless it has a column."""
         error = getattr(self, "error", None)
-        if error is None or any(each.name == "error" and _COLUMN in each.metadata for each in fields(self)):  # type: ignore[arg-type]
+        if error is None or any(each.name == "error" and each.metadata for each in fields(self)):  # type: ignore[arg-type]
             return ()
         parts = (getattr(self, "table", None), getattr(error, "code", None), str(error))
         return (": ".join(filter(None, parts)),)
@@ -160,12 +153,12 @@ def as_json(value: Any, text: Callable[[str], str] = str) -> Any:
     return str(value)
 
 
-LISTED = 20
-"""With more quiet rows, the rows are counted instead of listed."""
+_MAX_QUIET = 20
+"""Maximum number of quiet rows to list. More are counted instead."""
 
 
 class Grid(NamedTuple):
-    """Cells of a table as texts, without columns that have no known value."""
+    """Texts of a table, without columns in which every value is None or empty."""
 
     header: Sequence[str]
     lines: Sequence[Sequence[str]]
@@ -189,9 +182,12 @@ def grid_of(rows: Sequence[Row]) -> Grid:
 
 
 def split(rows: Sequence[AnyRow], every: bool = False) -> tuple[Sequence[AnyRow], Sequence[AnyRow], str]:
-    """Return the rows to list, the other rows, and the number of the others in words."""
+    """Return the rows to list, the quiet rows that are not listed, and a text that replaces the quiet rows.
+
+    With `every`, or with at most 20 quiet rows, all rows are listed.
+    """
     quiet = [row for row in rows if row.QUIET and row.quiet]
-    if every or len(quiet) <= LISTED:
+    if every or len(quiet) <= _MAX_QUIET:
         return rows, (), ""
     left_out = quiet[0].QUIET.format(tables=counted(len(quiet), "table"), rows=f"{len(quiet):,}")
     return [row for row in rows if not row.quiet], quiet, left_out
@@ -228,18 +224,18 @@ def by_marker(rows: Mapping[str, int]) -> str:
 
 
 def first_names(names: Sequence[str], most: int = 3) -> str:
-    """Return the first names, and the number of the others."""
+    """Return a text with the first `most` names and the number of other names."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
 def size(count: int) -> str:
-    scaled = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if scaled < 1024 or unit == "GiB":
-            return f"{scaled:.0f} {unit}" if unit == "B" else f"{scaled:.1f} {unit}"
-        scaled /= 1024
-    raise AssertionError("unreachable")
+    power = sum(count >= 1024**each for each in (1, 2, 3))
+    return f"{count / 1024**power:.1f} {('B', 'KiB', 'MiB', 'GiB')[power]}" if power else f"{count} B"
+
+
+def utc_minute(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M}"
 
 
 def duration(seconds: float) -> str:

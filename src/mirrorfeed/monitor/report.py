@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.display.html import Chart, Point, bars, card, folded, framed, lines, page_of, section_of, titled
+from mirrorfeed.display.html import Chart, bars, card, details, lines, page_of, section_of, styled, titled
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.redact import escape_html
-from mirrorfeed.display.rows import Row, as_json, grid_of, split
+from mirrorfeed.display.rows import Row, as_json, grid_of, split, utc_minute
 from mirrorfeed.display.terminal import draw, text, text_from
 from mirrorfeed.errors import first_line
 from mirrorfeed.monitor.errors import NoLedger
-from mirrorfeed.monitor.report_sections import DASHBOARD_ONLY, NOW, QUERIES, SECTIONS, ArchiveState, time_in_utc
+from mirrorfeed.monitor.report_sections import DASHBOARD_ONLY, NOW, QUERIES, SECTIONS, ArchiveState
 from mirrorfeed.orchestration.errors import LedgerUnreadable
 from mirrorfeed.orchestration.ledger import all_rows_query
 from mirrorfeed.runtime.spark_session import setting
@@ -68,7 +68,7 @@ class Report:
 
     def draw(self, out: Console) -> None:
         """Print all sections as tables."""
-        out.print(text(f"As of {time_in_utc(self.as_of)} UTC"))
+        out.print(text(f"As of {utc_minute(self.as_of)} UTC"))
         for name, rows in self.sections.items():
             draw(out, rows, self.notes.get(name, ()), SECTIONS[name][0])
 
@@ -76,7 +76,7 @@ class Report:
         return text_from(self.draw)
 
     def _repr_html_(self) -> str:
-        return framed(body(self))
+        return styled(body(self))
 
 
 def report_of(start_spark: Callable[[], SparkSession], config: Config) -> Report:
@@ -129,10 +129,10 @@ def body(report: Report) -> str:
     listed = ""
     for name, rows in sections.items():
         _, others, _ = split(rows)
-        below = folded(f"Show {len(others):,} more", section_of(others, every=True)) if others else ""
+        below = details(f"Show {len(others):,} more", section_of(others, every=True)) if others else ""
         listed += card(SECTIONS[name][0], section_of(rows, report.notes.get(name, ())) + below)
     return (
-        f"<header><h1>mirrorfeed</h1><p>As of {time_in_utc(report.as_of)} UTC</p></header>"
+        f"<header><h1>mirrorfeed</h1><p>As of {utc_minute(report.as_of)} UTC</p></header>"
         f'<div class="tiles">{tiles}</div><div class="charts">{cards}</div>{listed}'
     )
 
@@ -199,8 +199,9 @@ def _by_day(series: Series, unit: str) -> str:
 
 
 def _line_chart(series: Series, unit: str) -> str:
-    def moment(time: date) -> datetime:
+    """Draw lines over time. A value of a day is drawn at its start in UTC."""
+
+    def start(time: date) -> datetime:
         return time if isinstance(time, datetime) else datetime(time.year, time.month, time.day, tzinfo=UTC)
 
-    points = {name: [Point(moment(time), value) for time, value in times.items()] for name, times in series.items()}
-    return lines({name: each for name, each in points.items() if each}, unit)
+    return lines({name: {start(time): times[time] for time in times} for name, times in series.items() if times}, unit)

@@ -7,9 +7,9 @@ the queries. Days are in UTC: the report sets the session's time zone, and UTC i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 
-from mirrorfeed.display.rows import Cell, Row, duration, nonzero, row, shown, size
+from mirrorfeed.display.rows import Cell, Row, duration, nonzero, row, shown, size, utc_minute
 from mirrorfeed.orchestration.ledger import (
     ARCHIVE,
     ATTENTION_OUTCOMES,
@@ -152,10 +152,6 @@ ORDER BY time DESC, `table`, outcome LIMIT 50
 }
 
 
-def time_in_utc(time: datetime) -> str:
-    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M}"
-
-
 def _minutes(minutes: float) -> str:
     return duration(max(0.0, minutes * 60))
 
@@ -188,13 +184,13 @@ class TableState(Row):
     error: str | None = shown("Error")
     published_version: int | None = shown("Version published")
     lag_versions: int | None = shown("Versions not published")
-    last_published: datetime | None = shown("Last published", time_in_utc)
+    last_published: datetime | None = shown("Last published", utc_minute)
     last_reported: datetime | None
     """Time of `state`."""
     mirror: str | None = shown("Mirror")
     """`verified` or `different`. None if the table was never compared."""
     mirror_version: int | None = shown("At version")
-    last_compared: datetime | None = shown("Last compared", time_in_utc)
+    last_compared: datetime | None = shown("Last compared", utc_minute)
     last_equal: datetime | None
     comparison: str | None
     """Result of the last comparison, in words."""
@@ -236,7 +232,7 @@ class TableFreshness(Row):
     def cells(self) -> Mapping[str, Cell]:
         steps = {step.capitalize(): self._step(step) for step in _STEPS}
         committed = "unknown" if self.committed_minutes is None else f"{_minutes(self.committed_minutes)} ago"
-        found = {"Table": self.table, "Committed": committed, **steps, "Checked at": time_in_utc(self.as_of)}
+        found = {"Table": self.table, "Committed": committed, **steps, "Checked at": utc_minute(self.as_of)}
         return {heading: Cell(text, False) for heading, text in found.items()}
 
     def _step(self, step: str) -> str:
@@ -310,7 +306,7 @@ class ArchiveState(Row):
 class Failure(Row):
     """A failure, a reload, or a mirror that differs or could not be compared."""
 
-    time: datetime = shown("Time (UTC)", time_in_utc)
+    time: datetime = shown("Time (UTC)", utc_minute)
     table: str = shown("Table")
     outcome: str = shown("Outcome")
     error: str | None = shown("Error")
