@@ -1,10 +1,10 @@
 """Base classes of all errors, helpers to show them, and `explain`.
 
-An error is data: its class sets `code`, `what` and `fix`, and `raise` passes the values that these name, as keywords.
-`what` and `fix` are templates in the syntax of `str.format`. A mapping holds alternative templates, of which the
-property `case` selects one. Keys that are phrases are conditions, which the reference shows. The constructor takes
-every field of the templates, except those that the class computes as a property. An annotation in the class
-declares one more keyword, which is optional if it has a value.
+The class of an error sets `code` and the templates `what` and `fix`, in the syntax of `str.format`. The constructor
+takes a keyword for each field of the templates, except for fields that the class computes as a property. An annotation
+in the class declares one more keyword, which is optional if it has a value. Instead of a template, `what` and `fix` can
+be a mapping of alternative templates, of which the property `case` selects one. A key that is a phrase is a condition,
+which the reference shows.
 
 Format specifications: `few` lists the first three names, `list` and `quoted` all of them, `reasons` joins parts of a
 sentence, `names` quotes the first five names, `phrase` drops the final period, `short` quotes a shortened text,
@@ -18,6 +18,7 @@ Codes with three digits are findings: 8 of the doctor, the others of `mirrorfeed
 
 from __future__ import annotations
 
+import copyreg
 import json
 import logging
 import re
@@ -34,10 +35,8 @@ from mirrorfeed.display.rows import Row, as_json, counted, duration, first_names
 _log = logging.getLogger(__name__)
 _LONGEST_LINE = 2000
 """Maximum number of characters of third-party text to search for secrets."""
-_OF_THE_BRIDGE = "An error occurred while calling "
+_JAVA_CALL = "An error occurred while calling "
 """Start of the first line of an error in Java. The next line has the reason."""
-
-
 Template = str | Mapping[Any, str]
 
 _FORMS: dict[str, Callable[[Any], str]] = {
@@ -84,7 +83,7 @@ def field_names(template: str) -> Iterator[str]:
 
 
 class MirrorfeedError(Exception):
-    """Base class of all errors. Each error has a `code`, a `problem`, a `solution` and its facts as attributes."""
+    """Base class of all errors. The keywords of the constructor become attributes."""
 
     code: ClassVar[str]
     what: ClassVar[Template]
@@ -92,9 +91,9 @@ class MirrorfeedError(Exception):
     meaning: ClassVar[str] = ""
     """Text for the reference, if `what` alone does not explain the error."""
     is_warning: ClassVar[bool] = False
-    """Whether it is only reported, by a run that continues."""
-
+    """True if a run reports the error and continues."""
     required: ClassVar[frozenset[str]]
+    """Required keywords of the constructor."""
     optional: ClassVar[dict[str, Any]]
     """Optional keywords of the constructor, with their defaults."""
 
@@ -114,12 +113,12 @@ class MirrorfeedError(Exception):
 
     @property
     def problem(self) -> str:
-        """Sentence that describes what failed."""
+        """Text that says what failed."""
         return self._format(self.what)
 
     @property
     def solution(self) -> str:
-        """Sentence that describes what to do, or an empty string."""
+        """Text that says what to do. Can be empty."""
         return self._format(self.fix)
 
     @property
@@ -140,7 +139,7 @@ class MirrorfeedError(Exception):
         return "\n".join(printable(redact(line)) for line in self.message_lines())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self.__dict__)
+        return copyreg.__newobj__, (type(self),), self.__dict__  # type: ignore[attr-defined]
 
     def _format(self, template: Template) -> str:
         chosen = template if isinstance(template, str) else template[self.case]
@@ -184,10 +183,9 @@ def with_code(error: MirrorfeedError) -> str:
 
 
 def wrap_error(doing: str, error: Exception, helps: str = "") -> MirrorfeedError:
-    """Convert any error to a `MirrorfeedError`, and log its traceback.
+    """Return a `MirrorfeedError` unchanged, and convert any other error to `SessionLost` or `Unexpected`.
 
-    Returns an error that has a code unchanged, `SessionLost` if Spark ended, and otherwise `Unexpected`. `helps` is an
-    instruction to show if trying again does not help.
+    Logs the traceback of an unexpected error. `helps` is an instruction for the case that a second attempt fails too.
     """
     if isinstance(error, MirrorfeedError):
         return error
@@ -214,16 +212,10 @@ def innermost_cause(error: Exception) -> str:
 
 
 def first_line(text: str) -> str:
-    """Return the first line of third-party text, without secrets and without its full stop, as part of a sentence."""
-    lines = (line.strip(" \t:").rstrip(".;") for line in text.splitlines() if not line.startswith(_OF_THE_BRIDGE))
+    """Return the first line of third-party text as part of a sentence: without secrets and without a full stop."""
+    lines = (line.strip(" \t:").rstrip(".;") for line in text.splitlines() if not line.startswith(_JAVA_CALL))
     line = next(filter(None, lines), "no reason was given")
     return redact(line[:_LONGEST_LINE])[:300]
-
-
-def _restore(kind: type[MirrorfeedError], facts: dict[str, Any]) -> MirrorfeedError:
-    error = kind.__new__(kind)
-    error.__dict__.update(facts)
-    return error
 
 
 @row
@@ -233,7 +225,7 @@ class Explanation(Row):
     code: str
     name: str
     kind: str
-    """terminal, transient, warning, or doctor or lint with the severity of the finding."""
+    """`terminal`, `transient`, `warning`, or `doctor` or `lint` with the severity of the finding."""
     means: str
     next: str
     """Instructions, one alternative per line, with placeholders such as <table>."""
@@ -241,9 +233,9 @@ class Explanation(Row):
     """Sample message with sample values. Empty if it is equal to `means`."""
 
     def remarks(self) -> Sequence[str]:
-        ways = [f"To do: {way}" for way in self.next.split("\n") if way]
-        shown = [f"Example: {self.example}"] if self.example else []
-        return (f"{self.code} {self.name} ({self.kind})", self.means, *ways, *shown)
+        fixes = [f"To do: {fix}" for fix in self.next.split("\n") if fix]
+        example = [f"Example: {self.example}"] if self.example else []
+        return (f"{self.code} {self.name} ({self.kind})", self.means, *fixes, *example)
 
 
 class UnknownCode(Terminal):
@@ -258,15 +250,15 @@ class UnknownCode(Terminal):
 
 
 def explain(text: str) -> tuple[Explanation, ...]:
-    """Return the entry of a code, or all entries with a name in any spelling. Raises `UnknownCode`."""
-    import difflib  # imported late, like the catalogue: only `explain` needs them
+    """Return the explanation of a code, or all explanations of a name in any spelling. Raises `UnknownCode`."""
+    import difflib  # only `explain` needs it
 
     known = catalogue()
     stripped = text.strip()
     if entry := known.get(stripped.upper()) or known.get(f"MF{stripped}"):
         return (entry,)
-    if by_name := tuple(entry for entry in known.values() if _fold(entry.name) == _fold(stripped)):
-        return by_name
+    if with_name := tuple(entry for entry in known.values() if _fold(entry.name) == _fold(stripped)):
+        return with_name
     if number := re.fullmatch(r"(?:MF)?(\d{1,9})", stripped, re.IGNORECASE):
         nearest = sorted(known, key=lambda code: abs(int(code[2:]) - int(number[1])))[:3]
     else:
@@ -281,10 +273,7 @@ def _fold(name: str) -> str:
 
 @cache
 def catalogue() -> dict[str, Explanation]:
-    """Return all entries of `codes.json` by code, in order. `make fmt` generates the file.
-
-    The code that the catalogue describes is not imported.
-    """
+    """Return all explanations by code, in order. `make fmt` generates the file from the classes of errors."""
     from importlib import resources
 
     listed = json.loads(resources.files(__name__).joinpath("codes.json").read_text(encoding="utf-8"))
