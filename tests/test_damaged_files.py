@@ -93,7 +93,7 @@ def _alerts(data: bytes) -> list[Alert]:
     store, sent = MemoryStore(), list[Alert]()
     store.create("alerts.json", data)
     check = Check((Finding(Severity.WRONG, "MF2102", "GAP", "a", "What.", "mirrorfeed x"),))
-    found = alerts.notify(store, "alerts.json", check, {"ops": sent.append}, lambda: NOW)
+    found = alerts.notify(store, "alerts.json", check, {"ops": sent.append}, NOW)
     warnings = [row.error for row in found if row.error]
     assert all(isinstance(each, DamagedFile) for each in warnings)
     assert not warnings or [each for each in sent if not each.over]

@@ -23,10 +23,10 @@ from mirrorfeed.landing.errors import DamagedFile
 from mirrorfeed.monitor.alerts import (
     Alert,
     SentAlert,
-    after,
+    apply_check,
     due_channels,
+    mark_notified,
     notify,
-    observe,
     parse,
     to_json,
 )
@@ -57,9 +57,9 @@ class AlertRun:
 
     def check(self, *problems: Finding, to: list[str] | None = None, failing: str = "", **check: Any) -> list[str]:
         names, seen = BOTH if to is None else to, Check(problems, **check)
-        self.alerts = observe(self.alerts, seen, self.now)
+        self.alerts = apply_check(self.alerts, seen, self.now)
         sent = [(to, each) for each in self.alerts for to in due_channels(each, seen, names, self.now) if to != failing]
-        self.alerts = after(self.alerts, [(to, each.key) for to, each in sent], names, self.now)
+        self.alerts = mark_notified(self.alerts, [(to, each.key) for to, each in sent], names, self.now)
         assert parse(to_json(self.alerts), self.now) == self.alerts
         self.now += timedelta(minutes=10)
         return [f"{to} {each.kind}{' over' if each.over else ''}" for to, each in sent]
@@ -128,7 +128,7 @@ def test_problem_that_cannot_be_checked_is_neither_resolved_nor_resent() -> None
 
 
 def test_passing_problem_is_sent_only_after_it_has_lasted() -> None:
-    run_, slow = AlertRun(), replace(ONE, passing=True)
+    run_, slow = AlertRun(), replace(ONE, is_temporary=True)
 
     def check(*problems: Finding) -> list[str]:
         return run_.check(*problems, alerts=Alerts(max_lag_minutes=MaxLagMinutes(published=17.0)))
@@ -164,7 +164,7 @@ class Checks:
     ) -> list[MirrorfeedError]:
         """Notify both channels, and return what is wrong with the state."""
         channels = {name: partial(send or self.keep, name) for name in BOTH}
-        self.rows = notify(store or self.store, PATH, Check(problems), channels, lambda: self.now)
+        self.rows = notify(store or self.store, PATH, Check(problems), channels, self.now)
         return [row.error for row in self.rows if row.error and not row.name]
 
     def keep(self, to: str, alert: Alert) -> None:

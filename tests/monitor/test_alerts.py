@@ -8,7 +8,7 @@ from typing import Any
 
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.config.loader import load
-from mirrorfeed.monitor.alerts import Alert, ledger_rows, notify, send_alerts, state_of
+from mirrorfeed.monitor.alerts import Alert, ledger_rows, notify, state_of
 from mirrorfeed.monitor.doctor import Check, check_all
 from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.monitor.rules import RULES
@@ -31,7 +31,7 @@ def test_landing_zone_without_permission_is_one_problem_and_hides_others(onelake
 
     def messages(check: Check) -> list[tuple[str, str]]:
         sent.clear()
-        notify(store, file, check, {"output": sent.append}, lambda: NOW)
+        notify(store, file, check, {"output": sent.append}, NOW)
         return [(each.table, each.name) for each in sent]
 
     assert messages(Check((gap,))) == [("sales.orders", "GAP")]
@@ -60,7 +60,8 @@ def test_lasting_problem_is_reported_again_after_the_configured_hours(tmp_path: 
     sent = []
     for _ in range(9):
         check, _ = check_all(NO_SPARK, config, now=lambda now=now: now)
-        sent.append([each.table for each in send_alerts(config, check, lambda now=now: now) if each.sent_to])
+        rows = notify(*state_of(config), check, {"output": lambda _: None}, now)
+        sent.append([each.table for each in rows if each.sent_to])
         now += timedelta(minutes=30)
     assert sent[0]
     assert sent == [sent[0], [], [], [], sent[0], [], [], [], sent[0]]

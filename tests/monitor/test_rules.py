@@ -191,17 +191,17 @@ def test_every_rule_has_cases_and_an_existing_command() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "passing"),
+    ("error", "is_temporary"),
     [
         (Refused(place="OneLake"), False),
         (Silent(), True),
         (Unexpected(doing="Checking", kind="KeyError", reason="x"), True),
     ],
 )
-def test_error_is_a_finding_with_its_own_code_text_and_fix(error: MirrorfeedError, passing: bool) -> None:
+def test_error_is_a_finding_with_its_own_code_text_and_fix(error: MirrorfeedError, is_temporary: bool) -> None:
     for found in (*table_findings(table(errors=(error,))), *database_findings(DatabaseFacts(error=error))):
         assert (found.code, found.name, found.severity) == (error.code, type(error).__name__, Severity.WRONG)
-        assert (found.what, found.fix, found.passing) == (error.problem, error.solution, passing)
+        assert (found.what, found.fix, found.is_temporary) == (error.problem, error.solution, is_temporary)
 
 
 def test_unreadable_facts_have_no_other_findings() -> None:

@@ -6,18 +6,16 @@ import base64
 import smtplib
 import ssl
 import time
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid, parseaddr
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from mirrorfeed.config.connections import MAIL, Mail, Webhook
 from mirrorfeed.display.redact import printable, redact_answer, remember
-from mirrorfeed.display.rows import duration
+from mirrorfeed.display.rows import duration, utc_minute
 from mirrorfeed.errors import first_line
 from mirrorfeed.monitor.errors import ChannelUnavailable, MailRefused, WebhookRefused
 from mirrorfeed.runtime.addresses import check_proxy, is_host
@@ -31,15 +29,14 @@ if TYPE_CHECKING:
     from mirrorfeed.monitor.alerts import Alert
 
 Send = Callable[["Alert"], None]
-"""Send an alert to one channel. Raises an error if this fails."""
+"""Function that sends an alert to one channel, or raises an error."""
 RETRY_LIMITS = RetryLimits(seconds=30.0, response_seconds=20.0)
 """Short limits, because the next run sends messages that this run cannot send."""
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _LONGEST_TEXT = 1_400
-"""Maximum number of characters of each of the two texts in a message. Slack accepts 3,000 in a block, Teams 28 KB in
-total."""
+"""Maximum length of the problem and of the fix in a message. Slack accepts 3,000 characters in a block, Teams 28 KB."""
 _LONGEST_TITLE = 150
-"""Maximum number of characters of a title in Slack."""
+"""Maximum length of a title in Slack."""
 _LONGEST_RESPONSE = 200
 
 
@@ -60,8 +57,8 @@ def lines(alert: Alert) -> list[str]:
     """Return the lines below the title."""
     if alert.over:
         lasted = duration(max(0.0, (alert.over - (alert.since or alert.over)).total_seconds()))
-        return [f"Resolved at {_time(alert.over)}, after {lasted}."]
-    since = [f"Since {_time(alert.since)}."] if alert.since else []
+        return [f"Resolved at {utc_minute(alert.over)} UTC, after {lasted}."]
+    since = [f"Since {utc_minute(alert.since)} UTC."] if alert.since else []
     return [printable(alert.what, _LONGEST_TEXT), *since, f"Fix: {printable(alert.fix, _LONGEST_TEXT)}"]
 
 
@@ -70,7 +67,7 @@ def text(alert: Alert) -> str:
 
 
 def teams(alert: Alert) -> dict[str, Any]:
-    """Return a card for a workflow that posts when a webhook request is received. Text runs have no markup."""
+    """Return a card for a Teams workflow that posts when a webhook request is received. Text runs have no markup."""
     colour = "Good" if alert.over else "Attention"
     heading = {"type": "TextRun", "text": title(alert), "weight": "Bolder", "size": "Medium", "color": colour}
     body = [heading, *({"type": "TextRun", "text": line} for line in lines(alert))]
@@ -86,7 +83,7 @@ def teams(alert: Alert) -> dict[str, Any]:
 
 
 def slack(alert: Alert) -> dict[str, Any]:
-    """Return blocks of plain text for an incoming webhook. Only the notification text has markup to escape."""
+    """Return blocks of plain text for a Slack webhook. Only the notification text has markup to escape."""
     escaped = text(alert).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return {
         "text": escaped,
@@ -95,13 +92,6 @@ def slack(alert: Alert) -> dict[str, Any]:
             {"type": "section", "text": {"type": "plain_text", "text": "\n".join(lines(alert)), "emoji": False}},
         ],
     }
-
-
-FORMS: Mapping[str, Callable[[Alert], dict[str, Any]]] = MappingProxyType({"teams": teams, "slack": slack})
-
-
-def _time(time: datetime) -> str:
-    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def post(
@@ -124,15 +114,15 @@ def post(
     from mirrorfeed.storage.http import HttpClient  # Azure's libraries, which most commands do not need
 
     unavailable = partial(ChannelUnavailable, channel=f"webhook {webhook.name}")
-    answer = HttpClient(retry_limits, sleep=sleep).send(
-        "POST", address, FORMS[webhook.kind](alert), lambda reason: unavailable(response=reason)
-    )
-    if answer.status_code >= 300:
-        content = first_line(redact_answer(answer.body().decode("utf-8", "replace"), address))[:_LONGEST_RESPONSE]
-        response = f"{answer.status_code} {content}"
-        if answer.status_code in RETRYABLE_STATUS:
-            raise unavailable(response=response)
-        raise WebhookRefused(name=webhook.name, response=response)
+    message = teams(alert) if webhook.kind == "teams" else slack(alert)
+    client = HttpClient(retry_limits, sleep=sleep)
+    response = client.send("POST", address, message, lambda reason: unavailable(response=reason))
+    if response.status_code >= 300:
+        content = first_line(redact_answer(response.body().decode("utf-8", "replace"), address))[:_LONGEST_RESPONSE]
+        shown = f"{response.status_code} {content}"
+        if response.status_code in RETRYABLE_STATUS:
+            raise unavailable(response=shown)
+        raise WebhookRefused(name=webhook.name, response=shown)
 
 
 def _is_https(address: str) -> bool:
@@ -171,7 +161,7 @@ def send_mail(
                 connection.starttls(context=context())
             if mail.user and password:
                 connection.login(mail.user, password)
-            refused = connection.send_message(_letter(mail, alert))
+            refused = connection.send_message(_message(mail, alert))
     except smtplib.SMTPResponseException as error:  # not chained, because it may repeat the password
         reason = error.smtp_error.decode(errors="replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
         response = f"{error.smtp_code} {first_line(redact_answer(reason, *sent))}"
@@ -193,18 +183,18 @@ def send_mail(
         raise MailRefused(server=server, response=response)
 
 
-def _letter(mail: Mail, alert: Alert) -> EmailMessage:
-    letter = EmailMessage()
-    letter["Subject"], letter["From"], letter["To"] = f"mirrorfeed: {title(alert)}", mail.sender, ", ".join(mail.to)
+def _message(mail: Mail, alert: Alert) -> EmailMessage:
+    message = EmailMessage()
+    message["Subject"], message["From"], message["To"] = f"mirrorfeed: {title(alert)}", mail.sender, ", ".join(mail.to)
     domain = parseaddr(mail.sender)[1].rpartition("@")[2]
     # Some servers treat mails without these headers as spam.
-    letter["Date"], letter["Message-ID"] = formatdate(usegmt=True), make_msgid(domain=domain)
-    letter.set_content(text(alert))
-    return letter
+    message["Date"], message["Message-ID"] = formatdate(usegmt=True), make_msgid(domain=domain)
+    message.set_content(text(alert))
+    return message
 
 
 def _as_sent(user: str | None, password: str | None) -> tuple[str, ...]:
-    """Return the password in every encoding that a login may send."""
+    """Return the password in each form in which a login sends it."""
     if not password:
         return ()
     return password, *(base64.b64encode(form.encode()).decode() for form in (password, f"\0{user}\0{password}"))

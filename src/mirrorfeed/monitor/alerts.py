@@ -1,12 +1,10 @@
 """Check all tables, and decide which channels are notified of which problems.
 
-Alerts are deduplicated: a channel gets one alert when a problem starts, one per interval while it lasts, and one when
-it ends.
-
-The state of the alerts is one JSON file. By default the file is in the landing zone, where others may write. So it
-contains only names and times, and is trusted little: an alert counts as sent for one interval, and a file that is
-damaged or has times in the future is reported, ignored and replaced. The file is written after the alerts are sent. If
-writing fails, or two checks run at the same time, an alert may be sent twice, but none is lost.
+A channel gets one alert when a problem starts, one per interval while it lasts, and one when it ends. A JSON file
+records the alerts that were sent. By default the file is in the landing zone, where others may write. So it contains
+only names and times, an alert counts as sent for one interval, and a file that is damaged or has times in the future is
+reported, ignored and replaced. The file is written after the alerts are sent. If writing fails, or two checks run at
+the same time, an alert may be sent twice, but none is lost.
 """
 
 from __future__ import annotations
@@ -48,11 +46,12 @@ _ATTEMPTS = 5
 
 @row
 class Alert(Row):
-    """A current problem, or one that this check found resolved, with the channels that were notified now."""
+    """A current or resolved problem with the channels that were notified now, or a channel or file that failed."""
 
     table: str
-    """Target of the table. Empty for the mirrored database as a whole, and for an alert that was not sent."""
+    """Target of the table. Empty for the mirrored database as a whole, and for a channel or file that failed."""
     name: str
+    """Name of the problem, or of the channel that was not notified."""
     what: str
     fix: str = ""
     since: datetime | None = None
@@ -75,15 +74,14 @@ class Alert(Row):
 
 @dataclass(frozen=True, slots=True)
 class SentAlert:
-    """A problem that was found, and the channels that were notified."""
+    """A problem in the file of sent alerts."""
 
     table: Annotated[str, Field(max_length=300)]
     kind: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,64}$")]
     since: UtcTime
     over: UtcTime | None = None
     notified: Mapping[str, UtcTime] = field(default_factory=dict)
-    """Time of the last notification that the problem exists, by channel. A channel that was notified of the end is
-    removed."""
+    """Time of the last alert by channel. A channel that was notified of the end is removed."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -109,51 +107,47 @@ def check_alerts(
     progress.info("Checking all tables")
     check, facts = check_all(spark, config, mirror)
     lost = ledger.try_append(spark(), config.ledger, ledger_rows(config, facts)) if config.ledger else None
-    rows = send_alerts(config, check, lambda: datetime.now(UTC))
+    store, path = state_of(config)
+    rows = notify(store, path, check, {OUTPUT: lambda _: None, **channels_of(config)}, datetime.now(UTC))
     return tuple(rows), (with_code(lost),) if lost else (), summary_of(rows)
 
 
-def send_alerts(config: Config, check: Check, clock: Callable[[], datetime]) -> list[Alert]:
-    """Notify the channels of `alerts`, and return a row for each result."""
-    store, path = state_of(config)
-    return notify(store, path, check, {OUTPUT: lambda _: None, **channels_of(config)}, clock)
-
-
-def notify(
-    store: Store, path: str, check: Check, channels: Mapping[str, Send], clock: Callable[[], datetime]
-) -> list[Alert]:
+def notify(store: Store, path: str, check: Check, channels: Mapping[str, Send], now: datetime) -> list[Alert]:
     """Send new alerts to each channel, then record them in the file at `path`.
 
     Returns a row for each current or resolved problem, for each channel that cannot be reached (the next run tries
     again), and for each problem with the file.
     """
-    now = clock()
     state = _read(store, path, now)
-    rows, reached, failed = list[Alert](), set[tuple[str, tuple[str, str]]](), dict[str, MirrorfeedError]()
-    for known in observe(state.alerts, check, now):
-        problem, sent_to = check.problem(known.key), list[str]()
+    rows, notified, failed = list[Alert](), set[tuple[str, tuple[str, str]]](), dict[str, MirrorfeedError]()
+    for sent in apply_check(state.alerts, check, now):
+        problem, sent_to = check.problem(sent.key), list[str]()
         what, fix = (problem.what, problem.fix) if problem else ("", "")
-        alert = Alert(*known.key, what, fix, known.since, known.over)
-        for name in due_channels(known, check, channels, now):
+        alert = Alert(*sent.key, what, fix, sent.since, sent.over)
+        for name in due_channels(sent, check, channels, now):
             if name in failed:
                 continue
             try:
                 channels[name](alert)
                 sent_to.append(name)
-            except Exception as error:  # what was sent is still to be recorded
+            except Exception as error:  # not raised, because the alerts that were sent must be recorded
                 failed[name] = wrap_error(f"Notifying {name}", error)
         if sent_to:
-            reached |= {(name, known.key) for name in sent_to}
+            notified |= {(name, sent.key) for name in sent_to}
             rows.append(replace(alert, what=text(alert), sent_to=tuple(sent_to)))
         elif problem:
             rows.append(replace(alert, since=problem.since))
-    lost = _record(store, path, state, lambda alerts: after(observe(alerts, check, now), reached, channels, now), now)
+
+    def change(alerts: Iterable[SentAlert]) -> tuple[SentAlert, ...]:
+        return mark_notified(apply_check(alerts, check, now), notified, channels, now)
+
+    not_recorded = _record(store, path, state, change, now)
     rows += [Alert("", name, "", error=error) for name, error in failed.items()]
-    return rows + [Alert("", "", "", error=error) for error in (state.damage, lost) if error]
+    return rows + [Alert("", "", "", error=error) for error in (state.damage, not_recorded) if error]
 
 
-def observe(alerts: Iterable[SentAlert], check: Check, now: datetime) -> tuple[SentAlert, ...]:
-    """Return the alerts after a check of all tables.
+def apply_check(alerts: Iterable[SentAlert], check: Check, now: datetime) -> tuple[SentAlert, ...]:
+    """Return the alerts with the problems that a check found or found resolved.
 
     A problem that occurs again before its end was reported counts as continuing.
     """
@@ -162,7 +156,7 @@ def observe(alerts: Iterable[SentAlert], check: Check, now: datetime) -> tuple[S
     for alert in alerts:
         if problems.pop(alert.key, None) is not None:
             found.append(replace(alert, over=None))
-        elif alert.over is not None or check.hides(alert.key):
+        elif alert.over is not None or check.is_unknown(alert.key):
             found.append(alert)
         elif alert.notified:
             found.append(replace(alert, over=now))
@@ -180,16 +174,19 @@ def due_channels(alert: SentAlert, check: Check, channels: Collection[str], now:
     return [name for name in channels if name not in last or now - last[name] >= check.remind_after]
 
 
-def after(
+def mark_notified(
     alerts: Iterable[SentAlert],
-    reached: Collection[tuple[str, tuple[str, str]]],
+    notified: Collection[tuple[str, tuple[str, str]]],
     channels: Collection[str],
     now: datetime,
 ) -> tuple[SentAlert, ...]:
-    """Return the alerts after these channels are notified. Removes channels that are no longer configured."""
+    """Return the alerts with the notified channels, given with the keys of the alerts.
+
+    Removes channels that are no longer configured, and alerts whose end all channels know.
+    """
     found = []
     for alert in alerts:
-        new = {name: now for name in channels if (name, alert.key) in reached}
+        new = {name: now for name in channels if (name, alert.key) in notified}
         known = {name: at for name, at in alert.notified.items() if name in channels}
         if alert.over is None:
             found.append(replace(alert, notified=known | new))
@@ -226,10 +223,10 @@ def _record(
     store: Store,
     path: str,
     state: _State,
-    change: Callable[[tuple[SentAlert, ...]], tuple[SentAlert, ...]],
+    change: Callable[[Iterable[SentAlert]], tuple[SentAlert, ...]],
     now: datetime,
 ) -> AlertsNotRecorded | None:
-    """Replace the file that was read. If another check replaced it first, apply the change to that file's alerts."""
+    """Apply a change to the file that was read, or to the file with which another check replaced it."""
     reason = "other runs of check-alerts keep replacing it"
     with suppress(StoreUnavailable):
         for _ in range(_ATTEMPTS):
@@ -244,7 +241,7 @@ def _record(
                 pass
             except MirrorfeedError as error:
                 reason = error.problem
-            state = _read(store, path, now)  # whatever the response was: a request that failed may take effect
+            state = _read(store, path, now)  # always, because a request that failed may take effect
     return AlertsNotRecorded(address=store.address(path), reason=reason)
 
 
@@ -257,24 +254,21 @@ def parse(data: bytes, now: datetime) -> tuple[SentAlert, ...]:
     alerts = validate(_FILE, parse_json(data)).alerts
     is_distinct(tuple(alert.key for alert in alerts))
     for alert in alerts:
-        times = [*alert.notified.values(), *([alert.over] if alert.over else [])]
-        if max([alert.since, *times]) > now + _CLOCK_SKEW:
+        times = [alert.since, *alert.notified.values(), *filter(None, [alert.over])]
+        if max(times) > now + _CLOCK_SKEW:
             raise ValueError("a time in it is in the future")
-        if min([alert.since, *times]) + _CLOCK_SKEW < alert.since:
+        if min(times) + _CLOCK_SKEW < alert.since:
             raise ValueError("an alert in it was sent before the problem started")
     return alerts
 
 
 def summary_of(rows: Sequence[Alert]) -> str:
-    """Return a summary, or an empty string if there is something new."""
+    """Return a summary, or an empty string if there is a new or resolved problem."""
     if any(OUTPUT in each.sent_to for each in rows):
         return ""
-    known = sum(each.error is None for each in rows)
-    return (
-        (f"No new problems. {counted(known, 'problem')} reported earlier and not resolved.")
-        if known
-        else "No new problems."
-    )
+    lasting = sum(each.error is None for each in rows)
+    reported = f" {counted(lasting, 'problem')} reported earlier and not resolved." if lasting else ""
+    return f"No new problems.{reported}"
 
 
 def state_of(config: Config) -> tuple[Store, str]:
@@ -294,8 +288,8 @@ def ledger_rows(config: Config, facts: Sequence[TableFacts]) -> list[ledger.Row]
         if freshness := each.freshness:
             times: dict[str, Any] = {f"{step}_at": freshness.times.get(step) for step in Step}
             lags: dict[str, Any] = {f"{step}_lag_seconds": freshness.lag(step, each.at) for step in LAG_STEPS}
-            within = targets.get(each.table)
+            target = targets.get(each.table)
             found.append(
-                ledger.Row(each.at, each.table, ledger.WATCHED, freshness_target_minutes=within, **times, **lags)
+                ledger.Row(each.at, each.table, ledger.WATCHED, freshness_target_minutes=target, **times, **lags)
             )
     return found

@@ -1,4 +1,4 @@
-"""Collect the facts about tables and the mirrored database, without Spark if possible. Changes nothing."""
+"""Collect the facts about tables and the mirrored database, if possible without Spark. Changes nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mirrorfeed.storage import Store
 
 LARGEST_MEASURED = 64 * 2**20
-"""Maximum size of a table's files for measuring texts and checking keys, because both read all rows."""
+"""Maximum bytes of a table whose texts are measured and whose keys are checked, because both read all rows."""
 
 
 def database_facts(config: Config) -> DatabaseFacts:
@@ -63,7 +63,7 @@ class Collector:
     config: Config
     spark: Callable[[], SparkSession]
     deep: bool = False
-    """True to check everything that the next publication checks, which reads more of the source."""
+    """True to check everything that the next publication checks. Reads more of the source."""
     states: Sequence[TableState] | None = None
     """Tables in Fabric, or None if Fabric was not read."""
     read_mirror: MirrorReader = lambda *_: NOT_READ
@@ -71,6 +71,7 @@ class Collector:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def collect(self, tables: Sequence[Table]) -> list[TableFacts]:
+        """Return the facts about each table, in order. A problem while reading is one of the facts, and not raised."""
         store = zone_of(self.config)
         found = map_parallel(lambda table: self._without_spark(store, table), tables)
         if None not in found:
@@ -81,22 +82,18 @@ class Collector:
 
     def _without_spark(self, store: Store, table: Table) -> TableFacts | None:
         """Return the facts about a table in a local folder. None if Spark is needed, or if something may be wrong."""
-        if table.changes == "compare" or open_local_table(table.source) is None:
+        if table.changes == "compare" or open_local_table(table.source) is None or (self.deep and table.selection):
             return None
-        if self.deep and (table.selection or not self._needs_no_spark(store, table)):
-            return None
+        if self.deep:  # without Spark, the next publication can be checked only if it does nothing
+            try:
+                self._check_next(NO_SPARK, store, table, TableLog(store, table.target.folder).read_view(), True)
+            except Exception:
+                return None
         facts = self._facts(None, store, table)
         return None if facts.errors else facts
 
-    def _needs_no_spark(self, store: Store, table: Table) -> bool:
-        """Return whether the next publication would do nothing, and would not start Spark."""
-        with suppress(Exception):
-            self._check_next(NO_SPARK, store, table, TableLog(store, table.target.folder).read_view(), True)
-            return True
-        return False
-
     def _facts(self, spark: Any, store: Store, table: Table) -> TableFacts:
-        """Return the facts about a table. Without a session, each fact that needs a session is an error."""
+        """Return the facts about a table. Without a session, a fact that needs a session becomes an error."""
         most, now = self.config.alerts.max_lag_minutes, self.now()
         pause, published = table.pause_at(now), table.freshness_target_minutes or most.published
         minutes = dict(zip(LAG_STEPS, (published, most.consumed, most.mirrored, most.queryable), strict=True))
@@ -133,18 +130,18 @@ class Collector:
 
         newest = view.newest if view else None
         if table.changes == "compare":
-            took = newest.read if newest else None
-            words = f", {counted(took.rows, 'row')} in {duration(took.seconds)}" if took else ""
-            source = SourceFacts(f"{COMPARED}{words}", longest_text=self._longest_text(spark, table))
+            last_read = newest.read if newest else None
+            shown = f", {counted(last_read.rows, 'row')} in {duration(last_read.seconds)}" if last_read else ""
+            source = SourceFacts(f"{COMPARED}{shown}", longest_text=self._longest_text(spark, table))
             return self._with_freshness(table, replace(facts, source_facts=source), log, view)
         published, records = newest.to_version_inclusive if newest else None, [newest] if newest else []
         if self.deep and view:
             records = list(log.records(view))
-        begin = published if not self.deep or not records else records[-1].to_version_inclusive - 1
-        if begin is None:
+        after = records[-1].to_version_inclusive - 1 if self.deep and records else published
+        if after is None:
             commits = [versions.newest_commit(spark, table.source)]
         else:
-            commits = versions.commits(spark, table.source, begin)
+            commits = versions.commits(spark, table.source, after)
         detail = read_table_info(spark, table.source)
         feed = feed_kind(spark, table.source, detail).value
         try:
@@ -155,8 +152,8 @@ class Collector:
                 deselected_columns(table, newest)
         except MirrorfeedError as error:
             return replace(facts, source_facts=SourceFacts(feed), errors=(error,))
-        new = [each for each in commits if published is not None and each.version > published]
-        since = new[0].timestamp if new else None
+        unpublished = [each for each in commits if published is not None and each.version > published]
+        since = unpublished[0].timestamp if unpublished else None
         times = {each.version: each.timestamp for each in commits}
         lag_before = None
         if since and len(records) > 1 and (committed := times.get(records[-1].to_version_inclusive)):
@@ -200,11 +197,14 @@ class Collector:
         committed: datetime | None = None,
         unpublished: datetime | None = None,
     ) -> TableFacts:
-        """Add the freshness, if the log was read. Lost files count as not consumed."""
+        """Add the freshness, if the log was read. Lost files count as not consumed.
+
+        `committed` and `unpublished` are the times of the newest version and of the oldest unpublished version.
+        """
         if not facts.log_facts.is_read:
             return facts
         lost = facts.log_facts.lost
-        found = freshness_of(
+        freshness = freshness_of(
             log.records(view) if view else (),
             [*(view.numbers if view else ()), *(lost.numbers if isinstance(lost, FilesLost) else ())],
             committed,
@@ -213,13 +213,15 @@ class Collector:
             has_consumed=facts.has_consumed,
             mirror=self.read_mirror(table, facts.service),
         )
-        return replace(facts, freshness=found)
+        return replace(facts, freshness=freshness)
 
     def _longest_text(self, spark: Any, table: Table) -> tuple[str, int] | None:
-        if self.deep and spark is None and (local := open_local_table(table.source)):
+        if not self.deep:
+            return None
+        if spark is None and (local := open_local_table(table.source)):
             return longest_local_text(local, table.source.path or "")
-        with suppress(Exception):  # the checks of the next publication report unreadable parts
-            if self.deep and read_table_info(spark, table.source, counted=True).bytes <= LARGEST_MEASURED:
+        with suppress(Exception):  # the check of the next publication reports files that cannot be read
+            if read_table_info(spark, table.source, counted=True).bytes <= LARGEST_MEASURED:
                 return longest_text(spark, table.source, table.selection)
         return None
 
@@ -253,18 +255,18 @@ def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
 
 
 def longest_wait(newest_first: Sequence[Record], committed: Mapping[int, datetime]) -> float:
-    """Return the longest time in seconds from a commit to its record.
+    """Return the longest time in seconds from the first commit of a record to the record.
 
-    The oldest record is ignored, because it may be a snapshot.
+    `committed` has the times of commits by version. The oldest record is ignored, because it may be a snapshot.
     """
     firsts = {record.at: committed.get((record.from_version_exclusive or 0) + 1) for record in newest_first[:-1]}
     return max(((at - first).total_seconds() for at, first in firsts.items() if first), default=0.0)
 
 
 def longest_text(spark: SparkSession, source: Source, selection: Selection | None = None) -> tuple[str, int] | None:
-    """Return the selected column with the longest text, and its bytes in UTF-8. None without text.
+    """Return the selected column with the longest text, and the bytes of this text in UTF-8. None without texts.
 
-    Nested values count as JSON.
+    Nested values are measured as JSON.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.types import ArrayType, MapType, StringType, StructType
@@ -286,9 +288,9 @@ def longest_text(spark: SparkSession, source: Source, selection: Selection | Non
 
 
 def longest_local_text(table: DeltaTable, folder: str) -> tuple[str, int] | None:
-    """Find the longest text like `longest_text`, without Spark. Returns None also if the table is too large.
+    """Return the same as `longest_text`, without Spark. Returns None also if the table is too large.
 
-    Raises an error for nested values, which Spark measures as JSON, and for files that delta-rs cannot read.
+    Raises an error for nested values, which only Spark measures, and for files that delta-rs cannot read.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -11,7 +11,7 @@ from mirrorfeed.config.connections import Alerts
 from mirrorfeed.config.model import zone_of
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import counted
-from mirrorfeed.errors import MirrorfeedError, first_line, with_code, wrap_error
+from mirrorfeed.errors import first_line, with_code, wrap_error
 from mirrorfeed.monitor.collector import Collector, database_facts
 from mirrorfeed.monitor.findings import DatabaseFacts, Finding, TableFacts, error_finding
 from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, LAG_STEPS, mirror_reader, read_endpoint
@@ -24,6 +24,8 @@ from mirrorfeed.monitor.rules import (
     database_findings,
     table_findings,
 )
+from mirrorfeed.publish.table_log import TableLog
+from mirrorfeed.publish.table_log.rename_and_clean_up import clean_up, finish_publication
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,23 +72,17 @@ def _ledger_findings(spark: Callable[[], SparkSession], config: Config) -> list[
 
 
 def _fix(store: Store, table: Table) -> str:
-    try:
-        finish_and_clean_up(store, table)
-    except Exception as error:
-        return f"{table.target}: {with_code(wrap_error(f'Fixing {table.target}', error))}"
-    return f"{table.target}: fixed."
+    """Rename the files of the newest record, and delete files that no record can publish, as every run does first.
 
-
-def finish_and_clean_up(store: Store, table: Table) -> None:
-    """Rename the files of the newest record, and delete files that no record can publish. Every run does this first."""
-    from mirrorfeed.publish.table_log import TableLog
-    from mirrorfeed.publish.table_log.rename_and_clean_up import clean_up, finish_publication
-
+    Returns a note with the result.
+    """
     log = TableLog(store, table.target.folder)
-    view = finish_publication(log)
-    error: MirrorfeedError | None = clean_up(log, view, table.log_retention_records, others=True) if view else None
-    if error:
-        raise error
+    try:
+        view = finish_publication(log)
+        error = clean_up(log, view, table.log_retention_records, others=True) if view else None
+    except Exception as unexpected:
+        error = wrap_error(f"Fixing {table.target}", unexpected)
+    return f"{table.target}: {with_code(error) if error else 'fixed.'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +91,12 @@ class Check:
 
     problems: tuple[Finding, ...] = ()
     unknown: frozenset[tuple[str, str]] = frozenset()
-    """Problems, by table and name, that the check could not evaluate. An empty name means all problems of the table.
-    An empty table means all problems."""
+    """Table and name of each problem that may exist or not. An empty name means all problems of the table, and an
+    empty table all problems."""
     alerts: Alerts = field(default_factory=Alerts)
 
-    def hides(self, key: tuple[str, str]) -> bool:
+    def is_unknown(self, key: tuple[str, str]) -> bool:
+        """Return whether the check could not find out if a problem exists."""
         table, name = key
         return bool(self.unknown & {(table, name), (table, ""), ("", "")})
 
@@ -108,7 +105,7 @@ class Check:
 
     def delay(self, problem: Finding) -> float:
         """Return the seconds that a problem must last before an alert is sent. More than 0 for temporary problems."""
-        return (self.alerts.max_lag_minutes.published or 0.0) * 60 if problem.passing else 0.0
+        return (self.alerts.max_lag_minutes.published or 0.0) * 60 if problem.is_temporary else 0.0
 
     @property
     def remind_after(self) -> timedelta:

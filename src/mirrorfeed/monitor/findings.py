@@ -1,6 +1,6 @@
-"""Facts about tables and the mirrored database, rules over facts, and the findings of rules and checks.
+"""Types of monitoring: facts about tables and the mirrored database, rules over facts, and findings.
 
-A part that could not be read is unknown and not empty. The error that prevented reading is a fact as well.
+Facts that could not be read are unknown, not empty. The error that prevented reading is a fact too.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """Facts about a table's folder in the landing zone, and the log in this folder."""
+    """Facts about the folder of a table in the landing zone, and about the log in this folder."""
 
     is_read: bool = field(default=True, kw_only=True)
     exists: bool = False
     data_files: int = 0
     has_consumed: bool = False
-    """True if missing or processed files show that Fabric has consumed files of the table."""
+    """True if the files in the folder show that Fabric has consumed a file."""
     empty_files: tuple[str, ...] = ()
     """Data files of 0 bytes that Fabric has not consumed."""
     newest_file_age: float | None = None
     """Seconds since the newest data file was written."""
     log_created: datetime | None = None
-    """Creation time of the log, which is before Fabric created the table."""
+    """Creation time of the log. Fabric creates its table later."""
     published: int | None = None
-    """Published version, or None if nothing is published."""
+    """Published version. None if nothing is published."""
     unfinished: int = 0
     """Files of the newest record that still have their staged names."""
     orphans: tuple[str, ...] = ()
@@ -54,18 +54,18 @@ class SourceFacts:
     newest_version: int | None = None
     """Newest version of the source. None for a source without versions."""
     lag_seconds: float | None = None
-    """Seconds since the oldest unpublished commit. 0 if there is none, and None if nothing is published."""
+    """Seconds since the oldest unpublished commit. 0 if all are published, None if nothing is published."""
     lag_before: tuple[float, float] | None = None
-    """Seconds since an earlier publication, and the lag at that time."""
+    """Seconds since the oldest publication in the log, and the lag at that time."""
     longest_wait: float = 0.0
-    """Longest time in seconds from a commit to the record that published it, among the records in the log."""
+    """Longest time in seconds from a commit to its publication, among the publications in the log."""
     retention: float | None = None
     """Table property delta.deletedFileRetentionDuration in seconds."""
     log_retention: float | None = None
     """Table property delta.logRetentionDuration in seconds."""
     cloned_from: str | None = None
     longest_text: tuple[str, int] | None = None
-    """Column with the longest text, and its bytes. None if there is no text or the table is too large to measure."""
+    """Column with the longest text, and bytes of this text. None without texts, or if the table is too large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class TableFacts:
     """Source as an argument of commands."""
     zone: str = "the landing zone"
     paused: str | None = None
-    """End and reason of the pause, or None."""
+    """End and reason of the pause. None if the table is not paused."""
     log_facts: LogFacts = LogFacts(is_read=False)
     source_facts: SourceFacts = SourceFacts(is_read=False)
     errors: tuple[MirrorfeedError, ...] = ()
@@ -86,8 +86,9 @@ class TableFacts:
     service: TableState | None = None
     """State of the table in Fabric."""
     read_service: bool = False
-    """True if Fabric was read, so that `service` None means that Fabric does not have the table."""
+    """True if Fabric was read. Then `service` is None if Fabric does not have the table."""
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    """Time at which the facts were read."""
     limits: Mapping[Step, float | None] = field(default_factory=dict)
     """Seconds for which changes may wait for a step before an alert is sent. None means no limit."""
 
@@ -95,14 +96,14 @@ class TableFacts:
     def has_consumed(self) -> bool:
         """True if anything shows that Fabric has consumed a file of the table.
 
-        Fabric leaves the last consumed file, so one remaining file shows nothing.
+        If one file remains, the files alone do not show it: Fabric leaves the last file that it consumed.
         """
         is_mirrored = self.freshness is not None and Step.MIRRORED in self.freshness.times
         return self.log_facts.has_consumed or is_mirrored or bool(self.service and self.service.rows)
 
     @property
-    def names_in_fixes(self) -> Mapping[str, str]:
-        """Values for the placeholders in the fixes of rules, quoted for commands where needed."""
+    def fix_values(self) -> Mapping[str, str]:
+        """Values for the placeholders in the fixes of rules, quoted for a shell where needed."""
         return {"table": shell_argument(self.table), "source": self.source, "zone": shell_argument(self.zone)}
 
     @property
@@ -117,13 +118,13 @@ class DatabaseFacts:
     """Facts about the mirrored database in Fabric."""
 
     table: ClassVar = ""
-    names_in_fixes: ClassVar[Mapping[str, str]] = {}
+    fix_values: ClassVar[Mapping[str, str]] = {}
     status: str | None = None
     """Status as Fabric spells it. None if the landing zone is not in Fabric, or Fabric could not be read."""
     error: MirrorfeedError | None = None
     states: Sequence[TableState] | None = None
     published_tables: int = 0
-    """Number of configured tables with a data file."""
+    """Number of configured tables that have a data file."""
 
 
 class Severity(Enum):
@@ -133,14 +134,14 @@ class Severity(Enum):
     """Becomes wrong if nothing changes."""
     NOTE = "note"
     UNKNOWN = "unknown"
-    """A check that does not apply here, or that only a person can make."""
+    """The check does not apply here, or only a person can make it."""
     OK = "ok"
-    """A check that found no problem."""
+    """The check found no problem."""
 
 
 @row
 class Finding(Row):
-    """Problem of a table or of the mirrored database, or the result of one check of the setup."""
+    """A problem of a table or of the mirrored database, or the result of one check of the setup."""
 
     severity: Severity
     code: str
@@ -156,8 +157,8 @@ class Finding(Row):
     """Command of the fix that a shell can run. Empty if a person must do something else."""
     since: datetime | None = field(default=None, repr=False)
     """Time when the problem started, or None if it is unknown."""
-    passing: bool = field(default=False, repr=False)
-    """True if a healthy run or service can also show the problem temporarily."""
+    is_temporary: bool = field(default=False, repr=False)
+    """True if the problem can also occur for a short time while everything works."""
 
     @property
     def ok(self) -> bool:
@@ -185,7 +186,7 @@ class Rule(Generic[F]):
     code: str
     name: str
     test: Callable[[F], Values | None]
-    """Return the values of `text`, or None if the problem does not exist."""
+    """Returns the values for `text`, or None if the facts show no problem."""
     text: str
     """Template in the syntax of `mirrorfeed.errors`."""
     fix: str
@@ -195,35 +196,33 @@ class Rule(Generic[F]):
     """
     severity: Severity = Severity.WRONG
     is_safe: bool = False
-    """True if `doctor --fix` applies the fix: it does only what every run does first."""
-    passing: bool = False
+    """True if `doctor --fix` can apply the fix, because every run does the same first."""
+    is_temporary: bool = False
 
     def find(self, facts: F) -> Finding | None:
         values = self.test(facts)
         if values is None:
             return None
-        fix = self.fix.format(**facts.names_in_fixes)
+        fix = self.fix.format(**facts.fix_values)
         what, since = fill(self.text, values), values.get("since")
-        return Finding(self.severity, self.code, self.name, facts.table, what, fix, runnable(fix), since, self.passing)
+        return Finding(
+            self.severity, self.code, self.name, facts.table, what, fix, runnable(fix), since, self.is_temporary
+        )
 
 
 def error_finding(table: str, error: MirrorfeedError, severity: Severity = Severity.WRONG) -> Finding:
-    found, passing = error.to_dict(), severity is Severity.WRONG and isinstance(error, Transient | Unexpected)
-    fix = name_table(found["next"], table)
-    name, command = type(error).__name__, _command_in(fix)
-    return Finding(severity, error.code, name, table, found["what"], fix, command, passing=passing)
+    shown, name = error.to_dict(), type(error).__name__
+    fix: str = shown["next"]
+    if table:  # otherwise the commands would run for all tables
+        commands = "publish|rebuild|enable-cdf|verify|log"
+        fix = re.sub(rf"`(mirrorfeed (?:{commands}))`", lambda m: f"`{m[1]} {shell_argument(table)}`", fix)
+    is_temporary = severity is Severity.WRONG and isinstance(error, Transient | Unexpected)
+    command = _find_command(fix)
+    return Finding(severity, error.code, name, table, shown["what"], fix, command, is_temporary=is_temporary)
 
 
-def name_table(fix: str, table: str) -> str:
-    """Add the table to each command in `fix` that would otherwise run for all tables."""
-    if not table:
-        return fix
-    commands = "publish|rebuild|enable-cdf|verify|log"
-    return re.sub(rf"`(mirrorfeed (?:{commands}))`", lambda m: f"`{m[1]} {shell_argument(table)}`", fix)
-
-
-def _command_in(fix: str) -> str:
-    """Return the commands in the last sentence that contains any, if a shell can run them."""
+def _find_command(fix: str) -> str:
+    """Return the commands in the last sentence that contains commands, if a shell can run them."""
     commands, end = list[str](), 0
     for each in re.finditer(r"`(mirrorfeed [^`]+)`", fix):
         if ". " in fix[end : each.start()]:
@@ -234,7 +233,7 @@ def _command_in(fix: str) -> str:
 
 
 def runnable(fix: str) -> str:
-    """Return the fix if a shell can run it. Returns an empty string for text, SQL, and commands with a placeholder."""
+    """Return the fix if a shell can run it, and an empty string for text, SQL, and commands with a placeholder."""
     return fix if fix.startswith("mirrorfeed ") and not re.search(r"\bNAME\b|X days", fix) else ""
 
 
@@ -253,18 +252,18 @@ def failed(check: str, problem: str, fix: str = "", code: str = "") -> Finding:
 def failed_with(check: str, error: Exception) -> Finding:
     """Return the finding of a check that raised `error`.
 
-    For an error of a Spark task, the problem is the last line of its Python process.
+    If a Spark task failed, the finding has only the error of mirrorfeed, without the text of Java around it.
     """
     if isinstance(error, MirrorfeedError):
-        words = error.to_dict()
-        return failed(check, words["what"], words["next"], error.code)
+        shown = error.to_dict()
+        return failed(check, shown["what"], shown["next"], error.code)
     lines = [line.strip() for line in redact(str(error)).splitlines() if line.strip()]
     own_lines = [line.partition(": ")[2] for line in lines if line.startswith("mirrorfeed.")]
     return failed(check, (own_lines or lines or [type(error).__name__])[0][:500])
 
 
 def attempt(check: str, action: Callable[[], str | None]) -> Finding:
-    """Run a check. The finding passes with the text that `action` returns, or fails with the error that it raises."""
+    """Run a check: `action` returns a text for the finding, or raises an error."""
     try:
         return passed(check, action() or "")
     except Exception as error:

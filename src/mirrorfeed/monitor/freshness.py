@@ -1,5 +1,4 @@
-"""Freshness: when the newest changes reached each step from commit to SQL endpoint, and the steps that changes wait
-for."""
+"""Freshness of a table: when its newest changes reached each step from commit to SQL endpoint, and which steps wait."""
 
 from __future__ import annotations
 
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 
 
 class Step(StrEnum):
+    """Step on the way of a change from the source to Fabric."""
+
     COMMITTED = "committed"
     PUBLISHED = "published"
     CONSUMED = "consumed"
@@ -44,15 +45,13 @@ FIRST_FILE_LEFT = "the first file still exists, and Fabric does not remove the l
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """Times when the newest changes of a table reached each step, and the steps that changes wait for."""
-
     times: Mapping[Step, datetime] = field(default_factory=dict)
-    """Times by step: the newest commit, the publication of the newest files and of the newest consumed files, the last
-    write to the mirror, and the last time that the SQL endpoint loaded new changes."""
+    """Times by step: of the newest commit, of the publication of the newest files, of the publication of the newest
+    consumed files, of the last write to the mirror, and of the last load of new changes by the SQL endpoint."""
     since: Mapping[Step, datetime] = field(default_factory=dict)
-    """Steps that changes wait for, with the start of the wait."""
+    """Time since which changes wait for a step. Contains only steps that changes wait for."""
     unknown: Mapping[Step, str] = field(default_factory=dict)
-    """Steps whose state is unknown, with the reasons."""
+    """Reason why the state of a step is unknown. Contains only such steps."""
 
     def __str__(self) -> str:
         """Return one line with all times in UTC."""
@@ -72,7 +71,7 @@ class Freshness:
         return 0.0 if since is None else max(0.0, (now - since).total_seconds())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the times, and since when changes wait for each step, as JSON values."""
+        """Return the times, the starts of waits and the reasons as JSON values."""
         times: dict[str, Any] = {step.value: self.times.get(step) for step in Step}
         waiting = {step: self.since.get(step) for step in LAG_STEPS}
         found: dict[str, Any] = as_json({**times, "waiting_since": waiting, "unknown": self.unknown})
@@ -80,7 +79,7 @@ class Freshness:
 
 
 MirrorReader = Callable[["Table", "TableState | None"], Freshness]
-"""Read the freshness of a table's mirror, which may be in Fabric."""
+"""Function that returns the freshness of the mirror of a table, whose state in Fabric may be known."""
 NOT_READ = Freshness(unknown={Step.MIRRORED: FABRIC_NOT_READ, Step.QUERYABLE: FABRIC_NOT_READ})
 """Freshness of a mirror that was not read."""
 
@@ -92,7 +91,7 @@ def mirror_freshness(
     *,
     refresh_failed: bool = False,
 ) -> Freshness:
-    """Return the freshness of the steps that the landing zone does not show.
+    """Return the freshness of the mirror and its SQL endpoint, from the times of their last updates.
 
     Changes wait for the SQL endpoint only if a refresh failed.
     """
@@ -114,20 +113,20 @@ def freshness_of(
 ) -> Freshness:
     """Return the freshness of a table. Reads no more records than necessary.
 
-    `left` contains the numbers of the data files in the landing zone. `committed` and `unpublished` are the times of
-    the newest version and of the oldest unpublished one. `unfinished` is True if the newest record has files to rename.
-    `has_consumed` is True if something other than missing files shows that Fabric consumed files of the table.
+    `left` has the numbers of the data files in the landing zone, `committed` and `unpublished` the times of the newest
+    version and of the oldest unpublished version. `unfinished` is True if files of the newest record are not renamed.
+    `has_consumed` is True if something other than `left` shows that Fabric has consumed a file.
     """
     unknown, mirrored = dict(mirror.unknown), mirror.times.get(Step.MIRRORED)
     if committed is None:
         unknown |= {Step.COMMITTED: "the commit file cannot be read"}
     waiting = sorted(left)[1:2]  # the oldest may be the last consumed file, which Fabric leaves
     since: dict[Step, datetime] = {} if unpublished is None else {Step.PUBLISHED: unpublished}
-    published = consumed = after = oldest = None
-    for at, record in enumerate(newest_first):
-        if unfinished and not at:
+    published = consumed = newer = oldest = None
+    for position, record in enumerate(newest_first):
+        if unfinished and position == 0:
             since[Step.PUBLISHED] = min(record.at, since.get(Step.PUBLISHED, record.at))
-            after = record.at
+            newer = record.at
             continue
         oldest = record.at
         if not record.files:
@@ -135,18 +134,18 @@ def freshness_of(
         published = published or record.at
         if consumed is None and not (waiting and record.next_file_number > waiting[0]):
             consumed = record.at
-            if waiting and after:
-                since[Step.CONSUMED] = after
+            if waiting and newer:
+                since[Step.CONSUMED] = newer
         if Step.MIRRORED not in unknown and (mirrored is None or record.at > mirrored):
             since[Step.MIRRORED] = record.at
         elif consumed:
             break
-        after = record.at
+        newer = record.at
     if oldest is None:
         unknown = {step: NOTHING_PUBLISHED for step in LAG_STEPS if step not in since} | unknown
         return Freshness({Step.COMMITTED: committed} if committed else {}, since, unknown)
     if waiting and consumed is None:  # the record was pruned, so the wait is at least this long
-        since[Step.CONSUMED] = after or oldest
+        since[Step.CONSUMED] = newer or oldest
     if not (has_consumed or mirrored or is_consumption_visible(left)):
         consumed = None
         if Step.CONSUMED not in since:
@@ -156,12 +155,12 @@ def freshness_of(
 
 
 def is_consumption_visible(left: Sequence[int]) -> bool:
-    """Return whether the first file of the table is gone. Fabric deletes a file only after consuming a later one."""
+    """Return whether the first file of the table is gone: Fabric deletes a file after it consumed a later one."""
     return 1 not in left
 
 
 def read_endpoint(config: Config) -> Sequence[TableSync] | str:
-    """Refresh the SQL endpoint, and return its report for each table, or the reason why there is none."""
+    """Refresh the SQL endpoint. Returns the result for each table, or the reason why the refresh failed."""
     from mirrorfeed.mirror.fabric import database_of
 
     try:
@@ -173,13 +172,12 @@ def read_endpoint(config: Config) -> Sequence[TableSync] | str:
 def mirror_reader(
     config: Config, syncs: Sequence[TableSync] | str = ENDPOINT_NOT_READ, mirror: str | None = None
 ) -> MirrorReader:
-    """Return a function that reads the freshness of one table's mirror.
+    """Return a function that reads the Delta log of a mirror, in the folder `mirror` or next to the landing zone.
 
-    The function reads the Delta log of the mirror, in the folder `mirror` or in OneLake next to the landing zone.
     `syncs` is the result of `read_endpoint`.
     """
 
-    def freshness_of_mirror(table: Table, state: TableState | None = None) -> Freshness:
+    def read_mirror(table: Table, state: TableState | None = None) -> Freshness:
         unknown: dict[Step, str] = {}
         mirrored = queryable = None
         refresh_failed = False
@@ -200,11 +198,11 @@ def mirror_reader(
                 unknown[Step.QUERYABLE] = "no table of the SQL endpoint has exactly this name"
         return mirror_freshness(mirrored, queryable, unknown, refresh_failed=refresh_failed)
 
-    return freshness_of_mirror
+    return read_mirror
 
 
 def _log_of(config: Config, target: Target, mirror: str | None) -> tuple[Store, str]:
-    """Return the store and the folder of a mirrored table's Delta log."""
+    """Return the store and the folder with the Delta log of a mirrored table."""
     log = f"{target.schema or 'dbo'}/{target.table}/_delta_log"
     if mirror:
         folder = Path(mirror).resolve()

@@ -1,7 +1,7 @@
 """Rules that find problems in the facts about tables and the mirrored database. Pure.
 
-An error that occurred while the facts were collected is a finding with its own code, text and fix. `RULES` contains the
-problems that no error reports. A rule finds nothing in facts that are unknown.
+An error that occurred while the facts were collected is a finding with its own code, text and fix. Rules find the
+problems that no error reports. A rule finds nothing in unknown facts.
 """
 
 from __future__ import annotations
@@ -17,60 +17,33 @@ from mirrorfeed.monitor.freshness import Step
 from mirrorfeed.source.table_info import FILES, LOG, MIN_FACTOR
 
 NOTHING = "No problem was found. Some problems can be found only by `mirrorfeed publish`."
-
-
-def table_findings(facts: TableFacts, rules: Sequence[Rule[TableFacts]] | None = None) -> list[Finding]:
-    """Return the findings of a table: errors first, then the findings of the rules, in order."""
-    found = [error_finding(facts.table, error) for error in facts.errors]
-    lost = facts.log_facts.lost
-    if lost and type(lost) not in map(type, facts.errors):
-        found.append(error_finding(facts.table, lost, Severity.SOON if isinstance(lost, Transient) else Severity.WRONG))
-    return found + [each for rule in rules or TABLE_RULES if (each := rule.find(facts))]
-
-
-def database_findings(facts: DatabaseFacts) -> list[Finding]:
-    found = [error_finding("", facts.error)] if facts.error else []
-    return found + [each for rule in DATABASE_RULES if (each := rule.find(facts))]
-
-
-def seconds_left(retention: float, lag: float, before: tuple[float, float] | None) -> float | None:
-    """Return the seconds until the lag reaches the retention if it continues to grow. None if it does not grow.
-
-    `before` contains the seconds since the last publication and the lag at that time. Without `before`, the lag
-    is assumed to grow by one second per second, because nothing is published.
-    """
-    ago, lag_then = before or (lag, 0.0)
-    if lag <= 0 or ago <= 0 or (rate := (lag - lag_then) / ago) <= 0:
-        return None
-    return max(0.0, retention - lag) / rate
-
-
-_HANGS_AFTER = 3600.0
-"""Seconds after which a table that waits for Fabric is a problem."""
-_SOON = 7 * 86_400.0
+_HANGING_SECONDS = 3600.0
+"""Time after which a table that waits for Fabric is a problem."""
+_SOON_SECONDS = 7 * 86_400.0
+"""A retention that the lag exceeds later is no problem yet."""
 _TEXT, _OLD_TEXT = 16 * 2**20, 8_000
 """Maximum bytes in a text column, and in a text column of a table that Fabric created before `_LONGER_SINCE`."""
 _LONGER_SINCE = datetime(2025, 11, 18, tzinfo=UTC)
-_NO_LAG = 0.05
-"""Lag below this share of the retention is ignored."""
-_WORDS = {
+_IGNORED_SHARE = 0.05
+"""A lag below this share of the retention is ignored."""
+_ERROR_WORDS = {
     "EMPTY_FILE": r"zero.?byte|empty file|not a parquet file|magic bytes",
     "EMPTY_TABLE": r"no (data )?files?\b.*(found|landing)|folder is empty",
     "THROTTLED": r"throttl|too many requests|capacity.*(limit|exceeded)|\b429\b",
     "OWNER_LEFT": r"owner|disabled (user|account)|user.*(not found|deleted)",
     "TEXT_TOO_LONG": r"truncat|string.*too long|exceeds.*(8000|8 ?kb|16 ?mb|length)|maximum length",
 }
-"""Words that identify Fabric's errors. Only "throttled" is documented."""
+"""Patterns that identify errors of Fabric. Only "throttled" is documented."""
 
 
 def _fabric_error(name: str) -> Callable[[TableFacts], Values | None]:
-    """Return a test for an error that Fabric reports, if this rule is the first of `_WORDS` that matches the error."""
+    """Return a test for an error of Fabric whose first match in `_ERROR_WORDS` is `name`, or "" for no match."""
 
     def test(facts: TableFacts) -> Values | None:
         reason = facts.service.error if facts.service else None
         if not reason:
             return None
-        first = next((each for each, words in _WORDS.items() if re.search(words, reason, re.IGNORECASE)), "")
+        first = next((each for each, words in _ERROR_WORDS.items() if re.search(words, reason, re.IGNORECASE)), "")
         return {"reason": reason} if first == name else None
 
     return test
@@ -90,10 +63,10 @@ def _too_long_in_old_table(facts: TableFacts) -> Values | None:
 
 
 def _retention_rules(code: str, name: str, fact: str, option: str, days: int) -> tuple[Rule[TableFacts], ...]:
-    """Return the rules for a retention that is shorter than the lag, or than a wait with one failed run."""
+    """Return two rules for a retention: it is shorter than the lag, or a change might wait longer if one run fails."""
     fix = f"ALTER TABLE {{source}} SET TBLPROPERTIES ({option} = 'interval {days} days')"
 
-    def lost_already(facts: TableFacts) -> Values | None:
+    def exceeded(facts: TableFacts) -> Values | None:
         retention, lag = getattr(facts.source_facts, fact), facts.source_facts.lag_seconds or 0.0
         return {"retention": retention, "lag": lag} if retention is not None and retention < lag else None
 
@@ -108,26 +81,38 @@ def _retention_rules(code: str, name: str, fact: str, option: str, days: int) ->
         f"{option} is {{retention:duration}}, and a change waited {{waited:duration}} until it was published:"
         " one failed run may lose changes."
     )
-    return Rule(code, name, lost_already, lost, fix), Rule(code, name, short, may_lose, fix, Severity.SOON)
+    return Rule(code, name, exceeded, lost, fix), Rule(code, name, short, may_lose, fix, Severity.SOON)
+
+
+def seconds_left(retention: float, lag: float, before: tuple[float, float] | None) -> float | None:
+    """Return the seconds until a growing lag reaches the retention. None if the lag does not grow.
+
+    `before` contains the seconds since an earlier publication and the lag at that time. Without `before`, the lag
+    is assumed to grow by one second per second, because nothing is published.
+    """
+    ago, lag_then = before or (lag, 0.0)
+    if lag <= 0 or ago <= 0 or (rate := (lag - lag_then) / ago) <= 0:
+        return None
+    return max(0.0, retention - lag) / rate
 
 
 def _falls_behind(facts: TableFacts) -> Values | None:
     source, lag = facts.source_facts, facts.source_facts.lag_seconds or 0.0
     least = min((each for each in (source.retention, source.log_retention) if each is not None), default=None)
-    if least is None or not _NO_LAG * least <= lag <= least:
+    if least is None or not _IGNORED_SHARE * least <= lag <= least:
         return None
     left = seconds_left(least, lag, source.lag_before)
-    if left is None or left > _SOON:
+    if left is None or left > _SOON_SECONDS:
         return None
     return {"lag": lag, "retention": least, "hours": left / 3600}
 
 
 def _waits_for_fabric(status: str | None) -> Callable[[TableFacts], Values | None]:
-    """Return a test for a table with this status, or that Fabric does not have, long after its newest file."""
+    """Return a test for a table that still has this status (None: is missing) long after its newest file."""
 
     def test(facts: TableFacts) -> Values | None:
         log, service = facts.log_facts, facts.service
-        if not facts.read_service or (log.newest_file_age or 0.0) < _HANGS_AFTER:
+        if not facts.read_service or (log.newest_file_age or 0.0) < _HANGING_SECONDS:
             return None
         if (service.status if service else None) != status or (service and service.error):
             return None
@@ -147,16 +132,18 @@ def _is_empty(facts: TableFacts) -> Values | None:
 
 def _stopped(facts: TableFacts) -> Values | None:
     service = facts.service
-    is_stopped = service and not service.error and service.status in ("Failed", "Stopped")
-    return {"status": service.status} if service and is_stopped else None
+    if service is None or service.error or service.status not in ("Failed", "Stopped"):
+        return None
+    return {"status": service.status}
 
 
 def _lags(step: Step) -> Callable[[TableFacts], Values | None]:
     def test(facts: TableFacts) -> Values | None:
-        limit, waited = facts.limits.get(step), facts.freshness.lag(step, facts.at) if facts.freshness else None
-        if not facts.freshness or waited is None or limit is None or waited <= limit:
+        limit, freshness = facts.limits.get(step), facts.freshness
+        waited = freshness.lag(step, facts.at) if freshness else None
+        if freshness is None or limit is None or waited is None or waited <= limit:
             return None
-        return {"since": facts.freshness.since[step].astimezone(UTC), "waited": waited}
+        return {"since": freshness.since[step].astimezone(UTC), "waited": waited}
 
     return test
 
@@ -190,14 +177,7 @@ DATABASE_RULES: tuple[Rule[DatabaseFacts], ...] = (
     ),
 )
 TABLE_RULES: tuple[Rule[TableFacts], ...] = (
-    Rule(
-        "MF822",
-        "NOT_PUBLISHED",
-        _is_unpublished,
-        "Nothing is published yet.",
-        _PUBLISH,
-        Severity.NOTE,
-    ),
+    Rule("MF822", "NOT_PUBLISHED", _is_unpublished, "Nothing is published yet.", _PUBLISH, Severity.NOTE),
     Rule(
         "MF838",
         "PAUSED",
@@ -214,7 +194,7 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         " these files.",
         _FIX,
         is_safe=True,
-        passing=True,
+        is_temporary=True,
     ),
     Rule(
         "MF808",
@@ -242,9 +222,9 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         " the database. If you cannot publish the table soon, remove it from the configuration and run `mirrorfeed"
         " drop`.",
         _PUBLISH,
-        passing=True,
+        is_temporary=True,
     ),
-    Rule("MF821", "EMPTY_TABLE", _fabric_error("EMPTY_TABLE"), _REPORTED, _PUBLISH, passing=True),
+    Rule("MF821", "EMPTY_TABLE", _fabric_error("EMPTY_TABLE"), _REPORTED, _PUBLISH, is_temporary=True),
     Rule(
         "MF815",
         "CLONED",
@@ -282,7 +262,7 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         "mirrorfeed publish {table} --follow",
         Severity.SOON,
     ),
-    Rule("MF827", "THROTTLED", _fabric_error("THROTTLED"), _REPORTED, "mirrorfeed fabric status", passing=True),
+    Rule("MF827", "THROTTLED", _fabric_error("THROTTLED"), _REPORTED, "mirrorfeed fabric status", is_temporary=True),
     Rule("MF828", "OWNER_LEFT", _fabric_error("OWNER_LEFT"), _REPORTED, "mirrorfeed fabric create NAME"),
     Rule("MF830", "TABLE_FAILED", _fabric_error(""), _REPORTED, "mirrorfeed lint {zone}"),
     Rule(
@@ -327,7 +307,22 @@ ALERT_RULES = tuple(
         ),
     )
 )
-"""Rules for changes that wait longer than `alerts` allows."""
+"""Rules for changes that wait longer than the limits in `alerts`."""
 DOCTOR_RULES = (*TABLE_RULES, *(rule for rule in ALERT_RULES if rule.name == "LAG_CONSUMED"))
 RULES: tuple[Rule[Any], ...] = (*DATABASE_RULES, *TABLE_RULES, *ALERT_RULES)
 SAFE = frozenset(rule.name for rule in RULES if rule.is_safe)
+"""Names of the problems that `doctor --fix` can fix."""
+
+
+def table_findings(facts: TableFacts, rules: Sequence[Rule[TableFacts]] = TABLE_RULES) -> list[Finding]:
+    """Return the findings of a table: errors first, then the findings of the rules, in order."""
+    found = [error_finding(facts.table, error) for error in facts.errors]
+    lost = facts.log_facts.lost
+    if lost and type(lost) not in map(type, facts.errors):
+        found.append(error_finding(facts.table, lost, Severity.SOON if isinstance(lost, Transient) else Severity.WRONG))
+    return found + [each for rule in rules if (each := rule.find(facts))]
+
+
+def database_findings(facts: DatabaseFacts) -> list[Finding]:
+    found = [error_finding("", facts.error)] if facts.error else []
+    return found + [each for rule in DATABASE_RULES if (each := rule.find(facts))]
