@@ -16,7 +16,7 @@ from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.mirror.fabric import client_of
 from mirrorfeed.monitor.findings import Finding, Severity
-from mirrorfeed.monitor.platform_checks import Rights, check_host, check_rights, hosts, needed
+from mirrorfeed.monitor.platform_checks import Rights, check_host, check_rights, required_hosts, required_rights
 from mirrorfeed.runtime.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
 
 ZONE = "onelake://0f8fad5b-d9cb-469f-a165-70867728950e/7c9e6679-7425-40de-944b-e07fc1f90ae7"
@@ -30,7 +30,7 @@ def config(folder: Path, *sources: str, zone: str = "./zone", more: str = "") ->
 
 
 def test_reading_a_table_needs_catalog_schema_and_table_privileges(tmp_path: Path) -> None:
-    assert list(needed(config(tmp_path, "main.sales.orders", "main.sales.lines")).items()) == [
+    assert list(required_rights(config(tmp_path, "main.sales.orders", "main.sales.lines")).items()) == [
         (("CATALOG", ("main",)), ["USE_CATALOG"]),
         (("SCHEMA", ("main", "sales")), ["USE_SCHEMA"]),
         (("TABLE", ORDERS), ["SELECT"]),
@@ -51,7 +51,7 @@ def test_reading_a_table_needs_catalog_schema_and_table_privileges(tmp_path: Pat
     ],
 )
 def test_other_privileges_depend_on_the_locations(tmp_path: Path, zone: str, more: str, expected: set[str]) -> None:
-    found = needed(config(tmp_path, "./orders", zone=zone, more=more))
+    found = required_rights(config(tmp_path, "./orders", zone=zone, more=more))
     privileges = {f"{each} on {kind.lower()}" for (kind, _), grants in found.items() for each in grants}
     assert {each for each in privileges if not each.startswith("USE_")} == expected
 
@@ -144,7 +144,7 @@ def principal(authority: str | None = None) -> ServicePrincipal:
     ids=str,
 )
 def test_required_hosts_depend_on_landing_zone_and_credential(credential: Credential, expected: list[str]) -> None:
-    found = hosts(Config(landing_zone=ZONE, tables=(), credential=credential), {})
+    found = required_hosts(Config(landing_zone=ZONE, tables=(), credential=credential), {})
     assert list(found) == [f"https://{name}" for name in expected]
 
 
@@ -156,7 +156,7 @@ def test_configured_hosts_replace_the_public_ones() -> None:
         fabric_endpoint="https://private.example",
         credential=principal(),
     )
-    assert list(hosts(private, {"AZURE_AUTHORITY_HOST": "login.chinacloudapi.cn"})) == [
+    assert list(required_hosts(private, {"AZURE_AUTHORITY_HOST": "login.chinacloudapi.cn"})) == [
         "https://0f8f.z0f.dfs.fabric.microsoft.com",
         "https://0f8f.z0f.blob.fabric.microsoft.com",
         "https://private.example",
@@ -167,7 +167,7 @@ def test_configured_hosts_replace_the_public_ones() -> None:
 def test_private_link_of_a_workspace_gives_the_hosts_their_names() -> None:
     config = Config(landing_zone=ZONE, tables=(), private_link=True)
     name = "https://0f8fad5bd9cb469fa16570867728950e.z0f"
-    assert list(hosts(config, {})) == [
+    assert list(required_hosts(config, {})) == [
         f"{name}.dfs.fabric.microsoft.com",
         f"{name}.blob.fabric.microsoft.com",
         f"{name}.w.api.fabric.microsoft.com",
@@ -178,7 +178,7 @@ def test_private_link_of_a_workspace_gives_the_hosts_their_names() -> None:
 
 
 def test_landing_zone_in_a_folder_needs_no_host() -> None:
-    assert hosts(Config(landing_zone="/Volumes/main/mirrorfeed/landing", tables=())) == {}
+    assert required_hosts(Config(landing_zone="/Volumes/main/mirrorfeed/landing", tables=())) == {}
 
 
 def test_responding_host_passes_with_its_purpose(onelake: OneLake) -> None:
@@ -192,7 +192,7 @@ def test_responding_host_passes_with_its_purpose(onelake: OneLake) -> None:
     )
     assert [
         (check.name, check.severity, check.what)
-        for check in (check_host(*each, settings.ca_bundle) for each in hosts(settings).items())
+        for check in (check_host(*each, settings.ca_bundle) for each in required_hosts(settings).items())
     ] == [
         (f"response of {onelake.dfs}", Severity.OK, "write, rename and list files in OneLake"),
         (

@@ -24,8 +24,11 @@ from mirrorfeed.monitor.rules import (
     database_findings,
     table_findings,
 )
+from mirrorfeed.orchestration.errors import LedgerUnreadable
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.rename_and_clean_up import clean_up, finish_publication
+from mirrorfeed.runtime.spark_errors import NOT_IN_CATALOG, find_condition
+from mirrorfeed.source.table_info import is_missing_locally, open_local_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,31 +46,26 @@ def diagnose(
     store, notes = zone_of(config), list[str]()
     database = database_facts(config)
     collector = Collector(config, spark, deep=True, states=database.states)
-    found = [*database_findings(database), *_ledger_findings(spark, config)]
-    chosen = config.select(names)
-    for table, facts in zip(chosen, collector.collect(chosen), strict=True):
-        of_table = table_findings(facts, DOCTOR_RULES)
-        if fix and any(each.name in SAFE for each in of_table):
+    findings = [*database_findings(database), *_ledger_findings(spark, config)]
+    tables = config.select(names)
+    for table, facts in zip(tables, collector.collect(tables), strict=True):
+        found = table_findings(facts, DOCTOR_RULES)
+        if fix and any(each.name in SAFE for each in found):
             notes.append(_fix(store, table))
-            of_table = table_findings(collector.collect([table])[0], DOCTOR_RULES)
-        found += of_table
-    return tuple(found), tuple(notes), counted(len(found), "finding") if found else NOTHING
+            found = table_findings(collector.collect([table])[0], DOCTOR_RULES)
+        findings += found
+    return tuple(findings), tuple(notes), counted(len(findings), "finding") if findings else NOTHING
 
 
 def _ledger_findings(spark: Callable[[], SparkSession], config: Config) -> list[Finding]:
-    from mirrorfeed.orchestration.errors import LedgerUnreadable
-    from mirrorfeed.runtime.spark_errors import NOT_IN_CATALOG, find_condition
-    from mirrorfeed.source.table_info import is_missing_locally, open_local_table
-
     ledger = config.ledger
     if ledger is None or is_missing_locally(ledger) or open_local_table(ledger):
         return []
     try:
         _ = spark().read.table(ledger.sql).schema
     except Exception as error:
-        if find_condition(error, NOT_IN_CATALOG):  # the first publication creates the log
-            return []
-        return [error_finding("", LedgerUnreadable(ledger=str(ledger), reason=first_line(str(error))))]
+        if not find_condition(error, NOT_IN_CATALOG):  # if the ledger is missing, the first publication creates it
+            return [error_finding("", LedgerUnreadable(ledger=str(ledger), reason=first_line(str(error))))]
     return []
 
 
@@ -113,7 +111,7 @@ class Check:
 
 
 _HIDING = frozenset({"MIRRORING_PAUSED", "CapacityPaused"})
-"""Problems that hide all other problems."""
+"""Problems during which no other problem can be evaluated."""
 
 
 def check_all(
@@ -123,7 +121,7 @@ def check_all(
     *,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> tuple[Check, list[TableFacts]]:
-    """Check all tables. Errors are returned as findings, not raised. Spark is started only if a table needs it."""
+    """Check all tables. Errors become findings. Spark is started only if a table needs it."""
     database = database_facts(config)
     refreshes = database.states is not None and config.alerts.sql_endpoint == "refresh"
     syncs = read_endpoint(config) if refreshes else ENDPOINT_NOT_READ
@@ -133,8 +131,8 @@ def check_all(
 
 
 def check_of(database: DatabaseFacts, tables: Sequence[TableFacts], alerts: Alerts) -> Check:
-    """Return the problems that require an alert. Ignores notes and paused tables."""
-    found = database_findings(database)
+    """Return the problems that require an alert: no notes, and no problems of paused tables."""
+    findings = database_findings(database)
     unknown = {("", "")} if database.error else set()
     for facts in tables:
         if facts.paused or not facts.is_complete:
@@ -144,7 +142,7 @@ def check_of(database: DatabaseFacts, tables: Sequence[TableFacts], alerts: Aler
         for rule, step in zip(ALERT_RULES, LAG_STEPS, strict=True):
             if facts.freshness is None or step in facts.freshness.unknown:
                 unknown.add((facts.table, rule.name))
-        found += table_findings(facts, (*TABLE_RULES, *ALERT_RULES))
-    problems = {each.key: each for each in found if not each.ok}
+        findings += table_findings(facts, (*TABLE_RULES, *ALERT_RULES))
+    problems = {each.key: each for each in findings if not each.ok}
     unknown |= {(each.table, "") for each in problems.values() if each.name in _HIDING}
     return Check(tuple(problems.values()), frozenset(unknown), alerts)

@@ -1,7 +1,4 @@
-"""Checks of the platform: privileges in Unity Catalog, hosts behind a firewall, and parts that differ by workspace.
-
-The findings of the live checks contain facts that help to fix mirrorfeed. They contain no names of tables and people.
-"""
+"""Checks of the platform: privileges in Unity Catalog, hosts behind a firewall, and differences between workspaces."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as percent_encoded
@@ -44,18 +42,18 @@ _PRIVILEGES = "privileges in Unity Catalog"
 Rights = Mapping[tuple[str, tuple[str, ...]], Sequence[str]]
 """Privileges by securable in Unity Catalog: kind (such as CATALOG or VOLUME) and name."""
 _ROWS = 3
-_OPTIONAL = ("pyspark", "databricks-connect", "deltalake", "boto3")
+_OPTIONAL_PACKAGES = ("pyspark", "databricks-connect", "deltalake", "boto3")
 
 
-def needed(config: Config) -> Rights:
+def required_rights(config: Config) -> Rights:
     """Return the rights that a configuration needs, catalogs before their contents."""
-    found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    rights: dict[tuple[str, tuple[str, ...]], list[str]] = {}
 
     def add(kind: str, parts: tuple[str, ...], *privileges: str) -> None:
         if kind != "CREDENTIAL":
-            found.setdefault(("CATALOG", parts[:1]), ["USE_CATALOG"])
-            found.setdefault(("SCHEMA", parts[:2]), ["USE_SCHEMA"])
-        listed = found.setdefault((kind, parts), [])
+            rights.setdefault(("CATALOG", parts[:1]), ["USE_CATALOG"])
+            rights.setdefault(("SCHEMA", parts[:2]), ["USE_SCHEMA"])
+        listed = rights.setdefault((kind, parts), [])
         listed += [each for each in privileges if each not in listed]
 
     for table in config.tables:
@@ -68,11 +66,11 @@ def needed(config: Config) -> Rights:
             add("VOLUME", tuple(path.removeprefix(VOLUMES).split("/")[:3]), "READ_VOLUME", "WRITE_VOLUME")
     if isinstance(config.credential, ServiceCredential):
         add("CREDENTIAL", (config.credential.name,), "ACCESS")
-    return found
+    return rights
 
 
 def check_rights(workspace: Callable[[], WorkspaceClient], rights: Rights) -> Iterator[Finding]:
-    """Compare the rights with the effective grants. Does not know membership in nested groups."""
+    """Compare the rights with the effective grants of this identity and its groups, but not of nested groups."""
     if not rights:
         yield not_checked(_PRIVILEGES, "the configuration names nothing in Unity Catalog")
         return
@@ -80,7 +78,7 @@ def check_rights(workspace: Callable[[], WorkspaceClient], rights: Rights) -> It
         client = workspace()
         me = client.current_user.me()
     except ValueError:
-        securables = ", ".join(_in_words(*securable) for securable in rights)
+        securables = ", ".join(_shown(*securable) for securable in rights)
         yield not_checked(_PRIVILEGES, f"no workspace is configured here: {securables}")
         return
     except Exception as error:
@@ -88,11 +86,11 @@ def check_rights(workspace: Callable[[], WorkspaceClient], rights: Rights) -> It
         return
     names = {me.user_name, *(group.display for group in me.groups or ()), _EVERYBODY}
     yield passed("workspace", f"logged in as {me.user_name}")
-    for (kind, parts), wanted in rights.items():
-        yield from _check_securable(client, kind, parts, wanted, names, str(me.user_name))
+    for (kind, parts), privileges in rights.items():
+        yield from _check_securable(client, kind, parts, privileges, names, str(me.user_name))
 
 
-def _in_words(kind: str, parts: tuple[str, ...]) -> str:
+def _shown(kind: str, parts: tuple[str, ...]) -> str:
     return f"{kind.lower()} {join_name(parts)}"
 
 
@@ -100,14 +98,13 @@ def _check_securable(
     workspace: WorkspaceClient,
     kind: str,
     parts: tuple[str, ...],
-    wanted: Sequence[str],
+    privileges: Sequence[str],
     names: set[str | None],
     me: str,
 ) -> Iterator[Finding]:
     from databricks.sdk.errors.base import DatabricksError
 
-    # The client does not escape names in addresses.
-    full_name = ".".join(percent_encoded(part, safe="") for part in parts)
+    full_name = ".".join(percent_encoded(part, safe="") for part in parts)  # because the client does not escape names
     try:
         granted = {
             given.get("privilege")
@@ -118,22 +115,22 @@ def _check_securable(
         owner = None if kind == "CREDENTIAL" else _get(workspace, f"{kind.lower()}s/{full_name}").get("owner")
     except (DatabricksError, OSError) as error:  # the client raises OSError if there is no response
         reason = f"cannot be read: {redact(str(error).splitlines()[0]) if str(error) else type(error).__name__}"
-        yield from (failed(f"{privilege} on {_in_words(kind, parts)}", reason) for privilege in wanted)
+        yield from (failed(f"{privilege} on {_shown(kind, parts)}", reason) for privilege in privileges)
         return
-    for privilege in wanted:
-        what = f"{privilege} on {_in_words(kind, parts)}"
+    for privilege in privileges:
+        check = f"{privilege} on {_shown(kind, parts)}"
         if owner in names:
-            yield passed(what, f"{owner} is the owner")
+            yield passed(check, f"{owner} is the owner")
         elif privilege in granted or "ALL_PRIVILEGES" in granted:
-            yield passed(what)
+            yield passed(check)
         else:
             quoted = ".".join(f"`{part.replace('`', '``')}`" for part in parts)
             grant = f"GRANT {privilege.replace('_', ' ')} ON {kind} {quoted} TO `{me}`"
-            yield failed(what, "not granted to this identity or its groups (nested groups were not checked)", grant)
+            yield failed(check, "not granted to this identity or its groups (nested groups were not checked)", grant)
 
 
 def _assignments(workspace: WorkspaceClient, kind: str, full_name: str) -> Iterator[dict[str, Any]]:
-    """Yield effective grants, page by page. The client's own method has no pages in older releases."""
+    """Yield effective grants from all pages. In older releases, the method of the client returns only one page."""
     query: dict[str, Any] = {"max_results": 0}
     while True:
         page = _get(workspace, f"effective-permissions/{kind}/{full_name}", query)
@@ -144,14 +141,13 @@ def _assignments(workspace: WorkspaceClient, kind: str, full_name: str) -> Itera
 
 
 def _get(workspace: WorkspaceClient, path: str, query: dict[str, Any] | None = None) -> dict[str, Any]:
-    accepted = {"Accept": "application/json"}
-    found: Any = workspace.api_client.do("GET", f"/api/2.1/unity-catalog/{path}", query=query, headers=accepted)
-    return found or {}
+    headers = {"Accept": "application/json"}
+    content: Any = workspace.api_client.do("GET", f"/api/2.1/unity-catalog/{path}", query=query, headers=headers)
+    return content or {}
 
 
-def hosts(config: Config, environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
-    """Return the HTTPS addresses that a configuration needs in addition to the Databricks workspace, with their
-    purposes.
+def required_hosts(config: Config, environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
+    """Return the addresses that a configuration needs in addition to the Databricks workspace, with their purposes.
 
     Returns no addresses if the landing zone is a folder.
     """
@@ -161,38 +157,36 @@ def hosts(config: Config, environment: Mapping[str, str] = os.environ) -> Mappin
     from mirrorfeed.storage.onelake import ENDPOINT, blob_endpoint
 
     files = config.files_endpoint or ENDPOINT
-    found = {
+    addresses = {
         files: "write, rename and list files in OneLake",
         blob_endpoint(files): "create records and read files in OneLake",
         config.api_endpoint or API: "manage the mirrored database in Fabric",
     }
     if isinstance(config.credential, ServicePrincipal):
-        # Managed identities and service credentials log in at other hosts. The check of the credential tests these
-        # hosts.
+        # Other identities log in at other hosts, which the check of the credential calls.
         authority = config.credential.authority or environment.get("AZURE_AUTHORITY_HOST") or LOGIN
-        found.setdefault(authority if "://" in authority else f"https://{authority}", "log in to Entra ID")
-    return {address.rstrip("/"): purpose for address, purpose in found.items()}
+        addresses.setdefault(authority if "://" in authority else f"https://{authority}", "log in to Entra ID")
+    return {address.rstrip("/"): purpose for address, purpose in addresses.items()}
 
 
 def check_host(address: str, purpose: str, ca_bundle: str | None = None, seconds: float = _SECONDS) -> Finding:
-    """Check that the host responds. The content of the response is ignored, because other checks find missing
-    permissions."""
-    what = f"response of {address}"
+    """Check that the host responds, with any status, because other checks find missing permissions."""
+    check = f"response of {address}"
     try:
         check_proxy()
         requests.head(address, timeout=seconds, verify=ca_bundle or True, allow_redirects=False)
     except BadProxy as error:
-        return failed_with(what, error)
+        return failed_with(check, error)
     except (requests.RequestException, HTTPError, OSError) as error:
         cause = getattr(error.args[0], "reason", error.args[0]) if error.args else error
-        # The last part of the innermost sentence names the cause.
+        # The text after the last "] " names the cause.
         reason = first_line(str(cause)).rpartition("] ")[2].rstrip(")'\"")[:200]
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             fix = (
                 "Set `ca_bundle` to the certificates of the proxy that inspects traffic, or exclude this host from"
                 " inspection."
             )
-            return failed(what, f"this process does not trust the certificate of the host ({reason})", fix)
+            return failed(check, f"this process does not trust the certificate of the host ({reason})", fix)
         match cause:
             case NameResolutionError():
                 problem = "this process cannot resolve the name of the host"
@@ -206,27 +200,27 @@ def check_host(address: str, purpose: str, ca_bundle: str | None = None, seconds
             "Allow this host in the firewall, or in the network policy of serverless compute. It is needed to"
             f" {purpose}."
         )
-        return failed(what, problem, fix)
-    return passed(what, purpose)
+        return failed(check, problem, fix)
+    return passed(check, purpose)
 
 
 def check_environment(spark: SparkSession, environment: Mapping[str, str] = os.environ) -> Finding:
-    """Report the versions in the environment of this process, and whether it was built from a lock file."""
+    """Report the versions in the environment of this process."""
     runtime = environment.get("DATABRICKS_RUNTIME_VERSION")
-    found = [
+    versions = [
         f"mirrorfeed {this_build()}",
         f"Databricks runtime {runtime}" if runtime else "no Databricks runtime",
         f"Spark {spark.version}",
         f"Python {platform.python_version()}",
     ]
-    for name in (*_required(), *_OPTIONAL):
+    for name in (*_required_packages(), *_OPTIONAL_PACKAGES):
         with suppress(importlib.metadata.PackageNotFoundError):
-            found.append(f"{name} {importlib.metadata.version(name)}")
-    return passed("environment", ", ".join(found))
+            versions.append(f"{name} {importlib.metadata.version(name)}")
+    return passed("environment", ", ".join(versions))
 
 
-def _required() -> list[str]:
-    """Return the packages that mirrorfeed needs. Empty if a notebook imports the files of a bundle."""
+def _required_packages() -> list[str]:
+    """Return the packages that mirrorfeed needs. Empty if mirrorfeed is not installed, but imported from files."""
     try:
         lines = importlib.metadata.requires("mirrorfeed") or []
     except importlib.metadata.PackageNotFoundError:
@@ -235,26 +229,26 @@ def _required() -> list[str]:
 
 
 def check_settings(spark: SparkSession) -> Finding:
-    """Report the settings that this session does not allow changing, and that have another value than mirrorfeed
-    needs."""
-    what = "settings of the Spark session"
+    """Report the settings that differ from those that mirrorfeed needs and cannot be changed in this session."""
+    check = "settings of the Spark session"
     if refused := refused_settings(spark):
-        return not_checked(what, "cannot be changed: " + ", ".join(f"{name} ({why})" for name, why in refused.items()))
-    return passed(what, "all can be changed")
+        settings = ", ".join(f"{name} ({value})" for name, value in refused.items())
+        return not_checked(check, f"cannot be changed: {settings}")
+    return passed(check, "all can be changed")
 
 
 def check_spark_writes(spark: SparkSession, area: StagingArea) -> Iterator[Finding]:
     """Report the results of `observe` and `inputFiles` for files in the staging area."""
-    folder, seen = f"{area.root}/{uuid.uuid4().hex}-probe", Observation()
+    folder, observation = f"{area.root}/{uuid.uuid4().hex}-probe", Observation()
 
     def observe() -> str:
-        spark.range(_ROWS).observe(seen, F.count("*").alias("rows")).write.parquet(folder)
-        counted = dict(seen.get).get("rows")
-        return f"counts {counted} of {_ROWS} rows" if counted is not None else "returns no metrics"
+        spark.range(_ROWS).observe(observation, F.count("*").alias("rows")).write.parquet(folder)
+        rows = dict(observation.get).get("rows")
+        return f"counts {rows} of {_ROWS} rows" if rows is not None else "returns no metrics"
 
     def input_files() -> str:
-        names = spark.read.parquet(folder).inputFiles()
-        return ", ".join(sorted(_shape(name, folder) for name in names)) or "returns no file"
+        uris = sorted(uri.replace(folder, "<folder>", 1) for uri in spark.read.parquet(folder).inputFiles())
+        return re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "<id>", ", ".join(uris)) or "returns no file"
 
     try:
         observed = attempt("`observe` of a write", observe)
@@ -265,36 +259,31 @@ def check_spark_writes(spark: SparkSession, area: StagingArea) -> Iterator[Findi
         area.remove(folder)
 
 
-def _shape(uri: str, folder: str) -> str:
-    """Return the address of a file with letters and digits of its ids replaced."""
-    scheme, _, name = uri.partition(folder)
-    return f"{scheme}<folder>{re.sub(r'[0-9a-f]{8}-[0-9a-f-]{27}', '<id>', name)}"
-
-
-def check_mount(what: str, volume: str) -> Finding:
+def check_mount(check: str, volume: str) -> Finding:
     """Report the operations that the mount of a volume refuses. mirrorfeed only reads through the mount."""
     if not os.path.isdir(volume):
-        return not_checked(what, "it is not mounted here, so mirrorfeed uses the Files API")
+        return not_checked(check, "it is not mounted here, so mirrorfeed uses the Files API")
     folder = Path(volume, f"_mirrorfeed_setup-{uuid.uuid4().hex}")
 
     def find_refusals() -> str:
         folder.mkdir()
         file = folder / "file"
         file.write_bytes(b"content")
-        refused = [f"{name} ({why})" for name, action in _ACTIONS.items() if (why := _refusal(action, file))]
+        refused = [f"{name} ({code})" for name, action in _ACTIONS.items() if (code := _refusal(action, file))]
         if len({os.stat(file).st_ino for _ in range(3)}) > 1:
             refused.append("stable inode numbers")
         return f"lacks {', '.join(refused)}" if refused else "lacks nothing"
 
     try:
-        return attempt(what, find_refusals)
+        return attempt(check, find_refusals)
     finally:
-        for each in (*folder.glob("*"), folder):
+        for path in (*folder.glob("*"), folder):  # `shutil.rmtree` needs stable inode numbers
             with suppress(OSError):
-                each.rmdir() if each == folder else each.unlink()
+                path.rmdir() if path == folder else path.unlink()
 
 
 def _refusal(action: Callable[[Path], object], file: Path) -> str:
+    """Return the code of the error with which the mount refuses an action, such as EPERM, or an empty text."""
     try:
         action(file)
     except OSError as error:
@@ -307,13 +296,8 @@ def _fsync(file: Path) -> None:
         os.fsync(opened.fileno())
 
 
-def _append(file: Path) -> None:
-    with file.open("ab") as opened:
-        opened.write(b"more")
-
-
-def _overwrite(file: Path) -> None:
-    with file.open("r+b") as opened:
+def _write(mode: str, file: Path) -> None:
+    with file.open(mode) as opened:
         opened.write(b"x")
 
 
@@ -326,7 +310,7 @@ def _rename(file: Path) -> None:
 _ACTIONS: Mapping[str, Callable[[Path], object]] = {
     "fsync": _fsync,
     "hard links": lambda file: os.link(file, file.with_name("link")),
-    "appends": _append,
-    "random writes": _overwrite,
+    "appends": partial(_write, "ab"),
+    "random writes": partial(_write, "r+b"),
     "renames": _rename,
 }

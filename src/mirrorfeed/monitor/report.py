@@ -1,4 +1,4 @@
-"""Report on the ledger: figures that Spark aggregates, as tables, JSON, and an HTML page with charts."""
+"""Report on the ledger: figures that Spark aggregates, shown as tables, as JSON, or as an HTML page with charts."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
 Figures = Mapping[str, Sequence[Mapping[str, Any]]]
 """Rows of each query, by the query's name."""
 Series = Mapping[str, Mapping[date, float]]
-"""Values of a chart by name and time."""
+"""Values of a chart by the name of the series and by time."""
 
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """Report on the ledger at one time, in sections. A notebook shows its charts and tables."""
+    """Report on the ledger at one time. A notebook shows charts and tables."""
 
     as_of: datetime
     figures: Figures
-    """Rows of all queries, from which charts are drawn."""
+    """Rows of each query, from which charts are drawn."""
 
     @property
     def sections(self) -> Mapping[str, Sequence[Row]]:
         """Rows of each section that is not empty, by name. For archives, only the newest day."""
-        found = {name: [kind(**each) for each in self.figures[name]] for name, (_, kind) in SECTIONS.items()}
         archive = self.figures["archive"]
-        found["archive"] = [ArchiveState(**each) for each in archive if each["day"] == archive[-1]["day"]]
-        return {name: rows for name, rows in found.items() if rows}
+        newest = {"archive": [each for each in archive if each["day"] == archive[-1]["day"]]}
+        figures = {**self.figures, **newest}
+        return {name: [kind(**each) for each in figures[name]] for name, (_, kind) in SECTIONS.items() if figures[name]}
 
     @property
     def notes(self) -> Mapping[str, Sequence[str]]:
@@ -63,7 +63,7 @@ class Report:
         return {"as_of": as_json(self.as_of), **sections}
 
     def page(self) -> str:
-        """Return the report as a single HTML file, without scripts and without links to other files."""
+        """Return the report as HTML that needs no scripts and no other files."""
         return page_of("mirrorfeed", body(self))
 
     def draw(self, out: Console) -> None:
@@ -80,7 +80,7 @@ class Report:
 
 
 def report_of(start_spark: Callable[[], SparkSession], config: Config) -> Report:
-    """Return the report on the configured ledger, as of now. Raises `NoLedger` or `LedgerUnreadable`."""
+    """Return the report on the configured ledger. Raises `NoLedger` or `LedgerUnreadable`."""
     if config.ledger is None:
         raise NoLedger(path=config.path)
     spark = start_spark()
@@ -89,22 +89,22 @@ def report_of(start_spark: Callable[[], SparkSession], config: Config) -> Report
 
 
 def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Iterable[str] | None = None) -> Report:
-    """Run the queries of the report, or only those with these names, as of `now`. Raises `LedgerUnreadable`."""
-    moment = f"TIMESTAMP '{now.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
-    found: dict[str, Sequence[Mapping[str, Any]]] = dict.fromkeys(QUERIES, ())
+    """Run the queries with these names (default: all queries of the report) as of `now`. Raises `LedgerUnreadable`."""
+    time = f"TIMESTAMP '{now.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
+    figures: dict[str, Sequence[Mapping[str, Any]]] = dict.fromkeys(QUERIES, ())
     try:
-        with setting(spark, "spark.sql.session.timeZone", "UTC"), _cached(spark, ledger) as view:
+        with setting(spark, "spark.sql.session.timeZone", "UTC"), _cached_view(spark, ledger) as view:
             for name in QUERIES.keys() - DASHBOARD_ONLY if names is None else names:
-                query = f"WITH ledger AS (SELECT * FROM {view}) {QUERIES[name].replace(NOW, moment)}"
-                found[name] = spark.sql(query).toArrow().to_pylist()
+                query = f"WITH ledger AS (SELECT * FROM {view}) {QUERIES[name].replace(NOW, time)}"
+                figures[name] = spark.sql(query).toArrow().to_pylist()
     except Exception as error:
         raise LedgerUnreadable(ledger=str(ledger), reason=first_line(str(error))) from error
-    return Report(now, found)
+    return Report(now, figures)
 
 
 @contextmanager
-def _cached(spark: SparkSession, ledger: Source) -> Iterator[str]:
-    """Yield a temporary view of the ledger. Spark reads the ledger once for all queries."""
+def _cached_view(spark: SparkSession, ledger: Source) -> Iterator[str]:
+    """Yield a temporary view of the ledger, which Spark reads once for all queries."""
     frame, view = spark.sql(all_rows_query(spark, ledger)), f"mirrorfeed_ledger_{uuid.uuid4().hex}"
     with suppress(Exception):  # serverless compute has no cache
         frame.persist()
@@ -118,7 +118,7 @@ def _cached(spark: SparkSession, ledger: Source) -> Iterator[str]:
 
 
 def body(report: Report) -> str:
-    """Return the content of the page: figures, charts, then a table for each section. Many quiet rows are folded."""
+    """Return the content of the page: totals, charts, then a table for each section. Many quiet rows are hidden."""
     sections = dict(report.sections)
     totals = grid_of(sections.pop("totals"))
     tiles = "".join(
@@ -126,14 +126,14 @@ def body(report: Report) -> str:
         for name, value in zip(totals.header, totals.lines[0], strict=True)
     )
     cards = "".join(card(title, chart) for title, chart in charts(report.figures))
-    listed = ""
+    tables = ""
     for name, rows in sections.items():
-        _, others, _ = split(rows)
-        below = details(f"Show {len(others):,} more", section_of(others, every=True)) if others else ""
-        listed += card(SECTIONS[name][0], section_of(rows, report.notes.get(name, ())) + below)
+        _, quiet, _ = split(rows)
+        hidden = details(f"Show {len(quiet):,} more", section_of(quiet, every=True)) if quiet else ""
+        tables += card(SECTIONS[name][0], section_of(rows, report.notes.get(name, ())) + hidden)
     return (
         f"<header><h1>mirrorfeed</h1><p>As of {utc_minute(report.as_of)} UTC</p></header>"
-        f'<div class="tiles">{tiles}</div><div class="charts">{cards}</div>{listed}'
+        f'<div class="tiles">{tiles}</div><div class="charts">{cards}</div>{tables}'
     )
 
 
@@ -170,29 +170,33 @@ def publication_charts(figures: Figures) -> Iterator[tuple[str, str]]:
 
 def publication_chart(spark: Callable[[], SparkSession], ledger: Source | None) -> Chart:
     """Draw the charts of lag and of rows per day. They are empty without a ledger."""
-    figures: Figures = {"lag": (), "days": ()}
+    names = ("lag", "days")
+    figures: Figures = dict.fromkeys(names, ())
     if ledger:
-        figures = read_report(spark(), ledger, datetime.now(UTC), ("lag", "days")).figures
+        figures = read_report(spark(), ledger, datetime.now(UTC), names).figures
     (title, lag), operations = publication_charts(figures)
     return Chart(title, lag + titled(*operations))
 
 
 def _series(rows: Sequence[Mapping[str, Any]], time: str, values: Mapping[str, str]) -> Series:
-    """Return the sum of each value by name and time. A value without a name is summed for each table."""
-    found: dict[str, dict[date, float]] = {name: {} for name in values if name}
+    """Return the sums of columns by time. `values` has the column of each series.
+
+    The name "" stands for a series of each table.
+    """
+    series: dict[str, dict[date, float]] = {name: {} for name in values if name}
     for each in rows:
         for name, value in values.items():
             if each[value] is not None:
-                times = found.setdefault(name or each["table"], {})
+                times = series.setdefault(name or each["table"], {})
                 times[each[time]] = times.get(each[time], 0) + each[value]
-    return found
+    return series
 
 
 def _by_day(series: Series, unit: str) -> str:
-    """Draw bars for every day from the first to the last, including days without a value."""
-    known, columns = sorted({day for days in series.values() for day in days}), []
-    for count in range((known[-1] - known[0]).days + 1 if known else 0):
-        day = known[0] + timedelta(days=count)
+    """Draw a bar for each day from the first to the last, including days without values."""
+    days_with_values, columns = sorted({day for days in series.values() for day in days}), []
+    for count in range((days_with_values[-1] - days_with_values[0]).days + 1 if days_with_values else 0):
+        day = days_with_values[0] + timedelta(days=count)
         parts = {name: days[day] for name, days in series.items() if day in days}
         columns.append((f"{day:%b} {day.day}", parts))
     return bars(columns, list(series), unit, "day, UTC")

@@ -1,7 +1,8 @@
-"""Sections of the report: SQL queries over the ledger, which the dashboard shares, and the rows that they return.
+"""Sections of the report: SQL queries over the ledger, and the types of their rows.
 
-The report runs each query as of one time, the dashboard as of now. `resources/ledger.lvdash.json` contains copies of
-the queries. Days are in UTC: the report sets the session's time zone, and UTC is the default of a SQL warehouse.
+`make fmt` copies the queries into the dashboard `resources/ledger.lvdash.json`. The report runs all queries as of the
+same time, the dashboard as of now. Days are in UTC: the report sets the time zone of the session, and UTC is the
+default of a SQL warehouse.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from mirrorfeed.orchestration.ledger import (
 
 NOW = "current_timestamp()"
 DASHBOARD_ONLY = frozenset({"operations", "phases"})
-"""Queries whose figures the report takes from `days`, because each query may read the ledger only once."""
+"""Queries that the report does not run. The same figures are in `days`."""
 
 
 def _any_of(outcomes: Iterable[str]) -> str:
@@ -119,7 +120,7 @@ FROM (SELECT time, stack(3, 'stage', stage_seconds, 'record', record_seconds, 'r
       {_published(30)})
 GROUP BY date(time), phase ORDER BY day
 """,
-    # The state at the end of each day: of every table its newest row up to then.
+    # The state at the end of each day: the newest row of each table until then.
     "archive": f"""\
 SELECT day, coalesce(`table`, 'all tables') AS `table`, currency,
        CASE WHEN `table` IS NOT NULL THEN max(archived_share) * 100 END AS archived_percent,
@@ -206,9 +207,9 @@ class TableState(Row):
 
 @row
 class TableFreshness(Row):
-    """Minutes since the newest commit of a table, and since each step on its way to Fabric.
+    """Minutes since the newest commit of a table and since each step, and minutes that changes wait for a step.
 
-    Also the minutes that a change waits for a step, or 0 if none waits. None means unknown.
+    The wait is 0 if no change waits. None means unknown.
     """
 
     QUIET = "{tables}: no changes are waiting."
@@ -230,13 +231,12 @@ class TableFreshness(Row):
         return not any(getattr(self, f"{step}_waits") for step in _STEPS)
 
     def cells(self) -> Mapping[str, Cell]:
-        steps = {step.capitalize(): self._step(step) for step in _STEPS}
-        committed = "unknown" if self.committed_minutes is None else f"{_minutes(self.committed_minutes)} ago"
-        found = {"Table": self.table, "Committed": committed, **steps, "Checked at": utc_minute(self.as_of)}
-        return {heading: Cell(text, False) for heading, text in found.items()}
+        steps = {step.capitalize(): self._age(step) for step in ("committed", *_STEPS)}
+        texts = {"Table": self.table, **steps, "Checked at": utc_minute(self.as_of)}
+        return {heading: Cell(text, False) for heading, text in texts.items()}
 
-    def _step(self, step: str) -> str:
-        minutes, waits = getattr(self, f"{step}_minutes"), getattr(self, f"{step}_waits")
+    def _age(self, step: str) -> str:
+        minutes, waits = getattr(self, f"{step}_minutes"), getattr(self, f"{step}_waits", 0.0)
         if waits:
             return f"waiting for {_minutes(waits)}"
         return "unknown" if waits is None or minutes is None else f"{_minutes(minutes)} ago"
@@ -312,7 +312,7 @@ class Failure(Row):
     error: str | None = shown("Error")
     message: str | None = shown("Message")
     total: int
-    """Failures of the last 30 days. The report contains the newest 50."""
+    """Number of failures in the last 30 days, of which the report lists the newest 50."""
 
     @property
     def ok(self) -> bool:

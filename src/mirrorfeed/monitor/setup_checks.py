@@ -1,7 +1,6 @@
-"""Check everything that publishing needs: permissions, credential, landing zone, ledger and sources.
+"""Checks for `doctor --setup` and `doctor --live`: permissions, credential, landing zone, ledger, sources, services.
 
-The checks write small files into the landing zone and remove them. They create the ledger, which is not removed.
-`check_live` also checks the behavior of the services.
+The checks write small files into the landing zone and remove them. `check_setup` creates the ledger.
 """
 
 from __future__ import annotations
@@ -10,10 +9,11 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
@@ -36,8 +36,8 @@ from mirrorfeed.monitor.platform_checks import (
     check_rights,
     check_settings,
     check_spark_writes,
-    hosts,
-    needed,
+    required_hosts,
+    required_rights,
 )
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.publish.files.spark_files import check_file, write_with_spark
@@ -53,7 +53,7 @@ from mirrorfeed.storage.errors import AlreadyThere, NotThere
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
 
-_TOKEN_FOR = "https://storage.azure.com/.default"
+_TOKEN_SCOPE = "https://storage.azure.com/.default"
 _CHANGES = "changes of one day in one mirrored database"
 MANUAL_CHECKS = "docs/go-live-checklist.md"
 """List of checks that only a person can make."""
@@ -76,21 +76,21 @@ def check_setup(
 ) -> Iterator[Finding]:
     """Yield the findings of all checks, in the order in which a publication would need the checked parts."""
     progress.info("Checking the setup")
-    place = config.ledger
-    yield from check_rights(workspace, needed(config))
-    if place:  # so that readers find the ledger before the first publication
-        yield attempt(f"ledger {place}", lambda: ledger.prepare(spark, place))
-    for address, purpose in hosts(config).items():
+    location = config.ledger
+    yield from check_rights(workspace, required_rights(config))
+    if location:  # create the ledger, so that queries find it before the first publication
+        yield attempt(f"ledger {location}", lambda: ledger.prepare(spark, location))
+    for address, purpose in required_hosts(config).items():
         yield check_host(address, purpose, config.ca_bundle)
     yield check_credential(config)
     yield from _check_landing_zone(spark, config)
     for facts in Collector(config, lambda: spark, deep=True, workspace=workspace).collect(config.tables):
         yield check_source(facts)
     yield check_tables(len(config.tables))
-    if place:
+    if location:
         names, since = [str(table.target) for table in config.tables], datetime.now(UTC) - timedelta(days=1)
         try:
-            yield check_changes(ledger.changed_since(spark, place, names, since))
+            yield check_changes(ledger.changed_since(spark, location, names, since))
         except Exception as error:
             yield not_checked(_CHANGES, failed_with(_CHANGES, error).what)
     yield check_days(spark)
@@ -102,17 +102,14 @@ def check_credential(config: Config) -> Finding:
     from mirrorfeed.runtime.login import token_credential
 
     def get_token() -> str:
-        token_credential(config.credential, config.ca_bundle).get_token(_TOKEN_FOR)
+        token_credential(config.credential, config.ca_bundle).get_token(_TOKEN_SCOPE)
         return str(config.credential)
 
     return attempt("credential", get_token)
 
 
 def _check_landing_zone(spark: SparkSession, config: Config) -> Iterator[Finding]:
-    """Check the landing zone with the writes of a publication.
-
-    The driver writes records and renames files. Executors write only if they upload files.
-    """
+    """Check that each process that publishes can write: the driver, Spark, and executors if they upload files."""
     store, folder = zone_of(config), new_folder()
 
     def from_driver() -> str:
@@ -138,7 +135,7 @@ def _check_landing_zone(spark: SparkSession, config: Config) -> Iterator[Finding
 
     driver = attempt("landing zone, written by the driver", from_driver)
     yield driver
-    if driver.ok:  # otherwise both have the same problem
+    if driver.ok:  # otherwise the staging area has the same problem
         yield check_staging_area(spark, config, store)[0]
     if config.upload_from == "executors":
         yield attempt("landing zone, written by executors", from_executor)
@@ -153,29 +150,29 @@ def check_staging_area(
 ) -> tuple[Finding, StagingArea | None]:
     """Check whether Spark writes files that the driver can read, and whether the driver must rewrite them.
 
-    Returns the staging area as well, or None if it cannot be used.
+    Also returns the staging area, or None if it cannot be used.
     """
-    what = "files, written by Spark and read by the driver"
+    check = "files, written by Spark and read by the driver"
     try:
-        place = staging_area_for(spark, config.staging_path, store, environment)
-        if place is None:
-            return not_checked(what, "`staging_path` is not set, so only small batches can be published"), None
-        differs = _write_sample(spark, place, store)
+        area = staging_area_for(spark, config.staging_path, store, environment)
+        if area is None:
+            return not_checked(check, "`staging_path` is not set, so only small batches can be published"), None
+        differs = _write_sample(spark, area, store)
     except Exception as error:
-        return failed_with(what, error), None
+        return failed_with(check, error), None
     rewritten = f": rewritten by the driver, because Spark writes {differs}" if differs else ""
-    return passed(what, f"{place.root}{rewritten}"), place
+    return passed(check, f"{area.root}{rewritten}"), area
 
 
-def _write_sample(spark: SparkSession, place: StagingArea, store: Store) -> str:
-    """Write a file with Spark, and return how its schema differs from that of published files. Empty if it does not."""
+def _write_sample(spark: SparkSession, area: StagingArea, store: Store) -> str:
+    """Write a file with Spark. Returns how its schema differs from the schema of published files, or an empty text."""
     columns = tuple(Column(name, type_) for name, (type_, _) in _SAMPLE.items())
     folder, batch = f"{uuid.uuid4().hex}/{LOG}/{uuid.uuid4().hex}", uuid.uuid4().hex
     job = StagingJob(store, folder, 1, batch, columns, ("id",), False)
     values = ", ".join(f"CAST({value} AS {type_}) AS {name}" for name, (type_, value) in _SAMPLE.items())
-    with write_with_spark(spark.sql(f"SELECT {values}, CAST(NULL AS int) AS {PROBLEM}"), place, job) as files:
+    with write_with_spark(spark.sql(f"SELECT {values}, CAST(NULL AS int) AS {PROBLEM}"), area, job) as files:
         for name in files.names:
-            with place.open(f"{files.folder}/{name}") as file:
+            with area.open(f"{files.folder}/{name}") as file:
                 return check_file(file, job).differs
     return "no file"
 
@@ -185,18 +182,15 @@ def check_tables(count: int) -> Finding:
 
 
 def check_changes(count: int) -> Finding:
-    """Check the daily volume. `count` is the size in bytes of change files that were published in the last day."""
-    found = f"{size(count)} of about {size(MAX_DAILY_BYTES)}"
+    """Check the bytes of the files with changes that were published in the last day."""
+    volume = f"{size(count)} of about {size(MAX_DAILY_BYTES)}"
     if count > MAX_DAILY_BYTES:
-        return failed(_CHANGES, found, SPREAD)
-    return passed(_CHANGES, found if count < WARN_DAILY_BYTES else f"{found}. {SPREAD}")
+        return failed(_CHANGES, volume, SPREAD)
+    return passed(_CHANGES, volume if count < WARN_DAILY_BYTES else f"{volume}. {SPREAD}")
 
 
 def check_source(facts: TableFacts) -> Finding:
-    """Check the facts about a source.
-
-    Errors of the landing zone are ignored if the source was read, because other checks report them.
-    """
+    """Return the finding of a source, without errors of the landing zone, which other checks report."""
     check, errors = f"changes of {facts.source_name}", facts.errors
     if not facts.source_facts.is_read or (errors and facts.log_facts.is_read):
         return failed_with(check, errors[-1])
@@ -205,72 +199,69 @@ def check_source(facts: TableFacts) -> Finding:
 
 def check_days(spark: SparkSession) -> Finding:
     """Check whether change feeds return the days that the older calendar lacks. Snapshots always return them."""
-    what = "days from 1582-10-05 to 1582-10-14 in change feeds"
+    check = "days from 1582-10-05 to 1582-10-14 in change feeds"
     try:
         if all_days_are_read(spark):
-            return passed(what)
+            return passed(check)
     except SettingFixed as error:
         return failed_with("settings of the Spark session", error)
     reason = (
         f"this session does not allow changing {ALL_DAYS}, without which Delta's feed returns 1582-10-15 for each of"
         " them. Publish tables with such dates or times on compute whose Spark settings can be changed"
     )
-    return not_checked(what, reason)
+    return not_checked(check, reason)
 
 
 def check_live(spark: SparkSession, config: Config, environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:
-    """Check the behavior of the platform, least certain parts first. Findings contain no tables, locations or
-    people."""
+    """Check the behavior of the platform. The findings can be shared: they contain no tables, locations or people."""
     progress.info("Checking the platform")
     store = zone_of(config)
     for finding in _check_live(spark, config, store, environment):
-        yield replace(finding, what=_anonymous(finding.what, config, store), fix=_anonymous(finding.fix, config, store))
+        yield replace(finding, what=_anonymize(finding.what, config, store), fix=_anonymize(finding.fix, config, store))
 
 
 def _check_live(spark: SparkSession, config: Config, store: Store, environment: Mapping[str, str]) -> Iterator[Finding]:
     yield check_environment(spark, environment)
-    for what, path in (("landing zone", config.landing_zone), ("staging area", config.staging_path or "")):
+    for name, path in (("landing zone", config.landing_zone), ("staging area", config.staging_path or "")):
         if path.startswith(VOLUMES):
-            yield check_mount(f"{what}: mount of the volume", path)
+            yield check_mount(f"{name}: mount of the volume", path)
     folder = new_folder()
-    for what, action in CHECKS.items():
-        yield attempt(f"landing zone: {what}", partial(action, store, folder))
+    for name, action in CHECKS.items():
+        yield attempt(f"landing zone: {name}", partial(action, store, folder))
     finding, area = check_staging_area(spark, config, store, environment)
     yield finding
     if area is not None:
         yield from check_spark_writes(spark, area)
     yield check_settings(spark)
-    for address, purpose in hosts(config).items():
+    for address, purpose in required_hosts(config).items():
         yield check_host(address, purpose, config.ca_bundle)
     yield check_credential(config)
     yield not_checked("manual checks", f"the list is in {MANUAL_CHECKS}")
 
 
-def _anonymous(text: str, config: Config, store: Store) -> str:
-    """Replace locations in the configuration, names of volumes, and addresses of people."""
-    for path, what in (
+def _anonymize(text: str, config: Config, store: Store) -> str:
+    """Replace locations in the configuration, names of volumes, and mail addresses."""
+    for path, placeholder in (
         (store.address(""), "<landing zone>"),
         (config.landing_zone, "<landing zone>"),
         (config.staging_path, "<staging area>"),
     ):
         if path:
-            text = text.replace(path, what)
+            text = text.replace(path, placeholder)
             if path.startswith(VOLUMES):
                 text = text.replace(".".join(path.removeprefix(VOLUMES).split("/")[:3]), "<volume>")
     return re.sub(r"[\w.+-]+@[\w-]+\.[\w.-]+", "<user>", text)
 
 
 def creates_once(store: Store, folder: str) -> str:
-    store.create(f"{folder}/once", b"first")
-    try:
-        store.create(f"{folder}/once", b"second")
-    except AlreadyThere:
-        _expect(
-            store.read(f"{folder}/once") == b"first",
-            "the second creation of a file was refused, but it replaced the file",
-        )
-        return ""
-    raise NotAsExpected(found="the second creation of a file was not refused, so a publication could be recorded twice")
+    file = f"{folder}/once"
+    store.create(file, b"first")
+    with suppress(AlreadyThere):
+        store.create(file, b"second")
+        _fail("the second creation of a file was not refused, so a publication could be recorded twice")
+    if store.read(file) != b"first":
+        _fail("the second creation of a file was refused, but it replaced the file")
+    return ""
 
 
 def _writes_parts(store: Store, folder: str) -> str:
@@ -278,35 +269,34 @@ def _writes_parts(store: Store, folder: str) -> str:
     with store.open_write(f"{folder}/parts") as file:
         file.write(data)
     with store.open_read(f"{folder}/parts") as written:
-        _expect(written.read() == data, "a file contains other data than was written")
+        if written.read() != data:
+            _fail("a file contains other data than was written")
     return counted(len(data), "byte")
 
 
 def renames(store: Store, folder: str) -> str:
     store.create(f"{folder}/from", b"moved")
     store.rename(f"{folder}/from", f"{folder}/to")
-    _expect(store.read(f"{folder}/to") == b"moved", "a renamed file contains other data than before")
+    if store.read(f"{folder}/to") != b"moved":
+        _fail("a renamed file contains other data than before")
     store.create(f"{folder}/other", b"")
-    try:
+    with suppress(AlreadyThere):
         store.rename(f"{folder}/other", f"{folder}/to")
-    except AlreadyThere:
-        return "in two steps: publish with one publisher at a time" if isinstance(store, VolumeStore) else "in one step"
-    raise NotAsExpected(found="a rename to an existing name was not refused")
+        _fail("a rename to an existing name was not refused")
+    return "in two steps: publish with one publisher at a time" if isinstance(store, VolumeStore) else "in one step"
 
 
 def _deletes(store: Store, folder: str) -> str:
     store.create(f"{folder}/deep/deeper/file", b"")
     store.remove_folder(folder)
-    try:
+    with suppress(NotThere):
         store.read(f"{folder}/deep/deeper/file")
-    except NotThere:
-        return ""
-    raise NotAsExpected(found="a file in a deleted folder still exists")
+        _fail("a file in a deleted folder still exists")
+    return ""
 
 
-def _expect(condition: bool, failure: str) -> None:
-    if not condition:
-        raise NotAsExpected(found=failure)
+def _fail(reason: str) -> NoReturn:
+    raise NotAsExpected(found=reason)
 
 
 CHECKS: Mapping[str, Callable[[Store, str], str]] = {

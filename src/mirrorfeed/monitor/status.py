@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 STATES = ("failing", "behind", "never published", "paused", "compared", "up to date")
 """States of tables, the most urgent first."""
 _CURRENT = STATES[-2:]
-"""States of tables with nothing to publish."""
+"""States without unpublished versions."""
 _HEADINGS = {step: step.value for step in Step} | {Step.PUBLISHED: "published at"}
 
 
@@ -54,7 +54,7 @@ class Status(Row):
     not_consumed: int = shown("not consumed", nonzero)
     """Number of files that Fabric has not consumed. Fabric leaves the last consumed file, which is not counted."""
     has_consumed: bool
-    """True if anything shows that Fabric has consumed a file. If not, `not_consumed` can be one too high."""
+    """True if anything shows that Fabric has consumed a file. If False, `not_consumed` can be one too high."""
     freshness: Freshness | None
     """Times when the newest changes were committed, published, consumed, mirrored and queryable in the SQL endpoint."""
     error: MirrorfeedError | None = None
@@ -74,18 +74,18 @@ class Status(Row):
         return self.paused is not None or self.error is None
 
     def cells(self) -> Mapping[str, Cell]:
-        found = dict(Row.cells(self))
+        cells = dict(Row.cells(self))
         if self.freshness:
-            found |= {_HEADINGS[step]: Cell(self._step(self.freshness, step), False) for step in Step}
+            cells |= {_HEADINGS[step]: Cell(self._age(self.freshness, step), False) for step in Step}
         if self.not_consumed and not self.has_consumed:
-            found["not consumed"] = Cell(f"at most {self.not_consumed:,}", True)
-        return found
+            cells["not consumed"] = Cell(f"at most {self.not_consumed:,}", True)
+        return cells
 
     def remarks(self) -> Sequence[str]:
         return (f"{self.table}: {self.paused}",) if self.paused else Row.remarks(self)
 
-    def _step(self, freshness: Freshness, step: Step) -> str | None:
-        """Return the time since a step, or for how long changes have waited for the step. None if unknown."""
+    def _age(self, freshness: Freshness, step: Step) -> str | None:
+        """Return how long changes have waited for a step, or how long ago the step was. None if it is unknown."""
         if waited := freshness.lag(step, self.at):
             return f"waits {duration(waited)}"
         at = None if step in freshness.unknown else freshness.times.get(step)
@@ -145,22 +145,21 @@ def read_status(
         states = database_of(config).tables() if fabric else None
         syncs = read_endpoint(config) if fabric else ENDPOINT_NOT_READ
         collector = replace(collector, states=states, read_mirror=mirror_reader(config, syncs, mirror))
-    found = [status_of(facts) for facts in collector.collect(config.select(names))]
-    rows = sorted(found, key=lambda each: (STATES.index(each.state), -(each.lag_seconds or 0.0)))
+    statuses = map(status_of, collector.collect(config.select(names)))
+    rows = sorted(statuses, key=lambda each: (STATES.index(each.state), -(each.lag_seconds or 0.0)))
     notes = [
         f"{target} is published, but no longer configured. To remove it, run `mirrorfeed drop"
         f" {shell_argument(str(target))}`."
         for target in ([] if names else find_orphans(zone_of(config), config))
     ]
     notes += unknown_consumption(rows)
-    listed = tuple(row for row in rows if not behind or row.state not in _CURRENT)
-    return listed, tuple(notes), summary_of(rows)
+    return tuple(row for row in rows if not behind or row.state not in _CURRENT), tuple(notes), summary_of(rows)
 
 
 def unknown_consumption(rows: Sequence[Status]) -> Sequence[str]:
-    """Return a note if tables that are not listed have files, but nothing shows that Fabric has consumed any."""
-    _, counted_only, _ = split(rows)
-    unknown = sum(row.not_consumed > 0 and not row.has_consumed for row in counted_only)
+    """Return a note about tables that are not listed and have files, if nothing shows that Fabric consumes them."""
+    _, not_listed, _ = split(rows)
+    unknown = sum(row.not_consumed > 0 and not row.has_consumed for row in not_listed)
     if not unknown:
         return ()
     return (
@@ -171,5 +170,5 @@ def unknown_consumption(rows: Sequence[Status]) -> Sequence[str]:
 
 def summary_of(rows: Sequence[Status]) -> str:
     counts = Counter(each.state for each in rows)
-    counted_states = [f"{counts[state]:,} {state}" for state in reversed(STATES) if counts[state]]
-    return f"{counted(len(rows), 'table')}: {', '.join(counted_states)}"
+    states = [f"{counts[state]:,} {state}" for state in reversed(STATES) if counts[state]]
+    return f"{counted(len(rows), 'table')}: {', '.join(states)}"
