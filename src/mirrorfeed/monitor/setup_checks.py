@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
@@ -258,9 +258,11 @@ def creates_once(store: Store, folder: str) -> str:
     store.create(file, b"first")
     with suppress(AlreadyThere):
         store.create(file, b"second")
-        _fail("the second creation of a file was not refused, so a publication could be recorded twice")
+        raise NotAsExpected(
+            found="the second creation of a file was not refused, so a publication could be recorded twice"
+        )
     if store.read(file) != b"first":
-        _fail("the second creation of a file was refused, but it replaced the file")
+        raise NotAsExpected(found="the second creation of a file was refused, but it replaced the file")
     return ""
 
 
@@ -270,7 +272,7 @@ def _writes_parts(store: Store, folder: str) -> str:
         file.write(data)
     with store.open_read(f"{folder}/parts") as written:
         if written.read() != data:
-            _fail("a file contains other data than was written")
+            raise NotAsExpected(found="a file contains other data than was written")
     return counted(len(data), "byte")
 
 
@@ -278,11 +280,11 @@ def renames(store: Store, folder: str) -> str:
     store.create(f"{folder}/from", b"moved")
     store.rename(f"{folder}/from", f"{folder}/to")
     if store.read(f"{folder}/to") != b"moved":
-        _fail("a renamed file contains other data than before")
+        raise NotAsExpected(found="a renamed file contains other data than before")
     store.create(f"{folder}/other", b"")
     with suppress(AlreadyThere):
         store.rename(f"{folder}/other", f"{folder}/to")
-        _fail("a rename to an existing name was not refused")
+        raise NotAsExpected(found="a rename to an existing name was not refused")
     return "in two steps: publish with one publisher at a time" if isinstance(store, VolumeStore) else "in one step"
 
 
@@ -291,12 +293,8 @@ def _deletes(store: Store, folder: str) -> str:
     store.remove_folder(folder)
     with suppress(NotThere):
         store.read(f"{folder}/deep/deeper/file")
-        _fail("a file in a deleted folder still exists")
+        raise NotAsExpected(found="a file in a deleted folder still exists")
     return ""
-
-
-def _fail(reason: str) -> NoReturn:
-    raise NotAsExpected(found=reason)
 
 
 CHECKS: Mapping[str, Callable[[Store, str], str]] = {
