@@ -83,7 +83,7 @@ def field_names(template: str) -> Iterator[str]:
 
 
 class MirrorfeedError(Exception):
-    """Base class of all errors. The keywords of the constructor become attributes."""
+    """Base class of all errors. Each error has a `code`, a `problem`, a `solution` and its facts as attributes."""
 
     code: ClassVar[str]
     what: ClassVar[Template]

@@ -63,7 +63,7 @@ class Report:
         return {"as_of": as_json(self.as_of), **sections}
 
     def page(self) -> str:
-        """Return the report as HTML that needs no scripts and no other files."""
+        """Return the report as a single HTML file, without scripts and without links to other files."""
         return page_of("mirrorfeed", body(self))
 
     def draw(self, out: Console) -> None:
