@@ -15,7 +15,7 @@ from rich.console import Console
 from fixtures.memory import MemoryStore
 from fixtures.tables import TableFeed
 from mirrorfeed.api.results import Result
-from mirrorfeed.cli import output as show
+from mirrorfeed.cli import output
 from mirrorfeed.cli.main import print_result
 from mirrorfeed.display import terminal
 from mirrorfeed.display.rows import by_marker, duration, size
@@ -128,7 +128,7 @@ def test_reload_is_a_remark_with_its_reason() -> None:
 def test_steps_are_printed_as_lines_without_a_terminal() -> None:
     out, progress = Console(file=io.StringIO(), width=120), TableResult("sales.orders")
     table, store = orders((1, "new"), (2, "new")), MemoryStore()
-    with show.steps(out) as step:
+    with output.show_steps(out) as step:
         for zone in (store, store, MemoryStore()):  # an initial load, two ranges, a reload after its folder was deleted
             publish(
                 TableFeed(table),
@@ -158,7 +158,7 @@ def test_steps_without_rows_are_reported_as_no_rows() -> None:
 
 def test_terminal_shows_running_tables_and_counts_finished_ones() -> None:
     out, started = Console(file=io.StringIO(), width=80, height=24, force_terminal=True), list[bool]()
-    with show.steps(out, lambda: started.append(True)) as step:
+    with output.show_steps(out, lambda: started.append(True)) as step:
         for number in range(50):
             step(f"t{number}", "publishing version 2")
         for number in range(49):
@@ -184,7 +184,7 @@ def test_many_tables_with_nothing_new_are_counted() -> None:
 
 def test_follow_log_shows_an_error_once_and_its_recovery() -> None:
     shown: list[str] = []
-    log = show.FollowLog(lambda text, **_: shown.append(text), lambda: datetime(2026, 11, 21, 12))
+    log = output.FollowLog(lambda text, **_: shown.append(text), lambda: datetime(2026, 11, 21, 12))
     error = SessionLost()
     for each in (error, error, None, None):
         log(TableResult("s.t", error=each))
@@ -204,7 +204,7 @@ def test_nothing_is_truncated_and_no_word_broken_at_80_columns(name: str, monkey
     monkeypatch.setenv("COLUMNS", "80")
     result = TableResult(name, 1, 4, 4, upserts=1_234_567, deletes=2, files=1, latest=4)
     out = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
-    with show.steps(out) as step:
+    with output.show_steps(out) as step:
         step(name, result.step)
     assert isinstance(out.file, io.StringIO)
     text = "\n".join([*lines(result), _ESCAPES.sub("", out.file.getvalue())])

@@ -23,7 +23,7 @@ def test_first_signal_requests_a_stop_and_a_later_interrupt_exits(
     first: signal.Signals, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before, codes = [signal.getsignal(each) for each in SIGNALS], list[int]()
-    with Interruption(codes.append).listening() as stop:
+    with Interruption(codes.append).handle_signals() as stop:
         stop.defer()
         assert not stop()
         os.kill(os.getpid(), first)
@@ -39,7 +39,7 @@ def test_first_signal_requests_a_stop_and_a_later_interrupt_exits(
 @pytest.mark.parametrize("first", SIGNALS)
 def test_command_without_safe_stops_exits_at_the_first_signal(first: signal.Signals) -> None:
     codes: list[int] = []
-    with Interruption(codes.append).listening():
+    with Interruption(codes.append).handle_signals():
         os.kill(os.getpid(), first)
     assert codes == [1]
 
@@ -90,14 +90,14 @@ def test_interrupt_while_spark_starts_ends_the_command_at_once(command: tuple[st
 
 def test_signal_before_or_in_a_part_without_safe_stops_exits() -> None:
     codes: list[int] = []
-    with Interruption(codes.append).listening() as stop:
+    with Interruption(codes.append).handle_signals() as stop:
         stop.defer()
-        with stop.immediate():
+        with stop.without_deferral():
             os.kill(os.getpid(), signal.SIGINT)
         assert codes == [1]
         os.kill(os.getpid(), signal.SIGINT)
         assert (codes, stop()) == ([1], True)
-        with stop.immediate():
+        with stop.without_deferral():
             assert codes == [1, 1]
 
 
@@ -105,7 +105,7 @@ def test_interrupt_raised_by_sparks_handler_exits() -> None:
     codes: list[int] = []
 
     def interrupted() -> None:
-        with Interruption(codes.append).listening():
+        with Interruption(codes.append).handle_signals():
             signal.signal(signal.SIGINT, signal.default_int_handler)
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -119,7 +119,7 @@ def test_immediate_exit_waits_for_no_thread_and_prints_one_line() -> None:
         import os, signal, threading
         from mirrorfeed.cli.output import Interruption
         threading.Thread(target=threading.Event().wait).start()
-        with Interruption().listening() as stop:
+        with Interruption().handle_signals() as stop:
             stop.defer()
             os.kill(os.getpid(), signal.SIGINT)
             os.kill(os.getpid(), signal.SIGINT)
@@ -165,7 +165,7 @@ def test_message_replaces_the_line_of_progress_on_a_terminal() -> None:
         import os, signal, sys
         from mirrorfeed.cli.output import Interruption
         sys.stderr.write("Starting Spark"); sys.stderr.flush()
-        with Interruption().listening():
+        with Interruption().handle_signals():
             os.kill(os.getpid(), signal.SIGINT)
         """
     subprocess.run([sys.executable, "-c", code], stderr=child_end, timeout=60, check=False)
@@ -177,7 +177,7 @@ def test_message_replaces_the_line_of_progress_on_a_terminal() -> None:
 
 def test_other_threads_run_without_a_signal_handler() -> None:
     def publish() -> bool:
-        with Interruption().listening() as stop:
+        with Interruption().handle_signals() as stop:
             return not stop()
 
     with ThreadPoolExecutor(1) as pool:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from mirrorfeed.cli.main import (
     feed,
-    feed_if_there,
-    for_programs,
+    feed_or_empty,
     main,
     print_json,
     print_lines,
+    prints_json,
     table_argument,
     tables_argument,
 )
@@ -26,13 +26,6 @@ where_option = click.option(
 )
 prices_option = click.option(
     "--prices", metavar="FILE", help="JSON file with prices. Default: the prices in the configuration."
-)
-priority_option = click.option(
-    "--priority",
-    type=click.Choice(["standard", "high"]),
-    default="standard",
-    show_default=True,
-    help="Priority of the restore: high is faster and more expensive.",
 )
 exported_file = click.Path(exists=True, dir_okay=False)
 
@@ -51,7 +44,7 @@ def archive() -> None:
 @click.option("--tiers", is_flag=True, help="Also show the access tier of each file, read from the storage.")
 def files(table: str, where: str | None, tiers: bool) -> Result[results.DataFile]:
     """List the archived files of TABLE that a query needs. Reads only the log."""
-    return feed_if_there().archive(table).files(where, tiers=tiers)
+    return feed_or_empty().archive(table).files(where, tiers=tiers)
 
 
 @archive.command()
@@ -61,7 +54,7 @@ def files(table: str, where: str | None, tiers: bool) -> Result[results.DataFile
 @click.option("--rows", default=20, show_default=True, help="Maximum number of rows to show.")
 def query(table: str, where: str | None, columns: str | None, rows: int) -> Result[results.DataRow]:
     """Show rows of TABLE. If the query needs archived files, list these files and exit with 1."""
-    return feed_if_there().archive(table).first(rows, where, columns.split(",") if columns else None)
+    return feed_or_empty().archive(table).first(rows, where, columns.split(",") if columns else None)
 
 
 @archive.command()
@@ -80,44 +73,40 @@ def query(table: str, where: str | None, columns: str | None, rows: int) -> Resu
     metavar="VERSION",
     help="Last version of the feed. Default: the newest version. Requires --feed-from.",
 )
-@priority_option
+@click.option(
+    "--priority",
+    type=click.Choice(["standard", "high"]),
+    default="standard",
+    show_default=True,
+    help="Priority of the restore: high is faster and more expensive.",
+)
 @prices_option
-@click.option("--to", required=True, metavar="PLAN", help="File to write the plan to. It must not exist.")
+@click.option("--to", "save_as", required=True, metavar="PLAN", help="File to write the plan to. It must not exist.")
 def plan(
-    table: str | None,
-    where: str | None,
-    sql: str | None,
-    feed_from: int | None,
-    feed_to: int | None,
-    priority: Literal["standard", "high"],
-    prices: str | None,
-    to: str,
+    table: str | None, where: str | None, sql: str | None, feed_from: int | None, feed_to: int | None, **options: Any
 ) -> results.RestorePlan:
     """Plan the restore of the archived files that a query needs, on TABLE, its change data feed, or any tables."""
-    _check_question(table, where, sql, feed_from, feed_to)
-    found = feed_if_there()
-    if sql is not None:
-        return found.archive_plan(sql, priority=priority, prices=prices, save_as=to)
-    of_table = found.archive(table)
-    return of_table.plan(where, feed_from=feed_from, feed_to=feed_to, priority=priority, prices=prices, save_as=to)
-
-
-def _check_question(
-    table: str | None, where: str | None, sql: str | None, feed_from: int | None, feed_to: int | None
-) -> None:
     if where is not None and feed_from is not None:
         raise click.UsageError("--where and --feed-from cannot be combined: changes are always read completely.")
     if feed_to is not None and feed_from is None:
         raise click.UsageError("--feed-to requires --feed-from.")
     if (table is None) == (sql is None) or (sql is not None and (where or feed_from is not None)):
         raise click.UsageError("Use either TABLE, optionally with --where or --feed-from, or only --sql.")
+    if sql is not None:
+        return feed_or_empty().archive_plan(sql, **options)
+    return feed_or_empty().archive(table).plan(where, feed_from=feed_from, feed_to=feed_to, **options)
 
 
 @archive.command()
 @click.argument("plan")
 @click.option("--once", is_flag=True, help="Request the files, show the progress, and exit without waiting.")
 @click.option(
-    "--poll", default=300.0, show_default=True, metavar="SECONDS", help="Time between two checks of the files."
+    "--poll",
+    "poll_seconds",
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between two checks of the files.",
 )
 @click.option("--rows", default=20, show_default=True, help="Maximum number of result rows to show.")
 @click.option(
@@ -129,38 +118,19 @@ def _check_question(
 )
 @click.option(
     "--keep",
+    "keep_days",
     type=click.IntRange(1, 36_500),
     metavar="DAYS",
     help="Number of days that restored copies stay. Only for S3.",
 )
 @click.option("--into", metavar="TABLE", help="Copy the result rows into this new table.")
 @prices_option
-def restore(
-    plan: str,
-    once: bool,
-    poll: float,
-    rows: int,
-    tier: Literal["hot", "cool", "cold"],
-    keep: int | None,
-    into: str | None,
-    prices: str | None,
-) -> results.Restoring:
+def restore(plan: str, once: bool, **options: Any) -> results.Restoring:
     """Restore the files of PLAN, wait until all are readable, then run the planned query.
 
     You can stop this command at any time and run it again: pending files are not requested twice.
     """
-    found = feed_if_there()
-    return found.archive_restore(
-        plan,
-        wait=not once,
-        poll_seconds=poll,
-        tier=tier,
-        keep_days=keep,
-        into=into,
-        rows=rows,
-        prices=prices,
-        on_step=print_lines,
-    )
+    return feed_or_empty().archive_restore(plan, wait=not once, on_step=print_lines, **options)
 
 
 @archive.command()
@@ -170,19 +140,16 @@ def restore(
 @click.option("--purge", is_flag=True, help="Rewrite files that have deletion vectors.")
 @click.option("--analyze", is_flag=True, help="Collect statistics. Only on Databricks.")
 @click.option("--vacuum", is_flag=True, help="Run VACUUM: delete files that no retained version needs.")
-def maintain(
-    table: str, optimize: bool, zorder: str | None, purge: bool, analyze: bool, vacuum: bool
-) -> results.Maintained:
+def maintain(table: str, zorder: str | None, **options: bool) -> results.Maintained:
     """Run maintenance on the active files of TABLE."""
-    found, columns = feed_if_there().archive(table), zorder.split(",") if zorder else ()
-    return found.maintain(optimize=optimize, zorder=columns, purge=purge, analyze=analyze, vacuum=vacuum)
+    return feed_or_empty().archive(table).maintain(zorder=zorder.split(",") if zorder else (), **options)
 
 
 @archive.command()
 @table_argument
 def check(table: str) -> results.FileCheck:
     """Check that all active files of TABLE exist. Exits with 1 if files are missing."""
-    return feed_if_there().archive(table).check()
+    return feed_or_empty().archive(table).check()
 
 
 @archive.command("set")
@@ -190,14 +157,14 @@ def check(table: str) -> results.FileCheck:
 @click.argument("interval")
 def set_(table: str, interval: str) -> results.Interval:
     """Set or shorten the INTERVAL of TABLE, such as '60 days'. Files that are older count as archived."""
-    return feed_if_there().archive(table).set_interval(interval)
+    return feed_or_empty().archive(table).set_interval(interval)
 
 
 @archive.command("show")
 @table_argument
 def show_interval(table: str) -> results.Interval:
     """Show the interval of TABLE, and the number of days that its lifecycle rule must have."""
-    return feed_if_there().archive(table).interval()
+    return feed_or_empty().archive(table).interval()
 
 
 @archive.command()
@@ -207,7 +174,7 @@ def show_interval(table: str) -> results.Interval:
 )
 def unset(table: str, nothing_archived: bool) -> results.Interval:
     """Remove the interval of TABLE. Then no file counts as archived."""
-    return feed_if_there().archive(table).unset_interval(nothing_archived=nothing_archived)
+    return feed_or_empty().archive(table).unset_interval(nothing_archived=nothing_archived)
 
 
 @archive.command("change-interval")
@@ -227,7 +194,7 @@ def change_interval(table: str, to: str, exact: bool, rule_changed: bool) -> res
 
     For a longer interval, run `mirrorfeed archive step` daily until the change is complete.
     """
-    return feed_if_there().archive(table).change_interval(to, exact=exact, rule_changed=rule_changed)
+    return feed_or_empty().archive(table).change_interval(to, exact=exact, rule_changed=rule_changed)
 
 
 @archive.command()
@@ -237,7 +204,7 @@ def step(table: str) -> Result[results.Interval]:
 
     Also writes to the ledger how much of TABLE is archived.
     """
-    return feed_if_there().archive(table).step()
+    return feed_or_empty().archive(table).step()
 
 
 @archive.command()
@@ -263,14 +230,14 @@ def rule(
     if paused and remove:
         raise click.UsageError("--paused and --remove cannot be combined.")
     state: Literal["on", "paused", "gone"] = "paused" if paused else "gone" if remove else "on"
-    found = feed_if_there().archive(table).lifecycle(merge, state=state, take_over=take_over, interval=interval)
-    if for_programs():
-        return found
-    print_json(found.policy)
+    lifecycle = feed_or_empty().archive(table).lifecycle(merge, state=state, take_over=take_over, interval=interval)
+    if prints_json():
+        return lifecycle
+    print_json(lifecycle.policy)
     verb = "Replaced" if take_over else "Kept (to replace these rules, use --take-over)"
-    note = f"{verb}: {', '.join(found.rules_of_others)}, which archive only files of {table}"
-    print_lines(found.apply, *([note] if found.rules_of_others else []), *found.problems, err=True)
-    raise click.exceptions.Exit(not found.ok)
+    note = f"{verb}: {', '.join(lifecycle.rules_of_others)}, which archive only files of {table}"
+    print_lines(lifecycle.apply, *([note] if lifecycle.rules_of_others else []), *lifecycle.problems, err=True)
+    raise click.exceptions.Exit(not lifecycle.ok)
 
 
 @archive.command("lifecycle-check")
@@ -281,7 +248,7 @@ def lifecycle_check(file: str, table: str) -> results.Lifecycle:
 
     Exits with 1 if policy and interval differ.
     """
-    return feed_if_there().archive(table).check_lifecycle(file)
+    return feed_or_empty().archive(table).check_lifecycle(file)
 
 
 @archive.command()
@@ -293,22 +260,15 @@ def lifecycle_check(file: str, table: str) -> results.Lifecycle:
 @click.option("--predicates", metavar="FILE", help="File with conditions of queries, one per line.")
 @click.option(
     "--history",
+    "history_days",
     type=click.IntRange(1, 365),
     metavar="DAYS",
     help="Simulate the queries of the last DAYS days. Only on Databricks.",
 )
 @prices_option
-def simulate(
-    table: str,
-    intervals: tuple[str, ...],
-    where: tuple[str, ...],
-    predicates: str | None,
-    history: int | None,
-    prices: str | None,
-) -> Result[results.Simulation]:
+def simulate(table: str, intervals: tuple[str, ...], **options: Any) -> Result[results.Simulation]:
     """Show the effect of INTERVALS, such as '60 days', on TABLE: archived bytes, costs, and queries that would fail."""
-    found = feed_if_there().archive(table)
-    return found.simulate(*intervals, where=where, predicates=predicates, history_days=history, prices=prices)
+    return feed_or_empty().archive(table).simulate(*intervals, **options)
 
 
 @archive.command()
@@ -319,4 +279,5 @@ def report(tables: tuple[str, ...], prices: str | None) -> Result[results.Share]
 
     Default for TABLES: all configured tables with an archive. Exits with 1 if a table fails.
     """
-    return (feed_if_there if tables else feed)().archive_report(*tables, prices=prices)
+    configured = feed_or_empty() if tables else feed()
+    return configured.archive_report(*tables, prices=prices)

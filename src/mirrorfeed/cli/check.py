@@ -1,4 +1,7 @@
-"""Commands for checks of tables and the landing zone, and for Fabric."""
+"""The commands that check tables and landing zones, simulate Fabric, and manage the mirrored database.
+
+`status`, `check-alerts`, `doctor`, `report`, `explain`, `log`, `lint`, `replicate`, `partner`, `fabric`.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ from mirrorfeed.cli.main import (
     confirmation,
     feed,
     feed_of,
-    for_programs,
-    load_if_there,
+    load_config_if_exists,
     main,
     print_json,
     print_lines,
     print_result,
+    prints_json,
     stoppable,
     table_argument,
     tables_argument,
@@ -48,8 +51,8 @@ def status(
     The most urgent tables come first. --fabric needs a mirrored database, and makes its SQL endpoint load new changes.
     Exits with 1 if a table has an error.
     """
-    found = feed().status(*tables, behind=behind, fabric=fabric, mirror=mirror)
-    return replace(found, every=every or bool(tables))
+    result = feed().status(*tables, behind=behind, fabric=fabric, mirror=mirror)
+    return replace(result, every=every or bool(tables))
 
 
 @main.command()
@@ -94,14 +97,14 @@ def doctor(tables: tuple[str, ...], fix: bool, setup: bool, live: bool) -> Resul
 )
 def report(file: str | None) -> None:
     """Show lag, state of tables and mirrors, rows per day, archives and failures, as recorded in the ledger."""
-    found = feed().report()
+    ledger_report = feed().report()
     if file is not None:
-        Path(file).write_text(found.page(), encoding="utf-8")
+        Path(file).write_text(ledger_report.page(), encoding="utf-8")
         print_lines(f"The report was written to {file}.")
-    if for_programs():
-        print_json(found.to_dict())
+    if prints_json():
+        print_json(ledger_report.to_dict())
     elif file is None:
-        found.draw(console())
+        ledger_report.draw(console())
 
 
 @main.command(reads_config=False)
@@ -136,7 +139,7 @@ def lint(landing_zone: str, check_keys: bool) -> Result[results.LintFinding]:
     LANDING_ZONE is a folder or onelake://<workspace id>/<mirrored database id>. OneLake is read with the credential of
     the configuration, if there is one.
     """
-    return _feed_of(landing_zone).lint(check_keys)
+    return _feed_of_zone(landing_zone).lint(check_keys)
 
 
 @main.command()
@@ -151,12 +154,12 @@ def lint(landing_zone: str, check_keys: bool) -> Result[results.LintFinding]:
 @click.option("--poll", default=5.0, show_default=True, metavar="SECONDS", help="Time between passes.")
 def replicate(landing_zone: str, target: str, once: bool, poll: float) -> Result[results.TableReport] | None:
     """Apply LANDING_ZONE to Delta tables below the folder TARGET, as Fabric would."""
-    zone = _feed_of(landing_zone)
+    zone_feed = _feed_of_zone(landing_zone)
     if once:
-        return zone.replicate(target)
-    if for_programs():
+        return zone_feed.replicate(target)
+    if prints_json():
         raise click.UsageError("--follow prints each pass when it ends, and cannot be combined with --json.")
-    zone.replicate(target, poll, print_result, stoppable())
+    zone_feed.replicate(target, poll, print_result, stoppable())
     return None
 
 
@@ -170,15 +173,15 @@ def partner(force: bool) -> Result[results.PartnerFile]:
     return feed().partner(force)
 
 
-def _feed_of(landing_zone: str) -> Feed:
-    """Return the feed of another landing zone. In OneLake, the credential of the configuration is used."""
+def _feed_of_zone(landing_zone: str) -> Feed:
+    """Return a feed for a landing zone from the command line. OneLake is read with the configured credential."""
     from mirrorfeed.api.errors import NoLandingZone
     from mirrorfeed.config.model import Config
     from mirrorfeed.config.values import is_onelake, onelake_address
 
     if is_onelake(landing_zone):
         address = onelake_address(landing_zone)
-        config = load_if_there() or Config(landing_zone=address, tables=())
+        config = load_config_if_exists() or Config(landing_zone=address, tables=())
         return feed_of(config.model_copy(update={"landing_zone": address}))
     if not Path(landing_zone).is_dir():
         raise NoLandingZone(path=landing_zone)

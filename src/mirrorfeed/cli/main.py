@@ -1,7 +1,7 @@
-"""Shared parts of all commands: the group, options, the feed, output of results and errors, and exit codes.
+"""The command `mirrorfeed` and the parts that all its commands share: options, configuration, output, exit codes.
 
-A command parses its arguments and returns the result of one method of `Feed`. This module shows the result as a table
-or as JSON, and sets the exit code: 0 if all rows are ok, 1 if not or on an error, 2 for wrong arguments.
+A command parses its arguments and returns the result of one method of `Feed`. This module prints the result as a table
+or as JSON. The exit code is 0 if all rows are ok, 1 if a row is not ok or after an error, and 2 for wrong arguments.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ _SECTIONS = {
 class _Command(click.Command):
     """A command with the options --json and, unless it reads no configuration, --config.
 
-    Its result is printed, or the only row of the result.
+    Prints the `Result` or the single row that the command returns.
     """
 
-    def __init__(self, *given: Any, reads_config: bool = True, **more: Any) -> None:
-        super().__init__(*given, **more)
+    def __init__(self, *args: Any, reads_config: bool = True, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.params += [_CONFIG_OPTION, _JSON_OPTION] if reads_config else [_JSON_OPTION]
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -74,20 +74,16 @@ class _Command(click.Command):
 
         ctx.meta[_CONFIG] = ctx.params.pop("config", FILE)
         with progress_shown() as ctx.meta[PROGRESS]:
-            found = super().invoke(ctx)
-        if found is not None:
+            result = super().invoke(ctx)
+        if result is not None:
             from mirrorfeed.api.results import Result
 
-            show(found if isinstance(found, Result) else Result((found,)))
-
-
-def show(result: Result[Any]) -> NoReturn:
-    """Print a result, and exit with 1 if a row is not ok."""
-    if for_programs():
-        print_json(result.to_dict())
-    else:
-        print_result(result)
-    sys.exit(0 if result.ok else 1)
+            result = result if isinstance(result, Result) else Result((result,))
+            if prints_json():
+                print_json(result.to_dict())
+            else:
+                print_result(result)
+            sys.exit(0 if result.ok else 1)
 
 
 def print_result(result: Result[Any]) -> None:
@@ -97,7 +93,7 @@ def print_result(result: Result[Any]) -> None:
 
 
 def stoppable() -> Callable[[], bool]:
-    """Return a function that returns True after Ctrl-C or SIGTERM. From now on the first signal does not end the
+    """Return a function that returns True after Ctrl-C or SIGTERM. After this call, the first signal does not end the
     command."""
     interruption: Interruption = click.get_current_context().meta[_STOP]
     interruption.defer()
@@ -110,11 +106,11 @@ class _Commands(click.Group):
     group_class = type
     command_class = _Command
 
-    def main(self, *given: Any, **more: Any) -> Any:
+    def main(self, *args: Any, **options: Any) -> Any:
         if isinstance(sys.stdout, TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")  # for names with characters that its encoding lacks
+            sys.stdout.reconfigure(errors="backslashreplace")  # names can have characters that the encoding lacks
         filter_logs()
-        return super().main(*given, **more)
+        return super().main(*args, **options)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         # Before parsing, because parsing errors are printed as JSON too.
@@ -125,7 +121,7 @@ class _Commands(click.Group):
         if _STOP not in ctx.meta:
             from mirrorfeed.cli.output import Interruption
 
-            with Interruption().listening() as ctx.meta[_STOP]:
+            with Interruption().handle_signals() as ctx.meta[_STOP]:
                 return self.invoke(ctx)
         try:
             return super().invoke(ctx)
@@ -138,13 +134,13 @@ class _Commands(click.Group):
 
             fail(SparkMissing())
         except click.UsageError as error:
-            if not for_programs():
+            if not prints_json():
                 raise
             fail(Misused(reason=error.format_message()), error.exit_code)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
-            if for_programs() or has_spark_ended(error):
+            if prints_json() or has_spark_ended(error):
                 fail(wrap_error(f"mirrorfeed {ctx.invoked_subcommand}", error))
             click.echo(printable_block(redact(format_exc())), err=True)
             sys.exit(1)
@@ -165,7 +161,7 @@ def confirmation(yes: bool) -> Callable[..., None]:
         if yes:
             return
         try:
-            answer = click.confirm("Continue?", err=for_programs())
+            answer = click.confirm("Continue?", err=prints_json())
         except click.Abort as no_answer:
             click.echo(err=True)
             raise NotConfirmed() from no_answer
@@ -175,30 +171,30 @@ def confirmation(yes: bool) -> Callable[..., None]:
     return confirm
 
 
-def for_programs() -> bool:
-    """Return whether the command prints JSON."""
+def prints_json() -> bool:
+    """Return whether the command has the option --json."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(_JSON))
 
 
 def print_lines(*lines: str, err: bool = False) -> None:
-    """Print lines for people, to standard error if --json is set. Escapes control characters."""
-    click.echo("\n".join(map(printable, lines)), err=err or for_programs())
+    """Print lines to standard output, or to standard error with `err` or --json. Escapes control characters."""
+    click.echo("\n".join(map(printable, lines)), err=err or prints_json())
 
 
 def print_json(value: object) -> None:
     encoding: str | None = sys.stdout.encoding
-    escaped = encoding is not None and encoding.lower() != "utf-8"  # or characters that it lacks would not be JSON
-    written = json.dumps(value, indent=2, ensure_ascii=escaped)
-    click.echo(re.sub(r"[^\n -~]", _escaped, written))  # control characters, which occur inside texts only
+    only_ascii = encoding is not None and encoding.lower() != "utf-8"  # the encoding may lack other characters
+    text = json.dumps(value, indent=2, ensure_ascii=only_ascii)
+    click.echo(re.sub(r"[^\n -~]", _escape_control, text))  # control characters occur inside strings only
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return json.dumps(found[0])[1:-1] if is_escaped(found[0]) else found[0]
+def _escape_control(match: re.Match[str]) -> str:
+    return json.dumps(match[0])[1:-1] if is_escaped(match[0]) else match[0]
 
 
 def fail(error: MirrorfeedError, status: int = 1) -> NoReturn:
-    if for_programs():
+    if prints_json():
         print_json({"error": error.to_dict()})
     else:
         click.echo(f"Error {error.code}: {error}", err=True)
@@ -207,7 +203,7 @@ def fail(error: MirrorfeedError, status: int = 1) -> NoReturn:
 
 def feed() -> Feed:
     """Return the feed of the configuration file. Spark is started when it is first needed."""
-    return feed_of(load_as_written())
+    return feed_of(load_config())
 
 
 def feed_of(config: Config) -> Feed:
@@ -216,64 +212,56 @@ def feed_of(config: Config) -> Feed:
     return Feed(config, spark_session)
 
 
-def feed_if_there() -> Feed:
+def feed_or_empty() -> Feed:
     """Return the feed of the configuration file, or a feed without tables if the default file does not exist."""
     from mirrorfeed.config.model import Config
     from mirrorfeed.source.identifier import Source
 
-    if config := load_if_there():
+    if config := load_config_if_exists():
         return feed_of(config)
-    ledger = overrides()["ledger"]
-    config = Config(landing_zone=".", tables=())
-    return feed_of(config.model_copy(update={"ledger": Source.parse_argument(ledger)}) if ledger else config)
+    ledger = click.get_current_context().obj["ledger"]
+    options: dict[str, Any] = {"ledger": Source.parse_argument(ledger)} if ledger else {}
+    return feed_of(Config(landing_zone=".", tables=(), **options))
 
 
-def load_as_written() -> Config:
-    """Read the configuration with the options before the command, without expanding patterns."""
+def load_config() -> Config:
+    """Read the configuration file. The options before the command override the file. Patterns are not expanded."""
     from mirrorfeed.config import loader
 
-    return loader.load(_config_path(), **overrides())
+    context = click.get_current_context()
+    return loader.load(context.meta[_CONFIG], **context.obj)
 
 
-def _config_path() -> str:
-    path: str = click.get_current_context().meta[_CONFIG]
-    return path
+def load_config_if_exists() -> Config | None:
+    """Read the configuration file, or return None if the default file does not exist."""
+    is_default = click.get_current_context().meta[_CONFIG] == FILE
+    return None if is_default and not Path(FILE).exists() else load_config()
 
 
-def overrides() -> dict[str, str | None]:
-    """Return the options before the command that override the configuration: landing zone, ledger and staging path."""
-    found: dict[str, str | None] = click.get_current_context().find_root().obj
-    return found
+def spark_session(*sources: Source) -> Any:
+    """Return the session of this command. The first call starts the session.
 
-
-def load_if_there() -> Config | None:
-    """Read the configuration, or return None if the default file does not exist."""
-    return load_as_written() if _config_path() != FILE or Path(FILE).exists() else None
-
-
-def spark_session(*needed: Source) -> Any:
-    """Return the session of this command. It is started once, but not if none of the needed tables exists.
-
-    Spark's own messages about failed queries are suppressed, because the command reports the failures.
+    Raises `NoTableAtPath` without starting the session if none of `sources` exists. Suppresses Spark's own messages
+    about failed queries, because the command reports the failures.
     """
     context = click.get_current_context()
-    if needed:
+    if sources:
         from mirrorfeed.source.errors import NoTableAtPath
         from mirrorfeed.source.table_info import is_missing_locally
 
-        if all(map(is_missing_locally, needed)):
-            raise NoTableAtPath(path=", ".join(map(str, needed)))
+        if all(map(is_missing_locally, sources)):
+            raise NoTableAtPath(path=", ".join(map(str, sources)))
     if _SPARK not in context.meta:
         from concurrent.futures import ThreadPoolExecutor
 
         from mirrorfeed.display.progress import waiting
 
-        with waiting("Starting Spark"), context.meta[_STOP].immediate():
+        with waiting("Starting Spark"), context.meta[_STOP].without_deferral():
             from mirrorfeed.runtime.spark_errors import silence_spark_logs
             from mirrorfeed.runtime.spark_session import get_session
 
-            with ThreadPoolExecutor(1) as other:  # in the main thread, Spark replaces the handler of Ctrl-C
-                context.meta[_SPARK] = other.submit(get_session).result()
+            with ThreadPoolExecutor(1) as pool:  # in the main thread, Spark replaces the handler of Ctrl-C
+                context.meta[_SPARK] = pool.submit(get_session).result()
         context.with_resource(silence_spark_logs())
     return context.meta[_SPARK]
 

@@ -1,7 +1,4 @@
-"""Terminal output of a command: progress lines, and handling of Ctrl-C and SIGTERM.
-
-The first signal stops between two steps, a second Ctrl-C stops immediately.
-"""
+"""The steps of running tables on the terminal, the log of `publish --follow`, and Ctrl-C and SIGTERM."""
 
 from __future__ import annotations
 
@@ -21,23 +18,23 @@ from mirrorfeed.errors import with_code
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress as Lines
-    from rich.progress import TaskID
+    from rich.progress import Progress, TaskID
 
     from mirrorfeed.api.results import TableResult
 
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _SHOW_CURSOR = b"\x1b[?25h"
-"""Progress lines hide the cursor."""
+"""Sequence that shows the cursor. rich hides the cursor while it shows progress."""
 _CLEAR_LINE = b"\r\x1b[K"
 
 
 class Interruption:
     """Records whether a signal requested this command to stop.
 
-    A command that stops between two steps calls `defer`. Other commands end at the first signal. A signal handler runs
-    between any two steps of the main thread, so it takes no lock.
+    A command that can stop between two steps calls `defer`: the first signal then requests a stop, and a second Ctrl-C
+    ends the command immediately. Other commands end at the first signal. A signal handler takes no lock, because it can
+    interrupt the main thread while the main thread has the lock.
     """
 
     def __init__(self, exit_process: Callable[[int], object] = os._exit) -> None:
@@ -48,12 +45,12 @@ class Interruption:
         return self.requested
 
     def defer(self) -> None:
-        """Let the first signal only set the value that this object returns."""
+        """Request a stop at the first signal, instead of ending the command."""
         self._deferred = True
 
     @contextmanager
-    def immediate(self) -> Iterator[None]:
-        """End the command at a signal within this context, or immediately if a signal came before."""
+    def without_deferral(self) -> Iterator[None]:
+        """End the command at a signal within this context, or at once if a stop was already requested."""
         deferred, self._deferred = self._deferred, False
         if self.requested:
             self.exit_at_once()
@@ -63,18 +60,18 @@ class Interruption:
             self._deferred = deferred
 
     @contextmanager
-    def listening(self) -> Iterator[Interruption]:
-        """Handle the signals within this context. Only the main thread can."""
+    def handle_signals(self) -> Iterator[Interruption]:
+        """Handle signals within this context. Python allows handlers only in the main thread."""
         is_main = threading.current_thread() is threading.main_thread()
         self._stderr = os.dup(2)  # standard error itself is redirected while Spark starts
-        before = {number: signal.signal(number, self._on_signal) for number in _SIGNALS} if is_main else {}
+        previous = {number: signal.signal(number, self._on_signal) for number in _SIGNALS} if is_main else {}
         try:
             yield self
-        except KeyboardInterrupt:  # handlers that something else installed
+        except KeyboardInterrupt:  # raised by a handler that another library installed
             self.exit_at_once()
             raise
         finally:
-            for number, handler in before.items():
+            for number, handler in previous.items():
                 signal.signal(number, handler)
             os.close(self._stderr)
 
@@ -84,9 +81,9 @@ class Interruption:
 
     def exit_at_once(self) -> None:
         """End the process immediately, as a crash would. The next run completes unfinished work."""
-        for out in (1, self._stderr):
-            if os.isatty(out):
-                os.write(out, _SHOW_CURSOR)
+        for descriptor in (1, self._stderr):
+            if os.isatty(descriptor):
+                os.write(descriptor, _SHOW_CURSOR)
         self.notify("Interrupted. The next run completes unfinished publications.")
         self._exit(1)
 
@@ -98,83 +95,82 @@ class Interruption:
             self.notify("Stopping after the current files. Press Ctrl-C again to stop immediately.")
 
 
-_BESIDE = 12
-"""Number of terminal columns for the spinner and the time next to a line."""
-_BELOW = 4
-"""Number of terminal lines that remain free."""
+_SPINNER_AND_TIME = 12
+"""Number of terminal columns for the spinner and the time next to a step."""
+_FREE_LINES = 4
+"""Number of terminal lines without a step."""
 
 
 class Steps:
-    """Shows the current step of each table. Called by the threads that publish."""
+    """Shows the current step of each table. Called by several threads. `progress` is None without a terminal."""
 
-    def __init__(self, out: Console, lines: Lines | None, on_start: Callable[[], None]) -> None:
-        self._out, self._lines, self._on_start, self._lock = out, lines, on_start, threading.Lock()
+    def __init__(self, console: Console, progress: Progress | None, on_start: Callable[[], None]) -> None:
+        self._console, self._progress, self._on_start, self._lock = console, progress, on_start, threading.Lock()
         self._tasks: dict[str, TaskID] = {}
-        self._done = 0
-        self._count: TaskID | None = None
+        self._finished = 0
+        self._finished_task: TaskID | None = None
 
     def __call__(self, table: str, step: str) -> None:
         with self._lock:
-            if self._lines is None:
-                self._out.print(text(f"{table}: {step}"))
+            if self._progress is None:
+                self._console.print(text(f"{table}: {step}"))
                 return
             if table not in self._tasks:
-                if len(self._tasks) >= max(1, (self._out.height - _BELOW) // 2):  # a table may need two lines
+                if len(self._tasks) >= max(1, (self._console.height - _FREE_LINES) // 2):  # a table may need two lines
                     return
-                self._tasks[table] = self._add(self._lines)
-            name = fold_name(table, self._out.width - _BESIDE)
-            self._lines.update(self._tasks[table], description=f"{name}: {printable(step)}")
+                self._tasks[table] = self._add_line(self._progress)
+            name = fold_name(table, self._console.width - _SPINNER_AND_TIME)
+            self._progress.update(self._tasks[table], description=f"{name}: {printable(step)}")
 
     def done(self, result: TableResult) -> None:
         """Replace the line of a table by the number of finished tables."""
         with self._lock:
-            self._done += 1
-            if self._lines is None:
+            self._finished += 1
+            if self._progress is None:
                 return
             if result.table in self._tasks:
-                self._lines.remove_task(self._tasks.pop(result.table))
-            if self._count is None:
-                self._count = self._add(self._lines)
-            self._lines.update(self._count, description=f"{counted(self._done, 'table')} done")
+                self._progress.remove_task(self._tasks.pop(result.table))
+            if self._finished_task is None:
+                self._finished_task = self._add_line(self._progress)
+            self._progress.update(self._finished_task, description=f"{counted(self._finished, 'table')} done")
 
-    def _add(self, lines: Lines) -> TaskID:
-        if not self._tasks and self._count is None:
+    def _add_line(self, progress: Progress) -> TaskID:
+        if not self._tasks and self._finished_task is None:
             self._on_start()
-            lines.start()
-        return lines.add_task("", total=None)
+            progress.start()
+        return progress.add_task("", total=None)
 
 
 @contextmanager
-def steps(out: Console, on_start: Callable[[], None] = lambda: None) -> Iterator[Steps]:
+def show_steps(console: Console, on_start: Callable[[], None] = lambda: None) -> Iterator[Steps]:
     """Show steps within this context. `on_start` is called before the first line on a terminal."""
-    if not out.is_terminal:
-        yield Steps(out, None, on_start)
+    if not console.is_terminal:
+        yield Steps(console, None, on_start)
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
     from rich.table import Column
 
     step = TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold"))
-    lines = Progress(SpinnerColumn(), step, TimeElapsedColumn(), console=out)
+    progress = Progress(SpinnerColumn(), step, TimeElapsedColumn(), console=console)
     try:
-        yield Steps(out, lines, on_start)
+        yield Steps(console, progress, on_start)
     finally:
-        lines.stop()
+        progress.stop()
 
 
 class FollowLog:
-    """Prints one line per publication of `publish --follow`. An error is printed once, until it changes or is
-    resolved."""
+    """Prints a line for each publication of `publish --follow`. The same error of a table is printed only once."""
 
     def __init__(self, echo: Callable[..., Any], now: Callable[[], datetime] = datetime.now) -> None:
         self._echo, self._now, self._errors = echo, now, dict[str, str]()
 
     def __call__(self, result: TableResult) -> None:
-        time, before = f"{self._now():%H:%M:%S}", self._errors.get(result.table, "")
+        time, previous = f"{self._now():%H:%M:%S}", self._errors.get(result.table, "")
         if result.records:
             self._echo(f"{time} {result.table}: {result.in_words}")
         error = with_code(result.error) if result.error else ""
-        if error and error != before:
+        if error and error != previous:
             self._echo(f"{time} {result.table}: {error}", err=True)
-        elif before and not error:
+        elif previous and not error:
             self._echo(f"{time} {result.table}: recovered")
         self._errors[result.table] = error

@@ -1,4 +1,4 @@
-"""Commands for a configuration and its tables.
+"""The commands that set up, publish, compare and repair tables.
 
 `init`, `tables`, `enable-cdf`, `changes`, `publish`, `history`, `verify`, `repair`, `rebuild`, `drop`, `deployment`.
 """
@@ -21,13 +21,12 @@ from mirrorfeed.cli.main import (
     PROGRESS,
     confirmation,
     feed,
-    feed_if_there,
-    for_programs,
-    load_as_written,
+    feed_or_empty,
+    load_config,
     main,
     mirror_option,
-    overrides,
     print_lines,
+    prints_json,
     stoppable,
     table_argument,
     tables_argument,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from mirrorfeed.cli.output import Steps
 
 _LARGEST_TASK_VALUE = 48 * 2**10
+"""Maximum size of a task value, in bytes."""
 _TABLES_PER_SHARD = 10
 """Approximate number, because a table's shard depends only on its name."""
 _LONGEST_INPUTS = 10_000
@@ -93,12 +93,11 @@ def tables(task_value: str | None) -> Result[results.Listed] | Result[TaskInput]
     read from Unity Catalog. Sources and columns are checked if this needs no Spark. Exits with 1 if a table cannot be
     published.
     """
-    found = feed()
     if task_value is None:
-        return found.sources()
+        return feed().sources()
     from mirrorfeed.api.results import Result
 
-    return Result(tuple(TaskInput(name) for name in set_task_value(task_value, list(found.tables))))
+    return Result(tuple(map(TaskInput, set_task_value(task_value, list(feed().tables)))))
 
 
 @main.command()
@@ -127,22 +126,22 @@ def changes(
     table: str, start: str, end: str | None, past_end: Literal["error", "empty"], rows: int, counts: bool
 ) -> Result[results.DataRow] | Result[results.VersionChanges]:
     """Show the change data feed of TABLE: a configured table, or the name or path of any Delta table."""
-    found = feed_if_there().changes(table, start, end, past_end)
-    return found.counts() if counts else found.first(rows)
+    feed_changes = feed_or_empty().changes(table, start, end, past_end)
+    return feed_changes.counts() if counts else feed_changes.first(rows)
 
 
 @contextmanager
-def _publishing() -> Iterator[Steps]:
+def _show_steps() -> Iterator[Steps]:
     """Show the steps of publishing on standard output, or on standard error if JSON is printed."""
-    from mirrorfeed.cli.output import steps
+    from mirrorfeed.cli.output import show_steps
     from mirrorfeed.display.terminal import console
 
-    with steps(console(stderr=for_programs()), click.get_current_context().meta[PROGRESS].mute) as shown:
-        yield shown
+    with show_steps(console(stderr=prints_json()), click.get_current_context().meta[PROGRESS].mute) as steps:
+        yield steps
 
 
-def _shard(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Return the name by which a configuration selects a shard, such as `2/8`."""
+def _parse_shard_option(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Return the name `shard:2/8` for the value `2/8`. `Config.select` accepts this name."""
     from mirrorfeed.config.model import parse_shard  # imported late, so that the command line starts without pydantic
 
     if value is not None and parse_shard(f"shard:{value}") is None:
@@ -153,7 +152,9 @@ def _shard(ctx: click.Context, param: click.Parameter, value: str | None) -> str
 @main.command()
 @tables_argument
 @click.option("--dry-run", is_flag=True, help="Show what would be published for each table, and change nothing.")
-@click.option("--shard", callback=_shard, metavar="N/COUNT", help="Publish only the tables of shard N of COUNT.")
+@click.option(
+    "--shard", callback=_parse_shard_option, metavar="N/COUNT", help="Publish only the tables of shard N of COUNT."
+)
 @click.option("--follow", is_flag=True, help="Keep running and publish new commits as they arrive.")
 @click.option("--duration", type=click.FloatRange(0), metavar="MINUTES", help="Stop after MINUTES. Requires --follow.")
 def publish(
@@ -171,7 +172,14 @@ def publish(
       mirrorfeed publish --follow --duration 60   keep publishing for an hour
       mirrorfeed publish --shard 2/8              publish one of eight parts of the tables
     """
-    _check_options(tables, dry_run, shard, follow, duration)
+    if shard and tables:
+        raise click.UsageError("--shard cannot be combined with TABLES.")
+    if duration is not None and not follow:
+        raise click.UsageError("--duration requires --follow.")
+    if follow and (dry_run or prints_json()):
+        raise click.UsageError(
+            "--follow prints each publication as it happens, and cannot be combined with --dry-run or --json."
+        )
     tables = (shard,) if shard else tables
     if dry_run:
         return feed().dry_run(*tables)
@@ -180,21 +188,8 @@ def publish(
 
         print_lines("Publishing new commits. Press Ctrl-C to stop.")
         return feed().follow(*tables, minutes=duration, on_done=FollowLog(print_lines), stop=stoppable())
-    with _publishing() as steps:
+    with _show_steps() as steps:
         return feed().publish(*tables, on_step=steps, on_done=steps.done, stop=stoppable())
-
-
-def _check_options(
-    tables: tuple[str, ...], dry_run: bool, shard: str | None, follow: bool, duration: float | None
-) -> None:
-    if shard and tables:
-        raise click.UsageError("--shard cannot be combined with TABLES.")
-    if duration is not None and not follow:
-        raise click.UsageError("--duration requires --follow.")
-    if follow and (dry_run or for_programs()):
-        raise click.UsageError(
-            "--follow prints each publication as it happens, and cannot be combined with --dry-run or --json."
-        )
 
 
 @main.group()
@@ -230,10 +225,10 @@ def status(tables: tuple[str, ...]) -> Result[results.History]:
 @click.option("--into", required=True, metavar="TABLE", help="Table to create: a catalog name or a folder.")
 def replay(table: str, to_version: int | None, as_of: str | None, into: str) -> Result[results.Replay]:
     """Create a new table with the rows of TABLE as of a version or time. Reads only the history."""
-    at = as_of if to_version is None else to_version
-    if at is None or (as_of is not None and to_version is not None):
+    version_or_time = as_of if to_version is None else to_version
+    if version_or_time is None or (as_of is not None and to_version is not None):
         raise click.UsageError("Use either --to-version or --as-of.")
-    return feed().replay_history(table, into, at)
+    return feed().replay_history(table, into, version_or_time)
 
 
 @main.command()
@@ -269,7 +264,7 @@ def repair(table: str, where: str | None, mirror: str | None, source_only: bool)
     Publishes upserts and deletes with the rows of the published version. The table stays available in Fabric. Wait
     until Fabric has consumed the files, then run `mirrorfeed verify` again.
     """
-    with _publishing() as steps:
+    with _show_steps() as steps:
         return feed().repair(table, mirror, where, source_only=source_only, on_step=steps)
 
 
@@ -282,7 +277,7 @@ def rebuild(table: str, yes: bool, minutes: float) -> Result[results.TableResult
 
     Until the new snapshot is replicated, Fabric does not have the table. After a failure, run the command again.
     """
-    with _publishing() as steps:
+    with _show_steps() as steps:
         return feed().rebuild(table, minutes, confirmation(yes), on_step=steps, on_done=steps.done, stop=stoppable())
 
 
@@ -301,26 +296,27 @@ def drop(table: str, yes: bool) -> Result[results.DroppedTable]:
 @click.argument("file")
 @click.option("--mirror", default="", help="Folder of the mirrored tables, if it is not the mirrored database.")
 @click.option("--archive-tables", default="[]", help="The tables with an archive, as JSON.")
-def deployment(file: str, mirror: str, archive_tables: str) -> None:
-    """Check the settings of a deployment, and write those that its notebooks need into FILE. The bundle calls it."""
-    archived = parse_archive_tables(archive_tables)
-    load_as_written()
-    Path(file).write_text(json.dumps({**overrides(), "mirror": mirror, "archive_tables": archived}, indent=1) + "\n")
+@click.pass_obj
+def deployment(overrides: dict[str, str | None], file: str, mirror: str, archive_tables: str) -> None:
+    """Check the settings of a deployment, and write the settings of its notebooks into FILE. The bundle calls it."""
+    tables = _parse_archive_tables(archive_tables)
+    load_config()
+    Path(file).write_text(json.dumps({**overrides, "mirror": mirror, "archive_tables": tables}, indent=1) + "\n")
 
 
-def parse_archive_tables(text: str) -> list[str]:
+def _parse_archive_tables(text: str) -> list[str]:
     """Parse the tables over which the archive job loops. Raises `ArchiveTablesInvalid`."""
     from mirrorfeed.landing.strict_json import parse_json
 
     if len(text) > _LONGEST_INPUTS:
         raise ArchiveTablesInvalid(reason=f"has {len(text):,} characters, but a job accepts only {_LONGEST_INPUTS:,}")
     try:
-        found = parse_json(text)
+        tables = parse_json(text)
     except ValueError as error:
         raise ArchiveTablesInvalid(reason=f"cannot be read: {error}") from None
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+    if not isinstance(tables, list) or not all(isinstance(table, str) for table in tables):
         raise ArchiveTablesInvalid(reason=f"is not a list of names: {text}")
-    return found
+    return tables
 
 
 def _task_values() -> Any:
@@ -330,7 +326,8 @@ def _task_values() -> Any:
 
 
 def set_task_value(name: str, targets: list[str], task_values: Callable[[], Any] = _task_values) -> list[str]:
-    """Set a task value over which a later task can loop: targets, or shards if the names are too long."""
+    """Set a task value over which a later task can loop, and return it: targets, or shards if the names are too
+    long."""
     value = targets
     if len(json.dumps(targets)) > _LARGEST_TASK_VALUE:
         shards = math.ceil(len(targets) / _TABLES_PER_SHARD)
