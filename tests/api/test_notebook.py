@@ -49,7 +49,7 @@ def test_notebook_loads_and_prints_the_settings_of_its_deployment(
     found = mirrorfeed.deployed(Fields(files / "notebooks/feed"), SPARK)
     output = f"mirrorfeed {this_build()}, {files}/mirrorfeed.yml, landing zone /Volumes/main/m/landing\n"
     assert capsys.readouterr().out == output
-    assert (found.landing_zone, str(found._written.ledger)) == ("/Volumes/main/m/landing", "main.m.ledger")
+    assert (found.landing_zone, str(found._config.ledger)) == ("/Volumes/main/m/landing", "main.m.ledger")
     assert found.tables[0] == "sales.a"
 
 
@@ -68,13 +68,13 @@ def test_widget_values_override_the_deployment(files: Path) -> None:
 def test_configuration_file_is_used_without_a_deployment(files: Path) -> None:
     (files / "notebooks" / DEPLOYED).unlink()
     found = mirrorfeed.deployed(Fields(files / "notebooks/feed"), SPARK)
-    assert (found.landing_zone, found._written.ledger) == (str(files / "own"), None)
+    assert (found.landing_zone, found._config.ledger) == (str(files / "own"), None)
 
 
 def test_empty_mirror_means_the_onelake_database_or_is_required(files: Path) -> None:
     zone = "onelake://0f8fad5b-d9cb-469f-a165-70867728950e/7c9e6679-7425-40de-944b-e07fc1f90ae7"
     found = mirrorfeed.deployed(Fields(files / "notebooks/verify", landing_zone=zone), SPARK)
-    assert folder_of(found._written, found._mirror) == (
+    assert folder_of(found._config, found._mirror) == (
         "abfss://0f8fad5b-d9cb-469f-a165-70867728950e@onelake.dfs.fabric.microsoft.com"
         "/7c9e6679-7425-40de-944b-e07fc1f90ae7/Tables"
     )

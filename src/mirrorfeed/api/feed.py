@@ -1,4 +1,4 @@
-"""`Feed`: everything that jobs, notebooks and commands do with the tables of a configuration."""
+"""`Feed`: one method for each operation that jobs, notebooks and commands can run on the configured tables."""
 
 from __future__ import annotations
 
@@ -61,21 +61,24 @@ class Feed:
     Fabric cannot be reached or refuses a request.
     """
 
-    _written: Config
+    _config: Config
+    """Configuration as written, with its patterns."""
     _session: SparkSession | Callable[..., SparkSession] | None = None
-    """Session, or a function that starts a session."""
+    """Session, or a function that starts a session. The arguments of the function are the sources to read."""
     _mirror: str | None = None
-    _archived: str | None = None
+    """Folder of the mirrored tables in this deployment."""
+    _archived_table: str | None = None
+    """First table with an archive in this deployment."""
 
     @property
     def tables(self) -> tuple[str, ...]:
         """Targets in the order of the configuration, then those that its patterns match now."""
-        return tuple(str(table.target) for table in self._config.tables)
+        return tuple(str(table.target) for table in self._current_config.tables)
 
     @property
     def landing_zone(self) -> str:
         """Folder or OneLake address where the tables are published."""
-        return self._written.landing_zone
+        return self._config.landing_zone
 
     def sources(self) -> Result[results.Listed]:
         """Return each table that the configuration names or a pattern matches.
@@ -90,9 +93,8 @@ class Feed:
         from mirrorfeed.config.expansion import expanded
         from mirrorfeed.orchestration.dry_run import list_configured_tables
 
-        has_session = self._session is not None and not callable(self._session)
-        spark = self._spark if has_session else None
-        return Result(*list_configured_tables(expanded(self._written, lambda: self._spark), spark))
+        session = None if callable(self._session) else self._session
+        return Result(*list_configured_tables(expanded(self._config, self._spark), session))
 
     def publish(
         self,
@@ -113,7 +115,7 @@ class Feed:
         """
         from mirrorfeed.orchestration.publish_run import publish_new
 
-        return Result(*publish_new(self._spark_for, self._config, tables, on_step, on_done, stop))
+        return Result(*publish_new(self._spark, self._current_config, tables, on_step, on_done, stop))
 
     def follow(
         self,
@@ -131,8 +133,8 @@ class Feed:
         """
         from mirrorfeed.orchestration.publish_run import follow_tables, stop_after
 
-        ends, config = stop_after(minutes, stop), self._config  # the time starts before Spark does
-        return Result(*follow_tables(self._spark, config, tables, self._written, ends, on_done))
+        ends, config = stop_after(minutes, stop), self._current_config  # the time starts before Spark does
+        return Result(*follow_tables(self._spark(), config, tables, self._config, ends, on_done))
 
     def publisher(self, *tables: str) -> Callable[[DataFrame, int], None]:
         """Return a function for `foreachBatch` of any stream. The stream then triggers `publish`.
@@ -141,13 +143,13 @@ class Feed:
         """
         from mirrorfeed.orchestration.publish_run import publisher
 
-        return publisher(self._written, *tables)
+        return publisher(self._config, *tables)
 
     def dry_run(self, *tables: str) -> Result[results.Decision]:
         """Return the next step of `publish` for each table, or the reason why it would fail. Changes nothing."""
         from mirrorfeed.orchestration.dry_run import plan_next_steps
 
-        return Result(tuple(plan_next_steps(self._spark_for, self._config, tables)))
+        return Result(tuple(plan_next_steps(self._spark, self._current_config, tables)))
 
     def status(
         self, *tables: str, behind: bool = False, fabric: bool = False, mirror: str | None = None
@@ -159,8 +161,8 @@ class Feed:
         """
         from mirrorfeed.monitor.status import read_status
 
-        config = self._config
-        return Result(*read_status(lambda: self._spark, config, tables, behind=behind, fabric=fabric, mirror=mirror))
+        config = self._current_config
+        return Result(*read_status(self._spark, config, tables, behind=behind, fabric=fabric, mirror=mirror))
 
     def verify(self, *tables: str, mirror: str | None = None, shown: int = 5) -> Result[results.Comparison]:
         """Compare sources and mirrors row by row, at the version that each mirror shows.
@@ -176,10 +178,10 @@ class Feed:
         from mirrorfeed.mirror.verify import folder_of
         from mirrorfeed.orchestration.verify_and_repair import verify_tables
 
-        config, problems = self._config, list[MirrorfeedError]()
+        config, problems = self._current_config, list[MirrorfeedError]()
         config.select(tables)
         folder = folder_of(config, mirror or self._mirror)
-        rows = verify_tables(self._spark, config, tables, folder, shown, problems.append)
+        rows = verify_tables(self._spark(), config, tables, folder, shown, problems.append)
         return Result(tuple(rows), tuple(map(with_code, problems)))
 
     def repair(
@@ -205,12 +207,12 @@ class Feed:
         from mirrorfeed.orchestration.publish_run import run_context
         from mirrorfeed.orchestration.verify_and_repair import repair_table
 
-        config, problems = self._config, list[MirrorfeedError]()
+        config, problems = self._current_config, list[MirrorfeedError]()
         chosen = config.select([table])
         if source_only and where is None:
             raise ConditionMissing()
         folder = None if source_only else folder_of(config, mirror or self._mirror)
-        context = run_context(self._spark, config, problems, on_step)
+        context = run_context(self._spark(), config, problems, on_step)
         progress.info("%s: reading the rows to publish again", table)
         rows = tuple(repair_table(context, each, folder, where) for each in chosen)
         return Result(rows, tuple(map(with_code, problems)))
@@ -236,8 +238,8 @@ class Feed:
         """
         from mirrorfeed.orchestration.reload import rebuild
 
-        config, seconds = self._config, minutes * 60
-        return Result(*rebuild(lambda: self._spark, config, table, seconds, confirm, on_step, on_done, stop))
+        config, seconds = self._current_config, minutes * 60
+        return Result(*rebuild(self._spark, config, table, seconds, confirm, on_step, on_done, stop))
 
     def log(self, table: str) -> Result[results.LogRecord]:
         """Return the recorded publications of a target, newest first, and compare the newest one's files with its
@@ -250,12 +252,12 @@ class Feed:
 
         target = Target.parse(table)
         progress.info("Reading the log of %s and the files of its newest publication", target)
-        found = audit_log(self._zone, target.folder)
-        if found is None:
-            if not self._written.patterns:
-                self._written.select([table])  # an unknown name is an error
+        audit = audit_log(self._zone, target.folder)
+        if audit is None:
+            if not self._config.patterns:
+                self._config.select([table])  # an unknown name is an error
             return Result((), summary=f"{target} has no log, because nothing was published.")
-        return Result(found.rows(str(target)), found.notes)
+        return Result(audit.rows(str(target)), audit.notes)
 
     def lint(self, check_keys: bool = False) -> Result[results.LintFinding]:
         """Check all tables of the landing zone, of any publisher, against the specification of open mirroring.
@@ -288,14 +290,15 @@ class Feed:
         except ModuleNotFoundError as error:
             raise ReplicaMissing(module=error.name or "") from error
         service = replica.Replica(self._zone, str(Path(folder).resolve()))
-        found: Result[results.TableReport] = Result(())
+        result: Result[results.TableReport] = Result(())
         passes = [service.step()] if poll_seconds is None else replica.passes(service, poll_seconds, stop or bool)
-        for made in passes:
-            reports, notes = ((), (with_code(made),)) if isinstance(made, MirrorfeedError) else (tuple(made), ())
-            found = Result(reports, notes, "" if reports else "The landing zone contains no tables.")
+        for outcome in passes:
+            reports = () if isinstance(outcome, MirrorfeedError) else tuple(outcome)
+            notes = (with_code(outcome),) if isinstance(outcome, MirrorfeedError) else ()
+            result = Result(reports, notes, "" if reports else "The landing zone contains no tables.")
             if on_pass:
-                on_pass(found)
-        return found
+                on_pass(result)
+        return result
 
     def doctor(
         self, *tables: str, fix: bool = False, setup: bool = False, live: bool = False
@@ -309,10 +312,10 @@ class Feed:
         if setup or live:
             from mirrorfeed.monitor.setup_checks import check_live, check_setup
 
-            return Result(tuple((check_live if live else check_setup)(self._spark, self._config)))
+            return Result(tuple((check_live if live else check_setup)(self._spark(), self._current_config)))
         from mirrorfeed.monitor.doctor import diagnose
 
-        return Result(*diagnose(lambda: self._spark, self._config, tables, fix=fix))
+        return Result(*diagnose(self._spark, self._current_config, tables, fix=fix))
 
     def check_alerts(self, mirror: str | None = None) -> Result[results.Alert]:
         """Check all tables and send an alert for each new problem and each resolved one, as configured in `alerts`.
@@ -322,16 +325,16 @@ class Feed:
         """
         from mirrorfeed.monitor.alerts import check_alerts
 
-        return Result(*check_alerts(lambda: self._spark, self._config, mirror))
+        return Result(*check_alerts(self._spark, self._current_config, mirror))
 
     def enable_cdf(self, *tables: str) -> Result[Enabled]:
         """Turn on the change data feed of the sources where it is off. The feed does not contain earlier changes."""
         from mirrorfeed.orchestration.publish_run import delta_sources
         from mirrorfeed.source.change_feed import DEFAULT_LINE
 
-        chosen = self._config.select(tables)
-        spark = self._spark_for(*delta_sources(chosen))
-        rows = tuple(self._enabled(spark, table) for table in chosen)
+        chosen = self._current_config.select(tables)
+        spark = self._spark(*delta_sources(chosen))
+        rows = tuple(_enable_feed(spark, table) for table in chosen)
         return Result(rows, (f"To turn on the feed of all new tables, add to the Spark configuration: {DEFAULT_LINE}",))
 
     def changes(
@@ -354,10 +357,10 @@ class Feed:
         from mirrorfeed.source.change_preview import changes_between
 
         source = self._source(table)
-        spark = self._spark_for(source)
+        spark = self._spark(source)
         progress.info("Reading the feed of %s", source)
-        begin = first_version_with_feed(spark, source) if start is None else start
-        range_, rows = changes_between(spark, source, 0 if begin is None else begin, end, past_end)
+        start = first_version_with_feed(spark, source) if start is None else start
+        range_, rows = changes_between(spark, source, 0 if start is None else start, end, past_end)
         first, last = range_.from_version_exclusive, range_.to_version_inclusive
         return Changes(str(source), first, last, rows.orderBy("_commit_version"))
 
@@ -370,7 +373,7 @@ class Feed:
         """
         from mirrorfeed.orchestration.histories import append_histories
 
-        return Result(tuple(append_histories(lambda: self._spark, self._config, tables, begin_again=begin_again)))
+        return Result(tuple(append_histories(self._spark, self._current_config, tables, begin_again=begin_again)))
 
     def history(self, *tables: str) -> Result[results.History]:
         """Return the versions that the permanent histories of the tables contain, and their lag. Changes nothing.
@@ -379,7 +382,7 @@ class Feed:
         """
         from mirrorfeed.orchestration.histories import read_histories
 
-        return Result(tuple(read_histories(lambda: self._spark, self._config, tables)))
+        return Result(tuple(read_histories(self._spark, self._current_config, tables)))
 
     def replay_history(self, table: str, into: str, at: int | str) -> Result[results.Replay]:
         """Rebuild a table in the new table `into` as of a version, or as of a time in the session's time zone.
@@ -391,12 +394,12 @@ class Feed:
         from mirrorfeed.orchestration.histories import select_tables
         from mirrorfeed.source.identifier import Source
 
-        (found,) = select_tables(self._config, [table])
-        assert found.history is not None
-        place = Source.parse_argument(into)
-        spark = self._spark
-        progress.info("Rebuilding %s from %s", found.target, found.history.table)
-        return Result((replay(spark, found.history.table, place, at),))
+        (configured,) = select_tables(self._current_config, [table])
+        assert configured.history is not None
+        copy = Source.parse_argument(into)
+        spark = self._spark()
+        progress.info("Rebuilding %s from %s", configured.target, configured.history.table)
+        return Result((replay(spark, configured.history.table, copy, at),))
 
     def partner(self, force: bool = False) -> Result[PartnerFile]:
         """Write `partner` of the configuration to the landing zone. `publish` does the same if the file does not
@@ -407,9 +410,9 @@ class Feed:
         from mirrorfeed.landing.output_format import PARTNER_EVENTS
         from mirrorfeed.publish.table_log.metadata_files import write_partner_events
 
-        if self._written.partner is None:
+        if self._config.partner is None:
             return Result((), summary="The configuration does not set `partner`, so there is nothing to write.")
-        written = write_partner_events(self._zone, self._written, force=force)
+        written = write_partner_events(self._zone, self._config, force=force)
         return Result((PartnerFile(self._zone.address(PARTNER_EVENTS), written),))
 
     def drop(self, table: str, confirm: Callable[..., None] | None = None) -> Result[results.DroppedTable]:
@@ -422,7 +425,7 @@ class Feed:
         """
         from mirrorfeed.orchestration.orphans import drop_table
 
-        return Result((drop_table(self._config, table, confirm),))
+        return Result((drop_table(self._current_config, table, confirm),))
 
     def report(self) -> results.Report:
         """Return lag, state of tables and mirrors, rows and sizes per day, archives and failures, from the ledger.
@@ -431,7 +434,7 @@ class Feed:
         """
         from mirrorfeed.monitor.report import report_of
 
-        return report_of(lambda: self._spark, self._written)
+        return report_of(self._spark, self._config)
 
     def chart(self) -> Chart:
         """Return two charts of the report: lag from commit to publication, and rows per day by operation.
@@ -440,13 +443,13 @@ class Feed:
         """
         from mirrorfeed.monitor.report import publication_chart
 
-        return publication_chart(lambda: self._spark, self._written.ledger)
+        return publication_chart(self._spark, self._config.ledger)
 
     def fabric_create(self, name: str) -> Result[results.CreatedDatabase]:
         """Create an open mirrored database in the workspace of the landing zone, if it is missing. Needs no Spark."""
         from mirrorfeed.mirror.fabric import create_configured
 
-        return Result((create_configured(self._written, name),))
+        return Result((create_configured(self._config, name),))
 
     def fabric_start(self, *, force: bool = False, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
         """Start mirroring, and wait until it is running.
@@ -458,21 +461,23 @@ class Feed:
         from mirrorfeed.config.model import without_files
 
         database = self._database  # report an error in the address first
-        if not force and (without := without_files(self._config)):
-            raise NothingToMirror(tables=without)
-        return _switched(database, "start", minutes)
+        if not force and (tables := without_files(self._current_config)):
+            raise NothingToMirror(tables=tables)
+        return _switch_mirroring(database, database.start, minutes)
 
     def fabric_stop(self, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
         """Stop mirroring, and wait until it has stopped. After the next start, Fabric replicates every table from the
         start."""
-        return _switched(self._database, "stop", minutes)
+        database = self._database
+        return _switch_mirroring(database, database.stop, minutes)
 
     def fabric_resume(self, minutes: float = 10.0) -> Result[results.DatabaseStatus]:
         """Start mirroring that is Paused because its capacity was paused, and wait until it is running.
 
         Raises `MirrorfeedError` if mirroring is stopped, or is not running in time.
         """
-        return _switched(self._database, "resume", minutes)
+        database = self._database
+        return _switch_mirroring(database, database.resume, minutes)
 
     def fabric_status(self) -> Result[results.TableState]:
         """Return the status of each table as Fabric reports it, and the database's status as a note. Needs no Spark."""
@@ -486,7 +491,7 @@ class Feed:
         Spark."""
         from mirrorfeed.mirror.fabric import plan_settings
 
-        return Result(*plan_settings(self._written))
+        return Result(*plan_settings(self._config))
 
     def fabric_apply(self, confirm: Callable[..., None] | None = None) -> Result[results.Setting]:
         """Change the settings that `fabric_plan` shows, except those that cannot be changed. Returns the changed
@@ -496,7 +501,7 @@ class Feed:
         """
         from mirrorfeed.mirror.fabric import apply_settings
 
-        return Result(*apply_settings(self._written, confirm))
+        return Result(*apply_settings(self._config, confirm))
 
     def fabric_refresh(self) -> Result[results.TableSync]:
         """Refresh the SQL endpoint of the mirrored database, and return its report for each table. Uses capacity."""
@@ -513,11 +518,10 @@ class Feed:
         from mirrorfeed.api.archive_table import ArchiveAwareTable
         from mirrorfeed.api.errors import NoArchiveNamed
 
-        name = table or self._archived
+        name = table or self._archived_table
         if name is None:
             raise NoArchiveNamed()
-        spark, prices = lambda: self._spark, self._prices(None)
-        return ArchiveAwareTable(spark, self._source(name), prices=prices, ledger=self._written.ledger)
+        return ArchiveAwareTable(self._spark, self._source(name), prices=self._prices(None), ledger=self._config.ledger)
 
     def archive_plan(
         self,
@@ -534,8 +538,8 @@ class Feed:
         from mirrorfeed.archive.restore import plan_restore
         from mirrorfeed.archive.restore_planner import plan_statement
 
-        make = partial(plan_statement, sql=query)
-        return plan_restore(lambda: self._spark, make, priority, self._prices(prices), save_as)
+        plan = partial(plan_statement, sql=query)
+        return plan_restore(self._spark, plan, priority, self._prices(prices), save_as)
 
     def archive_restore(
         self,
@@ -561,7 +565,7 @@ class Feed:
 
         terms, rates = Terms(Tier[tier.upper()], keep_days), self._prices(prices)
         poll = poll_seconds if wait else None
-        return restore(lambda: self._spark, plan, terms, rates, poll, into, rows, on_step or (lambda _: None))
+        return restore(self._spark, plan, terms, rates, poll, into, rows, on_step or (lambda _: None))
 
     def archive_report(self, *tables: str, prices: str | Prices | None = None) -> Result[results.Share]:
         """Return the archived share of each table with monthly costs, and write it to the ledger.
@@ -571,21 +575,8 @@ class Feed:
         from mirrorfeed.api.archive_table import report_shares
 
         rates, sources = self._prices(prices), [self._source(table) for table in tables]
-        sources = sources or [table.source for table in self._config.tables]
-        return report_shares(self._spark, sources, rates, self._written.ledger, with_archive_only=not tables)
-
-    def _enabled(self, spark: SparkSession, table: Table) -> Enabled:
-        from mirrorfeed.publish.sources.full_compare import COMPARED
-        from mirrorfeed.source.change_feed import enable_feed
-
-        name, source = str(table.target), str(table.source)
-        if table.changes == "compare":
-            return Enabled(name, source, COMPARED)
-        progress.info("Enabling the change data feed of %s", source)
-        try:
-            return Enabled(name, source, enable_feed(spark, table.source).value)
-        except Exception as error:
-            return Enabled(name, source, None, wrap_error(f"Enabling the feed of {source}", error))
+        sources = sources or [table.source for table in self._current_config.tables]
+        return report_shares(self._spark(), sources, rates, self._config.ledger, with_archive_only=not tables)
 
     def _source(self, table: str) -> Source:
         """Return the source of a configured table, or of any other name or path."""
@@ -593,65 +584,75 @@ class Feed:
         from mirrorfeed.source.identifier import Source
 
         try:
-            return self._config.select([table])[0].source
+            return self._current_config.select([table])[0].source
         except UnknownTable:
             return Source.parse_argument(table)
 
     def _prices(self, prices: str | Prices | None) -> Prices | None:
         from mirrorfeed.storage.prices import rates_of
 
-        return rates_of(prices, self._written.archive.prices if self._written.archive else None)
+        return rates_of(prices, self._config.archive.prices if self._config.archive else None)
 
     @property
-    def _config(self) -> Config:
-        """Configuration with the tables that its patterns match now. Each method reads it once."""
+    def _current_config(self) -> Config:
+        """Configuration with the tables that its patterns match now. Lists the catalog at every access."""
         from mirrorfeed.config.expansion import expanded
 
-        return expanded(self._written, lambda: self._spark).config
+        return expanded(self._config, self._spark).config
 
     @property
     def _zone(self) -> Store:
         from mirrorfeed.config.model import zone_of
 
-        return zone_of(self._written)
+        return zone_of(self._config)
 
     @property
     def _database(self) -> MirroredDatabase:
         from mirrorfeed.mirror.fabric import database_of
 
-        return database_of(self._written)
+        return database_of(self._config)
 
-    @property
-    def _spark(self) -> SparkSession:
+    def _spark(self, *sources: Source) -> SparkSession:
+        """Return the session. A command raises `NoTableAtPath` instead of starting one if no source exists."""
         if self._session is None:
             from mirrorfeed.runtime.spark_session import get_session
 
             return get_session()
-        return self._session() if callable(self._session) else self._session
-
-    def _spark_for(self, *sources: Source) -> SparkSession:
-        """Return the session. If none of the sources exists, raises `NoTableAtPath` without starting a session."""
-        return self._session(*sources) if callable(self._session) else self._spark
+        return self._session(*sources) if callable(self._session) else self._session
 
     def __repr__(self) -> str:
-        names = [str(table.target) for table in self._written.tables]
-        names += [str(pattern.sources) for pattern in self._written.patterns]
-        return f"<feed of {self._written.path}: {', '.join(names)}, into {self.landing_zone}>"
+        names = [str(table.target) for table in self._config.tables]
+        names += [str(pattern.sources) for pattern in self._config.patterns]
+        return f"<feed of {self._config.path}: {', '.join(names)}, into {self.landing_zone}>"
 
     def _repr_html_(self) -> str:
         from mirrorfeed.display.html import html_of
 
-        entries = [(str(table.target), str(table.source), table.keys) for table in self._written.tables]
-        entries += [(each.target, str(each.sources), each.keys) for each in self._written.patterns]
+        entries = [(str(table.target), str(table.source), table.keys) for table in self._config.tables]
+        entries += [(each.target, str(each.sources), each.keys) for each in self._config.patterns]
         unknown = ("keys in Unity Catalog",)
         rows = [Configured(target, source, unknown if keys is None else keys) for target, source, keys in entries]
-        return html_of(rows, (f"{self._written.path}, into {self.landing_zone}",))
+        return html_of(rows, (f"{self._config.path}, into {self.landing_zone}",))
 
 
-def _switched(
-    database: MirroredDatabase, action: Literal["start", "stop", "resume"], minutes: float
+def _enable_feed(spark: SparkSession, table: Table) -> Enabled:
+    from mirrorfeed.publish.sources.full_compare import COMPARED
+    from mirrorfeed.source.change_feed import enable_feed
+
+    name, source = str(table.target), str(table.source)
+    if table.changes == "compare":
+        return Enabled(name, source, COMPARED)
+    progress.info("Enabling the change data feed of %s", source)
+    try:
+        return Enabled(name, source, enable_feed(spark, table.source).value)
+    except Exception as error:
+        return Enabled(name, source, None, wrap_error(f"Enabling the feed of {source}", error))
+
+
+def _switch_mirroring(
+    database: MirroredDatabase, switch: Callable[[Callable[[str], None], float], None], minutes: float
 ) -> Result[results.DatabaseStatus]:
     from mirrorfeed.mirror.fabric.status_and_settings import DatabaseStatus
 
-    getattr(database, action)(partial(progress.info, "The mirrored database is %s"), minutes * 60)
+    switch(partial(progress.info, "The mirrored database is %s"), minutes * 60)
     return Result((DatabaseStatus(database.status()),))
