@@ -32,11 +32,11 @@ from pydantic_core import PydanticUndefined
 from fixtures.pages import ROOT, Snippet, pages, snippets, within_sentences
 from fixtures.reference import FOLDER, stale
 from mirrorfeed.cli import main
-from mirrorfeed.config.connections import PLACES, PRINCIPAL
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config, Sources, Table
-from mirrorfeed.config.options import HISTORY_FIELDS, Options
+from mirrorfeed.config.options import HistoryLocation, Options
 from mirrorfeed.landing.output_format import Delimited
+from mirrorfeed.runtime.credentials import SECRET_FIELDS, ServicePrincipal
 from mirrorfeed.runtime.version import RELEASE
 from mirrorfeed.storage.onelake import ENDPOINT
 
@@ -290,18 +290,19 @@ DELIMITED = {
 
 def fields(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, FieldInfo]]:
     """Fields that hold a value, by their names in the file."""
-    for name, field in model.model_fields.items():
-        if name == "entries":
+    for python_name, field in model.model_fields.items():
+        name = field.alias or python_name
+        if name == "tables":
             continue
         if field.annotation is Delimited:
             yield from ((f"{path}{name}.{part}", each) for part, each in DELIMITED.items())
             continue
         inner = [each for each in kinds(field.annotation) if inspect.isclass(each) and issubclass(each, BaseModel)]
         many = get_origin(field.annotation) in (list, tuple)
-        for each in inner:
-            yield from fields(each, f"{path}{name}{'[]' if many else ''}.")
-        if not inner:
+        if not inner or HistoryLocation in inner:  # a history is a text or a map
             yield f"{path}{name}", field
+        for each in inner if model is not Table or HistoryLocation not in inner else []:
+            yield from fields(each, f"{path}{name}{'[]' if many else ''}.")
 
 
 def kinds(annotation: Any) -> Iterator[Any]:
@@ -327,14 +328,9 @@ def in_the_file() -> dict[str, FieldInfo | None]:
         f"tables[].{Sources.model_fields[name].alias or name}": Sources.model_fields[name]
         for name in ("sources", "exclude")
     }
-    secret = {f"credential.service_principal.secret.{name}" for name in PLACES}
-    principal = {f"credential.service_principal.{name}" for name in PRINCIPAL}
-    by_hand = {
-        "credential.service_credential",
-        *principal,
-        *secret,
-        *(f"history.{each}" for each in HISTORY_FIELDS),
-    }
+    secret = {f"credential.service_principal.secret.{name}" for name in SECRET_FIELDS}
+    principal = {f"credential.service_principal.{each.name}" for each in dataclasses.fields(ServicePrincipal)}
+    by_hand = {"credential.service_credential", *principal, *secret}
     return {**dict(fields(Config)), **of_tables, **dict.fromkeys(by_hand)}
 
 

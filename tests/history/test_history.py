@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -50,7 +49,7 @@ class History:
 
     def __init__(self, source: DeltaTable) -> None:
         self.spark, self.folder, self.source = source.spark, source.path.parent, source
-        location = HistoryLocation(Source(path=str(self.folder / "history")))
+        location = HistoryLocation(location=Source(path=str(self.folder / "history")))
         self.config = configured(source.source, location)
         self.table = HistoryTable(self.spark, location.table)
 
@@ -321,7 +320,8 @@ def test_record_is_repeated_before_archiving_and_replay_changes_no_table(spark: 
     history.source.sql("INSERT INTO {} VALUES (1, 'a', DATE'2026-01-01')")
     start = datetime(2026, 3, 1, tzinfo=UTC)
     assert history.config.history is not None
-    history.config = configured(history.source.source, replace(history.config.history, archive_days=36_000))
+    location = history.config.history.model_copy(update={"archive_days": 36_000})
+    history.config = configured(history.source.source, location)
     assert len(append_versions(spark, history.config, now=lambda: start).records) == 1
     assert append_versions(spark, history.config, now=lambda: start + timedelta(days=17_999)).records == []
     (again,) = append_versions(spark, history.config, now=lambda: start + timedelta(days=18_000)).records

@@ -234,7 +234,7 @@ def test_dates_are_correct_in_publication_preview_and_history(spark: SparkSessio
     before = spark.conf.get(ALL_DAYS)
     table = DeltaTable(spark, tmp_path / "t", "day date, at timestamp, m map<date, timestamp>")
     zone = Zone(tmp_path / "zone", table, ("day",))
-    with_history = configured(table.source, HistoryLocation(Source(path=str(tmp_path / "kept"))))
+    with_history = configured(table.source, HistoryLocation(location=Source(path=str(tmp_path / "kept"))))
     table.sql(f"INSERT INTO {{}} VALUES (date'{GONE}', NULL, NULL)")
     zone.publish()
     append_versions(spark, with_history)

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, Strict, ValidationInfo, model_validator
 
 from mirrorfeed.config import values
 from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.names import Target
-from mirrorfeed.runtime.addresses import HttpsAddress, is_host
-from mirrorfeed.runtime.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
-
-PRINCIPAL = ("tenant_id", "client_id", "secret", "authority")
-PLACES = {
-    "env": re.compile(r"[A-Za-z_][A-Za-z0-9_]*"),
-    # Names that Databricks allows, plus the slash in scopes of older workspaces.
-    "scope": re.compile(r"[\w.@/-]{1,128}"),
-    "key": re.compile(r"[\w.@/-]{1,128}"),
-}
-"""Fields for the location of a secret, with their valid values."""
+from mirrorfeed.runtime.addresses import is_host
+from mirrorfeed.runtime.credentials import Credential, Default, SecretLocation, ServiceCredential, ServicePrincipal
 
 
-SECRET_EXPECTED = (
-    "must be the location of the secret, {scope: …, key: …} or {env: …} or both; never put the secret itself in this"
-    " file"
-)
+class _WithPrincipal(values.Form):
+    service_principal: ServicePrincipal
 
 
 def parse_credential(value: object, info: ValidationInfo) -> Credential:
@@ -38,49 +27,11 @@ def parse_credential(value: object, info: ValidationInfo) -> Credential:
             return Default()
         case {"service_credential": str(name), **others} if not others and name.strip():
             return ServiceCredential(name)
-        case {"service_principal": dict(facts), **others} if not others:
-            return _service_principal(facts, info)
+        case {"service_principal": _, **others} if not others:
+            return _WithPrincipal.model_validate(value, context=info.context).service_principal
     raise ValueError(
         "must be default, {service_principal: {tenant_id, client_id, secret}} or {service_credential: name}"
     )
-
-
-def _service_principal(facts: dict[str, Any], info: ValidationInfo) -> ServicePrincipal:
-    faults = [f"{name} is missing" for name in PRINCIPAL[:3] if name not in facts]
-    if any(name not in PRINCIPAL for name in facts):
-        faults.append(f"unknown field; allowed are {', '.join(PRINCIPAL)}")
-    for name in ("tenant_id", "client_id"):
-        if name in facts and not re.fullmatch(r"[0-9A-Za-z.-]+", str(facts[name])):
-            faults.append(f"{name} is not an id")
-    authority = facts.get("authority")
-    if authority is not None:
-        try:
-            authority = str(HttpsAddress.parse(str(authority)))
-        except ValueError:
-            faults.append("authority is not an https address, such as https://login.microsoftonline.us")
-    secret = _parse_secret(facts["secret"], info) if "secret" in facts else None
-    if "secret" in facts and secret is None:
-        faults.append(f"secret {SECRET_EXPECTED}")
-    if faults or secret is None:
-        raise ValueError("; ".join(f"service_principal: {fault}" for fault in faults))
-    return ServicePrincipal(str(facts["tenant_id"]), str(facts["client_id"]), secret, authority)
-
-
-def _parse_secret(value: object, info: ValidationInfo) -> Secret | None:
-    """Return the location of a secret, or None if the value is not one.
-
-    A key without a scope gets the scope in the validation context, if there is one.
-    """
-    scope = (info.context or {}).get("secret_scope")
-    if scope is not None and isinstance(value, dict) and "key" in value:
-        value = {"scope": scope, **value}
-    if not isinstance(value, dict) or not value or ("scope" in value and "key" not in value):
-        return None
-    if not all(
-        name in PLACES and isinstance(each, str) and PLACES[name].fullmatch(each) for name, each in value.items()
-    ):
-        return None
-    return Secret(**value)
 
 
 DEFAULT_SCHEMA = "dbo"
@@ -110,15 +61,6 @@ OUTPUT, MAIL = OWN_NAMES = "output", "mail"
 """Names of the channels that are not webhooks."""
 
 
-def _secret(value: object, info: ValidationInfo) -> Secret:
-    """Parse the location of a secret. Error messages do not repeat the value, because it may be the secret itself."""
-    if isinstance(value, Secret):
-        return value
-    if found := _parse_secret(value, info):
-        return found
-    raise ValueError(SECRET_EXPECTED)
-
-
 def _address(value: object) -> str:
     if not isinstance(value, str) or not _ADDRESS.fullmatch(value):
         raise ValueError(f"{values.short(value)} is not a mail address, such as someone@example.com")
@@ -137,7 +79,6 @@ def _name(value: str) -> str:
     return value
 
 
-Hidden = Annotated[Secret, PlainValidator(_secret)]
 Address = Annotated[str, PlainValidator(_address)]
 
 
@@ -153,7 +94,7 @@ class MaxLagMinutes(values.Form):
 class Webhook(values.Form):
     name: Annotated[str, AfterValidator(_name)]
     kind: Literal["teams", "slack"]
-    url: Hidden
+    url: SecretLocation
 
 
 class Mail(values.Form):
@@ -163,7 +104,7 @@ class Mail(values.Form):
     sender: Address
     to: Annotated[list[Address], Field(min_length=1)]
     user: str | None = None
-    password: Hidden | None = None
+    password: SecretLocation | None = None
 
     @model_validator(mode="after")
     def _both(self) -> Mail:

@@ -164,15 +164,14 @@ def _unused_options(
 def _untrusted_hosts(config: Config) -> Iterator[Conflict]:
     """Yield addresses that would receive tokens, but are not Microsoft's and not trusted."""
     authority = config.credential.authority if isinstance(config.credential, ServicePrincipal) else None
-    addresses = {
-        "endpoint": ("", config.endpoint),
-        "fabric_endpoint": ("", config.fabric_endpoint),
-        "credential": ("service_principal: authority ", authority),
+    addresses: dict[Place, str | None] = {
+        ("endpoint",): config.endpoint,
+        ("fabric_endpoint",): config.fabric_endpoint,
+        ("credential", "service_principal", "authority"): authority,
     }
-    for name, (prefix, address) in addresses.items():
+    for place, address in addresses.items():
         if address and not HttpsAddress.parse(address).is_trusted(config.trusted_hosts):
-            words = "receives tokens, but is not a host of Microsoft: if you trust it, list it in trusted_hosts"
-            yield (name,), f"{prefix}{words}"
+            yield place, "receives tokens, but is not a host of Microsoft: if you trust it, list it in trusted_hosts"
 
 
 _ELSEWHERE = "is in the landing zone: name a folder elsewhere"

@@ -11,16 +11,18 @@ from pydantic import BaseModel
 
 from mirrorfeed.config.model import Config, Sources, Table
 from mirrorfeed.config.options import Options
+from mirrorfeed.config.values import short
 
 
-def message(model: type[BaseModel], fault: dict[str, Any], value: str) -> str:
-    """Return the message for an error of pydantic. `value` is the rejected value, as it may be shown."""
-    facts = fault.get("ctx", {})
+def message(model: type[BaseModel], fault: dict[str, Any], *, is_secret: bool) -> str:
+    """Return the message for an error of pydantic. The message does not contain the rejected value if `is_secret`."""
+    facts, value = fault.get("ctx", {}), "this value" if is_secret else short(fault["input"])
     match fault["type"]:
         case "missing":
             return "is missing"
         case "extra_forbidden" | "unexpected_keyword_argument":
-            return _unknown_field(str(fault["loc"][-1]), _model_at(model, fault["loc"][:-1]))
+            *place, name = fault["loc"]
+            return _unknown_field("" if is_secret else str(name), _model_at(model, place))
         case "value_error":
             return str(facts["error"])
         case "literal_error":
@@ -50,9 +52,10 @@ def message(model: type[BaseModel], fault: dict[str, Any], value: str) -> str:
 
 
 def _model_at(model: Any, place: Sequence[Any]) -> Any:
-    for part in (each for each in place if isinstance(each, str)):
-        annotation = model.model_fields[part].annotation
-        model = next(each for each in (annotation, *get_args(annotation)) if _names(each))
+    for part in place:
+        # Positions in lists, and `service_principal`, are not fields of a model.
+        if field := getattr(model, "model_fields", {}).get(part):
+            model = next(each for each in (field.annotation, *get_args(field.annotation)) if _names(each))
     return model
 
 

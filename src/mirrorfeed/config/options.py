@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from functools import partial
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, WrapValidator, model_validator
 
 from mirrorfeed.config import values
 from mirrorfeed.landing.names import Target, fold
@@ -230,40 +229,39 @@ def _selection_conflicts(entry: Entry) -> Iterator[Conflict]:
             yield (place,), fault
 
 
-HISTORY_FIELDS = ("location", "archive")
+def _parse_days(value: object) -> int:
+    try:
+        return parse_days(values.text(value))
+    except BadInterval as error:
+        raise ValueError(f"{error.text!r} {error.reason}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryLocation:
+class HistoryLocation(values.Form):
     """Location of a history, or the schema or folder of several histories."""
 
-    table: Source
-    archive_days: int | None = None
-    """Age from which files count as archived. None is never."""
+    table: Annotated[Source, PlainValidator(values.source)] = Field(alias="location")
+    archive_days: Annotated[int | None, PlainValidator(_parse_days)] = Field(None, alias="archive")
+    """Age in days from which files count as archived. None is never."""
 
 
-def _history_of(expected: str, *, is_table: bool = False, is_optional: bool = True) -> PlainValidator:
-    """Return the validator of a history. If the history is optional, `false` becomes None."""
+def _history_of(expected: str, *, is_table: bool = False, is_optional: bool = True) -> WrapValidator:
+    """Return the validator of a history: a name, or a map of fields. If the history is optional, `false` is None."""
 
-    def check(value: object, info: ValidationInfo) -> HistoryLocation | None:
+    def check(
+        value: object, validate: Callable[[object], HistoryLocation], info: ValidationInfo
+    ) -> HistoryLocation | None:
         if is_optional and value is False:
             return None
-        given = value if isinstance(value, dict) else {"location": value}
-        if unknown := [name for name in given if name not in HISTORY_FIELDS]:
-            raise ValueError(f"{unknown[0]!r} is not a known field of history; allowed are {', '.join(HISTORY_FIELDS)}")
-        if not isinstance(given.get("location"), str):
-            raise ValueError(f"must name {expected}, not {values.short(given.get('location'))}")
-        archive = given.get("archive")
-        try:
-            days = None if archive is None else parse_days(values.text(archive))
-        except BadInterval as error:
-            raise ValueError(f"archive: {error.text!r} {error.reason}") from error
-        table = values.source(given["location"], info)
-        if not is_table and len(table.parts) == MAX_PARTS:
-            raise ValueError(f"{str(table)!r} is a table: name a schema or a folder for the histories of all tables")
-        return HistoryLocation(table, days)
+        if isinstance(value, str):
+            value = HistoryLocation(location=values.source(value, info))
+        if not isinstance(value, dict | HistoryLocation):
+            raise ValueError(f"must name {expected}, not {values.short(value)}")
+        history = validate(value)
+        if not is_table and len(history.table.parts) == MAX_PARTS:
+            raise ValueError(f"'{history.table}' is a table: name a schema or a folder for the histories of all tables")
+        return history
 
-    return PlainValidator(check)
+    return WrapValidator(check)
 
 
 _COMMON = "a schema or a folder, such as main.history"
@@ -274,11 +272,11 @@ TableHistory = Annotated[
 ]
 
 
-def history_below(place: HistoryLocation, target: Target) -> HistoryLocation:
-    """Return the location of one table's history below a common one."""
+def history_below(common: HistoryLocation, target: Target) -> HistoryLocation:
+    """Return the location of one table's history below a schema or folder."""
     names = [part for part in (target.schema, target.table) if part is not None]
-    if place.table.path is not None:
-        table = Source(path="/".join([place.table.path.rstrip("/"), *names]))
+    if common.table.path is not None:
+        table = Source(path="/".join([common.table.path.rstrip("/"), *names]))
     else:
-        table = Source((*place.table.parts, "_".join(names)))
-    return replace(place, table=table)
+        table = Source((*common.table.parts, "_".join(names)))
+    return common.model_copy(update={"table": table})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,10 +14,10 @@ from yaml.composer import ComposerError
 from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from mirrorfeed.config.connections import PLACES, PRINCIPAL, Alerts, Mail, MaxLagMinutes, Webhook
+from mirrorfeed.config.connections import Alerts, Mail, MaxLagMinutes, Webhook
 from mirrorfeed.config.errors import ConfigMissing, ConfigUnreadable
 from mirrorfeed.config.options import Options
-from mirrorfeed.config.values import short
+from mirrorfeed.runtime.credentials import SECRET_FIELDS, ServicePrincipal
 
 Place = tuple[str | int, ...]
 """Place in the file: names of fields and positions in lists."""
@@ -193,20 +193,22 @@ def read(path: str) -> Document:
     return document
 
 
-_OF_CREDENTIAL = {"service_principal", "service_credential", *PRINCIPAL, *PLACES}
-_OF_ALERTS = {*PLACES, *(name for model in (Alerts, MaxLagMinutes, Mail, Webhook) for name in model.model_fields)}
-_KNOWN = {"credential": _OF_CREDENTIAL, "alerts": _OF_ALERTS}
+_OF_CREDENTIAL = {"service_principal", "service_credential", *(each.name for each in fields(ServicePrincipal))}
+_OF_ALERTS = {name for model in (Alerts, MaxLagMinutes, Mail, Webhook) for name in model.model_fields}
+_FIELDS_WITH_SECRETS = {"credential": _OF_CREDENTIAL | {*SECRET_FIELDS}, "alerts": _OF_ALERTS | {*SECRET_FIELDS}}
+"""Top-level fields whose content may be a secret, with the names of all fields below them."""
 
 
 def may_be_secret(place: tuple[str | int, ...]) -> bool:
     """Return whether the value at this place may be a secret."""
-    return bool(place) and place[0] in _KNOWN
+    return bool(place) and place[0] in _FIELDS_WITH_SECRETS
 
 
 def shown(place: tuple[str | int, ...]) -> str:
     """Return the name of the field at this place, unless it may be a secret."""
     name = next((part for part in reversed(place) if isinstance(part, str)), "")
-    return name if len(place) < 2 or not may_be_secret(place) or name in _KNOWN[str(place[0])] else "(not shown)"
+    is_known = len(place) < 2 or not may_be_secret(place) or name in _FIELDS_WITH_SECRETS[str(place[0])]
+    return name if is_known else "(not shown)"
 
 
 _M = TypeVar("_M", bound=BaseModel)
@@ -228,5 +230,5 @@ def validated(
 
         for fault in error.errors(include_url=False):
             at = place(*fault["loc"])
-            faults[at] = message(model, dict(fault), "this value" if may_be_secret(at) else short(fault["input"]))
+            faults[at] = message(model, dict(fault), is_secret=may_be_secret(at))
         return None
