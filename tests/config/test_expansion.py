@@ -30,7 +30,7 @@ from mirrorfeed.config.errors import (
     SeveralLandingZones,
     TargetsMeet,
 )
-from mirrorfeed.config.expansion import Expansion, expand
+from mirrorfeed.config.expansion import Expansion, select_matches
 from mirrorfeed.config.model import Config
 from mirrorfeed.landing.errors import BadKey, BadSelection
 from mirrorfeed.landing.names import TABLE_LIMITS
@@ -64,7 +64,7 @@ def outcomes(expansion: Expansion) -> dict[str, str]:
     """By source: its target, or the reason why it is not selected."""
     return {
         str(row.source): f"-> {row.table.target}" if row.table else row.why
-        for row in expansion.listed
+        for row in expansion.candidates
     }  # fmt: skip
 
 
@@ -135,39 +135,44 @@ NAMED = {"source": ORDERS, "target": "shop.orders", "keys": ["order_id"]}
 def test_patterns_are_expanded_with_a_reason_per_table(
     written: Written, entries: list[Any], top: dict[str, Any], found: list[list[str]], expected: dict[str, str]
 ) -> None:
-    expansion = expand(written(*entries, **top), [found_tables(*names) for names in found])
+    expansion = select_matches(written(*entries, **top), [found_tables(*names) for names in found])
     shown = outcomes(expansion)
     if "by main.sales.* already" in expected.values():  # the same source: one selects it, one does not
-        assert [row.why for row in expansion.listed if str(row.source) == ORDERS] == [
+        assert [row.why for row in expansion.candidates if str(row.source) == ORDERS] == [
             "by main.sales.*", "by main.sales.* already",
         ]  # fmt: skip
     assert shown == expected
     assert [str(table.target) for table in expansion.config.tables] == [
-        f"{row.table.target}" for row in expansion.listed if row.table
+        f"{row.table.target}" for row in expansion.candidates if row.table
     ]
 
 
 def test_table_without_a_change_feed_is_excluded_with_its_type(written: Written) -> None:
     found = [FoundTable(Source.parse(ORDERS)), FoundTable(Source.parse("main.sales.seen"), "a view")]
-    assert outcomes(expand(written(SALES), [found]))["main.sales.seen"] == "is a view, which has no change data feed"
+    assert (
+        outcomes(select_matches(written(SALES), [found]))["main.sales.seen"]
+        == "is a view, which has no change data feed"
+    )
 
 
 def test_table_without_a_change_feed_is_included_if_compared(written: Written) -> None:
     loaded = written({**SALES, "changes": "compare", "keys": ["id"]}, ledger="main.ops.ledger")
     view = FoundTable(Source(("main", "sales", "v")), "a view", ("id",))
-    (table,) = expand(loaded, [[view]]).config.tables
+    (table,) = select_matches(loaded, [[view]]).config.tables
     assert (str(table.target), table.keys, table.changes) == ("sales.v", ("id",), "compare")
 
 
 def test_tables_of_a_pattern_have_options_of_entry_and_file(written: Written) -> None:
     entry = {**SALES, "changes": "full", "history": "main.kept"}
-    (table,) = expand(written(entry, on_gap="reseed", changes="net"), [found_tables(ORDERS)]).config.tables
+    (table,) = select_matches(written(entry, on_gap="reseed", changes="net"), [found_tables(ORDERS)]).config.tables
     assert (table.changes, table.on_gap, table.on_schema_change) == ("full", "reseed", "stop")
     assert str(table.history.table) == "main.kept.sales_orders"
     chosen = {"exclude_columns": ["secret"], "where": "region = 'north'", "rename": {"v": "value"}}
-    (table,) = expand(written({**SALES, **chosen}), [found_tables(ORDERS)]).config.tables
+    (table,) = select_matches(written({**SALES, **chosen}), [found_tables(ORDERS)]).config.tables
     assert (table.exclude_columns, table.where, table.rename) == (("secret",), "region = 'north'", (("v", "value"),))
-    (table,) = expand(written({**SALES, "history": False}, history="main.kept"), [found_tables(ORDERS)]).config.tables
+    (table,) = select_matches(
+        written({**SALES, "history": False}, history="main.kept"), [found_tables(ORDERS)]
+    ).config.tables
     assert table.history is None
 
 
@@ -179,39 +184,39 @@ def test_keys_of_a_pattern_apply_to_tables_with_these_columns(
     written: Written, columns: tuple[str, ...], keys: tuple[str, ...] | None
 ) -> None:
     found = [[FoundTable(Source.parse(ORDERS), columns=columns)]]
-    (table,) = expand(written({**SALES, "keys": ["id"]}), found).config.tables
+    (table,) = select_matches(written({**SALES, "keys": ["id"]}), found).config.tables
     assert table.keys == keys
 
 
 def test_pattern_without_a_match_is_refused(written: Written) -> None:
     loaded = written({**SALES, "exclude": ["tmp_*"]}, ledger="main.sales.ledger")
     with pytest.raises(NothingMatches) as caught:
-        expand(loaded, [[]])
+        select_matches(loaded, [[]])
     assert (caught.value.pattern, caught.value.path, caught.value.left_out) == ("main.sales.*", loaded.path, ())
     with pytest.raises(NothingMatches) as caught:
-        expand(loaded, [found_tables("main.sales.ledger", TMP)])
+        select_matches(loaded, [found_tables("main.sales.ledger", TMP)])
     assert caught.value.reasons == ": main.sales.ledger is the ledger, main.sales.tmp_x is listed in `exclude`"
 
 
 def test_pattern_may_match_only_tables_with_their_own_entry(written: Written) -> None:
-    assert outcomes(expand(written(NAMED, SALES), [found_tables(ORDERS)])) == {ORDERS: "-> shop.orders"}
+    assert outcomes(select_matches(written(NAMED, SALES), [found_tables(ORDERS)])) == {ORDERS: "-> shop.orders"}
 
 
 def test_two_sources_with_one_target_are_refused_by_name(written: Written) -> None:
     loaded = written({"sources": "main.*.*", "target": "all.{table}"})
     with pytest.raises(TargetsMeet) as caught:
-        expand(loaded, [found_tables("main.crm.Orders", ORDERS)])
+        select_matches(loaded, [found_tables("main.crm.Orders", ORDERS)])
     assert caught.value.path == loaded.path
     assert caught.value.pairs == "main.crm.Orders and main.sales.orders in all.orders"
     entry = {"source": "main.crm.orders", "target": "sales.orders"}
     with pytest.raises(TargetsMeet, match=r"main\.crm\.orders and main\.sales\.orders in sales\.orders"):
-        expand(written(entry, SALES), [found_tables(ORDERS)])
+        select_matches(written(entry, SALES), [found_tables(ORDERS)])
 
 
 def test_two_histories_in_one_table_are_refused_by_name(written: Written) -> None:
     loaded = written({"sources": "main.*.*"}, history="main.kept")
     with pytest.raises(HistoriesMeet) as caught:
-        expand(loaded, [found_tables("main.a.b_c", "main.a_b.c")])
+        select_matches(loaded, [found_tables("main.a.b_c", "main.a_b.c")])
     assert (caught.value.path, caught.value.pairs) == (loaded.path, "a.b_c and a_b.c in main.kept.a_b_c")
 
 
@@ -264,12 +269,12 @@ def test_file_with_two_landing_zones_is_used_with_one_at_a_time(written: Written
     file = caught.value.path
     assert (caught.value.zones, caught.value.count) == ((CRM, HOME), 2)
     found = [found_tables("main.crm.a", "main.crm.b"), found_tables(ORDERS)]
-    crm = expand(loader.load(file, landing_zone=CRM.upper().replace("ONELAKE", "onelake")), found)
+    crm = select_matches(loader.load(file, landing_zone=CRM.upper().replace("ONELAKE", "onelake")), found)
     assert (crm.config.landing_zone, [str(each.target) for each in crm.config.tables]) == (CRM, ["crm.b"])
     assert outcomes(crm) == {
         "main.crm.a": f"goes into {HOME}", "main.crm.b": "-> crm.b", ORDERS: f"goes into {HOME}",
     }  # fmt: skip
-    home = expand(loader.load(file, landing_zone=HOME), found).config
+    home = select_matches(loader.load(file, landing_zone=HOME), found).config
     assert (home.landing_zone, [str(each.target) for each in home.tables]) == (HOME, ["crm.a", "sales.orders"])
 
 
@@ -288,7 +293,7 @@ def test_landing_zone_option_must_be_one_of_the_file(written: Written, tmp_path:
 def test_one_landing_zone_in_all_entries_needs_no_option(written: Written, tmp_path: Path) -> None:
     loaded = written({**SALES, "landing_zone": "./crm"})
     assert loaded.landing_zone == f"{tmp_path}/crm"
-    assert outcomes(expand(loaded, [found_tables(ORDERS)])) == {ORDERS: "-> sales.orders"}
+    assert outcomes(select_matches(loaded, [found_tables(ORDERS)])) == {ORDERS: "-> sales.orders"}
 
 
 def test_target_is_unique_across_landing_zones(written: Written) -> None:
@@ -306,7 +311,7 @@ def test_invalid_landing_zone_is_reported_even_if_another_is_given(written: Writ
 @pytest.mark.parametrize(("count", "notes"), [(449, 0), (450, 1), (501, 1)])
 def test_number_of_tables_near_the_database_limit_is_noted(written: Written, count: int, notes: int) -> None:
     found = found_tables(*(f"{SALES['sources'][:-1]}t{n}" for n in range(count)))
-    rows = Result(*list_configured_tables(expand(written(SALES), [found]), None, unconfigured))
+    rows = Result(*list_configured_tables(select_matches(written(SALES), [found]), None, unconfigured))
     assert (len(rows), len(rows.notes)) == (count, notes)
     assert all(note.startswith(f"{count} tables. {TABLE_LIMITS} Distribute") for note in rows.notes)
 
@@ -324,7 +329,9 @@ def test_table_without_a_key_is_listed_as_accepting_only_inserts(written: Writte
         {ORDERS: key("order_id"), LINES: TableInfo(), TMP: PermissionDenied("User does not have SELECT")}
     )
     rows = Result(
-        *list_configured_tables(expand(written(SALES), [found_tables(ORDERS, LINES, TMP)]), None, lambda: workspace)
+        *list_configured_tables(
+            select_matches(written(SALES), [found_tables(ORDERS, LINES, TMP)]), None, lambda: workspace
+        )
     )
     assert [(row.table, row.keys, row.takes) for row in rows] == [
         ("sales.orders", ("order_id",), "inserts, updates, deletes"),
@@ -337,7 +344,9 @@ def test_table_without_a_key_is_listed_as_accepting_only_inserts(written: Writte
 
 
 def test_keys_are_not_guessed_without_a_configured_workspace(written: Written) -> None:
-    rows = Result(*list_configured_tables(expand(written(NAMED, SALES), [found_tables(LINES)]), None, unconfigured))
+    rows = Result(
+        *list_configured_tables(select_matches(written(NAMED, SALES), [found_tables(LINES)]), None, unconfigured)
+    )
     assert [(row.keys, row.takes, row.why) for row in rows] == [
         (("order_id",), "inserts, updates, deletes", "has its own entry"),
         (None, None, "by main.sales.*; the keys are in Unity Catalog, but no workspace is configured here"),
@@ -350,7 +359,7 @@ def test_configured_key_missing_in_the_catalog_is_an_error(written: Written) -> 
     workspace = RecordingWorkspace({ORDERS: TableInfo(columns=columns), LINES: NotFound("no such table")})
     entries = [{"source": ORDERS, "target": f"t.{key}", "keys": [key]} for key in ("id", "nope", "price")]
     missing = {"source": LINES, "target": "t.gone", "keys": ["id"]}
-    rows = Result(*list_configured_tables(expand(written(*entries, missing), []), None, lambda: workspace))
+    rows = Result(*list_configured_tables(select_matches(written(*entries, missing), []), None, lambda: workspace))
     assert [(row.table, type(row.error)) for row in rows] == [
         ("t.id", NoneType), ("t.nope", BadKey), ("t.price", BadKey), ("t.gone", CatalogRefused)
     ]  # fmt: skip

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from fixtures.entries import changed
 from fixtures.memory import MemoryStore
 from fixtures.tables import Table, TableFeed
-from mirrorfeed.config.expansion import expanded
+from mirrorfeed.config.expansion import expand_patterns
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.config.model import Table as Configured
@@ -293,7 +293,7 @@ def test_patterns_are_expanded_again_and_missing_tables_reported_once(tmp_path: 
         "landing_zone: ./landing\ntables: [{sources: ./tables/*, target: 's.{table}', keys: [id]}]\n", encoding="utf-8"
     )
     written, codes = load(str(tmp_path / "mirrorfeed.yml")), list[str]()
-    config = expanded(written, lambda: pytest.fail("Spark was started")).config
+    config = expand_patterns(written, lambda: pytest.fail("Spark was started")).config
     run = RunContext(NO_SPARK, config, on_problem=lambda error: codes.append(error.code), written=written)
 
     def found() -> list[str]:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from fixtures.entries import entry
 from fixtures.tables import TableFeed
 from mirrorfeed.cli import main
-from mirrorfeed.config.expansion import expand
+from mirrorfeed.config.expansion import select_matches
 from mirrorfeed.config.loader import load
 from mirrorfeed.config.model import Config
 from mirrorfeed.orchestration.errors import OrphanedTables
@@ -70,7 +70,7 @@ def test_source_no_longer_matched_by_a_pattern_is_reported_but_not_removed(
     store, _ = published("sales.orders", "sales.old")
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{sources: sales.*}]\n")
     found = [FoundTable(Source(("sales", "orders")))]
-    orphans = orphans_problem(store, expand(load(tmp_path / "mirrorfeed.yml"), [found]).config)
+    orphans = orphans_problem(store, select_matches(load(tmp_path / "mirrorfeed.yml"), [found]).config)
     assert isinstance(orphans, OrphanedTables)
     assert (orphans.targets, orphans.path) == (("sales.old",), str(tmp_path / "mirrorfeed.yml"))
     assert store.list("sales.schema/old")

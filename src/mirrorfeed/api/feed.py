@@ -90,11 +90,11 @@ class Feed:
 
         Raises `MirrorfeedError` if a pattern matches nothing, or if two tables have the same target.
         """
-        from mirrorfeed.config.expansion import expanded
+        from mirrorfeed.config.expansion import expand_patterns
         from mirrorfeed.orchestration.dry_run import list_configured_tables
 
         session = None if callable(self._session) else self._session
-        return Result(*list_configured_tables(expanded(self._config, self._spark), session))
+        return Result(*list_configured_tables(expand_patterns(self._config, self._spark), session))
 
     def publish(
         self,
@@ -596,9 +596,9 @@ class Feed:
     @property
     def _current_config(self) -> Config:
         """Configuration with the tables that its patterns match now. Lists the catalog at every access."""
-        from mirrorfeed.config.expansion import expanded
+        from mirrorfeed.config.expansion import expand_patterns
 
-        return expanded(self._config, self._spark).config
+        return expand_patterns(self._config, self._spark).config
 
     @property
     def _zone(self) -> Store:

@@ -177,10 +177,10 @@ def _feed_of_zone(landing_zone: str) -> Feed:
     """Return a feed for a landing zone from the command line. OneLake is read with the configured credential."""
     from mirrorfeed.api.errors import NoLandingZone
     from mirrorfeed.config.model import Config
-    from mirrorfeed.config.values import is_onelake, onelake_address
+    from mirrorfeed.config.values import is_onelake, parse_onelake_address
 
     if is_onelake(landing_zone):
-        address = onelake_address(landing_zone)
+        address = parse_onelake_address(landing_zone)
         config = load_config_if_exists() or Config(landing_zone=address, tables=())
         return feed_of(config.model_copy(update={"landing_zone": address}))
     if not Path(landing_zone).is_dir():

@@ -63,18 +63,18 @@ OUTPUT, MAIL = OWN_NAMES = "output", "mail"
 
 def _address(value: object) -> str:
     if not isinstance(value, str) or not _ADDRESS.fullmatch(value):
-        raise ValueError(f"{values.short(value)} is not a mail address, such as someone@example.com")
+        raise ValueError(f"{values.shorten(value)} is not a mail address, such as someone@example.com")
     return value
 
 
 def _server(value: str) -> str:
     if not is_host(value):
-        raise ValueError(f"{values.short(value)} is not a host, such as smtp.example.com")
+        raise ValueError(f"{values.shorten(value)} is not a host, such as smtp.example.com")
     return value
 
 
 def _name(value: str) -> str:
-    if values.not_empty(value) in OWN_NAMES:
+    if values.check_not_empty(value) in OWN_NAMES:
         raise ValueError(f"{value!r} is the name of another channel")
     return value
 

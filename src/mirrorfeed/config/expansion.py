@@ -1,4 +1,4 @@
-"""Expand the patterns of a configuration to tables."""
+"""Find the tables that match the patterns of a configuration, and decide which of them are published."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from mirrorfeed.source.identifier import FoundTable, Source, matches_end, parts_
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_BY_ITSELF = "has its own entry"
+_OWN_ENTRY = "has its own entry"
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """Configured or found table, with the reason why it is selected or not."""
+class Candidate:
+    """A configured table or a table that matches a pattern, with the reason why it is selected or not."""
 
     source: Source
     table: Table | None
-    """Selected table. None if the table is not selected."""
+    """Options of the table. None if the table is not selected."""
     why: str
 
 
@@ -37,52 +37,50 @@ class Listed:
 class Expansion:
     config: Config
     """Configuration with all selected tables."""
-    listed: tuple[Listed, ...]
+    candidates: tuple[Candidate, ...]
 
 
-def expanded(config: Config, spark: Callable[[], SparkSession]) -> Expansion:
-    """Expand the patterns. Without patterns, no catalog is read and no Spark session is started."""
-    if not config.patterns:
-        return expand(config, ())
-    from mirrorfeed.source.catalog import list_tables
-
-    found = [list_tables(each.sources, each.keys is not None, spark, default_workspace) for each in config.patterns]
-    return expand(config, found)
-
-
-def expand(config: Config, found: Sequence[Sequence[FoundTable]]) -> Expansion:
-    """Return the named tables, then the tables found for each pattern. The first matching pattern selects a table.
+def expand_patterns(config: Config, spark: Callable[[], SparkSession]) -> Expansion:
+    """Expand the patterns. Without patterns, no catalog is read and no Spark session is started.
 
     Raises `NothingMatches`, `TargetsMeet` or `HistoriesMeet`.
     """
-    listed = [Listed(table.source, table, _BY_ITSELF) for table in config.tables]
-    listed_reasons = {table.source.fold(): _BY_ITSELF for table in config.tables}
-    for entry, found_tables in zip(config.patterns, found, strict=True):
+    if not config.patterns:
+        return select_matches(config, ())
+    from mirrorfeed.source.catalog import list_tables
+
+    return select_matches(
+        config, [list_tables(each.sources, each.keys is not None, spark, default_workspace) for each in config.patterns]
+    )
+
+
+def select_matches(config: Config, matches: Sequence[Sequence[FoundTable]]) -> Expansion:
+    """Return the tables with an entry, then the matches of each pattern. The first matching pattern selects a table."""
+    candidates = [Candidate(table.source, table, _OWN_ENTRY) for table in config.tables]
+    reasons = {table.source.fold(): _OWN_ENTRY for table in config.tables}
+    for entry, found_tables in zip(config.patterns, matches, strict=True):
         of_entry = []
-        for each in found_tables:
-            why = listed_reasons.get(each.source.fold()) or _why_not(config, entry, each)
-            listed_as = _listed(entry, each) if not why else Listed(each.source, None, why)
-            of_entry.append(listed_as)
-            if listed_as.table:
-                listed_reasons[each.source.fold()] = f"by {entry.sources} already"
-        if not any(each.table or each.source.fold() in listed_reasons for each in of_entry):
-            raise NothingMatches(
-                pattern=str(entry.sources),
-                path=config.path,
-                left_out=tuple(f"{row.source} {row.why}" for row in of_entry),
-            )
-        listed += [row for row in of_entry if row.why != _BY_ITSELF]
-    tables = [row.table for row in listed if row.table]
-    if repeated := tuple((str(a.source), str(b.source), str(b.target)) for a, b in _repeated(tables, _target)):
+        for found in found_tables:
+            why_not = reasons.get(found.source.fold()) or _why_not(config, entry, found)
+            candidate = Candidate(found.source, None, why_not) if why_not else _select(entry, found)
+            of_entry.append(candidate)
+            if candidate.table:
+                reasons[found.source.fold()] = f"by {entry.sources} already"
+        if not any(each.source.fold() in reasons for each in of_entry):
+            left_out = tuple(f"{each.source} {each.why}" for each in of_entry)
+            raise NothingMatches(pattern=str(entry.sources), path=config.path, left_out=left_out)
+        candidates += [each for each in of_entry if each.why != _OWN_ENTRY]
+    tables = [each.table for each in candidates if each.table]
+    if repeated := tuple((str(a.source), str(b.source), str(b.target)) for a, b in _find_repeated(tables, _target)):
         raise TargetsMeet(conflicts=repeated, path=config.path)
-    if shared := list(_repeated(tables, _history)):
+    if shared := list(_find_repeated(tables, _history)):
         conflicts = tuple((str(a.target), str(b.target), str(b.history.table)) for a, b in shared if b.history)
         raise HistoriesMeet(conflicts=conflicts, path=config.path)
-    for at, row in enumerate(listed):
-        if row.table and row.table.landing_zone:  # in another landing zone than the one in use
-            listed[at] = Listed(row.source, None, f"goes into {row.table.landing_zone}")
-    selected = tuple(row.table for row in listed if row.table)
-    return Expansion(config.model_copy(update={"entries": (*selected, *config.patterns)}), tuple(listed))
+    for position, each in enumerate(candidates):
+        if each.table and each.table.landing_zone:  # another landing zone than the one in use
+            candidates[position] = Candidate(each.source, None, f"goes into {each.table.landing_zone}")
+    selected = tuple(each.table for each in candidates if each.table)
+    return Expansion(config.model_copy(update={"entries": (*selected, *config.patterns)}), tuple(candidates))
 
 
 def _target(table: Table) -> Hashable:
@@ -93,7 +91,7 @@ def _history(table: Table) -> Hashable:
     return table.history and table.history.table.fold()
 
 
-def _repeated(tables: Sequence[Table], key: Callable[[Table], Hashable]) -> Iterator[tuple[Table, Table]]:
+def _find_repeated(tables: Sequence[Table], key: Callable[[Table], Hashable]) -> Iterator[tuple[Table, Table]]:
     """Yield pairs of tables with the same key: the later table first. A key of None is ignored."""
     first: dict[Hashable, Table] = {}
     for table in tables:
@@ -129,25 +127,25 @@ def _own_purpose(config: Config, source: Source) -> str:
     return ""
 
 
-def _is_below(source: Source, place: Source) -> bool:
-    if source.path is not None and place.path is not None:
-        return PurePath(source.path).is_relative_to(place.path)
-    return source.path is None and place.path is None and source.fold()[: len(place.parts)] == place.fold()
+def _is_below(source: Source, location: Source) -> bool:
+    if source.path is not None and location.path is not None:
+        return PurePath(source.path).is_relative_to(location.path)
+    return source.path is None and location.path is None and source.fold()[: len(location.parts)] == location.fold()
 
 
-def _listed(entry: Sources, found: FoundTable) -> Listed:
-    """Return the found table with the options of its entry."""
+_COMMON_OPTIONS = (Table.model_fields.keys() & Sources.model_fields.keys()) - {"target", "keys", "history"}
+
+
+def _select(entry: Sources, found: FoundTable) -> Candidate:
+    """Return the found table with the options of its entry. The table is not selected if its target is invalid."""
     try:
         target = values.fill_target(entry.target, parts_by_name(found.source))
     except BadTarget as error:
-        return Listed(found.source, None, f"cannot be the target {error.text!r}, which {error.reason}")
+        return Candidate(found.source, None, f"cannot be the target {error.text!r}, which {error.reason}")
     table = Table(source=found.source, target=target, keys=_keys(entry, found))
     history = history_below(entry.history, target) if entry.history else None
-    options = {name: getattr(entry, name) for name in _ALIKE}
-    return Listed(found.source, table.model_copy(update={**options, "history": history}), f"by {entry.sources}")
-
-
-_ALIKE = (Table.model_fields.keys() & Sources.model_fields.keys()) - {"target", "keys", "history"}
+    options = {name: getattr(entry, name) for name in _COMMON_OPTIONS}
+    return Candidate(found.source, table.model_copy(update={**options, "history": history}), f"by {entry.sources}")
 
 
 def _keys(entry: Sources, found: FoundTable) -> tuple[str, ...] | None:

@@ -12,7 +12,7 @@ from mirrorfeed.config.connections import DEFAULT_SCHEMA
 from mirrorfeed.config.errors import ConfigInvalid, OptionInvalid, SeveralLandingZones
 from mirrorfeed.config.model import Config, Sources, Table
 from mirrorfeed.config.values import ONELAKE
-from mirrorfeed.config.yaml_document import Document, Mistake, Place, read, validated
+from mirrorfeed.config.yaml_document import Document, Mistake, Place, read_document, validate
 from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.names import Target, split_name
 from mirrorfeed.runtime.addresses import HttpsAddress
@@ -41,18 +41,18 @@ def load(
     `SeveralLandingZones`.
     """
     file = str(path)
-    document = read(file)
+    document = read_document(file)
     options = {"landing_zone": landing_zone, "ledger": ledger, "staging_path": staging_path}
-    given = {name: value for name, value in options.items() if value is not None}
+    overrides = {name: value for name, value in options.items() if value is not None}
     faults: dict[Place, str] = {}
-    entries = _entries(document, file, faults)
-    data = {**document.data, **given}
+    entries = _validate_entries(document, faults)
+    data = {**document.data, **overrides}
     if isinstance(data.get("tables"), list):
         data["tables"] = tuple(entries.values())
         if not document.tables:
             faults["tables",] = "is empty: name at least one table"
-    config = validated(Config, data, file, _top, faults, secret_scope)
-    for name in given:
+    config = validate(Config, data, file, faults, secret_scope=secret_scope)
+    for name in overrides:
         if reason := faults.get((name,)):
             raise OptionInvalid(name=name, reason=reason)
     mistakes = [document.mistake(place, reason) for place, reason in faults.items() if place not in document.unusable]
@@ -64,48 +64,47 @@ def load(
         mistakes += [document.mistake(place, reason) for place, reason in conflicts]
     if mistakes or config is None:
         raise ConfigInvalid(path=file, mistakes=tuple(sorted(set(mistakes))))
-    return _in_one_zone(document, config, landing_zone is not None)
+    return _select_landing_zone(document, config, landing_zone is not None)
 
 
-def _entries(document: Document, file: str, faults: dict[Place, str]) -> dict[int, Table | Sources]:
+def _validate_entries(document: Document, faults: dict[Place, str]) -> dict[int, Table | Sources]:
     """Return the valid entries by position."""
-    found: dict[int, Table | Sources] = {}
+    entries: dict[int, Table | Sources] = {}
     for i in range(len(document.tables)):
         model: type[Table | Sources] = Sources if _is_pattern(document.tables[i]) else Table
-        if entry := validated(model, document.entry(i), file, partial(document.place, i), faults):
-            found[i] = entry
-    return found
+        if entry := validate(model, document.entry(i), document.path, faults, partial(document.place, i)):
+            entries[i] = entry
+    return entries
 
 
-def _top(*loc: str | int) -> Place:
-    return loc
+def _select_landing_zone(document: Document, config: Config, is_overridden: bool) -> Config:
+    """Return the configuration of one landing zone. Only entries of other zones keep their `landing_zone`.
 
-
-def _in_one_zone(document: Document, config: Config, given: bool) -> Config:
-    """Choose the landing zone. Only entries with another landing zone keep their `landing_zone`."""
+    `is_overridden` is True if an option sets the landing zone. Otherwise all entries must have the same zone.
+    """
     if not any(entry.landing_zone for entry in config.entries):
         return config
-    home = config.landing_zone
-    if given and "landing_zone" in document.data:
+    default = config.landing_zone  # of entries without `landing_zone`
+    if is_overridden and "landing_zone" in document.data:
         faults: dict[Place, str] = {}
         data = {"landing_zone": document.data["landing_zone"], "tables": ()}
-        written = validated(Config, data, config.path, _top, faults)
-        if written is None:  # needed for tables without `landing_zone`
+        config_of_file = validate(Config, data, config.path, faults)
+        if config_of_file is None:
             raise ConfigInvalid(path=config.path, mistakes=tuple(document.mistake(*fault) for fault in faults.items()))
-        home = written.landing_zone
-    places = [entry.landing_zone or home for entry in config.entries]
-    zones = tuple(dict.fromkeys(places))
-    zone = config.landing_zone if given else places[0]
-    if len(zones) > 1 and not given:
-        raise SeveralLandingZones(path=config.path, zones=zones)
-    if zone not in zones:
-        reason = f"{zone!r} is not a landing zone of {config.path}, which has {', '.join(zones)}"
+        default = config_of_file.landing_zone
+    zones = [entry.landing_zone or default for entry in config.entries]
+    distinct = tuple(dict.fromkeys(zones))
+    selected = config.landing_zone if is_overridden else zones[0]
+    if len(distinct) > 1 and not is_overridden:
+        raise SeveralLandingZones(path=config.path, zones=distinct)
+    if selected not in distinct:
+        reason = f"{selected!r} is not a landing zone of {config.path}, which has {', '.join(distinct)}"
         raise OptionInvalid(name="landing_zone", reason=reason)
     entries = [
-        entry.model_copy(update={"landing_zone": None if place == zone else place})
-        for entry, place in zip(config.entries, places, strict=True)
+        entry.model_copy(update={"landing_zone": None if zone == selected else zone})
+        for entry, zone in zip(config.entries, zones, strict=True)
     ]
-    return config.model_copy(update={"landing_zone": zone, "entries": tuple(entries)})
+    return config.model_copy(update={"landing_zone": selected, "entries": tuple(entries)})
 
 
 def _is_pattern(entry: object) -> bool:

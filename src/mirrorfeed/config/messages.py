@@ -11,12 +11,12 @@ from pydantic import BaseModel
 
 from mirrorfeed.config.model import Config, Sources, Table
 from mirrorfeed.config.options import Options
-from mirrorfeed.config.values import short
+from mirrorfeed.config.values import shorten
 
 
 def message(model: type[BaseModel], fault: dict[str, Any], *, is_secret: bool) -> str:
     """Return the message for an error of pydantic. The message does not contain the rejected value if `is_secret`."""
-    facts, value = fault.get("ctx", {}), "this value" if is_secret else short(fault["input"])
+    facts, value = fault.get("ctx", {}), "this value" if is_secret else shorten(fault["input"])
     match fault["type"]:
         case "missing":
             return "is missing"

@@ -1,4 +1,4 @@
-"""The configuration as frozen, validated values, and the store of its landing zone."""
+"""The models `Config`, `Table` and `Sources`, and the places that they determine: landing zone, row hashes, shards."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from mirrorfeed.config.options import (
     TableHistory,
     history_below,
 )
-from mirrorfeed.config.values import ONELAKE, located
+from mirrorfeed.config.values import ONELAKE, resolve_source
 from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.names import Target, data_number
 from mirrorfeed.runtime.credentials import Credential, Default
@@ -43,8 +43,8 @@ from mirrorfeed.storage.prices import Prices
 
 
 class Table(Entry):
-    source: Annotated[Source, PlainValidator(values.source)]
-    target: Annotated[Target, PlainValidator(values.target)]
+    source: Annotated[Source, PlainValidator(values.parse_source)]
+    target: Annotated[Target, PlainValidator(values.parse_target)]
     history: TableHistory = None
     paused: Pause | None = None
     """Reason and end of a pause."""
@@ -52,25 +52,25 @@ class Table(Entry):
     @property
     def target_keys(self) -> tuple[str, ...]:
         """Names of the keys in the target. Empty until keys are read from Unity Catalog."""
-        chosen = self.selection
-        return tuple(chosen.name_of(key) if chosen else key for key in self.keys or ())
+        selection = self.selection
+        return tuple(selection.name_of(key) if selection else key for key in self.keys or ())
 
     def pause_at(self, now: datetime) -> Pause | None:
         return self.paused if self.paused and self.paused.holds(now) else None
 
 
 class Sources(Entry):
-    """A pattern. `expand` replaces it with the matching tables."""
+    """A pattern. `expand_patterns` replaces a pattern with the matching tables."""
 
-    sources: Annotated[Pattern, PlainValidator(values.sources)]
-    exclude: Annotated[tuple[tuple[str, ...], ...], PlainValidator(values.endings)] = ()
-    target: Annotated[str, PlainValidator(values.template)] = "{schema}.{table}"
+    sources: Annotated[Pattern, PlainValidator(values.parse_pattern)]
+    exclude: Annotated[tuple[tuple[str, ...], ...], PlainValidator(values.parse_exclude)] = ()
+    target: Annotated[str, AfterValidator(values.check_target_template)] = "{schema}.{table}"
     history: PatternHistory = None
     """The schema or folder of the histories."""
 
     @model_validator(mode="after")
     def _check_names_in_target(self) -> Self:
-        if missing := values.filled_in(self.target) - set(self.sources.part_names):
+        if missing := values.find_placeholders(self.target) - set(self.sources.part_names):
             raise ValueError(f"target: {self.sources} has no {', '.join(sorted(missing))} to fill in")
         return self
 
@@ -82,25 +82,25 @@ class ArchiveOptions(values.Form):
 class Config(Options):
     """Configuration of a landing zone. Its options are the defaults of its tables."""
 
-    landing_zone: Annotated[str, AfterValidator(values.landing_zone)]
-    endpoint: Annotated[str | None, PlainValidator(values.endpoint)] = None
-    """Endpoint of OneLake. None is the one of the workspace with `private_link`, otherwise the public one."""
-    fabric_endpoint: Annotated[str | None, PlainValidator(values.endpoint)] = None
+    landing_zone: Annotated[str, AfterValidator(values.parse_landing_zone)]
+    endpoint: Annotated[str, AfterValidator(values.parse_endpoint)] | None = None
+    """Endpoint of OneLake. None is the endpoint of the workspace with `private_link`, otherwise the public endpoint."""
+    fabric_endpoint: Annotated[str, AfterValidator(values.parse_endpoint)] | None = None
     """Endpoint of Fabric's REST API, with the same default."""
     private_link: bool = False
-    """Whether the workspace has a private link of its own. Its endpoints then have its id in their names."""
-    trusted_hosts: Annotated[tuple[str, ...], PlainValidator(values.trusted_hosts)] = ()
+    """Whether the workspace has a separate private link. The names of its endpoints then contain the workspace id."""
+    trusted_hosts: Annotated[tuple[str, ...], PlainValidator(values.parse_hosts)] = ()
     """Hosts other than Microsoft's that may receive tokens."""
-    ca_bundle: Annotated[str, AfterValidator(values.folder)] | None = None
-    """Certificates to trust. None is those of the system."""
+    ca_bundle: Annotated[str, AfterValidator(values.resolve_folder)] | None = None
+    """Certificates to trust. None means the certificates of the system."""
     credential: Annotated[Credential, PlainValidator(parse_credential)] = Default()
     upload_from: Literal["driver", "executors"] = "driver"
-    """Who uploads the files that Spark writes into the landing zone."""
+    """Processes that upload the files that Spark writes."""
     staging_path: values.StagingPath | None = None
     """Folder where Spark writes files if it cannot write into the landing zone. None is a temporary folder of this
     machine."""
-    ledger: Annotated[Source | None, PlainValidator(values.source)] = None
-    """The Delta table that reports every publication."""
+    ledger: Annotated[Source | None, PlainValidator(values.parse_source)] = None
+    """Delta table that records every publication."""
     max_parallel_tables: Annotated[int, Field(ge=1, le=256)] | None = None
     """Number of tables published at the same time. None depends on the driver."""
     partner: Partner | None = None
@@ -122,13 +122,13 @@ class Config(Options):
         """Set the histories of entries without `history` to locations below the common one."""
         common = info.data.get("history")
 
-        def placed(entry: Table | Sources) -> Table | Sources:
+        def with_history(entry: Table | Sources) -> Table | Sources:
             if common is None or "history" in entry.model_fields_set:
                 return entry
             location = history_below(common, entry.target) if isinstance(entry, Table) else common
             return entry.model_copy(update={"history": location})
 
-        return tuple(map(placed, entries))
+        return tuple(map(with_history, entries))
 
     def model_post_init(self, context: Any, /) -> None:
         if context:
@@ -179,11 +179,11 @@ class Config(Options):
         `shard:2/8` selects the second of eight shards. A table's shard depends only on the name of its target, so
         adding or removing tables does not move the others. A shard may be empty.
         """
-        chosen = {name: self._tables_of(name) for name in names}
-        if unknown := tuple(name for name, tables in chosen.items() if not tables and parse_shard(name) is None):
+        matches = {name: self._tables_of(name) for name in names}
+        if unknown := tuple(name for name, tables in matches.items() if not tables and parse_shard(name) is None):
             raise UnknownTable(names=unknown, known=tuple(str(table.target) for table in self.tables), path=self.path)
-        wanted = {table.target for tables in chosen.values() for table in tables}
-        return tuple(table for table in self.tables if not names or table.target in wanted)
+        targets = {table.target for tables in matches.values() for table in tables}
+        return tuple(table for table in self.tables if not names or table.target in targets)
 
     def _tables_of(self, name: str) -> list[Table]:
         if shard := parse_shard(name):
@@ -196,7 +196,7 @@ class Config(Options):
         if tables := [table for table in self.tables if table.target.fold() == target]:
             return tables
         try:
-            source = located(Source.parse(name), self.path).fold()
+            source = resolve_source(Source.parse(name), self.path).fold()
         except BadSource:
             return []
         return [table for table in self.tables if table.source.fold() == source]
@@ -208,8 +208,8 @@ _SHARD = re.compile(r"shard:([1-9][0-9]{0,4})/([1-9][0-9]{0,4})")
 def parse_shard(name: str) -> tuple[int, int] | None:
     """Return number and count of a shard such as `shard:2/8`. None if the name is not a valid shard, such as
     `shard:9/8`."""
-    found = _SHARD.fullmatch(name)
-    return (int(found[1]), int(found[2])) if found and int(found[1]) <= int(found[2]) else None
+    match = _SHARD.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match and int(match[1]) <= int(match[2]) else None
 
 
 def shard_of(target: Target, count: int) -> int:
@@ -217,27 +217,27 @@ def shard_of(target: Target, count: int) -> int:
     return zlib.crc32(".".join(target.fold()).encode()) % count + 1
 
 
-_PREFIX = "hashes_"
+_HASHES_PREFIX = "hashes_"
 
 
 def hashes_of(ledger: Source, target: Target) -> Source:
-    """Return the table of row hashes next to the ledger. Each target has a different one."""
-    known = hashlib.sha256("\0".join(target.fold()).encode()).hexdigest()[:8]
+    """Return the table with the row hashes of a target. The table is next to the ledger."""
+    digest = hashlib.sha256("\0".join(target.fold()).encode()).hexdigest()[:8]
     words = re.sub(r"[^a-z0-9]+", "_", str(target).lower()).strip("_")
-    return _beside(ledger, f"{_PREFIX}{words}_{known}")
+    return _next_to(ledger, f"{_HASHES_PREFIX}{words}_{digest}")
 
 
 def may_be_hashes(ledger: Source, source: Source) -> bool:
     """Return whether a source has the name and location of a table of row hashes."""
     name = source.parts[-1] if source.path is None else source.path.rstrip("/").rpartition("/")[2]
-    return name.startswith(_PREFIX) and source.fold() == _beside(ledger, name).fold()
+    return name.startswith(_HASHES_PREFIX) and source.fold() == _next_to(ledger, name).fold()
 
 
-def _beside(ledger: Source, name: str) -> Source:
+def _next_to(ledger: Source, name: str) -> Source:
     if ledger.path is None:
         return Source((*ledger.parts[:-1], name))
-    above, slash, _ = ledger.path.rstrip("/").rpartition("/")
-    return Source(path=f"{above}{slash}{name}")
+    parent, slash, _ = ledger.path.rstrip("/").rpartition("/")
+    return Source(path=f"{parent}{slash}{name}")
 
 
 def zone_of(config: Config, root_folder: str = "Files/LandingZone") -> Store:
@@ -254,6 +254,10 @@ def zone_of(config: Config, root_folder: str = "Files/LandingZone") -> Store:
 
 
 def without_files(config: Config) -> list[str]:
-    """Return the configured tables that have no data file in the landing zone."""
-    targets, store = [table.target for table in config.tables], zone_of(config)
-    return [str(each) for each in targets if not any(data_number(it.name, None) for it in store.list(each.folder))]
+    """Return the targets that have no data file in the landing zone."""
+    store = zone_of(config)
+
+    def has_files(target: Target) -> bool:
+        return any(data_number(entry.name, None) for entry in store.list(target.folder))
+
+    return [str(table.target) for table in config.tables if not has_files(table.target)]

@@ -49,12 +49,12 @@ def _moment(value: object) -> datetime:
         found = datetime.fromisoformat(str(value) if isinstance(value, date | str) else "")
     except ValueError:
         example = "2026-12-01 or 2026-12-01 18:00 (default time zone: UTC)"
-        raise ValueError(f"must be a date or a time, such as {example}, not {values.short(value)}") from None
+        raise ValueError(f"must be a date or a time, such as {example}, not {values.shorten(value)}") from None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 class Pause(values.Form):
-    reason: Annotated[str, AfterValidator(partial(values.not_empty, hint=": write a reason"))]
+    reason: Annotated[str, AfterValidator(partial(values.check_not_empty, hint=": write a reason"))]
     until: Annotated[datetime, PlainValidator(_moment)]
     """End of the pause."""
 
@@ -122,14 +122,14 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 def _names(value: object) -> tuple[str, ...] | None:
-    found = values.keys(value)
+    found = values.parse_column_names(value)
     if found == ():
         raise ValueError("is empty: name a column, or omit the field")
     return found
 
 
-def _condition(value: object) -> str:
-    text = values.not_empty(values.text(value), ": write a condition, or omit the field").strip()
+def _check_condition(value: str) -> str:
+    text = values.check_not_empty(value, ": write a condition, or omit the field").strip()
     from mirrorfeed.landing.where_condition import Condition  # imported late: few tables have a condition
 
     Condition.parse(text)
@@ -138,7 +138,7 @@ def _condition(value: object) -> str:
 
 def _by_column(value: object, example: str) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(each, str) for each in (*value, *value.values())):
-        raise ValueError(f"must map columns of the source to text, such as {example}, not {values.short(value)}")
+        raise ValueError(f"must map columns of the source to text, such as {example}, not {values.shorten(value)}")
     return dict(value)
 
 
@@ -169,12 +169,12 @@ class Entry(Options):
     columns: Annotated[tuple[str, ...] | None, PlainValidator(_names)] = None
     """None is all columns."""
     exclude_columns: Annotated[tuple[str, ...] | None, PlainValidator(_names)] = None
-    where: Annotated[str | None, PlainValidator(_condition)] = None
+    where: Annotated[str, AfterValidator(_check_condition)] | None = None
     rename: Annotated[Pairs | None, PlainValidator(_renames)] = None
     cast: Annotated[Pairs | None, PlainValidator(_casts)] = None
-    keys: Annotated[tuple[str, ...] | None, PlainValidator(values.keys)] = None
+    keys: Annotated[tuple[str, ...] | None, PlainValidator(values.parse_column_names)] = None
     """None is the primary key in Unity Catalog, empty is no key. Keys of a pattern apply to tables that have all."""
-    landing_zone: Annotated[str, AfterValidator(values.landing_zone)] | None = None
+    landing_zone: Annotated[str, AfterValidator(values.parse_landing_zone)] | None = None
     """Landing zone of this entry, if it differs."""
 
     @property
@@ -186,7 +186,7 @@ class Entry(Options):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        values.refused([*_format_conflicts(self), *_selection_conflicts(self)])
+        values.raise_faults([*_format_conflicts(self), *_selection_conflicts(self)])
         return self
 
 
@@ -231,7 +231,7 @@ def _selection_conflicts(entry: Entry) -> Iterator[Conflict]:
 
 def _parse_days(value: object) -> int:
     try:
-        return parse_days(values.text(value))
+        return parse_days(values.check_text(value))
     except BadInterval as error:
         raise ValueError(f"{error.text!r} {error.reason}") from error
 
@@ -239,7 +239,7 @@ def _parse_days(value: object) -> int:
 class HistoryLocation(values.Form):
     """Location of a history, or the schema or folder of several histories."""
 
-    table: Annotated[Source, PlainValidator(values.source)] = Field(alias="location")
+    table: Annotated[Source, PlainValidator(values.parse_source)] = Field(alias="location")
     archive_days: Annotated[int | None, PlainValidator(_parse_days)] = Field(None, alias="archive")
     """Age in days from which files count as archived. None is never."""
 
@@ -253,9 +253,9 @@ def _history_of(expected: str, *, is_table: bool = False, is_optional: bool = Tr
         if is_optional and value is False:
             return None
         if isinstance(value, str):
-            value = HistoryLocation(location=values.source(value, info))
+            value = HistoryLocation(location=values.parse_source(value, info))
         if not isinstance(value, dict | HistoryLocation):
-            raise ValueError(f"must name {expected}, not {values.short(value)}")
+            raise ValueError(f"must name {expected}, not {values.shorten(value)}")
         history = validate(value)
         if not is_table and len(history.table.parts) == MAX_PARTS:
             raise ValueError(f"'{history.table}' is a table: name a schema or a folder for the histories of all tables")

@@ -1,6 +1,7 @@
-"""Parse single values. Each mistake is a `ValueError` with a message that callers append to the field name.
+"""Validators of single values of the configuration, such as sizes, table names, paths and addresses.
 
-Relative paths start at the folder of the configuration file, if the validation context contains `file`.
+A validator raises `ValueError` for an invalid value. The message continues a sentence that starts with the field name.
+If the validation context contains `file`, relative paths start at the folder of this file.
 """
 
 from __future__ import annotations
@@ -52,77 +53,78 @@ def _size(value: object) -> int:
     return count
 
 
-def source(value: object, info: ValidationInfo) -> Source:
+def parse_source(value: object, info: ValidationInfo) -> Source:
     if isinstance(value, Source):
         return value
     try:
-        return _located(Source.parse(text(value)), info)
+        return _resolve(Source.parse(check_text(value)), info)
     except BadSource as error:
         raise ValueError(f"{error.text!r} {error.reason}") from error
 
 
-def target(value: object) -> Target:
+def parse_target(value: object) -> Target:
     if isinstance(value, Target):
         return value
     try:
-        return Target.parse(text(value))
+        return Target.parse(check_text(value))
     except BadTarget as error:
         raise ValueError(f"{error.text!r} {error.reason}") from error
 
 
-def sources(value: object, info: ValidationInfo) -> Pattern:
-    return value if isinstance(value, Pattern) else _located(Pattern.parse(text(value)), info)
+def parse_pattern(value: object, info: ValidationInfo) -> Pattern:
+    return value if isinstance(value, Pattern) else _resolve(Pattern.parse(check_text(value)), info)
 
 
-def endings(value: object) -> tuple[tuple[str, ...], ...]:
-    """Parse names of excluded tables. They are compared from the end."""
+def parse_exclude(value: object) -> tuple[tuple[str, ...], ...]:
+    """Parse the last parts of the names of excluded tables."""
     if not isinstance(value, list | tuple):
-        raise ValueError(f"must be a list of names, such as [tmp_*, staging.*], not {short(value)}")
-    return tuple(map(_ending, value))
+        raise ValueError(f"must be a list of names, such as [tmp_*, staging.*], not {shorten(value)}")
+    return tuple(map(_parse_excluded_name, value))
 
 
-def _ending(value: object) -> tuple[str, ...]:
+def _parse_excluded_name(value: object) -> tuple[str, ...]:
+    name = check_text(value)
     try:
-        parts = tuple(text(value).strip("/").split("/")) if "/" in text(value) else split_name(text(value))
+        parts = tuple(name.strip("/").split("/")) if "/" in name else split_name(name)
     except ValueError as error:
-        raise ValueError(f"{short(value)} {error}") from None
+        raise ValueError(f"{shorten(name)} {error}") from None
     if not all(parts):
-        raise ValueError(f"{short(value)} has an empty part")
+        raise ValueError(f"{shorten(name)} has an empty part")
     return parts
 
 
-_FILLED = re.compile(r"\{([^{}]*)\}")
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _PARTS = ("catalog", "schema", "table")
 
 
-def template(value: object) -> str:
+def check_target_template(template: str) -> str:
     """Check a target template with {catalog}, {schema} and {table}."""
-    known = ", ".join(f"{{{name}}}" for name in _PARTS)
-    if unknown := [name for name in _FILLED.findall(text(value)) if name not in _PARTS]:
-        raise ValueError(f"{value!r} contains {{{unknown[0]}}}; allowed are {known}")
-    if "{table}" not in text(value):
-        raise ValueError(f"{value!r} has no {{table}}, so all tables would have the same target")
-    target(_FILLED.sub("x", text(value)))
-    return text(value)
+    if unknown := [name for name in _PLACEHOLDER.findall(template) if name not in _PARTS]:
+        known = ", ".join(f"{{{name}}}" for name in _PARTS)
+        raise ValueError(f"{template!r} contains {{{unknown[0]}}}; allowed are {known}")
+    if "{table}" not in template:
+        raise ValueError(f"{template!r} has no {{table}}, so all tables would have the same target")
+    parse_target(_PLACEHOLDER.sub("x", template))
+    return template
 
 
 def fill_target(template: str, parts: Mapping[str, str]) -> Target:
     """Fill in a target template. Raises `BadTarget`."""
-    names = [_FILLED.sub(lambda match: parts[match[1]], part) for part in split_name(template)]
+    names = [_PLACEHOLDER.sub(lambda match: parts[match[1]], part) for part in split_name(template)]
     return Target(names[0] if len(names) > 1 else None, names[-1])
 
 
-def filled_in(template: str) -> set[str]:
-    return set(_FILLED.findall(template))
+def find_placeholders(template: str) -> set[str]:
+    return set(_PLACEHOLDER.findall(template))
 
 
-def keys(value: object) -> tuple[str, ...] | None:
+def parse_column_names(value: object) -> tuple[str, ...] | None:
     if value is None:
         return None
     if not isinstance(value, list | tuple):
-        raise ValueError(f"must be a list of column names, such as [order_id], not {short(value)}")
+        raise ValueError(f"must be a list of column names, such as [order_id], not {shorten(value)}")
     names = [name for name in value if isinstance(name, str)]
-    faults = [f"{short(name)} is not text: put it in quotes" for name in value if not isinstance(name, str)]
+    faults = [f"{shorten(name)} is not text: put it in quotes" for name in value if not isinstance(name, str)]
     faults += [f"{name!r} is not the name of a column" for name in names if not name.strip()]
     faults += [f"{name!r} is a reserved name" for name in reserved_names(names)]
     faults += [f"{name!r} is listed {n} times" for name, n in Counter(map(fold, names)).items() if n > 1]
@@ -131,37 +133,37 @@ def keys(value: object) -> tuple[str, ...] | None:
     return tuple(names)
 
 
-def landing_zone(value: str, info: ValidationInfo) -> str:
-    not_empty(value, ": name a folder")
+def parse_landing_zone(value: str, info: ValidationInfo) -> str:
+    check_not_empty(value, ": name a folder")
     if is_onelake(value):
-        return _onelake(value)
+        return _parse_onelake(value)
     if URI.match(value):
         raise ValueError(f"{hide_query(value)!r} is not a folder: {_PLACES}")
     if value.startswith("~"):
         raise ValueError(f"{value!r} is not expanded: write the full path")
-    return folder(value, info)
+    return resolve_folder(value, info)
 
 
-def _folder_of(use: str, hint: str) -> AfterValidator:
-    """Return the validator of a folder that this process uses. Addresses of cloud storage are refused."""
+def _folder_validator(use: str, hint: str) -> AfterValidator:
+    """Return the validator of a folder of this machine. Addresses of cloud storage are refused."""
 
     def check(value: str, info: ValidationInfo) -> str:
-        not_empty(value, f": name {hint}, or omit the field")
+        check_not_empty(value, f": name {hint}, or omit the field")
         if URI.match(value) or value.startswith("~"):
             raise ValueError(f"{hide_query(value)!r} is not a folder that {use}: name a volume (/Volumes/…)")
-        return folder(value, info)
+        return resolve_folder(value, info)
 
     return AfterValidator(check)
 
 
 def is_onelake(address: str) -> bool:
-    """Return whether the address is in OneLake, in the form of the configuration or as Fabric shows it."""
+    """Return whether the address is in OneLake: onelake://… or the https address that Fabric shows."""
     return address.startswith(ONELAKE) or _FABRIC_ADDRESS.fullmatch(address) is not None
 
 
-def _onelake(value: str) -> str:
-    found = _FABRIC_ADDRESS.fullmatch(value)
-    ids = (found[1] if found else value.removeprefix(ONELAKE).removesuffix("/")).split("/")
+def _parse_onelake(value: str) -> str:
+    match = _FABRIC_ADDRESS.fullmatch(value)
+    ids = (match[1] if match else value.removeprefix(ONELAKE).removesuffix("/")).split("/")
     try:
         if len(ids) > 2:
             raise ValueError
@@ -174,67 +176,68 @@ def _onelake(value: str) -> str:
         ) from None
 
 
-def onelake_address(text: str) -> str:
+def parse_onelake_address(text: str) -> str:
     """Parse a OneLake address from outside the configuration. Raises `BadAddress`."""
     try:
-        return _onelake(text)
+        return _parse_onelake(text)
     except ValueError as error:
         raise BadAddress(reason=str(error)) from None
 
 
-def endpoint(value: object) -> str:
-    if "@" in text(value):  # the message does not repeat the value, because it may be a password
+def parse_endpoint(value: str) -> str:
+    if "@" in value:  # the message does not repeat the value, because it may contain a password
         raise ValueError("has user info before @: remove it")
     try:
-        return str(HttpsAddress.parse(text(value)))
+        return str(HttpsAddress.parse(value))
     except ValueError as error:
-        raise ValueError(f"{short(hide_query(text(value)))} {error}, as in https://host:port") from None
+        raise ValueError(f"{shorten(hide_query(value))} {error}, as in https://host:port") from None
 
 
-def trusted_hosts(value: object) -> tuple[str, ...]:
+def parse_hosts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple):
-        raise ValueError(f"must be a list of hosts, such as [fabric.example.com, '*.example.com'], not {short(value)}")
-    if wrong := [each for each in value if not isinstance(each, str) or not is_host_pattern(each)]:
-        raise ValueError(f"{short(wrong[0])} is not a host, such as fabric.example.com or *.example.com")
+        example = "[fabric.example.com, '*.example.com']"
+        raise ValueError(f"must be a list of hosts, such as {example}, not {shorten(value)}")
+    if invalid := [each for each in value if not isinstance(each, str) or not is_host_pattern(each)]:
+        raise ValueError(f"{shorten(invalid[0])} is not a host, such as fabric.example.com or *.example.com")
     return tuple(value)
 
 
-def _number_of(unit: str, lowest: int, highest: int) -> PlainValidator:
+def _number_validator(unit: str, lowest: int, highest: int) -> PlainValidator:
     """Return the validator of a number with a unit. `never` becomes None."""
 
     def check(value: object) -> float | None:
         if value is None or value == "never":
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not lowest <= value <= highest:
-            raise ValueError(f"must be a number of {unit} from {lowest} to {highest}, or never, not {short(value)}")
+            raise ValueError(f"must be a number of {unit} from {lowest} to {highest}, or never, not {shorten(value)}")
         return float(value)
 
     return PlainValidator(check)
 
 
-def text(value: object) -> str:
+def check_text(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"must be text, not {short(value)}: put it in quotes")
+        raise ValueError(f"must be text, not {shorten(value)}: put it in quotes")
     return value
 
 
-def not_empty(value: str, hint: str = "") -> str:
+def check_not_empty(value: str, hint: str = "") -> str:
     if not value.strip():
         raise ValueError(f"is empty{hint}")
     return value
 
 
-def short(value: object) -> str:
+def shorten(value: object) -> str:
     return reprlib.repr(value)
 
 
-def folder(path: str, info: ValidationInfo) -> str:
-    """Make the path absolute."""
-    return absolute(path, info.context["file"]) if info.context else path
+def resolve_folder(path: str, info: ValidationInfo) -> str:
+    """Return an absolute path."""
+    return resolve_path(path, info.context["file"]) if info.context else path
 
 
-def refused(faults: Iterable[tuple[tuple[str, ...], str]]) -> None:
-    """Raise an error with place and reason of each fault, if there are any."""
+def raise_faults(faults: Iterable[tuple[tuple[str, ...], str]]) -> None:
+    """Raise a `ValidationError` with the fields and reasons of all faults, if there are any."""
     details = [
         InitErrorDetails(type=PydanticCustomError("value_error", "{error}", {"error": reason}), loc=place, input=None)
         for place, reason in faults
@@ -243,26 +246,28 @@ def refused(faults: Iterable[tuple[tuple[str, ...], str]]) -> None:
         raise ValidationError.from_exception_data("", details)
 
 
-_Of = TypeVar("_Of", Source, Pattern)
+_AnySource = TypeVar("_AnySource", Source, Pattern)
 
 
-def located(source: _Of, file: str) -> _Of:
+def resolve_source(source: _AnySource, file: str) -> _AnySource:
+    """Return a source or pattern with an absolute path. `file` is the path of the configuration file."""
     if source.path is None or URI.match(source.path):
         return source
-    return replace(source, path=absolute(source.path, file))
+    return replace(source, path=resolve_path(source.path, file))
 
 
-def _located(source: _Of, info: ValidationInfo) -> _Of:
-    return located(source, info.context["file"]) if info.context else source
+def _resolve(source: _AnySource, info: ValidationInfo) -> _AnySource:
+    return resolve_source(source, info.context["file"]) if info.context else source
 
 
-def absolute(path: str, file: str) -> str:
+def resolve_path(path: str, file: str) -> str:
     return os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(file)), path))
 
 
 Size = Annotated[int, PlainValidator(_size)]
 """Size in bytes."""
-Seconds = Annotated[float | None, _number_of("seconds", 0, 86_400)]
-Minutes = Annotated[float | None, _number_of("minutes", 1, 525_600)]
-StagingPath = Annotated[str, _folder_of("Spark and this process share", "a volume (/Volumes/catalog/schema/volume)")]
-StatePath = Annotated[str, _folder_of("this process can write to", "a folder")]
+Seconds = Annotated[float | None, _number_validator("seconds", 0, 86_400)]
+Minutes = Annotated[float | None, _number_validator("minutes", 1, 525_600)]
+_VOLUME = "a volume (/Volumes/catalog/schema/volume)"
+StagingPath = Annotated[str, _folder_validator("Spark and this process share", _VOLUME)]
+StatePath = Annotated[str, _folder_validator("this process can write to", "a folder")]

@@ -1,4 +1,4 @@
-"""Read YAML with line numbers, and validate it, with the place of each mistake."""
+"""Read a YAML file with the line of each value, and validate values with models. Mistakes have a line and a field."""
 
 from __future__ import annotations
 
@@ -21,16 +21,12 @@ from mirrorfeed.runtime.credentials import SECRET_FIELDS, ServicePrincipal
 
 Place = tuple[str | int, ...]
 """Place in the file: names of fields and positions in lists."""
-
-
-INHERITED = {*Options.model_fields, "history"}
+_INHERITED = {*Options.model_fields, "history"}
 """Fields that an entry inherits from the top level."""
 _MAX_LEVELS = 50
 """Maximum nesting. A configuration has fewer than ten levels."""
-_MOST_VALUES = 100_000
+_MAX_VALUES = 100_000
 """Maximum number of values after the expansion of aliases. A configuration has fewer."""
-
-
 _TAG = "tag:yaml.org,2002:"
 _TAGS: dict[type[Node], set[str]] = {
     MappingNode: {f"{_TAG}map"},
@@ -63,24 +59,17 @@ class _Loader(yaml.SafeLoader):
             self._levels -= 1
 
 
-class _TooMuch(Exception):
-    """Aliases expand to too many values, or endlessly."""
-
-    def __init__(self, line: int) -> None:
-        super().__init__(line)
-        self.line = line
-
-
 @dataclass
 class Document:
-    """Plain data of a file, its line numbers, and mistakes of the YAML itself."""
+    """Values of a file, their line numbers, and mistakes of the YAML itself."""
 
+    path: str
     data: dict[str, Any] = field(default_factory=dict)
     lines: dict[Place, int] = field(default_factory=dict)
     mistakes: list[Mistake] = field(default_factory=list)
     unusable: set[Place] = field(default_factory=set)
     """Places with a mistake that is already reported."""
-    _values: int = 0
+    _value_count: int = 0
 
     @property
     def tables(self) -> list[Any]:
@@ -90,7 +79,7 @@ class Document:
     def place(self, number: int, *loc: str | int) -> Place:
         """Return the place where an entry's field is written: in the entry, or at the top level."""
         entry: Place = ("tables", number)
-        inherited = loc and loc[0] in INHERITED and (*entry, loc[0]) not in self.lines and loc[:1] in self.lines
+        inherited = loc and loc[0] in _INHERITED and (*entry, loc[0]) not in self.lines and loc[:1] in self.lines
         return loc if inherited else (*entry, *loc)
 
     def entry(self, number: int) -> Any:
@@ -107,89 +96,87 @@ class Document:
         return self.lines[place]
 
     def mistake(self, place: Place, reason: str) -> Mistake:
-        return Mistake(self.line(place), shown(place), reason)
+        return Mistake(self.line(place), field_name(place), reason)
 
-    def refuse(self, place: Place, reason: str) -> None:
+    def add_mistake(self, place: Place, reason: str) -> None:
         self.mistakes.append(self.mistake(place, reason))
         self.unusable.add(place)
 
-    def take(self, node: Node, place: Place) -> Any:
-        """Return the plain value of a node, or None after a mistake."""
+    def read_value(self, node: Node, place: Place) -> Any:
+        """Return the value of a node, or None after a mistake. Raises `ConfigUnreadable` for endless aliases."""
         self.lines.setdefault(place, node.start_mark.line + 1)
-        self._values += 1
-        if self._values > _MOST_VALUES or len(place) > _MAX_LEVELS:  # without aliases, the loader refuses such depth
-            raise _TooMuch(self.line(place[:1]))
+        self._value_count += 1
+        if self._value_count > _MAX_VALUES or len(place) > _MAX_LEVELS:  # the loader limits nesting without aliases
+            reason = "its aliases (*name) expand to too many values, or to themselves: write the values out"
+            raise ConfigUnreadable(path=self.path, line=self.line(place[:1]), reason=reason)
         if node.tag not in _TAGS[type(node)]:
             tag = "an unknown tag" if may_be_secret(place) else f"the unknown tag {node.tag}"
-            self.refuse(place, f"has {tag}")
+            self.add_mistake(place, f"has {tag}")
             return None
         if isinstance(node, MappingNode):
-            return self._mapping(node, place)
+            return self._read_mapping(node, place)
         if isinstance(node, SequenceNode):
-            return [self.take(item, (*place, i)) for i, item in enumerate(node.value)]
+            return [self.read_value(item, (*place, i)) for i, item in enumerate(node.value)]
         try:
             value = SafeConstructor().construct_object(node)
         except (ValueError, LookupError, AttributeError, OverflowError):  # looks like a date or a number, but is text
             return node.value
         if isinstance(value, int) and value.bit_length() > 64:
-            self.refuse(place, "is a whole number of more than 64 bits")
+            self.add_mistake(place, "is a whole number of more than 64 bits")
         elif isinstance(value, str) and _SURROGATE.search(value):
-            self.refuse(place, "has a character that cannot be written as UTF-8")
+            self.add_mistake(place, "has a character that cannot be written as UTF-8")
         return None if place in self.unusable else value
 
-    def _mapping(self, node: MappingNode, place: Place) -> dict[str, Any]:
+    def _read_mapping(self, node: MappingNode, place: Place) -> dict[str, Any]:
         data: dict[str, Any] = {}
         for key, value in node.value:
             line = key.start_mark.line + 1
             if not isinstance(key, ScalarNode):
                 self.mistakes.append(Mistake(line, "", "the name of a field must be text"))
                 continue
-            at = (*place, key.value)
-            if at in self.lines:
-                self.mistakes.append(Mistake(line, shown(at), f"is a duplicate of line {self.lines[at]}"))
+            field_place = (*place, key.value)
+            if field_place in self.lines:
+                reason = f"is a duplicate of line {self.lines[field_place]}"
+                self.mistakes.append(Mistake(line, field_name(field_place), reason))
                 continue
-            self.lines[at] = line
-            data[key.value] = self.take(value, at)
-            if data[key.value] is None and at not in self.unusable:
-                self.refuse(at, "has no value: set one, or omit the field")
+            self.lines[field_place] = line
+            data[key.value] = self.read_value(value, field_place)
+            if data[key.value] is None and field_place not in self.unusable:
+                self.add_mistake(field_place, "has no value: set one, or omit the field")
         return data
 
 
-def read(path: str) -> Document:
+def read_document(path: str) -> Document:
+    """Read a file. Raises `ConfigMissing` or `ConfigUnreadable`."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
         loader = _Loader(text)
         root = loader.get_single_node()
     except FileNotFoundError as error:
         raise ConfigMissing(path=path) from error
-    except OSError as error:
-        raise ConfigUnreadable(path=path, line=None, reason=error.strerror or str(error)) from error
-    except UnicodeDecodeError as error:
-        raise ConfigUnreadable(
-            path=path, line=error.object[: error.start].count(b"\n") + 1, reason="it is not UTF-8 text"
-        ) from error
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else None
-        reason = error.problem or error.context or "it is not YAML"
-        if reason.startswith("found undefined"):  # an alias or a tag, whose text may be a secret
-            reason = f"{reason.split(chr(39))[0].strip()}: put values that begin with * or ! in quotes"
+    except (OSError, yaml.YAMLError, ValueError, OverflowError) as error:
+        line: int | None = None
+        match error:
+            case OSError():
+                reason = error.strerror or str(error)
+            case UnicodeDecodeError():
+                line, reason = error.object[: error.start].count(b"\n") + 1, "it is not UTF-8 text"
+            case yaml.MarkedYAMLError():
+                line = error.problem_mark.line + 1 if error.problem_mark else None
+                reason = error.problem or error.context or "it is not YAML"
+                if reason.startswith("found undefined"):  # an alias or a tag, whose text may be a secret
+                    reason = f"{reason.split(chr(39))[0].strip()}: put values that begin with * or ! in quotes"
+            case yaml.reader.ReaderError():
+                line = text[: error.position].count("\n") + 1
+                reason = f"the character {chr(error.character)!r} is not allowed in YAML"
+            case _:  # from `chr`
+                line, reason = loader.line + 1, "it has an escape that is not a character"
         raise ConfigUnreadable(path=path, line=line, reason=reason) from error
-    except yaml.reader.ReaderError as error:
-        reason = f"the character {chr(error.character)!r} is not allowed in YAML"
-        raise ConfigUnreadable(path=path, line=text[: error.position].count("\n") + 1, reason=reason) from error
-    except (ValueError, OverflowError) as error:  # ValueError of `chr`
-        raise ConfigUnreadable(
-            path=path, line=loader.line + 1, reason="it has an escape that is not a character"
-        ) from error
     if not isinstance(root, MappingNode) or root.tag not in _TAGS[MappingNode]:
         reason = "it is empty" if root is None else "its top level is not a map of fields and values"
         raise ConfigUnreadable(path=path, line=None, reason=f"{reason}: landing_zone and tables are expected")
-    document = Document()
-    try:
-        document.data = document.take(root, ())
-    except _TooMuch as error:
-        reason = "its aliases (*name) expand to too many values, or to themselves: write the values out"
-        raise ConfigUnreadable(path=path, line=error.line, reason=reason) from error
+    document = Document(path)
+    document.data = document.read_value(root, ())
     return document
 
 
@@ -204,7 +191,7 @@ def may_be_secret(place: tuple[str | int, ...]) -> bool:
     return bool(place) and place[0] in _FIELDS_WITH_SECRETS
 
 
-def shown(place: tuple[str | int, ...]) -> str:
+def field_name(place: tuple[str | int, ...]) -> str:
     """Return the name of the field at this place, unless it may be a secret."""
     name = next((part for part in reversed(place) if isinstance(part, str)), "")
     is_known = len(place) < 2 or not may_be_secret(place) or name in _FIELDS_WITH_SECRETS[str(place[0])]
@@ -214,21 +201,24 @@ def shown(place: tuple[str | int, ...]) -> str:
 _M = TypeVar("_M", bound=BaseModel)
 
 
-def validated(
+def validate(
     model: type[_M],
     data: Any,
     file: str,
-    place: Callable[..., Place],
     faults: dict[Place, str],
+    place: Callable[..., Place] = lambda *loc: loc,
     secret_scope: str | None = None,
 ) -> _M | None:
-    """Validate the data. For invalid data, add to `faults` and return None."""
+    """Validate data. If the data is invalid, add messages to `faults` and return None.
+
+    `place` returns the place in the file of a location in the data.
+    """
     try:
         return model.model_validate(data, context={"file": file, "secret_scope": secret_scope})
     except ValidationError as error:
         from mirrorfeed.config.messages import message  # imported late: most configurations are valid
 
         for fault in error.errors(include_url=False):
-            at = place(*fault["loc"])
-            faults[at] = message(model, dict(fault), is_secret=may_be_secret(at))
+            fault_place = place(*fault["loc"])
+            faults[fault_place] = message(model, dict(fault), is_secret=may_be_secret(fault_place))
         return None

@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirrorfeed.config.expansion import Expansion
-from mirrorfeed.config.expansion import Listed as Decided
+from mirrorfeed.config.expansion import Candidate, Expansion
 from mirrorfeed.display.progress import progress
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
@@ -80,10 +79,10 @@ def list_configured_tables(
     These are the keys and columns of tables in Unity Catalog and in local folders and, with a session, of all Delta
     tables.
     """
-    in_catalog = any(row.table and row.source.is_in_unity_catalog for row in expansion.listed)
+    in_catalog = any(row.table and row.source.is_in_unity_catalog for row in expansion.candidates)
     client = _client(workspace) if in_catalog else None
     progress.info("Reading keys and columns")
-    rows = tuple(map_parallel(partial(_row, client, spark), expansion.listed))
+    rows = tuple(map_parallel(partial(_row, client, spark), expansion.candidates))
     warning = table_limit_warning(len(expansion.config.tables))
     return rows, (warning,) if warning else ()
 
@@ -95,15 +94,15 @@ def _client(workspace: Callable[[], Workspace]) -> Workspace | None:
         return None
 
 
-def _row(client: Workspace | None, spark: SparkSession | None, decided: Decided) -> Listed:
-    table, source = decided.table, str(decided.source)
+def _row(client: Workspace | None, spark: SparkSession | None, candidate: Candidate) -> Listed:
+    table, source = candidate.table, str(candidate.source)
     if table is None:
-        return Listed(None, source, False, why=decided.why)
+        return Listed(None, source, False, why=candidate.why)
     part = table.selection.summary if table.selection else None
-    row = Listed(str(table.target), source, True, why=decided.why, part=part)
+    row = Listed(str(table.target), source, True, why=candidate.why, part=part)
     if client is None and table.source.is_in_unity_catalog:
         if table.keys is None:
-            return replace(row, why=f"{decided.why}; {_NO_WORKSPACE}")
+            return replace(row, why=f"{candidate.why}; {_NO_WORKSPACE}")
         return replace(row, keys=table.keys, takes=_takes(table.keys))
 
     def opened() -> Workspace:

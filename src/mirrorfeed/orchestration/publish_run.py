@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.config.expansion import expanded
+from mirrorfeed.config.expansion import expand_patterns
 from mirrorfeed.config.model import Config, Table
 from mirrorfeed.display.progress import progress as shown
 from mirrorfeed.display.rows import counted
@@ -111,7 +111,7 @@ def publisher(config: Config, *names: str) -> Callable[[DataFrame, int], None]:
 
     def publish_all(rows: DataFrame, _: int) -> None:
         spark = rows.sparkSession
-        for result in publish_tables(RunContext(spark, expanded(config, lambda: spark).config), names):
+        for result in publish_tables(RunContext(spark, expand_patterns(config, lambda: spark).config), names):
             if result.error:
                 # Spark prints the traceback, including all steps and causes.
                 raise result.error.with_traceback(None) from None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.config.expansion import expanded
+from mirrorfeed.config.expansion import expand_patterns
 from mirrorfeed.config.model import Config, Table, zone_of
 from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.orchestration.errors import OrphanedTables, TableTimeout
@@ -125,7 +125,7 @@ class RunContext:
 
         before = {str(table.target) for table in self.config.select(names)}
         try:
-            config = expanded(self.written, lambda: self.session).config
+            config = expand_patterns(self.written, lambda: self.session).config
             found = config.select(names)
             removed = before - {str(table.target) for table in found}
             left = [each for each in map(str, find_orphans(self.zone, config) if removed else ()) if each in removed]
