@@ -1,11 +1,11 @@
-"""The fields `credential`, `fabric` and `alerts`. They contain locations of secrets, never secrets."""
+"""Models of the fields `credential`, `fabric` and `alerts`. They contain the locations of secrets, never secrets."""
 
 from __future__ import annotations
 
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator, Strict, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, Strict, ValidationInfo, model_validator
 
 from mirrorfeed.config import values
 from mirrorfeed.landing.errors import BadTarget
@@ -38,7 +38,7 @@ DEFAULT_SCHEMA = "dbo"
 """Schema of tables without a schema, unless the database has another default."""
 
 
-def _schema(value: str) -> str:
+def _check_schema(value: str) -> str:
     try:
         Target(value, "t")
     except BadTarget as error:
@@ -47,13 +47,13 @@ def _schema(value: str) -> str:
 
 
 class FabricOptions(values.Form):
-    """Omitted settings are not changed."""
+    """Settings of the mirrored database. A setting that is None is not changed."""
 
     retention_days: Annotated[int, Field(ge=1, le=30)] | None = None
-    """Days for which the mirror keeps replaced and deleted data."""
+    """Days for which Fabric stores replaced and deleted data."""
     change_data_feed: bool | None = None
-    """Change data feed of the mirrored tables."""
-    default_schema: Annotated[str, Field(min_length=1), AfterValidator(_schema)] | None = None
+    """Whether the mirrored tables have a change data feed."""
+    default_schema: Annotated[str, Field(min_length=1), AfterValidator(_check_schema)] | None = None
 
 
 _ADDRESS = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
@@ -61,29 +61,29 @@ OUTPUT, MAIL = OWN_NAMES = "output", "mail"
 """Names of the channels that are not webhooks."""
 
 
-def _address(value: object) -> str:
-    if not isinstance(value, str) or not _ADDRESS.fullmatch(value):
+def _check_mail_address(value: str) -> str:
+    if not _ADDRESS.fullmatch(value):
         raise ValueError(f"{values.shorten(value)} is not a mail address, such as someone@example.com")
     return value
 
 
-def _server(value: str) -> str:
+def _check_server(value: str) -> str:
     if not is_host(value):
         raise ValueError(f"{values.shorten(value)} is not a host, such as smtp.example.com")
     return value
 
 
-def _name(value: str) -> str:
+def _check_channel_name(value: str) -> str:
     if values.check_not_empty(value) in OWN_NAMES:
         raise ValueError(f"{value!r} is the name of another channel")
     return value
 
 
-Address = Annotated[str, PlainValidator(_address)]
+MailAddress = Annotated[str, AfterValidator(_check_mail_address)]
 
 
 class MaxLagMinutes(values.Form):
-    """Longest wait for each step, in minutes. None is no limit."""
+    """Maximum wait for each step, in minutes. None means no limit."""
 
     published: values.Minutes = 120.0
     consumed: values.Minutes = 30.0
@@ -92,22 +92,22 @@ class MaxLagMinutes(values.Form):
 
 
 class Webhook(values.Form):
-    name: Annotated[str, AfterValidator(_name)]
+    name: Annotated[str, AfterValidator(_check_channel_name)]
     kind: Literal["teams", "slack"]
     url: SecretLocation
 
 
 class Mail(values.Form):
-    server: Annotated[str, AfterValidator(_server)]
+    server: Annotated[str, AfterValidator(_check_server)]
     port: Annotated[int, Field(ge=1, le=65_535)] = 587
     tls: Literal["starttls", "implicit"] = "starttls"
-    sender: Address
-    to: Annotated[list[Address], Field(min_length=1)]
+    sender: MailAddress
+    to: Annotated[list[MailAddress], Field(min_length=1)]
     user: str | None = None
     password: SecretLocation | None = None
 
     @model_validator(mode="after")
-    def _both(self) -> Mail:
+    def _check_user_and_password(self) -> Mail:
         if (self.user is None) != (self.password is None):
             raise ValueError("set both user and password, or neither")
         return self
@@ -116,17 +116,17 @@ class Mail(values.Form):
 class Alerts(values.Form):
     max_lag_minutes: MaxLagMinutes = MaxLagMinutes()
     remind_after_hours: Annotated[int, Field(ge=1, le=168)] = 24
-    """Hours after which a problem that lasts is sent again. The maximum also limits how long a forged alert state can
+    """Hours after which a lasting problem is sent again. The maximum also limits how long a forged alert state can
     suppress an alert."""
     webhooks: Annotated[tuple[Webhook, ...], Strict(False)] = ()
     mail: Mail | None = None
     state_path: values.StatePath | None = None
-    """Folder of the alert state. None is the landing zone."""
+    """Folder of the alert state. None means the landing zone."""
     sql_endpoint: Literal["leave", "refresh"] = "leave"
     """Whether each check refreshes the SQL endpoint. Without a refresh its lag is unknown."""
 
     @model_validator(mode="after")
-    def _distinct(self) -> Alerts:
+    def _check_names(self) -> Alerts:
         names = [webhook.name for webhook in self.webhooks]
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"webhooks: {', '.join(repeated)} is the name of several webhooks: use distinct names")

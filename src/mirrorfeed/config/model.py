@@ -56,7 +56,7 @@ class Table(Entry):
         return tuple(selection.name_of(key) if selection else key for key in self.keys or ())
 
     def pause_at(self, now: datetime) -> Pause | None:
-        return self.paused if self.paused and self.paused.holds(now) else None
+        return self.paused if self.paused and now < self.paused.until else None
 
 
 class Sources(Entry):

@@ -1,4 +1,4 @@
-"""Options of tables: file format, follow limits, pauses, histories, and the selection of columns and rows."""
+"""Models of the options of tables: file format, follow limits, pauses, histories, and selected columns and rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mirrorfeed.source.table_info import parse_days
 
 
 class FollowLimits(values.Form):
-    """Limits of one publication of a followed table. The first limit that is reached triggers it. None is no limit."""
+    """Limits of followed tables. New commits are published when the first limit is reached. None means no limit."""
 
     # Fabric merges at most every 15 seconds.
     max_delay_seconds: values.Seconds = 15.0
@@ -28,7 +28,7 @@ class FollowLimits(values.Form):
     max_bytes: values.Size | None = None
 
     @model_validator(mode="after")
-    def _fires(self) -> Self:
+    def _check_limits(self) -> Self:
         if self.max_delay_seconds is None and self.max_rows is None and self.max_bytes is None:
             raise ValueError("would never publish anything: set max_delay_seconds, max_rows or max_bytes")
         return self
@@ -44,22 +44,19 @@ class FollowLimits(values.Form):
         return 3.0 if self.max_delay_seconds is None else min(3.0, max(0.2, self.max_delay_seconds / 5))
 
 
-def _moment(value: object) -> datetime:
+def _parse_time(value: object) -> datetime:
     try:
-        found = datetime.fromisoformat(str(value) if isinstance(value, date | str) else "")
+        time = datetime.fromisoformat(str(value) if isinstance(value, date | str) else "")
     except ValueError:
         example = "2026-12-01 or 2026-12-01 18:00 (default time zone: UTC)"
         raise ValueError(f"must be a date or a time, such as {example}, not {values.shorten(value)}") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 class Pause(values.Form):
     reason: Annotated[str, AfterValidator(partial(values.check_not_empty, hint=": write a reason"))]
-    until: Annotated[datetime, PlainValidator(_moment)]
+    until: Annotated[datetime, PlainValidator(_parse_time)]
     """End of the pause."""
-
-    def holds(self, now: datetime) -> bool:
-        return now < self.until
 
     def __str__(self) -> str:
         return f"paused until {self.until.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {self.reason}"
@@ -75,7 +72,7 @@ class Partner(values.Form):
 
 
 class Options(values.Form):
-    """Options of all tables at the top level, or of one in its entry."""
+    """Options that can be set at the top level for all tables, or in the entry of a table."""
 
     format: Literal["parquet", "delimited"] = "parquet"
     delimited: Delimited = Delimited()
@@ -98,13 +95,13 @@ class Options(values.Form):
     follow: FollowLimits = FollowLimits()
     """Limits of one publication with `publish --follow`."""
     auto_repair_max_keys: Annotated[int, Field(ge=0)] = 0
-    """Maximum number of differing keys that `verify` repairs by itself."""
+    """Maximum number of differing keys that `verify` repairs automatically."""
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
     """Tables with a higher priority are published first."""
     freshness_target_minutes: values.Minutes = None
-    """Minutes from commit to published. None is the limit in `alerts`."""
+    """Maximum minutes from a commit until it is published. None means the limit in `alerts`."""
     table_timeout_minutes: values.Minutes = None
-    """Maximum minutes for a table in one run. None is no limit."""
+    """Maximum minutes for a table in one run. None means no limit."""
 
     @property
     def output(self) -> Output:
@@ -118,14 +115,14 @@ class Options(values.Form):
 
 
 Pairs = tuple[tuple[str, str], ...]
-"""Columns, each with a value."""
+"""Column names, each with its new name or type."""
 
 
-def _names(value: object) -> tuple[str, ...] | None:
-    found = values.parse_column_names(value)
-    if found == ():
+def _parse_columns(value: object) -> tuple[str, ...] | None:
+    columns = values.parse_column_names(value)
+    if columns == ():
         raise ValueError("is empty: name a column, or omit the field")
-    return found
+    return columns
 
 
 def _check_condition(value: str) -> str:
@@ -136,28 +133,28 @@ def _check_condition(value: str) -> str:
     return text
 
 
-def _by_column(value: object, example: str) -> dict[str, str]:
+def _parse_pairs(value: object, example: str) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(each, str) for each in (*value, *value.values())):
         raise ValueError(f"must map columns of the source to text, such as {example}, not {values.shorten(value)}")
     return dict(value)
 
 
-def _renames(value: object) -> Pairs:
-    found = _by_column(value, "{cust_id: customer}")
-    faults = [f"{new!r} {fault}" for new in found.values() if (fault := name_fault(new))]
-    folded = [fold(new) for new in found.values()]
-    repeated = [new for at, new in enumerate(found.values()) if fold(new) in folded[:at]]
+def _parse_renames(value: object) -> Pairs:
+    renames = _parse_pairs(value, "{cust_id: customer}")
+    faults = [f"{new!r} {fault}" for new in renames.values() if (fault := name_fault(new))]
+    folded = [fold(new) for new in renames.values()]
+    repeated = [new for position, new in enumerate(renames.values()) if fold(new) in folded[:position]]
     faults += [f"{new!r} would be the name of several columns" for new in repeated]
     if faults:
         raise ValueError("; ".join(faults))
-    return tuple(found.items())
+    return tuple(renames.items())
 
 
-def _casts(value: object) -> Pairs:
-    found = _by_column(value, "{price: string}")
-    for text in found.values():
-        Cast.parse(text)
-    return tuple(found.items())
+def _parse_casts(value: object) -> Pairs:
+    casts = _parse_pairs(value, "{price: string}")
+    for type_ in casts.values():
+        Cast.parse(type_)
+    return tuple(casts.items())
 
 
 class Entry(Options):
@@ -166,23 +163,26 @@ class Entry(Options):
     All column names are those of the source, except for the new names in `rename`.
     """
 
-    columns: Annotated[tuple[str, ...] | None, PlainValidator(_names)] = None
-    """None is all columns."""
-    exclude_columns: Annotated[tuple[str, ...] | None, PlainValidator(_names)] = None
+    columns: Annotated[tuple[str, ...] | None, PlainValidator(_parse_columns)] = None
+    """None means all columns."""
+    exclude_columns: Annotated[tuple[str, ...] | None, PlainValidator(_parse_columns)] = None
     where: Annotated[str, AfterValidator(_check_condition)] | None = None
-    rename: Annotated[Pairs | None, PlainValidator(_renames)] = None
-    cast: Annotated[Pairs | None, PlainValidator(_casts)] = None
+    rename: Annotated[Pairs | None, PlainValidator(_parse_renames)] = None
+    cast: Annotated[Pairs | None, PlainValidator(_parse_casts)] = None
     keys: Annotated[tuple[str, ...] | None, PlainValidator(values.parse_column_names)] = None
-    """None is the primary key in Unity Catalog, empty is no key. Keys of a pattern apply to tables that have all."""
+    """None means the primary key in Unity Catalog, and empty means no key.
+
+    The keys of a pattern apply to the tables that have all these columns.
+    """
     landing_zone: Annotated[str, AfterValidator(values.parse_landing_zone)] | None = None
     """Landing zone of this entry, if it differs."""
 
     @property
     def selection(self) -> Selection | None:
         """Selected columns and rows. None if the whole source is published unchanged."""
-        renames_and_casts = self.rename or (), self.cast or ()
-        found = Selection(self.columns, self.exclude_columns or (), self.where, *map(dict, renames_and_casts))
-        return None if found == EVERYTHING else found
+        rename, cast = dict(self.rename or ()), dict(self.cast or ())
+        selection = Selection(self.columns, self.exclude_columns or (), self.where, rename, cast)
+        return None if selection == EVERYTHING else selection
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -191,7 +191,7 @@ class Entry(Options):
 
 
 Conflict = tuple[tuple[str, ...], str]
-"""Field that contradicts others, with the reason."""
+"""Path of a field, and the reason why its value conflicts with the other fields of the entry."""
 
 
 def _format_conflicts(entry: Entry) -> Iterator[Conflict]:
@@ -209,24 +209,24 @@ def _format_conflicts(entry: Entry) -> Iterator[Conflict]:
 
 
 def _selection_conflicts(entry: Entry) -> Iterator[Conflict]:
-    chosen = entry.selection
-    if chosen is None:
+    selection = entry.selection
+    if selection is None:
         return
     if entry.columns is not None and entry.exclude_columns is not None:
         yield ("exclude_columns",), "and `columns` cannot be combined: set one of them"
         return
     for field in ("rename", "cast"):
-        for name in getattr(chosen, field):
-            if not chosen.includes(name):
+        for name in getattr(selection, field):
+            if not selection.includes(name):
                 yield (field,), f"{name!r} is an excluded column"
     for name in entry.columns or ():
-        for old, new in chosen.rename.items():
-            if fold(new) == fold(name) and old != name and name not in chosen.rename:
+        for old, new in selection.rename.items():
+            if fold(new) == fold(name) and old != name and name not in selection.rename:
                 yield ("rename",), f"{old!r} cannot be {new!r}, because another column has this name"
     for key in entry.keys or ():
-        for fault in key_faults(chosen, key):
-            place = "cast" if chosen.includes(key) else "columns" if entry.columns is not None else "exclude_columns"
-            yield (place,), fault
+        for fault in key_faults(selection, key):
+            excluded_by = "columns" if entry.columns is not None else "exclude_columns"
+            yield ("cast" if selection.includes(key) else excluded_by,), fault
 
 
 def _parse_days(value: object) -> int:
@@ -241,7 +241,7 @@ class HistoryLocation(values.Form):
 
     table: Annotated[Source, PlainValidator(values.parse_source)] = Field(alias="location")
     archive_days: Annotated[int | None, PlainValidator(_parse_days)] = Field(None, alias="archive")
-    """Age in days from which files count as archived. None is never."""
+    """Age in days from which files count as archived. None means never."""
 
 
 def _history_of(expected: str, *, is_table: bool = False, is_optional: bool = True) -> WrapValidator:
