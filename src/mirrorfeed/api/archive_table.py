@@ -1,4 +1,4 @@
-"""A table with an archive: guarded reads and changes, interval, lifecycle rules, and restores."""
+"""`ArchiveAwareTable`: all operations on a table whose old files are in an archive tier."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ class ArchiveAwareTable(GuardedTable):
         needed = self._needed(where, version)
         if tiers and self._tiers is None:
             raise NoTiers(table=self.name)
-        found = self._tiers.read_tiers([file.uri for file in needed.files]) if self._tiers and tiers else {}
+        tier_of = self._tiers.read_tiers([file.uri for file in needed.files]) if self._tiers and tiers else {}
         rows = [
-            replace(file, why=_why_needed(file, where), tier=found[file.uri].value if found else None)
+            replace(file, why=_why_needed(file, where), tier=tier_of[file.uri].value if tier_of else None)
             for file in needed.files
         ]
         active = "" if needed.active is None else f", besides {needed.active:,} active"
@@ -117,10 +117,10 @@ class ArchiveAwareTable(GuardedTable):
 
         Also writes the archived share of the table to the ledger.
         """
-        rates, place = rates_of(prices, self._prices), ledger or self._ledger
-        place = Source.parse_argument(place) if isinstance(place, str) else place
+        rates, ledger = rates_of(prices, self._prices), ledger or self._ledger
+        ledger = Source.parse_argument(ledger) if isinstance(ledger, str) else ledger
         policy = intervals.step(self._spark, self.source, self._now())
-        shares = report_shares(self._spark, [self.source], rates, place)
+        shares = report_shares(self._spark, [self.source], rates, ledger)
         return Result((replace(Interval.of(self.source, policy), archived=shares[0]),), shares.notes)
 
     def lifecycle(
@@ -193,10 +193,10 @@ class ArchiveAwareTable(GuardedTable):
         Raises `MirrorfeedError` if the table has no interval.
         """
         if feed_from is None:
-            make = partial(plan_query, source=self.source, where=where)
+            plan = partial(plan_query, source=self.source, where=where)
         else:
-            make = partial(plan_feed, source=self.source, first=feed_from, last=feed_to)
-        return restore.plan_restore(lambda: self._spark, make, priority, rates_of(prices, self._prices), save_as)
+            plan = partial(plan_feed, source=self.source, first=feed_from, last=feed_to)
+        return restore.plan_restore(lambda: self._spark, plan, priority, rates_of(prices, self._prices), save_as)
 
     def restore(self, plan: RestorePlan) -> Restoring:
         """Request the files of a plan that are archived and not pending. Call it again to see the progress.
@@ -266,10 +266,10 @@ def report_shares(
             table = read_table_info(spark, source)
             if with_archive_only and not has_interval(table.properties):
                 continue
-            found = archived_share.share(spark, source, datetime.now(UTC), tiers_at(table.location), table)
+            share = archived_share.share(spark, source, datetime.now(UTC), tiers_at(table.location), table)
         except Exception as error:
-            found = Share(str(source), error=wrap_error(f"Reading how much of {source} is archived", error))
-        rows.append(found.priced(rates))
-        if found.ok and (lost := try_append(spark, ledger, [archived(rows[-1], datetime.now(UTC))])):
-            notes.append(with_code(lost))
+            share = Share(str(source), error=wrap_error(f"Reading how much of {source} is archived", error))
+        rows.append(share.priced(rates))
+        if share.ok and (problem := try_append(spark, ledger, [archived(rows[-1], datetime.now(UTC))])):
+            notes.append(with_code(problem))
     return Result(tuple(rows), tuple(notes), "" if rows else "No configured table has an archive.")

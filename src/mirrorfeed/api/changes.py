@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _KINDS = {"insert": "inserts", "update_postimage": "updates", "delete": "deletes"}
-"""Counted change types. The row before an update is not counted."""
+"""Fields of the counted change types. The row before an update is not counted."""
 
 
 @row
@@ -48,18 +48,18 @@ class Changes:
         """Return the first rows, with values as JSON values."""
         versions = self.counts()
         totals = [counted(sum(getattr(each, kind) for each in versions), kind[:-1]) for kind in _KINDS.values()]
-        with self._reading():
+        with self._read_errors():
             rows = to_json_rows(self.rows.limit(count)) if count else []
         return Result(tuple(map(DataRow, rows)), summary=f"{repr(self)[1:-1]}: {', '.join(totals)}")
 
     def counts(self) -> Result[VersionChanges]:
         """Return the number of rows that each version changed. Versions without changes are left out."""
-        found: dict[int, dict[str, int]] = {}
-        with self._reading():
+        counts: dict[int, dict[str, int]] = {}
+        with self._read_errors():
             for version, kind, count in self.rows.groupBy("_commit_version", "_change_type").count().collect():
                 if kind in _KINDS:
-                    found.setdefault(version, dict.fromkeys(_KINDS.values(), 0))[_KINDS[kind]] = count
-        rows = tuple(VersionChanges(version, **found[version]) for version in sorted(found))
+                    counts.setdefault(version, dict.fromkeys(_KINDS.values(), 0))[_KINDS[kind]] = count
+        rows = tuple(VersionChanges(version, **counts[version]) for version in sorted(counts))
         return Result(rows, (repr(self)[1:-1],), "" if rows else "No rows were changed.")
 
     def chart(self) -> Chart:
@@ -76,7 +76,8 @@ class Changes:
         return self.counts()._repr_html_()
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _read_errors(self) -> Iterator[None]:
+        """Raise mirrorfeed's errors for a failed read, and read without loss of precision."""
         range_ = Range(self.from_version_exclusive, self.to_version_inclusive)
         with preview_errors(self.table, range_), lossless_settings(self.rows.sparkSession):
             yield

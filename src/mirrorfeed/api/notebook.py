@@ -1,4 +1,4 @@
-"""The feed and the settings of a deployed notebook."""
+"""The feed of a notebook that a bundle deployed."""
 
 from __future__ import annotations
 
@@ -36,29 +36,29 @@ def deployed(dbutils: Any, spark: SparkSession) -> Feed:
             return ""
 
     folder = folder_of_notebook(dbutils)
-    facts = deployment_settings(folder)
-    mirror, archive_tables = facts.pop("mirror", ""), tuple(facts.pop("archive_tables", ()))
-    given = {name: field(name) or value for name, value in facts.items()}
+    settings = deployment_settings(folder)
+    mirror, archive_tables = settings.pop("mirror", ""), settings.pop("archive_tables", ())
+    overrides = {name: field(name) or value for name, value in settings.items()}
     if zone := field("landing_zone"):
-        given["landing_zone"] = zone
-    loaded = loader.load(os.path.normpath(folder / field("config")), **given)
-    print(printable(f"mirrorfeed {this_build()}, {loaded.path}, landing zone {loaded.landing_zone}"))
-    archived = next((name for name in (field("table"), *archive_tables) if name), None)
-    return Feed(loaded, spark, field("mirror") or mirror or None, archived)
+        overrides["landing_zone"] = zone
+    config = loader.load(os.path.normpath(folder / field("config")), **overrides)
+    print(printable(f"mirrorfeed {this_build()}, {config.path}, landing zone {config.landing_zone}"))
+    archived_table = next((name for name in (field("table"), *archive_tables) if name), None)
+    return Feed(config, spark, field("mirror") or mirror or None, archived_table)
 
 
 def folder_of_notebook(dbutils: Any) -> Path:
     """Return the folder of the notebook, which can differ from the working directory."""
     context = dbutils.notebook.entry_point.getDbutils().notebook().getContext()
     path = Path(context.notebookPath().get())
-    below = Path("/Workspace") / path.relative_to("/")
-    return below.parent if below.parent.is_dir() else path.parent
+    folder = Path("/Workspace") / path.parent.relative_to("/")
+    return folder if folder.is_dir() else path.parent
 
 
 def deployment_settings(folder: Path) -> dict[str, Any]:
     """Return the settings of the deployment. Empty if the notebook is not deployed."""
     try:
-        found: dict[str, Any] = json.loads((folder / DEPLOYED).read_text(encoding="utf-8"))
+        settings: dict[str, Any] = json.loads((folder / DEPLOYED).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    return found
+    return settings

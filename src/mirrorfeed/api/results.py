@@ -75,7 +75,7 @@ class Result(Sequence[R], Generic[R]):
     def check(self) -> None:
         """Raise `Failed` with all rows that are not `ok`, so that a job or notebook fails."""
         if bad := tuple(row for row in self.rows if not row.ok):
-            raise Failed(failed=[line for row in bad for line in row.remarks() or [_in_a_line(row)]])
+            raise Failed(failed=[line for row in bad for line in row.remarks() or [_to_line(row)]])
 
     def to_dict(self) -> dict[str, Any]:
         """Return `ok`, `rows` and `notes` as JSON values."""
@@ -118,7 +118,7 @@ class Failed(Terminal):
         return self.failed
 
 
-def _in_a_line(row: Row) -> str:
+def _to_line(row: Row) -> str:
     values = [cell.value for cell in row.cells().values()]
     return ", ".join(str(value) for value in values if value not in (None, ""))
 
