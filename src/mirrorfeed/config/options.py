@@ -240,7 +240,7 @@ class HistoryLocation(values.Form):
     """Location of a history, or the schema or folder of several histories."""
 
     table: Annotated[Source, PlainValidator(values.parse_source)] = Field(alias="location")
-    archive_days: Annotated[int | None, PlainValidator(_parse_days)] = Field(None, alias="archive")
+    archive_days: Annotated[int | None, PlainValidator(_parse_days)] = Field(default=None, alias="archive")
     """Age in days from which files count as archived. None means never."""
 
 
