@@ -71,24 +71,17 @@ def select_matches(config: Config, matches: Sequence[Sequence[FoundTable]]) -> E
             raise NothingMatches(pattern=str(entry.sources), path=config.path, left_out=left_out)
         candidates += [each for each in of_entry if each.why != _OWN_ENTRY]
     tables = [each.table for each in candidates if each.table]
-    if repeated := tuple((str(a.source), str(b.source), str(b.target)) for a, b in _find_repeated(tables, _target)):
-        raise TargetsMeet(conflicts=repeated, path=config.path)
-    if shared := list(_find_repeated(tables, _history)):
-        conflicts = tuple((str(a.target), str(b.target), str(b.history.table)) for a, b in shared if b.history)
+    pairs = _find_repeated(tables, lambda table: table.target.fold())
+    if conflicts := tuple((str(a.source), str(b.source), str(b.target)) for a, b in pairs):
+        raise TargetsMeet(conflicts=conflicts, path=config.path)
+    pairs = _find_repeated(tables, lambda table: table.history and table.history.table.fold())
+    if conflicts := tuple((str(a.target), str(b.target), str(b.history.table)) for a, b in pairs if b.history):
         raise HistoriesMeet(conflicts=conflicts, path=config.path)
     for position, each in enumerate(candidates):
         if each.table and each.table.landing_zone:  # another landing zone than the one in use
             candidates[position] = Candidate(each.source, None, f"goes into {each.table.landing_zone}")
     selected = tuple(each.table for each in candidates if each.table)
     return Expansion(config.model_copy(update={"entries": (*selected, *config.patterns)}), tuple(candidates))
-
-
-def _target(table: Table) -> Hashable:
-    return table.target.fold()
-
-
-def _history(table: Table) -> Hashable:
-    return table.history and table.history.table.fold()
 
 
 def _find_repeated(tables: Sequence[Table], key: Callable[[Table], Hashable]) -> Iterator[tuple[Table, Table]]:
@@ -101,29 +94,24 @@ def _find_repeated(tables: Sequence[Table], key: Callable[[Table], Hashable]) ->
 
 
 def _why_not(config: Config, entry: Sources, found: FoundTable) -> str:
-    """Return why a found table is not selected, or an empty string."""
-    if any(matches_end(found.source, ending) for ending in entry.exclude):
+    """Return the reason why a found table is not selected, or an empty string."""
+    source, ledger = found.source, config.ledger
+    if any(matches_end(source, ending) for ending in entry.exclude):
         return "is listed in `exclude`"
     if found.unsupported and entry.changes != "compare":
         return f"is {found.unsupported}, which has no change data feed"
-    return _own_purpose(config, found.source)
-
-
-def _own_purpose(config: Config, source: Source) -> str:
-    """Return the purpose of a table that mirrorfeed itself created, or an empty string."""
-    if config.ledger and source.fold() == config.ledger.fold():
+    if ledger and source.fold() == ledger.fold():
         return "is the ledger"
-    if config.ledger and may_be_hashes(config.ledger, source):
+    if ledger and may_be_hashes(ledger, source):
         return "contains row hashes of a compared table"
     if any(table.history and source.fold() == table.history.table.fold() for table in config.tables):
         return "is a history"
-    if any(entry.history and _is_below(source, entry.history.table) for entry in config.patterns):
+    if any(pattern.history and _is_below(source, pattern.history.table) for pattern in config.patterns):
         return "is in the history location"
-    if config.staging_path and source.path and PurePath(source.path).is_relative_to(config.staging_path):
-        return "is in the staging area"
     zone = None if config.landing_zone.startswith(ONELAKE) else config.landing_zone
-    if zone and source.path and PurePath(source.path).is_relative_to(zone):
-        return "is in the landing zone"
+    for folder, name in ((config.staging_path, "staging area"), (zone, "landing zone")):
+        if folder and source.path and PurePath(source.path).is_relative_to(folder):
+            return f"is in the {name}"
     return ""
 
 
