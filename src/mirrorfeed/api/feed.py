@@ -72,7 +72,7 @@ class Feed:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Targets in the order of the configuration, then those that its patterns match now."""
+        """Targets in the order of the configuration, followed by the targets of tables that match its patterns now."""
         return tuple(str(table.target) for table in self._current_config.tables)
 
     @property
@@ -81,10 +81,10 @@ class Feed:
         return self._config.landing_zone
 
     def sources(self) -> Result[results.Listed]:
-        """Return each table that the configuration names or a pattern matches.
+        """Return each table that has an entry in the configuration or matches a pattern.
 
-        A row shows whether the table is selected and why, its keys, and the kinds of changes that can be published.
-        Patterns, and keys that are not configured, are read from the catalog now. A row has an `error` if its source is
+        A row shows whether the table is selected and why, its keys, and the kinds of changes that can be published. The
+        catalog is read for patterns, and for keys that are not configured. A row has an `error` if its source is
         missing or has columns that do not fit the entry. Without a session, only tables in Unity Catalog and in local
         folders are checked.
 
@@ -137,9 +137,9 @@ class Feed:
         return Result(*follow_tables(self._spark(), config, tables, self._config, ends, on_done))
 
     def publisher(self, *tables: str) -> Callable[[DataFrame, int], None]:
-        """Return a function for `foreachBatch` of any stream. The stream then triggers `publish`.
+        """Return a function for `foreachBatch` of any stream. The function publishes the tables once per batch.
 
-        The rows of a batch are not read. A failure fails the batch, and Spark repeats the batch.
+        The rows of a batch are not read. If publishing fails, the batch fails, and Spark repeats the batch.
         """
         from mirrorfeed.orchestration.publish_run import publisher
 
@@ -170,8 +170,8 @@ class Feed:
         `mirror` is the folder of the replicated tables. The default is the folder of the deployment, or the tables of
         the mirrored database in OneLake. Each row has up to `shown` differences.
 
-        Writes the results to the ledger. If the configuration sets `auto_repair_max_keys`, differing rows are published
-        again up to that number of keys, and the row is still not `ok`. A table that was never published has an `error`.
+        Writes the results to the ledger. If at most `auto_repair_max_keys` keys of a table differ, their rows are
+        published again, and the table is still not `ok`. A table that was never published has an `error`.
 
         Raises `MirrorfeedError` if the location of the mirror is unknown.
         """
@@ -196,11 +196,11 @@ class Feed:
         """Publish again the rows of a table that differ in its mirror or, with `where`, all rows that match a
         condition.
 
-        The table remains available in Fabric. `mirror` is the same as in `verify`. With `source_only` the mirror is not
-        read, so rows that exist only in the mirror stay there. `source_only` requires `where`. The `error` of a row
-        names rows that could not be repaired.
+        The table remains available in Fabric. `mirror` is the same as in `verify`. With `source_only`, the mirror is
+        not read, so rows that exist only in the mirror are not deleted. `source_only` requires `where`. The `error` of
+        a row names rows that could not be repaired.
 
-        Raises `MirrorfeedError` if the table was never published, or if only `rebuild` can help.
+        Raises `MirrorfeedError` if the table was never published, or if only `rebuild` can repair the table.
         """
         from mirrorfeed.api.errors import ConditionMissing
         from mirrorfeed.mirror.verify import folder_of
@@ -242,8 +242,8 @@ class Feed:
         return Result(*rebuild(self._spark, config, table, seconds, confirm, on_step, on_done, stop))
 
     def log(self, table: str) -> Result[results.LogRecord]:
-        """Return the recorded publications of a target, newest first, and compare the newest one's files with its
-        record.
+        """Return the recorded publications of a target, newest first. Compares the files of the newest publication with
+        its record.
 
         Reads these files completely, changes nothing, and needs no Spark.
         """
