@@ -21,7 +21,7 @@ from fixtures.click_testing import separate_streams
 from fixtures.onelake import SECRET, OneLake
 from mirrorfeed.display import redact
 from mirrorfeed.lint import linter
-from mirrorfeed.lint.parquet_process import ParquetProcess
+from mirrorfeed.lint.isolated_parquet_reader import IsolatedParquetReader
 from mirrorfeed.runtime.spark_session import ConnectNotConfigured, get_session
 
 settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True, database=None)
@@ -71,10 +71,10 @@ def _forget_secrets() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_parquet_process() -> Iterator[None]:
+def _one_parquet_reader() -> Iterator[None]:
     """One child reads the Parquet files of all calls of `lint`: starting one takes a third of a second."""
-    with pytest.MonkeyPatch.context() as patch, ParquetProcess() as process:
-        patch.setattr(linter, "ParquetProcess", lambda: nullcontext(process))
+    with pytest.MonkeyPatch.context() as patch, IsolatedParquetReader() as process:
+        patch.setattr(linter, "IsolatedParquetReader", lambda: nullcontext(process))
         yield
 
 

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from mirrorfeed.display.terminal import draw
 from mirrorfeed.lint.linter import lint
-from mirrorfeed.mirror.replica import Replica, State, TableReport
+from mirrorfeed.mirror.local_replica import Replica, State, TableReport
 from mirrorfeed.storage.local_folder import FolderStore
 
 MARKER = "__rowMarker__"

@@ -21,7 +21,7 @@ from tests.delta import DeltaTable
 ROOT = Path(__file__).parent.parent
 RUNTIME = ("pyspark", "py4j", "pandas", "numpy", "pytz", "dateutil", "six.py", "tzdata")
 """pyspark and its dependencies, which a runtime includes."""
-BY_EXTRA = ("mirrorfeed.mirror.replica",)
+BY_EXTRA = ("mirrorfeed.mirror.local_replica",)
 """Packages that need the extra [replica]."""
 
 

@@ -26,7 +26,7 @@ from fixtures.mirror import canonical
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.landing.names import data_name, record_number
 from mirrorfeed.landing.schema import MARKER
-from mirrorfeed.mirror.replica import Replica, State
+from mirrorfeed.mirror.local_replica import Replica, State
 from mirrorfeed.publish.files.staging_job import arrow_schema
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage.local_folder import FolderStore

@@ -13,7 +13,7 @@ from mirrorfeed.api.results import Failed
 from mirrorfeed.config.errors import UnknownTable
 from mirrorfeed.history.errors import NoHistory
 from mirrorfeed.mirror.errors import MirrorNotNamed
-from mirrorfeed.mirror.replica import Replica
+from mirrorfeed.mirror.local_replica import Replica
 from mirrorfeed.storage.local_folder import FolderStore
 from tests.delta import DeltaTable
 

@@ -322,10 +322,10 @@ def test_configuration_errors_are_reported_before_spark_starts(tmp_path: Path) -
 def test_missing_replica_package_is_reported_with_install_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith(("deltalake", "mirrorfeed.mirror.replica"))]:
+    for name in [name for name in sys.modules if name.startswith(("deltalake", "mirrorfeed.mirror.local_replica"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "deltalake", None)
-    monkeypatch.delattr("mirrorfeed.mirror.replica", raising=False)
+    monkeypatch.delattr("mirrorfeed.mirror.local_replica", raising=False)
     missing = run_command(["replicate", str(tmp_path), str(tmp_path)], 1)
     assert "Error MF1005: The replica requires the Python package deltalake" in missing
 

@@ -13,8 +13,8 @@ import pytest
 from mirrorfeed import lint
 from mirrorfeed.landing.names import TABLE_LIMITS, data_name
 from mirrorfeed.landing.schema import MARKER
-from mirrorfeed.lint.facts import Contents, DataFile, Folder, Log, Table, Zone
 from mirrorfeed.lint.file_rules import apply_order
+from mirrorfeed.lint.landing_zone import Contents, DataFile, Folder, Log, Table, Zone
 from mirrorfeed.lint.linter import check_table, check_zone
 from mirrorfeed.lint.metadata_file import read_metadata
 from mirrorfeed.lint.specification import Column, Dialect, Finding, Rule, Settings, Severity

@@ -11,14 +11,14 @@ import pytest
 
 import mirrorfeed
 from mirrorfeed.lint.column_rules import NO_KEY
-from mirrorfeed.mirror import replica
+from mirrorfeed.mirror import local_replica
 
 ROOT = Path(mirrorfeed.__file__).parent
 READERS = {f"lint.{module}" for module in ("specification", "metadata_file", "delimited_text", "text_reader")}
 FINDINGS = {"lint.column_rules", "lint.file_rules"}
 """The rules whose findings are the reasons with which the replica refuses a file."""
 LOG_FORMAT = {f"landing.{module}" for module in ("names", "log_record", "errors", "strict_json")}
-PREFIX = f"{replica.__name__}."
+PREFIX = f"{local_replica.__name__}."
 BELOW = {"storage", "errors", "display"}
 
 
@@ -54,7 +54,7 @@ def _imports_in(room: str) -> set[str]:
 @pytest.mark.parametrize(
     ("room", "allowed"),
     [
-        ("mirror.replica", {"mirror.replica", "mirror.errors", *READERS, *FINDINGS, *BELOW}),
+        ("mirror.local_replica", {"mirror.local_replica", "mirror.errors", *READERS, *FINDINGS, *BELOW}),
         ("lint", {"lint", *LOG_FORMAT, *BELOW}),
         ("lint.*_rules", {"lint", *LOG_FORMAT, "errors", "display"}),
     ],
@@ -65,8 +65,8 @@ def test_package_imports_only_modules_independent_of_the_publisher(room: str, al
 
 
 def test_replica_uses_the_texts_of_rules_and_no_code_of_theirs() -> None:
-    modules = [importlib.import_module(each.name) for each in pkgutil.iter_modules(replica.__path__, PREFIX)]
-    used = [value for module in (replica, *modules) for value in vars(module).values()]
+    modules = [importlib.import_module(each.name) for each in pkgutil.iter_modules(local_replica.__path__, PREFIX)]
+    used = [value for module in (local_replica, *modules) for value in vars(module).values()]
     assert NO_KEY in used
     assert not [value for value in used if getattr(value, "__module__", "").endswith("_rules")]
 
@@ -96,4 +96,4 @@ def test_rules_import_neither_spark_nor_storage_nor_arrow() -> None:
     ],
 )
 def test_import_of_the_publisher_is_detected(line: str) -> None:
-    assert not_allowed(imports_of(line), {"lint", "mirror.replica", *LOG_FORMAT, *BELOW}) - {"landing"}
+    assert not_allowed(imports_of(line), {"lint", "mirror.local_replica", *LOG_FORMAT, *BELOW}) - {"landing"}

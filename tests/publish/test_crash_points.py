@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from fixtures.faults import Fault, Mode, faults_at
 from fixtures.mirror import canonical
-from mirrorfeed.mirror.replica import Replica, State
+from mirrorfeed.mirror.local_replica import Replica, State
 from mirrorfeed.publish.table_publisher import publish
 from tests.publish.scenarios import SCENARIOS, Scenario, Scene, Take
 

@@ -28,13 +28,13 @@ from mirrorfeed.landing.errors import (
 )
 from mirrorfeed.landing.output_format import Delimited, Output, metadata_content, to_json
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.lint.facts import Contents
 from mirrorfeed.lint.file_contents import text_contents
+from mirrorfeed.lint.landing_zone import Contents
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.lint.metadata_file import read_metadata
-from mirrorfeed.mirror.replica import Replica
-from mirrorfeed.mirror.replica.file_reader import FileRows, read_rows
-from mirrorfeed.mirror.replica.landing_zone import parse_settings
+from mirrorfeed.mirror.local_replica import Replica
+from mirrorfeed.mirror.local_replica.file_reader import FileRows, read_rows
+from mirrorfeed.mirror.local_replica.landing_zone import parse_settings
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files.rolling_writer import write_files
 from mirrorfeed.publish.files.staging_job import BadRow, BadRows, StagingJob, arrow_schema

@@ -24,7 +24,7 @@ from mirrorfeed.landing import output_format
 from mirrorfeed.landing.errors import UpsertsWithoutKeys
 from mirrorfeed.landing.output_format import Delimited, Output
 from mirrorfeed.lint.linter import lint
-from mirrorfeed.mirror.replica import Replica
+from mirrorfeed.mirror.local_replica import Replica
 from mirrorfeed.publish.errors import EqualFileTimes
 from mirrorfeed.publish.files.staging_job import Staged, StagingJob
 from mirrorfeed.publish.table_publisher import publish

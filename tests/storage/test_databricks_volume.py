@@ -18,7 +18,7 @@ from fixtures.files_api import FilesApi, files_api
 from fixtures.mirror import canonical
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.config.model import Config, zone_of
-from mirrorfeed.mirror.replica import Replica, State
+from mirrorfeed.mirror.local_replica import Replica, State
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.storage import open_folder

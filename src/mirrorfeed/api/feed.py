@@ -286,12 +286,12 @@ class Feed:
         from mirrorfeed.api.errors import ReplicaMissing
 
         try:
-            from mirrorfeed.mirror import replica
+            from mirrorfeed.mirror import local_replica
         except ModuleNotFoundError as error:
             raise ReplicaMissing(module=error.name or "") from error
-        service = replica.Replica(self._zone, str(Path(folder).resolve()))
+        service = local_replica.Replica(self._zone, str(Path(folder).resolve()))
         result: Result[results.TableReport] = Result(())
-        passes = [service.step()] if poll_seconds is None else replica.passes(service, poll_seconds, stop or bool)
+        passes = [service.step()] if poll_seconds is None else local_replica.passes(service, poll_seconds, stop or bool)
         for outcome in passes:
             reports = () if isinstance(outcome, MirrorfeedError) else tuple(outcome)
             notes = (with_code(outcome),) if isinstance(outcome, MirrorfeedError) else ()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mirrorfeed.mirror.fabric.status_and_settings import Setting as Setting
     from mirrorfeed.mirror.fabric.status_and_settings import TableState as TableState
     from mirrorfeed.mirror.fabric.status_and_settings import TableSync as TableSync
-    from mirrorfeed.mirror.replica.table_cycle import TableReport as TableReport
+    from mirrorfeed.mirror.local_replica.table_cycle import TableReport as TableReport
     from mirrorfeed.mirror.verify.row_comparison import Difference as Difference
     from mirrorfeed.monitor.alerts import Alert as Alert
     from mirrorfeed.monitor.findings import Finding as Finding
@@ -187,7 +187,7 @@ _HOMES = {
     "Share": "archive.archived_share",
     "Simulation": "archive.archived_share",
     "Status": "monitor.status",
-    "TableReport": "mirror.replica.table_cycle",
+    "TableReport": "mirror.local_replica.table_cycle",
     "TableResult": "publish.result",
     "TableState": "mirror.fabric.status_and_settings",
     "TableSync": "mirror.fabric.status_and_settings",

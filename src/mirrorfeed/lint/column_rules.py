@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from mirrorfeed.display.rows import counted, first_names
 from mirrorfeed.landing.names import fold
-from mirrorfeed.lint.facts import TYPELESS, Contents, Table
 from mirrorfeed.lint.file_rules import number_of
+from mirrorfeed.lint.landing_zone import TYPELESS, Contents, Table
 from mirrorfeed.lint.specification import (
     DATA_TYPES,
     MARKER,

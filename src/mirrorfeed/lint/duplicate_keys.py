@@ -13,7 +13,7 @@ from struct import Struct
 from tempfile import SpooledTemporaryFile
 from typing import NamedTuple
 
-from mirrorfeed.lint.facts import Duplicates
+from mirrorfeed.lint.landing_zone import Duplicates
 from mirrorfeed.lint.specification import DELETE, INSERT, MARKER_TEXTS, UPSERT
 
 _PARTS = 64

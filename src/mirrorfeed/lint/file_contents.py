@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from mirrorfeed.errors import first_line
 from mirrorfeed.lint.delimited_text import TextFault, UnreadableText
 from mirrorfeed.lint.duplicate_keys import KeyIndex, key_rows
-from mirrorfeed.lint.facts import TYPELESS, Contents, Unreadable
+from mirrorfeed.lint.landing_zone import TYPELESS, Contents, Unreadable
 from mirrorfeed.lint.specification import MARKER, MARKER_TEXTS, Broken, Column, Rule, Settings
 from mirrorfeed.lint.text_reader import TextReader, is_text, lacks_value
 

@@ -10,7 +10,7 @@ from typing import Any
 from mirrorfeed.display.rows import counted
 from mirrorfeed.landing.log_record import last_renamed, missing_files
 from mirrorfeed.landing.names import data_name
-from mirrorfeed.lint.facts import Contents, DataFile, Table, Unreadable
+from mirrorfeed.lint.landing_zone import Contents, DataFile, Table, Unreadable
 from mirrorfeed.lint.specification import Broken, Finding, Settings, advice, error, warning
 
 PARQUET, TEXT = "parquet", "text"

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.names import LOG, TABLE_LIMITS, WARN_TABLES, Target, data_name, fold, log_folder
-from mirrorfeed.lint.facts import Contents, Folder, Table, Zone
 from mirrorfeed.lint.file_rules import number_of
+from mirrorfeed.lint.landing_zone import Contents, Folder, Table, Zone
 from mirrorfeed.lint.specification import (
     METADATA,
     PARTNER_EVENTS,

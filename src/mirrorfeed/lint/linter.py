@@ -20,7 +20,6 @@ from mirrorfeed.landing.names import (
 )
 from mirrorfeed.lint.column_rules import check_columns, check_markers
 from mirrorfeed.lint.duplicate_keys import KeyIndex
-from mirrorfeed.lint.facts import Contents, DataFile, Folder, Log, Table, Unreadable, Zone
 from mirrorfeed.lint.file_rules import PARQUET, apply_order, check_files, form_of, number_of
 from mirrorfeed.lint.folder_rules import (
     IN_SCRATCH,
@@ -33,8 +32,9 @@ from mirrorfeed.lint.folder_rules import (
     check_partner_events,
     find_tables,
 )
+from mirrorfeed.lint.isolated_parquet_reader import IsolatedParquetReader
+from mirrorfeed.lint.landing_zone import Contents, DataFile, Folder, Log, Table, Unreadable, Zone
 from mirrorfeed.lint.metadata_file import find_metadata_name, read_metadata
-from mirrorfeed.lint.parquet_process import ParquetProcess
 from mirrorfeed.lint.specification import (
     MARKER,
     METADATA,
@@ -82,7 +82,7 @@ def lint(store: Store, check_keys: bool = False) -> Report:
     zone = _read_zone(store)
     findings, unchecked = check_zone(zone), list[str]()
     tables = find_tables(zone)
-    with ParquetProcess() as parquet:
+    with IsolatedParquetReader() as parquet:
         for found in tables:
             table = _read_table(store, found.path, parquet, check_keys)
             findings += check_table(table)
@@ -132,7 +132,7 @@ def _read_folder(store: Store, path: str, depth: int) -> Folder:
     )
 
 
-def _read_table(store: Store, folder: str, parquet: ParquetProcess, check_keys: bool) -> Table:
+def _read_table(store: Store, folder: str, parquet: IsolatedParquetReader, check_keys: bool) -> Table:
     entries = store.list(folder)
     plain = [entry for entry in entries if not entry.is_folder]
     metadata_name = find_metadata_name(entry.name for entry in plain)
@@ -188,7 +188,7 @@ def _read_file(
     folder: str,
     entry: Entry,
     settings: Settings,
-    parquet: ParquetProcess,
+    parquet: IsolatedParquetReader,
     required: frozenset[str],
     index: KeyIndex | None,
 ) -> DataFile:

@@ -8,9 +8,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrorfeed.mirror.replica import State
-from tests.mirror.replica.conftest import World, marked, plain
-from tests.mirror.replica.test_net_change import bag, row_by_row
+from mirrorfeed.mirror.local_replica import State
+from tests.mirror.local_replica.conftest import World, marked, plain
+from tests.mirror.local_replica.test_net_change import bag, row_by_row
 
 markers = st.sampled_from([0, 1, 2, 4])
 keys = st.sampled_from([None, 1, 2, 3])

@@ -17,9 +17,9 @@ from fixtures.memory import MemoryStore
 from fixtures.zones import customers, parquet, write_clean_zone
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.lint import linter
-from mirrorfeed.lint.facts import Contents, Unreadable
+from mirrorfeed.lint.isolated_parquet_reader import IsolatedParquetReader, ReaderNotStarted
+from mirrorfeed.lint.landing_zone import Contents, Unreadable
 from mirrorfeed.lint.linter import lint
-from mirrorfeed.lint.parquet_process import ParquetProcess, ReaderNotStarted
 from mirrorfeed.lint.specification import Broken
 from mirrorfeed.storage.errors import StoreUnavailable
 
@@ -31,7 +31,7 @@ def _program(statement: str) -> str:
     """A child process that runs `harm` when it opens certain files."""
     return f"""
 import os, sys
-from mirrorfeed.lint import file_contents, parquet_process
+from mirrorfeed.lint import file_contents, isolated_parquet_reader
 opened, seen = file_contents.pq.ParquetFile, []
 def open_(file, **options):
     seen.append(file.read())
@@ -40,17 +40,17 @@ def open_(file, **options):
         {statement}
     return opened(file, **options)
 file_contents.pq.ParquetFile = open_
-parquet_process.serve()
+isolated_parquet_reader.serve()
 """
 
 
-def _read(process: ParquetProcess, data: bytes) -> Contents | Unreadable:
+def _read(process: IsolatedParquetReader, data: bytes) -> Contents | Unreadable:
     return process.contents(io.BytesIO(data), len(data), ("id",))
 
 
 @pytest.fixture(scope="module")
-def process() -> Iterator[ParquetProcess]:
-    with ParquetProcess(seconds=10) as process:
+def process() -> Iterator[IsolatedParquetReader]:
+    with IsolatedParquetReader(seconds=10) as process:
         yield process
 
 
@@ -73,7 +73,7 @@ def process() -> Iterator[ParquetProcess]:
 def test_file_that_crashes_the_reader_is_a_finding_and_the_rest_is_checked(
     statement: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linter, "ParquetProcess", partial(ParquetProcess, 1.5, _program(statement)))
+    monkeypatch.setattr(linter, "IsolatedParquetReader", partial(IsolatedParquetReader, 1.5, _program(statement)))
     store = MemoryStore()
     write_clean_zone(store)
     store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
@@ -87,13 +87,13 @@ def test_file_that_crashes_the_reader_is_a_finding_and_the_rest_is_checked(
 
 def test_crash_counts_only_in_a_fresh_child_process() -> None:
     statement = "if len(seen) > 1: os.abort()"
-    with ParquetProcess(program=_program(statement)) as process:
+    with IsolatedParquetReader(program=_program(statement)) as process:
         first, second = (_read(process, customers((key, HARMFUL.decode(), None))) for key in (1, 2))
     assert isinstance(first, Contents)
     assert first == second
 
 
-def test_large_file_is_read_in_parts(process: ParquetProcess) -> None:
+def test_large_file_is_read_in_parts(process: IsolatedParquetReader) -> None:
     fields = [pa.field("id", pa.string()), pa.field("other", pa.string())]
     rows = [(f"{key:0500}", f"{key:0500}") for key in range(4000)] + [(None, None)]
     data = parquet(fields, *rows, compression="none", use_dictionary=False)
@@ -103,7 +103,7 @@ def test_large_file_is_read_in_parts(process: ParquetProcess) -> None:
     assert (found.rows, found.null_keys, found.widest_keys) == (4001, {"id": 1}, {"id": 500})
 
 
-def test_store_error_is_raised_and_the_next_file_is_read(process: ParquetProcess) -> None:
+def test_store_error_is_raised_and_the_next_file_is_read(process: IsolatedParquetReader) -> None:
     class Lost(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
             raise StoreUnavailable(action="read", address="zone/t", reason="no answer")
@@ -114,7 +114,7 @@ def test_store_error_is_raised_and_the_next_file_is_read(process: ParquetProcess
 
 
 def test_no_process_is_started_without_parquet_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linter, "ParquetProcess", partial(ParquetProcess, program="raise SystemExit"))
+    monkeypatch.setattr(linter, "IsolatedParquetReader", partial(IsolatedParquetReader, program="raise SystemExit"))
     store = MemoryStore()
     store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
     store.create(f"t/{data_name(1, 'csv')}", b"id\r\n1\r\n")
@@ -122,11 +122,14 @@ def test_no_process_is_started_without_parquet_files(monkeypatch: pytest.MonkeyP
 
 
 def test_reader_that_does_not_start_is_an_error() -> None:
-    with ParquetProcess(program="raise SystemExit(3)") as process, pytest.raises(ReaderNotStarted, match="exit code 3"):
+    with (
+        IsolatedParquetReader(program="raise SystemExit(3)") as process,
+        pytest.raises(ReaderNotStarted, match="exit code 3"),
+    ):
         _read(process, WHOLE)
 
 
-def test_overlapping_column_data_is_refused(process: ParquetProcess) -> None:
+def test_overlapping_column_data_is_refused(process: IsolatedParquetReader) -> None:
     """Otherwise a footer of a few bytes per column could cause the whole file to be read once for each column."""
     options: dict[str, Any] = {"compression": "none", "use_dictionary": False, "write_statistics": False}
     data = parquet([pa.field("id", pa.int64())], *((key,) for key in range(300)), row_group_size=100, **options)
@@ -145,7 +148,7 @@ def _varint(number: int) -> bytes:
     return bytes([(number << 1 & 0x7F) | 0x80, number >> 6])
 
 
-def _damage(process: ParquetProcess, seeds: range, counted: Counter[str]) -> None:
+def _damage(process: IsolatedParquetReader, seeds: range, counted: Counter[str]) -> None:
     files = whole_files()
     whole = [_read(process, file) for file in files]
     assert all(isinstance(each, Contents) for each in whole)
@@ -158,11 +161,11 @@ def _damage(process: ParquetProcess, seeds: range, counted: Counter[str]) -> Non
     assert [_read(process, file) for file in files] == whole
 
 
-def test_damaged_file_is_read_or_refused(process: ParquetProcess, counted: Counter[str]) -> None:
+def test_damaged_file_is_read_or_refused(process: IsolatedParquetReader, counted: Counter[str]) -> None:
     _damage(process, range(600), counted)
 
 
 @pytest.mark.soak
-def test_many_damaged_files_are_read_or_refused(process: ParquetProcess, counted: Counter[str]) -> None:
+def test_many_damaged_files_are_read_or_refused(process: IsolatedParquetReader, counted: Counter[str]) -> None:
     """Like `test_damaged_file_is_read_or_refused`, with more files."""
     _damage(process, range(600, 20_000), counted)

@@ -30,7 +30,7 @@ from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.lint.column_rules import NULL_VALUE
 from mirrorfeed.lint.specification import DELETE, INSERT
 from mirrorfeed.mirror.errors import FileRefused, MirrorUnavailable, NotOurs, PathNotSupported, YearNotHeld
-from mirrorfeed.mirror.replica.landing_zone import TableFolder, number_of
+from mirrorfeed.mirror.local_replica.landing_zone import TableFolder, number_of
 from mirrorfeed.storage.local_folder import FolderStore, arrow_files, resolve
 
 

@@ -25,7 +25,7 @@ from pydantic import TypeAdapter
 
 from mirrorfeed.errors import Transient
 from mirrorfeed.lint.duplicate_keys import KeyIndex
-from mirrorfeed.lint.facts import Contents, Unreadable
+from mirrorfeed.lint.landing_zone import Contents, Unreadable
 from mirrorfeed.lint.specification import Broken
 
 _SECONDS = 60.0
@@ -37,13 +37,13 @@ _MAX_PART = 1 << 20
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """Environment of the child. Each thread would take part of the address space that the child may use."""
 _MAX_ANSWER_BYTES = 64 << 20
-_PROGRAM = "from mirrorfeed.lint.parquet_process import serve; serve()"
+_PROGRAM = "from mirrorfeed.lint.isolated_parquet_reader import serve; serve()"
 _MEMORY = 4 << 30
 _PART = 256 << 10
 _ANSWER: TypeAdapter[Contents | Unreadable] = TypeAdapter(Contents | Unreadable)
 
 
-class ParquetProcess:
+class IsolatedParquetReader:
     """Child process for the first file, and a new child after each crash. Use it in a `with` statement."""
 
     def __init__(self, seconds: float = _SECONDS, program: str = _PROGRAM) -> None:
@@ -51,7 +51,7 @@ class ParquetProcess:
         self._child: subprocess.Popen[bytes] | None = None
         self._left = 0.0
 
-    def __enter__(self) -> ParquetProcess:
+    def __enter__(self) -> IsolatedParquetReader:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -160,7 +160,7 @@ class ParquetProcess:
 
 
 def serve() -> None:
-    """Process the requests of `ParquetProcess` until standard input ends. Runs in the child."""
+    """Process the requests of `IsolatedParquetReader` until standard input ends. Runs in the child."""
     from mirrorfeed.lint.file_contents import parquet_contents  # slow to import
 
     _limit("RLIMIT_AS", _MEMORY)

@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.mirror.replica import Replica, TableReport
+from mirrorfeed.mirror.local_replica import Replica, TableReport
 from mirrorfeed.storage.local_folder import FolderStore
 
 MARKER = "__rowMarker__"

@@ -11,10 +11,10 @@ from typing import BinaryIO
 import pyarrow as pa
 import pytest
 
-from mirrorfeed.mirror.replica import Replica, State
+from mirrorfeed.mirror.local_replica import Replica, State
 from mirrorfeed.storage import Entry
 from mirrorfeed.storage.local_folder import FolderStore
-from tests.mirror.replica.conftest import World, marked, plain
+from tests.mirror.local_replica.conftest import World, marked, plain
 
 
 class Killed(BaseException):
@@ -97,7 +97,7 @@ def test_crash_between_adding_a_column_and_applying_a_file_is_repaired(
 ) -> None:
     publish(world)
     with monkeypatch.context() as patch:
-        patch.setattr("mirrorfeed.mirror.replica.mirrored_table.Mirror.replace", _dies_at(2))
+        patch.setattr("mirrorfeed.mirror.local_replica.mirrored_table.Mirror.replace", _dies_at(2))
         with pytest.raises(Killed):
             world.step()
     world.step()
@@ -109,7 +109,7 @@ def test_crash_between_creating_a_table_and_its_first_rows_is_repaired(
 ) -> None:
     publish(world)
     with monkeypatch.context() as patch:
-        patch.setattr("mirrorfeed.mirror.replica.mirrored_table.Mirror.append", _dies_at(1))
+        patch.setattr("mirrorfeed.mirror.local_replica.mirrored_table.Mirror.append", _dies_at(1))
         with pytest.raises(Killed):
             world.step()
     assert world.rows() == []

@@ -13,8 +13,8 @@ import pytest
 from mirrorfeed.lint import column_rules as columns
 from mirrorfeed.lint.specification import Rule
 from mirrorfeed.mirror.errors import FileRefused, KeysChanged, YearNotHeld
-from mirrorfeed.mirror.replica import State
-from tests.mirror.replica.conftest import MARKER, World, is_error, marked, plain
+from mirrorfeed.mirror.local_replica import State
+from tests.mirror.local_replica.conftest import MARKER, World, is_error, marked, plain
 
 
 @pytest.mark.parametrize(

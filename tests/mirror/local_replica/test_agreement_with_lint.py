@@ -10,7 +10,7 @@ import pytest
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.lint.specification import Severity
 from mirrorfeed.storage.local_folder import FolderStore
-from tests.mirror.replica.conftest import MARKER, World
+from tests.mirror.local_replica.conftest import MARKER, World
 
 _ID = pa.field("id", pa.int64())
 _REQUIRED, _NULLABLE = pa.field("v", pa.string(), nullable=False), pa.field("v", pa.string())

@@ -15,12 +15,12 @@ import pytest
 from deltalake import write_deltalake
 
 from mirrorfeed.mirror.errors import FolderReplaced, MirrorUnavailable, NotOurs, PathNotSupported, SamePlace
-from mirrorfeed.mirror.replica import Replica, State, TableReport, mirrored_table, passes
-from mirrorfeed.mirror.replica.mirrored_table import Mirror
+from mirrorfeed.mirror.local_replica import Replica, State, TableReport, mirrored_table, passes
+from mirrorfeed.mirror.local_replica.mirrored_table import Mirror
 from mirrorfeed.storage import Entry
 from mirrorfeed.storage.errors import StoreUnavailable
 from mirrorfeed.storage.local_folder import FolderStore
-from tests.mirror.replica.conftest import World, is_error, marked, plain
+from tests.mirror.local_replica.conftest import World, is_error, marked, plain
 
 
 def test_tables_in_schema_folders_and_at_the_top_are_mirrored(world: World) -> None:
@@ -222,7 +222,7 @@ def test_names_that_an_old_deltalake_would_encode_are_refused(
 _READ = """
 import sys
 from pathlib import Path
-from mirrorfeed.mirror.replica.mirrored_table import open_mirror
+from mirrorfeed.mirror.local_replica.mirrored_table import open_mirror
 assert open_mirror(Path(sys.argv[1])).read_columns(["id"]).num_rows == 1
 """
 

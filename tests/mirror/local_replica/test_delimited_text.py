@@ -14,9 +14,9 @@ from mirrorfeed.lint.column_rules import REQUIRED_GONE, UNDECLARED
 from mirrorfeed.lint.delimited_text import NULL, VALUE, decompress
 from mirrorfeed.lint.specification import Column, Dialect, Rule, Settings
 from mirrorfeed.mirror.errors import BrokenFile, FileRefused
-from mirrorfeed.mirror.replica import State
-from mirrorfeed.mirror.replica.file_reader import read_rows
-from tests.mirror.replica.conftest import World, is_error, plain
+from mirrorfeed.mirror.local_replica import State
+from mirrorfeed.mirror.local_replica.file_reader import read_rows
+from tests.mirror.local_replica.conftest import World, is_error, plain
 
 MARKER = "__rowMarker__"
 

@@ -12,15 +12,15 @@ from pathlib import Path
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.lint.specification import SCHEMA_SUFFIX
 from mirrorfeed.mirror.errors import NotOurs, SamePlace
-from mirrorfeed.mirror.replica.landing_zone import TableFolder, schemas_in, tables_in
-from mirrorfeed.mirror.replica.mirrored_table import (
+from mirrorfeed.mirror.local_replica.landing_zone import TableFolder, schemas_in, tables_in
+from mirrorfeed.mirror.local_replica.mirrored_table import (
     delete_dropped,
     drop,
     find_delta_tables,
     mirror_path,
     open_mirror,
 )
-from mirrorfeed.mirror.replica.table_cycle import State, TableCycle, TableReport, failed_report
+from mirrorfeed.mirror.local_replica.table_cycle import State, TableCycle, TableReport, failed_report
 from mirrorfeed.storage import Store
 
 __all__ = ["Replica", "State", "TableReport", "passes"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mirrorfeed.lint.metadata_file import read_metadata
 from mirrorfeed.lint.specification import Column, Dialect, Settings
 from mirrorfeed.mirror.errors import FileRefused
-from mirrorfeed.mirror.replica.landing_zone import parse_settings
+from mirrorfeed.mirror.local_replica.landing_zone import parse_settings
 
 TEXT = {"FileFormat": "DelimitedText", "FileExtension": "psv"}
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirrorfeed.mirror.replica.mirrored_table import net_change
+from mirrorfeed.mirror.local_replica.mirrored_table import net_change
 
 Row = tuple[Any, ...]
 UTC = ZoneInfo("UTC")  # as Arrow returns it

@@ -9,8 +9,8 @@ import pytest
 
 from mirrorfeed.lint.file_rules import FORM, NUMBER_TWICE
 from mirrorfeed.mirror.errors import BrokenFile, FileRefused
-from mirrorfeed.mirror.replica import State
-from tests.mirror.replica.conftest import World, is_error, marked, parquet, plain
+from mirrorfeed.mirror.local_replica import State
+from tests.mirror.local_replica.conftest import World, is_error, marked, parquet, plain
 
 BY_TIME = "LastUpdateTimeFileDetection"
 

@@ -16,8 +16,8 @@ from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.lint.column_rules import KEYLESS, NO_KEY, UNSUPPORTED
 from mirrorfeed.lint.specification import DELETE, Settings
 from mirrorfeed.mirror.errors import FileRefused, FolderReplaced, KeysChanged, TypeChanged
-from mirrorfeed.mirror.replica.file_reader import FileRows, added_columns, in_shape_of, read_rows, with_types
-from mirrorfeed.mirror.replica.landing_zone import (
+from mirrorfeed.mirror.local_replica.file_reader import FileRows, added_columns, in_shape_of, read_rows, with_types
+from mirrorfeed.mirror.local_replica.landing_zone import (
     Queue,
     TableFolder,
     by_number,
@@ -28,7 +28,7 @@ from mirrorfeed.mirror.replica.landing_zone import (
     set_aside,
     tables_in,
 )
-from mirrorfeed.mirror.replica.mirrored_table import (
+from mirrorfeed.mirror.local_replica.mirrored_table import (
     Mirror,
     check_values,
     create_mirror,

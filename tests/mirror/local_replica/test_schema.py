@@ -9,8 +9,8 @@ import pytest
 
 from mirrorfeed.lint.column_rules import NULL_VALUE, OTHER_CASE, REQUIRED_GONE
 from mirrorfeed.mirror.errors import FileRefused, TypeChanged
-from mirrorfeed.mirror.replica import State
-from tests.mirror.replica.conftest import MARKER, World, is_error, marked, plain
+from mirrorfeed.mirror.local_replica import State
+from tests.mirror.local_replica.conftest import MARKER, World, is_error, marked, plain
 
 
 def test_new_column_is_added_and_null_in_old_rows(world: World) -> None:

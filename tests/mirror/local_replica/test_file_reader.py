@@ -11,7 +11,7 @@ from fixtures.damaged_parquet import damaged, whole_files
 from mirrorfeed.errors import Terminal
 from mirrorfeed.lint.specification import Settings
 from mirrorfeed.mirror.errors import BrokenFile
-from mirrorfeed.mirror.replica.file_reader import read_rows
+from mirrorfeed.mirror.local_replica.file_reader import read_rows
 
 SETTINGS = Settings(keys=("id",))
 CRASHES = (699, 834, 1997)
