@@ -88,10 +88,10 @@ def test_escape_protects_special_characters_outside_of_quotes(text: str, row: li
 @pytest.mark.parametrize("quote", ['"', ""])
 def test_other_line_breaks_may_be_in_values_but_not_in_the_header(quote: str) -> None:
     dialect = Dialect(quote=quote)
-    assert list(split(["a\r\nx\ny\r\n"], dialect, takes_breaks=True)) == [["a"], ["x\ny"]]
+    assert list(split(["a\r\nx\ny\r\n"], dialect, allow_line_breaks=True)) == [["a"], ["x\ny"]]
     for text in ("a\nx\ny\n", "a\rx\ry\r"):
         with pytest.raises(Unsplittable) as caught:
-            list(split([text], dialect, takes_breaks=True))
+            list(split([text], dialect, allow_line_breaks=True))
         assert (caught.value.fault.rule, caught.value.fault.row) == (LINE_BREAK, 1)
 
 

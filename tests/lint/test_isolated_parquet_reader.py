@@ -20,7 +20,7 @@ from mirrorfeed.lint import linter
 from mirrorfeed.lint.isolated_parquet_reader import IsolatedParquetReader, ReaderNotStarted
 from mirrorfeed.lint.landing_zone import Contents, Unreadable
 from mirrorfeed.lint.linter import lint
-from mirrorfeed.lint.specification import Broken
+from mirrorfeed.lint.specification import ReadFailure
 from mirrorfeed.storage.errors import StoreUnavailable
 
 HARMFUL = b"harmful"
@@ -45,7 +45,7 @@ isolated_parquet_reader.serve()
 
 
 def _read(process: IsolatedParquetReader, data: bytes) -> Contents | Unreadable:
-    return process.contents(io.BytesIO(data), len(data), ("id",))
+    return process.read(io.BytesIO(data), len(data), ("id",))
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_store_error_is_raised_and_the_next_file_is_read(process: IsolatedParque
             raise StoreUnavailable(action="read", address="zone/t", reason="no answer")
 
     with pytest.raises(StoreUnavailable):
-        process.contents(Lost(), 1 << 30, ())
+        process.read(Lost(), 1 << 30, ())
     assert isinstance(_read(process, WHOLE), Contents)
 
 
@@ -140,7 +140,7 @@ def test_overlapping_column_data_is_refused(process: IsolatedParquetReader) -> N
     assert same_place != data[footer:]
     assert isinstance(_read(process, data), Contents)
     found = _read(process, data[:third] + same_place)
-    assert found == Unreadable(Broken.TRUNCATED, "its footer refers to data after its end")
+    assert found == Unreadable(ReadFailure.TRUNCATED, "its footer refers to data after its end")
 
 
 def _varint(number: int) -> bytes:
@@ -155,7 +155,7 @@ def _damage(process: IsolatedParquetReader, seeds: range, counted: Counter[str])
     for seed in seeds:
         found = _read(process, damaged(files, seed))
         counted["damaged Parquet files through lint"] += 1
-        if isinstance(found, Unreadable) and found.why is Broken.UNSAFE:
+        if isinstance(found, Unreadable) and found.kind is ReadFailure.UNSAFE:
             counted["damaged Parquet files that crash the Parquet library"] += 1
             assert [_read(process, file) for file in files] == whole
     assert [_read(process, file) for file in files] == whole

@@ -28,7 +28,7 @@ from mirrorfeed.landing.errors import (
 )
 from mirrorfeed.landing.output_format import Delimited, Output, metadata_content, to_json
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.lint.file_contents import text_contents
+from mirrorfeed.lint.file_contents import read_text
 from mirrorfeed.lint.landing_zone import Contents
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.lint.metadata_file import read_metadata
@@ -75,7 +75,7 @@ def read_back(data: bytes, form: Delimited, columns: Sequence[Column]) -> FileRo
 def faults(data: bytes, form: Delimited, columns: Sequence[Column]) -> Any:
     """Findings of `mirrorfeed lint` for the file and its metadata."""
     settings, found = read_metadata(to_json(metadata_content(["id"], Output(form).settings(columns))))
-    contents = text_contents(io.BytesIO(data), f"{1:020}.{form.extension}", settings)
+    contents = read_text(io.BytesIO(data), f"{1:020}.{form.extension}", settings)
     assert isinstance(contents, Contents)
     assert contents.markers == {"4": contents.rows}
     return (*found, *contents.faults)

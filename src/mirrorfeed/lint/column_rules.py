@@ -1,4 +1,4 @@
-"""Rules for columns: names, types, changes between files, keys, and the row marker."""
+"""Lint rules for columns: names, types, changes between files, keys, and the row marker."""
 
 from __future__ import annotations
 
@@ -156,10 +156,11 @@ FIRST_LOAD = advice(
 
 
 def check_columns(table: Table) -> Iterator[Finding]:
+    """Check the columns of each data file, in the order in which Fabric applies the files."""
     settings = table.settings
     # Some publishers declare the row marker, which is not a column of the table.
     declared = {fold(column.name): column for column in settings.declared or () if column.name != MARKER}
-    known, typeless, advised = dict(declared), set[str](), False
+    known, typeless, has_key_advice = dict(declared), set[str](), False
     for file in table.files:
         contents = file.content
         if not isinstance(contents, Contents) or (contents.faults and not contents.columns):
@@ -172,12 +173,12 @@ def check_columns(table: Table) -> Iterator[Finding]:
         if duplicates := table.duplicates.get(file.name):
             rows = f"{counted(duplicates.rows, 'row')} insert{'s' if duplicates.rows == 1 else ''}"
             yield KEY_AGAIN.finding(path, rows=rows, first=duplicates.first)
-        if not advised:
+        if not has_key_advice:
             wide = {key: width for key, width in contents.widest_keys.items() if width > WIDE}
             inexact = [column for column in columns if column.name in settings.keys and column.type in _INEXACT]
             yield from (WIDE_KEY.finding(path, key=key, width=width) for key, width in wide.items())
             yield from (INEXACT_KEY.finding(path, key=column.name, type=column.type) for column in inexact)
-            advised = bool(wide or inexact)
+            has_key_advice = bool(wide or inexact)
         undeclared = [column.name for column in columns if column.name.strip() and fold(column.name) not in declared]
         if settings.declared is not None and undeclared:
             yield UNDECLARED.finding(path, columns=undeclared)
@@ -229,11 +230,12 @@ def _check_values(path: str, columns: list[Column], contents: Contents, settings
 def _check_changes(
     path: str, columns: list[Column], contents: Contents, known: dict[str, Column], settings: Settings
 ) -> Iterator[Finding]:
-    """Compare columns with those of earlier files, and update `known`.
+    """Compare the columns of a file with the `known` columns of earlier files, and update `known`.
 
-    A change is reported only in its own file. A missing column that is not nullable is reported in every file.
+    A change is reported in the first file with the change. A missing column that is not nullable is reported in every
+    file.
     """
-    current, creates = dict[str, Column](), not known
+    current, is_first_file = dict[str, Column](), not known
     for column in columns:
         if column.name.strip():
             current.setdefault(fold(column.name), column)
@@ -242,7 +244,7 @@ def _check_changes(
         before = known.get(name, column)
         if before.name != column.name and name not in keys:
             yield OTHER_CASE.finding(path, column=column.name, before=before.name)
-        if before.type != column.type and all(one.type not in (None, TYPELESS) for one in (before, column)):
+        if before.type != column.type and not {before.type, column.type} & {None, TYPELESS}:
             yield DRIFT.finding(path, column=column.name, before=before.type, type=column.type)
     only_deletes = set(contents.markers) == {"2"}
     for name, column in [(name, known[name]) for name in known if name not in current and name not in keys]:
@@ -254,11 +256,12 @@ def _check_changes(
     for name, column in current.items():
         if column.type != TYPELESS or name not in known:
             # The first file creates the table. Columns of later files are nullable, because earlier rows lack them.
-            nullable = known[name].nullable if name in known else column.nullable or not creates
+            nullable = known[name].nullable if name in known else column.nullable or not is_first_file
             known[name] = replace(column, nullable=nullable)
 
 
 def check_markers(table: Table) -> Iterator[Finding]:
+    """Check the row marker in each data file."""
     published = {column.name for column in table.log.newest.columns} if table.log and table.log.newest else set[str]()
     for file in table.files:
         if isinstance(file.content, Contents):
@@ -276,14 +279,14 @@ def _check_marker_column(path: str, contents: Contents, published: set[str]) -> 
             yield MISSPELLED.finding(path, column=name)
     if MARKER not in names:
         return
-    at = names.index(MARKER)
+    index = names.index(MARKER)
     if names.count(MARKER) > 1:
         yield NOT_LAST.finding(path, problem=f"is in the file {names.count(MARKER)} times")
-    elif at == 0 and len(names) > 1:
+    elif index == 0 and len(names) > 1:
         yield FIRST.finding(path, count=len(names))
-    elif at < len(names) - 1:
-        yield NOT_LAST.finding(path, problem=f"is column {at + 1} of {len(names)}, not the last")
-    type_ = contents.columns[at].type
+    elif index < len(names) - 1:
+        yield NOT_LAST.finding(path, problem=f"is column {index + 1} of {len(names)}, not the last")
+    type_ = contents.columns[index].type
     if type_ not in (None, *_INT32):
         yield (WIDTH if type_ in _INTEGERS else TYPE).finding(path, type=type_)
 

@@ -1,8 +1,8 @@
-"""Decompress delimited text, and split it into rows of values.
+"""Decompress delimited text, and split it into rows of values. Also the rules for faults in text files (MF6xx).
 
-In a quoted value, the escape character protects itself and the quote (a doubled quote, if both characters are the
-same). In a value without quotes it protects separators, line breaks, the quote and itself. Elsewhere it is an ordinary
-character.
+In a quoted value, the escape character escapes itself and the quote. If both are the same character, quotes are
+doubled. In a value without quotes, the escape character escapes separators, line breaks, the quote and itself. Before
+other characters, it is an ordinary character.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import BinaryIO
 
-from mirrorfeed.lint.specification import Broken, Dialect, Rule, error
+from mirrorfeed.lint.specification import Dialect, ReadFailure, Rule, error
 
 MAX_ROW_LENGTH = 64 << 20
 """Maximum length of a row, in characters."""
-_PIECE = 1 << 20
+_CHUNK = 1 << 20
+"""Bytes to read at once."""
 _STREAMS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _MAX_SNAPPY_RATIO = 64
-"""Maximum ratio of plain to compressed bytes. A copy has at least two bytes and repeats at most 64."""
+"""Maximum ratio of plain to compressed bytes. An instruction of two bytes repeats at most 64 bytes."""
 _FRAMED = b"\xff\x06\x00\x00sNaPpY"
 _REFUSED = {b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x04\x22\x4d\x18": "lz4", b"PK\x03\x04": "zip"}
 
@@ -81,7 +82,7 @@ class TextFault:
 
 
 class Unsplittable(Exception):
-    """The rest of the text cannot be split into values."""
+    """Raised if the rest of a text cannot be split into values."""
 
     def __init__(self, fault: TextFault) -> None:
         super().__init__(fault.detail)
@@ -89,24 +90,26 @@ class Unsplittable(Exception):
 
 
 class UnreadableText(OSError):
-    def __init__(self, why: Broken, reason: str) -> None:
+    """Raised if a text file cannot be decompressed."""
+
+    def __init__(self, kind: ReadFailure, reason: str) -> None:
         super().__init__(reason)
-        self.why = why
+        self.kind = kind
 
 
 def decompress(file: BinaryIO, name: str) -> Iterator[bytes]:
-    """Yield the plain content. Raises `UnreadableText`, or another `OSError` if the file is damaged."""
+    """Yield the content without compression. Raises `UnreadableText`, or another `OSError` if the file is damaged."""
     head = file.read(len(_FRAMED))
     file.seek(0)
     for magic, codec in _REFUSED.items():
         if head.startswith(magic):
-            raise UnreadableText(Broken.CODEC, codec)
+            raise UnreadableText(ReadFailure.CODEC, codec)
     for magic, codec in _STREAMS.items():
         if head.startswith(magic):
             return _stream(file, codec)
     if head == _FRAMED:
         return _framed(file)
-    return _blocks(file) if name.endswith(".snappy") else iter(lambda: file.read(_PIECE), b"")
+    return _blocks(file) if name.endswith(".snappy") else iter(lambda: file.read(_CHUNK), b"")
 
 
 def _stream(file: BinaryIO, codec: str) -> Iterator[bytes]:
@@ -114,11 +117,11 @@ def _stream(file: BinaryIO, codec: str) -> Iterator[bytes]:
 
     stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec)
     try:
-        while piece := stream.read(_PIECE):
+        while piece := stream.read(_CHUNK):
             yield piece
     except (pa.ArrowException, OSError) as error:
         if "runcated" in str(error):
-            raise UnreadableText(Broken.TRUNCATED, f"its {codec} stream does not end ({error})") from error
+            raise UnreadableText(ReadFailure.TRUNCATED, f"its {codec} stream does not end ({error})") from error
         raise OSError(str(error)) from error
 
 
@@ -154,7 +157,7 @@ def _blocks(file: BinaryIO) -> Iterator[bytes]:
 def _exactly(file: BinaryIO, count: int) -> bytes:
     data = file.read(count)
     if len(data) < count:
-        raise UnreadableText(Broken.TRUNCATED, "its last Snappy block does not end")
+        raise UnreadableText(ReadFailure.TRUNCATED, "its last Snappy block does not end")
     return data
 
 
@@ -176,7 +179,7 @@ def _snappy(data: bytes) -> bytes:
 
 
 def decode(data: Iterable[bytes], encoding: str) -> Iterator[str]:
-    """Decode text and remove its byte order mark. Raises `UnicodeError` after yielding the text before the error."""
+    """Decode text without its byte order mark. Yields the text before an invalid byte, then raises `UnicodeError`."""
     decoder = codecs.getincrementaldecoder(encoding)()
     started = False
     for piece in chain(data, [b""]):
@@ -191,13 +194,13 @@ def decode(data: Iterable[bytes], encoding: str) -> Iterator[str]:
             yield plain
 
 
-def split(pieces: Iterable[str], dialect: Dialect, *, takes_breaks: bool = False) -> Iterator[list[str | None]]:
+def split(pieces: Iterable[str], dialect: Dialect, *, allow_line_breaks: bool = False) -> Iterator[list[str | None]]:
     """Yield rows of values, the header first. None is NULL, which a header never contains. Raises `Unsplittable`.
 
-    Line breaks other than the row separator are invalid outside quotes, except with `takes_breaks` or without a quote
-    character.
+    Values without quotes can contain line breaks, other than the row separator, only with `allow_line_breaks` or if the
+    dialect has no quote character.
     """
-    splitter = _Splitter(dialect, None, takes_breaks=False)
+    splitter = _Splitter(dialect, None, allow_line_breaks=False)
     text, at, number = "", 0, 1
     source = iter(pieces)
     ended = False
@@ -206,17 +209,18 @@ def split(pieces: Iterable[str], dialect: Dialect, *, takes_breaks: bool = False
         if is_complete:
             yield row
             if number == 1:
-                splitter = _Splitter(dialect, dialect.null, takes_breaks=takes_breaks or not dialect.quote)
+                allow_line_breaks = allow_line_breaks or not dialect.quote
+                splitter = _Splitter(dialect, dialect.null, allow_line_breaks=allow_line_breaks)
             at, number = end, number + 1
         elif fault := splitter.fault(text, at, end, number, ended):
             raise Unsplittable(fault)
         else:
-            more = _at_least(source, len(text) - at)
+            more = _read_more(source, len(text) - at)
             ended, text, at = not more, text[at:] + more, 0
 
 
-def _at_least(source: Iterator[str], count: int) -> str:
-    """Return more than `count` characters, so that a long row is not read again for each piece."""
+def _read_more(source: Iterator[str], count: int) -> str:
+    """Return more than `count` characters, or the rest. So a long row is not split again for each piece of text."""
     parts: list[str] = []
     length = 0
     while length <= count and (piece := next(source, "")):
@@ -226,18 +230,18 @@ def _at_least(source: Iterator[str], count: int) -> str:
 
 
 class _Splitter:
-    def __init__(self, dialect: Dialect, null: str | None, *, takes_breaks: bool) -> None:
+    def __init__(self, dialect: Dialect, null: str | None, *, allow_line_breaks: bool) -> None:
         self._dialect, self._null = dialect, null
         row, column, quote, escape = map(re.escape, (dialect.row, dialect.column, dialect.quote, dialect.escape))
         inside = rf"[^{quote}{escape}]++|{escape}[\s\S]" if escape else rf"[^{quote}]++"
         if escape == quote:  # the escape character is an ordinary character outside quotes
             inside, escape = rf"[^{quote}]++|{quote}{quote}", ""
-        protected = rf"|{escape}(?:{row}|[\s\S])?+" if escape else ""
-        breaks = rf"|(?!{row})[\r\n]" if takes_breaks else ""
+        escaped = rf"|{escape}(?:{row}|[\s\S])?+" if escape else ""
+        breaks = rf"|(?!{row})[\r\n]" if allow_line_breaks else ""
         quoted = rf"{quote}((?:{inside})*+)" if quote else "(?!)()"
         plain = rf"(?!{quote})" if quote else ""
-        plain += rf"((?:[^{column}{escape}\r\n]++{protected}{breaks})*+)"
-        self._begun_value = re.compile(rf"{quoted}({quote}|)|{plain}")
+        plain += rf"((?:[^{column}{escape}\r\n]++{escaped}{breaks})*+)"
+        self._unfinished_value = re.compile(rf"{quoted}({quote}|)|{plain}")
         self._value, self._last_value = (
             re.compile(rf"(?:{quoted}{quote}|{plain})(?:({column})|{row}{end})") for end in ("", r"|\Z")
         )
@@ -245,8 +249,10 @@ class _Splitter:
         self._unescape = re.compile(rf"{escape}([{column}{quote}{escape}\r\n])") if escape else None
 
     def row(self, text: str, at: int, ended: bool) -> tuple[list[str | None], int, bool]:
-        """Return the values of a row, its end and True. For a value without an end, return False and the start of the
-        value."""
+        """Return the values of the row that starts at `at`, the end of the row, and True.
+
+        If a value has no end, return the values before it, the start of this value, and False.
+        """
         match_value, escape = (self._last_value if ended else self._value).match, self._dialect.escape
         values: list[str | None] = []
         while match := match_value(text, at):
@@ -263,10 +269,10 @@ class _Splitter:
         return values, at, False
 
     def fault(self, text: str, row: int, at: int, number: int, ended: bool) -> TextFault | None:
-        """Return why the value at `at` has no end. Returns None if more text is needed to decide."""
+        """Return the reason why the value at `at` has no end. Returns None if more text is needed to decide."""
         if len(text) - row > MAX_ROW_LENGTH:
             return TextFault(UNCLOSED, number, f"it has more than {MAX_ROW_LENGTH:,} characters")
-        match = self._begun_value.match(text, at)
+        match = self._unfinished_value.match(text, at)
         assert match  # also matches the empty string
         quoted, closed = match[1], match[2]
         if quoted is not None and not closed:

@@ -1,4 +1,4 @@
-"""Rules for data files: names, numbers, and whether they can be read."""
+"""Lint rules for data files: names, numbers, format, and files that cannot be read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mirrorfeed.display.rows import counted
 from mirrorfeed.landing.log_record import last_renamed, missing_files
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.lint.landing_zone import Contents, DataFile, Table, Unreadable
-from mirrorfeed.lint.specification import Broken, Finding, Settings, advice, error, warning
+from mirrorfeed.lint.specification import Finding, ReadFailure, Settings, advice, error, warning
 
 PARQUET, TEXT = "parquet", "text"
 CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
@@ -109,16 +109,15 @@ LATE_START = advice(
     "If mirroring has not started yet, begin with number 1, because Fabric waits for number 1.",
 )
 _UNREADABLE = {
-    Broken.TRUNCATED: TRUNCATED,
-    Broken.CODEC: CODEC,
-    Broken.UNSAFE: UNSAFE,
-    Broken.ENCRYPTED: UNREADABLE,
-    Broken.FOREIGN: UNREADABLE,
+    ReadFailure.TRUNCATED: TRUNCATED,
+    ReadFailure.CODEC: CODEC,
+    ReadFailure.UNSAFE: UNSAFE,
+    ReadFailure.INVALID: UNREADABLE,
 }
 
 
 def form_of(name: str, settings: Settings) -> str | None:
-    """Return the format of a file by its name and the settings: Parquet, text, or None."""
+    """Return `PARQUET` or `TEXT` by the name of a file and the settings, or None for another name."""
     match = _NAME.fullmatch(name)
     if not match or _UNFINISHED.fullmatch(name):
         return None
@@ -128,16 +127,18 @@ def form_of(name: str, settings: Settings) -> str | None:
 
 
 def number_of(name: str) -> int | None:
+    """Return the number in the name of a data file, or None if the name is not a number with 20 digits."""
     match = _NAME.fullmatch(name)
     return int(match[1]) or None if match and _DIGITS.fullmatch(match[1]) else None
 
 
 def apply_order(settings: Settings) -> Callable[[Any], tuple[Any, ...]]:
-    """Return the sort key for the order in which Fabric applies files."""
+    """Return the key function that sorts files into the order in which Fabric applies them."""
     return lambda file: (file.modified, file.name) if settings.by_time else (file.name,)
 
 
 def check_files(table: Table) -> Iterator[Finding]:
+    """Check each data file, and the numbers of all data files."""
     settings = table.settings
     for file in table.files:
         path = f"{table.folder}/{file.name}"
@@ -184,7 +185,7 @@ def _check_content(path: str, file: DataFile) -> Iterator[Finding]:
     if file.size == 0:
         yield EMPTY.finding(path)
     elif isinstance(content, Unreadable):
-        yield _UNREADABLE[content.why].finding(path, reason=content.reason, codec=content.reason)
+        yield _UNREADABLE[content.kind].finding(path, reason=content.reason, codec=content.reason)
     elif isinstance(content, Contents):
         if unknown := sorted(content.codecs - CODECS):
             yield CODEC.finding(path, codec=", ".join(unknown))

@@ -1,4 +1,4 @@
-"""Rules for folders, table names, `_partnerEvents.json`, leftover files, and mirrorfeed's own log."""
+"""Lint rules for folders, table names, `_partnerEvents.json`, leftover files, and the log of mirrorfeed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.names import LOG, TABLE_LIMITS, WARN_TABLES, Target, data_name, fold, log_folder
 from mirrorfeed.lint.file_rules import number_of
-from mirrorfeed.lint.landing_zone import Contents, Folder, Table, Zone
+from mirrorfeed.lint.landing_zone import Contents, Folder, Table
 from mirrorfeed.lint.specification import (
     METADATA,
     PARTNER_EVENTS,
@@ -138,26 +138,27 @@ _Text = Annotated[str, StringConstraints(pattern=r"\S")]
 _STAGED = re.compile(r"_.*\.(?:parquet|csv|tsv|psv|txt)(?:\.\w+)?|_temporary", re.IGNORECASE)
 
 
-def find_tables(zone: Zone) -> list[Folder]:
-    """Return the folders of tables, including those in a schema folder with a wrong name."""
-    return [table for folder in zone.folders for table in (folder.folders if _is_schema(folder) else (folder,))]
+def find_tables(root: Folder) -> list[Folder]:
+    """Return the folders of tables, including tables in a schema folder with a wrong name."""
+    return [table for folder in root.folders for table in (folder.folders if _is_schema(folder) else (folder,))]
 
 
-def check_folders(zone: Zone) -> Iterator[Finding]:
-    yield from _check_loose("", zone.files)
-    for folder in zone.folders:
+def check_folders(root: Folder) -> Iterator[Finding]:
+    """Check the folders and names of schemas and tables."""
+    yield from _check_loose(root)
+    for folder in root.folders:
         inner = folder.folders if _is_schema(folder) else (folder,)
         if _is_schema(folder):
             if not folder.path.endswith(SCHEMA_SUFFIX):
                 yield SCHEMA_NAME.finding(folder.path)
-            yield from _check_loose(folder.path, folder.files)
+            yield from _check_loose(folder)
             if not inner:
                 yield NO_TABLES.finding(folder.path)
         for table in inner:
             for name in filter(_is_partner_events, table.files):
                 yield MISPLACED.finding(f"{table.path}/{name}")
     seen: dict[tuple[str, str], str] = {}
-    for table in find_tables(zone):
+    for table in find_tables(root):
         parent, separator, name = table.path.rpartition("/")
         schema = parent[: -len(SCHEMA_SUFFIX)] if _has_suffix(parent) else parent
         try:
@@ -176,19 +177,20 @@ def _has_suffix(name: str) -> bool:
 
 
 def _is_schema(folder: Folder) -> bool:
-    """Return whether the name is that of a schema, or the folder contains tables and nothing of a table."""
+    """Return whether the name marks a schema, or the folder contains tables and no files."""
     has_tables = not folder.files and any(METADATA in inner.files for inner in folder.folders)
     return _has_suffix(folder.path) or has_tables
 
 
-def _check_loose(path: str, files: tuple[str, ...]) -> Iterator[Finding]:
-    for name in files:
-        where = f"{path}/{name}" if path else name
+def _check_loose(folder: Folder) -> Iterator[Finding]:
+    """Check the files of a folder that contains tables or schemas."""
+    for name in folder.files:
+        path = f"{folder.path}/{name}" if folder.path else name
         if _is_partner_events(name):
-            if where != PARTNER_EVENTS:
-                yield MISPLACED.finding(where)
+            if path != PARTNER_EVENTS:
+                yield MISPLACED.finding(path)
         elif name == METADATA or not is_ignored(name):
-            yield LOOSE.finding(where)
+            yield LOOSE.finding(path)
 
 
 def _is_partner_events(name: str) -> bool:
@@ -211,6 +213,7 @@ class _PartnerEvents(_Strict):
 
 
 def check_partner_events(data: bytes | None) -> Iterator[Finding]:
+    """Check the content of `_partnerEvents.json`. None means that the file is missing, which is allowed."""
     if data is None:
         return
     try:
@@ -231,6 +234,7 @@ def check_partner_events(data: bytes | None) -> Iterator[Finding]:
 
 
 def check_leftovers(table: Table) -> Iterator[Finding]:
+    """Check files that are not published, the log of mirrorfeed, and the data files that the log does not contain."""
     staged = re.compile(rf"_.*\.{re.escape(table.settings.extension)}(?:\.\w+)?", re.IGNORECASE)
     for name in table.ignored:
         if _STAGED.fullmatch(name) or staged.fullmatch(name):

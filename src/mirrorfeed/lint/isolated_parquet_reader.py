@@ -1,8 +1,8 @@
 """Read Parquet files of any publisher in a child process with limits on time and memory.
 
-The Parquet library can abort its process on a damaged file, run forever, or allocate unlimited memory. The child
-receives neither a path nor a store: it requests bytes of the one open file, and sends back the contents (`serve`). Both
-sides use JSON, so no response of the child can run code here.
+On a damaged file, the Parquet library can abort its process, run forever, or allocate unlimited memory. The child
+cannot open files: it requests bytes of the file that the parent opened, and sends back the contents (`serve`). Both
+sides use JSON, so a response of the child cannot run code in the parent.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from pydantic import TypeAdapter
 from mirrorfeed.errors import Transient
 from mirrorfeed.lint.duplicate_keys import KeyIndex
 from mirrorfeed.lint.landing_zone import Contents, Unreadable
-from mirrorfeed.lint.specification import Broken
+from mirrorfeed.lint.specification import ReadFailure
 
 _SECONDS = 60.0
-"""Maximum seconds for one file, without the time in which the child waits for bytes. Large files get more time."""
+"""Maximum seconds for an empty file, without the time in which the child waits for bytes."""
 _BYTES_PER_SECOND = 10 << 20
+"""Minimum speed of reading, which adds time for large files."""
 _KEY_BYTES_PER_SECOND = 1 << 20
-"""Expected speed if the keys of rows are compared."""
+"""Minimum speed if the child also sends keys."""
 _MAX_PART = 1 << 20
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-"""Environment of the child. Each thread would take part of the address space that the child may use."""
+"""Environment of the child. Each thread would use part of the limited address space."""
 _MAX_ANSWER_BYTES = 64 << 20
 _PROGRAM = "from mirrorfeed.lint.isolated_parquet_reader import serve; serve()"
 _MEMORY = 4 << 30
@@ -44,7 +45,7 @@ _ANSWER: TypeAdapter[Contents | Unreadable] = TypeAdapter(Contents | Unreadable)
 
 
 class IsolatedParquetReader:
-    """Child process for the first file, and a new child after each crash. Use it in a `with` statement."""
+    """Starts a child process for the first file, and a new one after each crash. Use it in a `with` statement."""
 
     def __init__(self, seconds: float = _SECONDS, program: str = _PROGRAM) -> None:
         self._seconds, self._program = seconds, program
@@ -57,7 +58,7 @@ class IsolatedParquetReader:
     def __exit__(self, *_: object) -> None:
         self._stop()
 
-    def contents(
+    def read(
         self,
         file: BinaryIO,
         size: int,
@@ -65,16 +66,16 @@ class IsolatedParquetReader:
         required: frozenset[str] = frozenset(),
         index: KeyIndex | None = None,
     ) -> Contents | Unreadable:
-        """Return the contents of a file, or the reason why it cannot be read. Raises `ReaderNotStarted`.
+        """Return the contents of a file of `size` bytes, or the reason why the file cannot be read.
 
-        Counts NULL in the `required` columns, and adds the keys of the rows to `index`.
+        Counts NULL in the `required` columns, and adds the keys of the rows to `index`. Raises `ReaderNotStarted`.
         """
-        is_fresh = self._child is None
-        found = self._request(file, size, keys, required, index)
-        if self._child or is_fresh:
-            return found
-        # An earlier file may have damaged the child that crashed.
-        return self._request(file, size, keys, required, index)
+        while True:
+            is_new = self._child is None
+            contents = self._request(file, size, keys, required, index)
+            if self._child or is_new:
+                return contents
+            # The child crashed, maybe because of an earlier file, so a new child reads the file again.
 
     def _request(
         self, file: BinaryIO, size: int, keys: tuple[str, ...], required: frozenset[str], index: KeyIndex | None
@@ -105,7 +106,7 @@ class IsolatedParquetReader:
                         case answer:
                             return _ANSWER.validate_python(answer)
                 except (ValueError, struct.error):
-                    return Unreadable(Broken.UNSAFE, self._stop())
+                    return Unreadable(ReadFailure.UNSAFE, self._stop())
                 file.seek(min(max(offset, 0), size))
                 part = file.read(min(max(length, 0), _MAX_PART))
                 data = len(part).to_bytes(8, "big") + part
@@ -130,7 +131,7 @@ class IsolatedParquetReader:
         return self._child
 
     def _exchange(self, child: subprocess.Popen[bytes], data: bytes) -> bytes:
-        """Send `data` and return the next line. The line is empty or incomplete if the child ended."""
+        """Send `data` and return the next line of the child. It is empty or incomplete if the child ended."""
         assert child.stdin
         assert child.stdout
         started = time.monotonic()
@@ -146,7 +147,7 @@ class IsolatedParquetReader:
             self._left -= time.monotonic() - started
 
     def _stop(self) -> str:
-        """End the child if it is running. Returns how it had ended already."""
+        """End the child, and return the reason for its end. Returns an empty string if there is no child."""
         child, self._child = self._child, None
         if child is None:
             return ""
@@ -161,7 +162,7 @@ class IsolatedParquetReader:
 
 def serve() -> None:
     """Process the requests of `IsolatedParquetReader` until standard input ends. Runs in the child."""
-    from mirrorfeed.lint.file_contents import parquet_contents  # slow to import
+    from mirrorfeed.lint.file_contents import read_parquet  # slow to import
 
     _limit("RLIMIT_AS", _MEMORY)
     _limit("RLIMIT_CORE", 0)  # a core file would contain rows
@@ -178,8 +179,8 @@ def serve() -> None:
             answers.write(json.dumps({"key_rows": b64encode(rows).decode()}).encode() + b"\n")
 
         keys, required = tuple(request["keys"]), frozenset(request["required"])
-        found = parquet_contents(file, request["size"], keys, required, emit if request["key_rows"] else None)
-        answers.write(json.dumps(asdict(found), default=list).encode() + b"\n")
+        contents = read_parquet(file, request["size"], keys, required, emit if request["key_rows"] else None)
+        answers.write(json.dumps(asdict(contents), default=list).encode() + b"\n")
         answers.flush()
 
 
@@ -213,14 +214,14 @@ class _Remote(io.RawIOBase):
         return length
 
 
-def _limit(name: str, most: int) -> None:
-    """Set a limit of the process, if the operating system has it."""
+def _limit(name: str, maximum: int) -> None:
+    """Set a limit of this process, if the operating system has such limits."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
-        which = getattr(resource, name)
-        hard = resource.getrlimit(which)[1]
-        resource.setrlimit(which, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+        kind = getattr(resource, name)
+        hard = resource.getrlimit(kind)[1]
+        resource.setrlimit(kind, (maximum if hard == resource.RLIM_INFINITY else min(maximum, hard), hard))
 
 
 class ReaderNotStarted(Transient):

@@ -1,4 +1,4 @@
-"""Facts about a landing zone. The linter reads the facts, and the rules check them."""
+"""The content of a landing zone as dataclasses: folders, tables, data files. The linter reads them, the rules check."""
 
 from __future__ import annotations
 
@@ -8,26 +8,30 @@ from datetime import datetime
 
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.lint.delimited_text import TextFault
-from mirrorfeed.lint.specification import Broken, Column, Finding, Settings
+from mirrorfeed.lint.specification import Column, Finding, ReadFailure, Settings
 
 TYPELESS = "null"
-"""Type of a Parquet column without values from which its writer could infer a type."""
+"""Type name of a Parquet column without a type, because its writer infers types and all values are NULL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    why: Broken
+    """The reason why a data file cannot be read."""
+
+    kind: ReadFailure
     reason: str
     """Details. For `CODEC`, the name of the compression."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
+    """Columns of a data file, and counts of its values."""
+
     columns: tuple[Column, ...]
     """Columns including the row marker, in the order of the file."""
     rows: int = 0
     codecs: frozenset[str] = frozenset()
-    """Compressions in a Parquet file."""
+    """Compressions of a Parquet file."""
     markers: Mapping[str, int] = field(default_factory=dict)
     """Number of rows by value of the row marker, as text or `NULL`."""
     first_unknown_marker: int = 0
@@ -37,45 +41,46 @@ class Contents:
     widest_keys: Mapping[str, int] = field(default_factory=dict)
     """Length of the longest text or binary value in bytes, by key column."""
     faults: tuple[TextFault, ...] = ()
-    """First fault of each kind. Rows after a structural fault are not read."""
+    """First fault of each rule in delimited text. Rows after a structural fault are not read."""
     invalid_texts: Mapping[str, int] = field(default_factory=dict)
     """First row with text that is not valid UTF-8, by column of a Parquet file. Rows start at 1."""
     missing_values: Mapping[str, int] = field(default_factory=dict)
-    """Number of rows with NULL that are not deletes, by column of a Parquet file that must have values."""
+    """Number of rows with NULL, except deletes, by Parquet column that is not nullable in the first file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Duplicates:
-    """Rows of a file that insert a key that the table already has."""
+    """Rows of a data file that insert a key that the table already has."""
 
     rows: int
+    """Number of these rows."""
     first: int
-    """First such row. Rows start at 1."""
+    """Number of the first of these rows. Rows start at 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file in the folder of a table whose name Fabric does not ignore."""
+    """A file in the folder of a table that Fabric does not ignore."""
 
     name: str
     size: int
     modified: datetime
     content: Contents | Unreadable | None = None
-    """Contents of the file, or the reason why it cannot be read. None if the file was not opened, or was consumed in
-    the meantime."""
+    """None if the file was not opened, or was consumed after the listing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Content of the folder `_mirrorfeed`."""
+    """The log of mirrorfeed in the folder `_mirrorfeed` of a table."""
 
     id: str | None
-    """Id in `log.json`."""
+    """Id in `log.json`. None if the table has no readable `log.json`."""
     finding: Finding | None = None
     """Reason why `log.json` or the newest record cannot be read."""
     newest: Record | None = None
+    """Newest record. None if there is none, or if it cannot be read."""
     staged: tuple[str, ...] = ()
-    """Names in the log's folder that are not records. Listed after the newest record was read."""
+    """Names of staged files, listed after the newest record was read."""
     others: tuple[str, ...] = ()
     """Folders of other logs."""
 
@@ -86,40 +91,33 @@ class Table:
     """Path below the landing zone."""
     settings: Settings
     metadata_findings: tuple[Finding, ...] = ()
-    """Deviations of the metadata file from the specification."""
+    """Findings in the metadata file."""
     files: tuple[DataFile, ...] = ()
     """Data files in the order in which Fabric applies them."""
     folders: tuple[str, ...] = ()
     """Subfolders that Fabric does not ignore."""
     ignored: tuple[str, ...] = ()
-    """Files and folders whose names start with `_`."""
+    """Names of files and folders that start with `_`."""
     in_place: tuple[str, ...] = ()
-    """Data files in a second listing, made after the log was read and before `processed`."""
+    """Names in a second listing, made after the log was read and before `processed`. Empty without a log."""
     processed: Mapping[str, str] = field(default_factory=dict)
-    """Folder of each consumed file, by file name."""
+    """Subfolder of each consumed file, by file name."""
     scratch: tuple[str, ...] = ()
     """Files in `_scratchPad`."""
     log: Log | None = None
     duplicates: Mapping[str, Duplicates] = field(default_factory=dict)
-    """Duplicate keys by name of the data file."""
+    """By name of the data file."""
     are_keys_checked: bool = True
+    """False if the table is too large to search for duplicate keys by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder that Fabric does not ignore, with its content."""
+    """The root folder of a landing zone, or a folder in it that Fabric does not ignore."""
 
     path: str
+    """Path below the landing zone. Empty for the root folder."""
     files: tuple[str, ...] = ()
+    """Names of files, including ignored files."""
     folders: tuple[Folder, ...] = ()
-    """Subfolders, up to one level below tables."""
-
-
-@dataclass(frozen=True, slots=True)
-class Zone:
-    files: tuple[str, ...] = ()
-    """Files in the root folder, including ignored files."""
-    folders: tuple[Folder, ...] = ()
-    partner_events: bytes | None = None
-    scratch: tuple[str, ...] = ()
-    """Files in the root folder's `_scratchPad`."""
+    """Subfolders that Fabric does not ignore, up to one level below tables."""

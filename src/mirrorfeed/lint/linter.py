@@ -1,9 +1,11 @@
-"""Check a landing zone: read the facts of each table, apply the rules and report the findings."""
+"""`mirrorfeed lint`: read the folders and tables of a landing zone, apply the rules and report the findings."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from mirrorfeed.display.rows import counted, first_names, size
 from mirrorfeed.landing import log_record as records
@@ -33,7 +35,7 @@ from mirrorfeed.lint.folder_rules import (
     find_tables,
 )
 from mirrorfeed.lint.isolated_parquet_reader import IsolatedParquetReader
-from mirrorfeed.lint.landing_zone import Contents, DataFile, Folder, Log, Table, Unreadable, Zone
+from mirrorfeed.lint.landing_zone import Contents, DataFile, Folder, Log, Table, Unreadable
 from mirrorfeed.lint.metadata_file import find_metadata_name, read_metadata
 from mirrorfeed.lint.specification import (
     MARKER,
@@ -41,8 +43,8 @@ from mirrorfeed.lint.specification import (
     PARTNER_EVENTS,
     PROCESSED,
     SCRATCH,
-    Broken,
     Finding,
+    ReadFailure,
     Settings,
     Severity,
     is_ignored,
@@ -53,7 +55,7 @@ from mirrorfeed.storage.errors import NotThere, SymbolicLink, UnreadableFile
 
 _TABLE_DEPTH = 2
 MAX_BYTES_BY_DEFAULT = 64 << 20
-"""Maximum size of a table's data files for which keys are always compared."""
+"""Maximum total size of a table's data files for which keys are always compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,69 +77,62 @@ class Report:
 
 
 def lint(store: Store, check_keys: bool = False) -> Report:
-    """Check the landing zone at the root of the store. Only one table's facts are in memory at a time.
+    """Check a landing zone. Only one table is in memory at a time.
 
-    Keys of small tables are always compared. Keys of large tables are compared with `check_keys`.
+    Duplicate keys are searched in small tables, and with `check_keys` also in large tables.
     """
-    zone = _read_zone(store)
-    findings, unchecked = check_zone(zone), list[str]()
-    tables = find_tables(zone)
+    root = _read_folder(store, "")
+    partner_events = _read(store, PARTNER_EVENTS) if PARTNER_EVENTS in root.files else None
+    findings, unchecked = check_root(root, partner_events, _names(store, SCRATCH)), list[str]()
+    folders = find_tables(root)
     with IsolatedParquetReader() as parquet:
-        for found in tables:
-            table = _read_table(store, found.path, parquet, check_keys)
+        for folder in folders:
+            table = _read_table(store, folder.path, parquet, check_keys)
             findings += check_table(table)
             unchecked += [] if table.are_keys_checked else [table.folder]
-    notes = [] if zone.partner_events else [f"The landing zone has no {PARTNER_EVENTS} that describes the publisher."]
+    notes = [] if partner_events else [f"The landing zone has no {PARTNER_EVENTS} that describes the publisher."]
     if unchecked:
         notes.append(
             f"Duplicate keys were not checked in {counted(len(unchecked), 'table')} with more than"
             f" {size(MAX_BYTES_BY_DEFAULT)}: {first_names(unchecked)}."
             " Use --check-keys to check all tables."
         )
-    return Report(len(tables), tuple(findings), tuple(notes))
+    return Report(len(folders), tuple(findings), tuple(notes))
 
 
-def check_zone(zone: Zone) -> list[Finding]:
-    """Return the findings outside the folders of tables."""
-    scratch = [IN_SCRATCH.finding(f"{SCRATCH}/{name}") for name in zone.scratch]
-    return [*check_partner_events(zone.partner_events), *scratch, *check_folders(zone)]
+def check_root(root: Folder, partner_events: bytes | None = None, scratch: Iterable[str] = ()) -> list[Finding]:
+    """Return the findings outside the folders of tables.
+
+    `partner_events` is the content of `_partnerEvents.json`, and `scratch` has the names of the files in `_scratchPad`.
+    """
+    staged = [IN_SCRATCH.finding(f"{SCRATCH}/{name}") for name in scratch]
+    return [*check_partner_events(partner_events), *staged, *check_folders(root)]
 
 
 def check_table(table: Table) -> list[Finding]:
     """Return the findings in the folder of a table, sorted by file."""
-    found = [*table.metadata_findings, *check_files(table), *check_columns(table), *check_markers(table)]
-    return sorted([*found, *check_leftovers(table)], key=lambda finding: finding.file)
+    rules = check_files, check_columns, check_markers, check_leftovers
+    findings = [*table.metadata_findings, *chain.from_iterable(check(table) for check in rules)]
+    return sorted(findings, key=lambda finding: finding.file)
 
 
-def _read_zone(store: Store) -> Zone:
-    entries = store.list("")
-    names = [entry.name for entry in entries if not entry.is_folder]
-    return Zone(
-        tuple(names),
-        tuple(
-            _read_folder(store, entry.name, 1) for entry in entries if entry.is_folder and not is_ignored(entry.name)
-        ),
-        _read(store, PARTNER_EVENTS) if PARTNER_EVENTS in names else None,
-        _names(store, SCRATCH),
-    )
-
-
-def _read_folder(store: Store, path: str, depth: int) -> Folder:
+def _read_folder(store: Store, path: str, depth: int = 0) -> Folder:
     entries = store.list(path)
     inner = [entry.name for entry in entries if entry.is_folder and not is_ignored(entry.name)]
+    paths = [f"{path}/{name}" if path else name for name in inner if depth < _TABLE_DEPTH]
     return Folder(
         path,
         tuple(entry.name for entry in entries if not entry.is_folder),
-        tuple(_read_folder(store, f"{path}/{name}", depth + 1) for name in inner) if depth < _TABLE_DEPTH else (),
+        tuple(_read_folder(store, each, depth + 1) for each in paths),
     )
 
 
 def _read_table(store: Store, folder: str, parquet: IsolatedParquetReader, check_keys: bool) -> Table:
     entries = store.list(folder)
-    plain = [entry for entry in entries if not entry.is_folder]
-    metadata_name = find_metadata_name(entry.name for entry in plain)
+    metadata_name = find_metadata_name(entry.name for entry in entries if not entry.is_folder)
     settings, metadata_findings = _read_settings(store, folder, metadata_name)
-    data = [entry for entry in plain if not is_ignored(entry.name) and entry.name != metadata_name]
+    visible = [entry for entry in entries if not is_ignored(entry.name)]
+    data = [entry for entry in visible if not entry.is_folder and entry.name != metadata_name]
     log = _read_log(store, folder) if any(entry.name == LOG for entry in entries) else None
     # Listed after the log and before the processed files, so that files renamed or consumed in the meantime are found.
     in_place = _names(store, folder) if log and log.newest else ()
@@ -145,16 +140,17 @@ def _read_table(store: Store, folder: str, parquet: IsolatedParquetReader, check
     files, last = list[DataFile](), 0
     required: frozenset[str] | None = None
     with KeyIndex(settings.upserts) as index:
-        wanted = index if settings.keys and are_keys_checked else None
+        index_to_fill = index if settings.keys and are_keys_checked else None
         for entry in sorted(data, key=apply_order(settings)):
             number = number_of(entry.name) or 0
             if not settings.by_time and number != last + 1:
                 index.end("", None)  # a missing file can delete keys
             last = number
-            file = _read_file(store, folder, entry, settings, parquet, required or frozenset(), wanted)
+            file = _read_file(store, folder, entry, settings, parquet, required or frozenset(), index_to_fill)
             content = file.content
             if required is None and isinstance(content, Contents):  # the first file creates the table
-                required = frozenset(one.name for one in content.columns if not one.nullable) - {*settings.keys, MARKER}
+                not_null = frozenset(column.name for column in content.columns if not column.nullable)
+                required = not_null - {*settings.keys, MARKER}
             index.end(entry.name, content.rows if isinstance(content, Contents) and not content.faults else None)
             files.append(file)
         duplicates = index.duplicates()
@@ -163,7 +159,7 @@ def _read_table(store: Store, folder: str, parquet: IsolatedParquetReader, check
         settings,
         metadata_findings,
         files=tuple(files),
-        folders=tuple(entry.name for entry in entries if entry.is_folder and not is_ignored(entry.name)),
+        folders=tuple(entry.name for entry in visible if entry.is_folder),
         ignored=tuple(entry.name for entry in entries if is_ignored(entry.name)),
         in_place=tuple(name for name in in_place if not is_ignored(name)),
         processed={name: where for where in PROCESSED for name in _names(store, f"{folder}/{where}")},
@@ -178,9 +174,10 @@ def _read_settings(store: Store, folder: str, name: str | None) -> tuple[Setting
     data = _read(store, f"{folder}/{name}") if name else None
     if name is None or data is None:
         return Settings(), (MISSING.finding(f"{folder}/{METADATA}"),)
-    settings, deviations = read_metadata(data, f"{folder}/{name}")
-    misnamed = [MISNAMED.finding(f"{folder}/{name}", name=name)] if name != METADATA else []
-    return settings, (*misnamed, *(each.finding for each in deviations))
+    path = f"{folder}/{name}"
+    settings, deviations = read_metadata(data, path)
+    misnamed = [MISNAMED.finding(path, name=name)] if name != METADATA else []
+    return settings, (*misnamed, *(deviation.finding for deviation in deviations))
 
 
 def _read_file(
@@ -198,15 +195,15 @@ def _read_file(
         try:
             with store.open_read(f"{folder}/{entry.name}") as file:
                 if form == PARQUET:
-                    content = parquet.contents(file, entry.size, settings.keys, required, index)
+                    content = parquet.read(file, entry.size, settings.keys, required, index)
                 else:
-                    from mirrorfeed.lint.file_contents import text_contents  # slow to import
+                    from mirrorfeed.lint.file_contents import read_text  # slow to import
 
-                    content = text_contents(file, entry.name, settings, index)
-        except NotThere:  # Fabric has consumed the file since it was listed
-            content = None
+                    content = read_text(file, entry.name, settings, index)
+        except NotThere:
+            pass  # Fabric has consumed the file since it was listed
         except (UnreadableFile, SymbolicLink) as error:
-            content = Unreadable(Broken.UNSAFE, error.reason)
+            content = Unreadable(ReadFailure.UNSAFE, error.reason)
     return DataFile(entry.name, entry.size, entry.modified, content)
 
 
@@ -250,7 +247,7 @@ def _names(store: Store, folder: str) -> tuple[str, ...]:
 
 
 def _entries(store: Store, folder: str) -> list[Entry]:
-    """Return the entries of a folder, without following symbolic links."""
+    """Return the entries of a folder. Returns none for a symbolic link."""
     try:
         return store.list(folder)
     except SymbolicLink:
@@ -258,9 +255,9 @@ def _entries(store: Store, folder: str) -> list[Entry]:
 
 
 def _read(store: Store, path: str) -> bytes | None:
-    """Return the content, or None if the file is missing.
+    """Return the content of a file, or None if the file is missing.
 
-    Returns empty content if the file cannot be read, so that each rule reports it.
+    For a file that cannot be read, returns empty content, which every rule reports as invalid.
     """
     try:
         return store.read(path)

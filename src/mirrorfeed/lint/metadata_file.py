@@ -1,7 +1,7 @@
-"""Read `_metadata.json` of any publisher: its settings, and its deviations from the specification.
+"""Read the settings in `_metadata.json` of any publisher, with the lint rules for this file.
 
-After a deviation, a setting has its clear meaning or else its default, so that data files can still be checked. `lint`
-reports all deviations. The replica refuses a file without a clear meaning.
+A setting that breaks a rule has its clear meaning or else its default, so that data files can still be checked. Lint
+reports all deviations from the specification. The local replica refuses a deviation without a clear meaning.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from mirrorfeed.lint.specification import (
 
 MAX_KEYS = 4
 _KEYS = ("keyColumns", "KeyColumns")
-"""Names of the key setting. The second spelling is in the specification's sample of delimited text."""
+"""Names of the property with the keys. The second one is in the specification's sample of delimited text."""
 _FORMATS = ("DelimitedText", "CSV", "Parquet")
 _PROPERTIES = (
     *(*_KEYS, "fileDetectionStrategy", "isUpsertDefaultRowMarker"),
     *("FileFormat", "FileExtension", "FileFormatTypeProperties", "SchemaDefinition"),
 )
 _NOT_CHARACTERS = ("idna", "punycode", "utf-7", "unicode-escape", "raw-unicode-escape", "mbcs", "oem")
-"""Codecs of Python that escape characters, or that differ between machines."""
+"""Codecs of Python that are not character encodings, or that depend on the machine."""
 _FLAGS = {"true": True, "false": False}
 _ESCAPES = {r"\r\n": "\r\n", r"\n": "\n", r"\r": "\r", r"\t": "\t"}
 
@@ -49,7 +49,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "QuoteCharacter": ('"', "'", ""),
     "EscapeCharacter": ("\\", "/", '"', ""),
 }
-"""Allowed values of options. The first value is the default."""
+"""Options of delimited text with their allowed values. The first value is the default."""
 OPTION_NAMES = ("FirstRowAsHeader", *OPTIONS, "NullValue", "Encoding")
 
 UNREADABLE = error(
@@ -151,28 +151,27 @@ MANY_KEYS = advice(
 
 
 class Deviation(NamedTuple):
+    """A deviation of `_metadata.json` from the specification."""
+
     finding: Finding
     is_clear: bool
-    """True if the file still has only one possible meaning, which the settings contain."""
+    """True if the file still has only one possible meaning, which the settings have."""
 
 
 def find_metadata_name(names: Iterable[str]) -> str | None:
-    """Return the name of a table's metadata file, or of a file with a similar name.
-
-    Similar means another case, or a missing `_` or suffix.
-    """
-    near = [name for name in names if name.lower().removeprefix("_").removesuffix(".json") == "metadata"]
-    return METADATA if METADATA in near else min(near, default=None)
+    """Return `_metadata.json`, or else a name in another case, without `_` or without `.json`, or None."""
+    similar = [name for name in names if name.lower().removeprefix("_").removesuffix(".json") == "metadata"]
+    return METADATA if METADATA in similar else min(similar, default=None)
 
 
 def read_metadata(data: bytes, file: str = METADATA) -> tuple[Settings, list[Deviation]]:
-    """Return the settings of a table, and the deviations of its metadata file from the specification."""
+    """Parse a metadata file. `file` is the path to show in findings."""
     try:
-        found = load_object(data)
+        properties = load_object(data)
     except ValueError as fault:
         return Settings(), [Deviation(UNREADABLE.finding(file, reason=fault), False)]
     reader = _Reader(file)
-    return reader.settings(found), reader.deviations
+    return reader.settings(properties), reader.deviations
 
 
 class _Reader:
@@ -180,12 +179,12 @@ class _Reader:
         self._file = file
         self.deviations: list[Deviation] = []
 
-    def settings(self, found: Mapping[str, Any]) -> Settings:
-        found = self._known(found, _PROPERTIES, UNKNOWN)
+    def settings(self, properties: Mapping[str, Any]) -> Settings:
+        found = self._known(properties, _PROPERTIES, UNKNOWN)
         keys, declared = self._keys(found), self._declared(found)
         columns = {column.name for column in declared or ()}
-        if declared and (absent := [key for key in keys if key not in columns]):
-            self._report(KEY_UNDECLARED, True, keys=absent)
+        if declared and (undeclared := [key for key in keys if key not in columns]):
+            self._report(KEY_UNDECLARED, True, keys=undeclared)
         strategy = found.get("fileDetectionStrategy")
         self._value(found, "fileDetectionStrategy", None, DETECTION, (TIMESTAMPS,).__contains__)
         by_time = isinstance(strategy, str) and strategy.lower() == TIMESTAMPS.lower()
@@ -206,13 +205,15 @@ class _Reader:
         self.deviations.append(Deviation(rule.finding(self._file, **values), is_clear))
 
     def _known(self, found: Mapping[str, Any], names: Sequence[str], unknown: Rule) -> Mapping[str, Any]:
-        """Return the properties by their correct names. A name in another case counts, so that each mistake is
-        reported once."""
+        """Return the known properties by their correct names, and report the others.
+
+        A name in another case counts as the correct name, so that no other rule reports a missing property.
+        """
         known = {name: value for name, value in found.items() if name in names}
         for name in [name for name in found if name not in names]:
-            if near := next((each for each in names if each.lower() == name.lower()), None):
-                self._report(MISSPELLED, name=near, spelled=name)
-                known.setdefault(near, found[name])
+            if correct := next((each for each in names if each.lower() == name.lower()), None):
+                self._report(MISSPELLED, name=correct, spelled=name)
+                known.setdefault(correct, found[name])
             else:
                 self._report(unknown, True, name=name, problem=f"has the option {name!r}, which does not exist")
         return known
@@ -227,13 +228,16 @@ class _Reader:
         meanings: Mapping[str, Any] = MappingProxyType({}),
         allowed: str = "",
     ) -> Any:
-        """Return the value of a property. `meanings` has other spellings of valid values, which are also reported."""
+        """Return the value of a property, or the default if the property is missing. Reports an invalid value.
+
+        `meanings` has invalid values with a clear meaning, which is returned instead.
+        """
         value = found.get(name, default)
         if name not in found or is_valid(value):
             return value
         is_clear = value is None or (isinstance(value, str) and value.lower() in meanings)
-        spelled = describe(value)
-        self._report(rule, is_clear, option=name, value=spelled, problem=f"is {spelled}", allowed=allowed)
+        text = describe(value)
+        self._report(rule, is_clear, option=name, value=text, problem=f"is {text}", allowed=allowed)
         return meanings[value.lower()] if is_clear and value is not None else default
 
     def _keys(self, found: Mapping[str, Any]) -> tuple[str, ...]:
@@ -314,11 +318,8 @@ class _Reader:
                 self._report(DEFINITION, problem=f"Column {at} of SchemaDefinition has no Name")
                 continue
             if unknown := sorted(set(column) - {"Name", "DataType", "IsNullable"}):
-                self._report(
-                    DEFINITION,
-                    True,
-                    problem=f"Column {name!r} of SchemaDefinition has the unknown property {unknown[0]!r}",
-                )
+                problem = f"Column {name!r} of SchemaDefinition has the unknown property {unknown[0]!r}"
+                self._report(DEFINITION, True, problem=problem)
             type_, nullable = column.get("DataType"), column.get("IsNullable", True)
             if type_ not in DATA_TYPES:
                 self._report(DATA_TYPE, column=name, value=describe(type_))

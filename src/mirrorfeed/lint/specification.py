@@ -1,6 +1,6 @@
-"""The specification of the landing zone for readers: names, values, settings of a table, JSON files, rules, findings.
+"""Names and values of the open mirroring specification, settings of a table, and the classes of rules and findings.
 
-Independent of the publisher's definitions in `landing`, so that lint and the replica find mistakes there.
+Shares no definitions with the publisher (`landing`), so that lint and the local replica find mistakes there.
 
 Codes are stable. The first digit after MF is the subject: 1 folders, 2 `_metadata.json`, 3 files, 4 columns and keys, 5
 the row marker, 6 delimited text, 7 leftovers. `mirrorfeed.errors` lists the others.
@@ -22,7 +22,7 @@ PARTNER_EVENTS = "_partnerEvents.json"
 SCHEMA_SUFFIX = ".schema"
 """Suffix of a schema folder."""
 SCRATCH = "_scratchPad"
-"""Folder for files that are not published yet."""
+"""Subfolder for files that are not published yet."""
 PROCESSED = ("_ProcessedFiles", "_FilesReadyToDelete")
 """Subfolders of a table for files that Fabric has consumed."""
 MARKER = "__rowMarker__"
@@ -45,17 +45,19 @@ def is_ignored(name: str) -> bool:
 class Column:
     name: str
     type: str | None
-    """A `DataType` of the specification, otherwise the type name in Delta or, if Delta has no such type, in Parquet.
-    None for undeclared text."""
+    """For declared columns, the `DataType` in SchemaDefinition. Otherwise the name of the type in Delta or, if Delta
+    does not have the type, in Parquet. None for text that is not declared."""
     nullable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Options of delimited text. An empty `quote` or `escape` means none."""
+    """Options of delimited text. An empty `quote` or `escape` means that there is no such character."""
 
     row: str = "\r\n"
+    """Row separator."""
     column: str = ","
+    """Column separator."""
     quote: str = '"'
     escape: str = "\\"
     null: str = ""
@@ -64,8 +66,11 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
+    """Settings of a table, from its `_metadata.json`."""
+
     keys: tuple[str, ...] = ()
     by_time: bool = False
+    """True if Fabric applies files in the order of their modification times, False for the order of their numbers."""
     upserts: bool = False
     """True if rows without a marker are upserts."""
     text: bool | None = None
@@ -81,7 +86,7 @@ class _DuplicateProperty(ValueError):
 
 
 def load_object(data: bytes) -> dict[str, Any]:
-    """Parse a JSON object. Raises `ValueError` with the reason for any other content."""
+    """Parse a JSON object. For other content, raises `ValueError` with the reason."""
     if not data.strip():
         raise ValueError("it is empty")
     try:
@@ -116,9 +121,9 @@ def describe(value: object) -> str:
 
 class Severity(StrEnum):
     ERROR = "error"
-    """Replication stops, or the mirror is wrong."""
+    """Replication stops, or the mirror has wrong data."""
     WARNING = "warning"
-    """Deviates from the specification, or is left over. The mirror is still correct."""
+    """The file or folder deviates from the specification, or is left over. The mirror is still correct."""
     ADVICE = "advice"
     """Allowed, but not recommended."""
 
@@ -141,18 +146,19 @@ class Finding(Row):
         return self.severity is Severity.ADVICE
 
 
-class Broken(StrEnum):
+class ReadFailure(StrEnum):
     """Reason why a file cannot be read."""
 
     TRUNCATED = "truncated"
-    FOREIGN = "foreign"
-    ENCRYPTED = "encrypted"
+    INVALID = "invalid"
     CODEC = "codec"
     UNSAFE = "unsafe"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
+    """A lint rule. Each finding has a rule."""
+
     severity: Severity
     code: str
     what: str

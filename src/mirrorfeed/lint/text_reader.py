@@ -1,9 +1,10 @@
-"""Read delimited text as Arrow columns with the types that its table declares, for lint and the replica."""
+"""Read delimited text as Arrow columns with the types of SchemaDefinition, for lint and the local replica."""
 
 from __future__ import annotations
 
 import binascii
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, BinaryIO
 
@@ -41,27 +42,23 @@ ARROW_TYPES: dict[str | None, pa.DataType] = {
 _BATCH = 1 << 14
 
 
+@dataclass
 class TextReader:
-    """Reader of one file. Passes each fault to `report`. Rows after a structural fault are not read."""
+    """Reader of one file of delimited text. Rows after a structural fault are not read."""
 
-    def __init__(
-        self,
-        file: BinaryIO,
-        name: str,
-        settings: Settings,
-        report: Callable[[TextFault], object],
-        *,
-        takes_breaks: bool = False,
-    ) -> None:
-        self._file, self._name, self._settings = file, name, settings
-        self._report, self._takes_breaks = report, takes_breaks
-        self.columns: tuple[Column, ...] = ()
-        """Columns of the header, with their declared types."""
-        self.rows = 0
-        """Number of rows so far, including the header."""
+    file: BinaryIO
+    name: str
+    settings: Settings
+    report: Callable[[TextFault], object]
+    """Called with each fault."""
+    allow_line_breaks: bool = False
+    columns: tuple[Column, ...] = field(default=(), init=False)
+    """Columns of the header, with their declared types."""
+    rows: int = field(default=0, init=False)
+    """Number of rows read, including the header."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, and at least one batch if there is a header. A column with an invalid value remains text."""
+        """Yield the rows, and at least one batch if there is a header. A column with an invalid value stays text."""
         rows = self._rows()
         while True:
             batch = list(islice(rows, _BATCH))
@@ -72,10 +69,10 @@ class TextReader:
 
     def _rows(self) -> Iterator[tuple[int, list[str | None]]]:
         """Yield the rows below the header that have a value for each column, with row numbers."""
-        dialect = self._settings.dialect
-        text = decode(decompress(self._file, self._name), dialect.encoding)
+        dialect = self.settings.dialect
+        text = decode(decompress(self.file, self.name), dialect.encoding)
         try:
-            for row in split(text, dialect, takes_breaks=self._takes_breaks):
+            for row in split(text, dialect, allow_line_breaks=self.allow_line_breaks):
                 self.rows += 1
                 if self.rows == 1:
                     self.columns = self._header([name or "" for name in row])
@@ -83,14 +80,14 @@ class TextReader:
                     yield self.rows, row
                 else:
                     detail = f"it has {counted(len(row), 'value')}, and the header has {len(self.columns)}"
-                    self._report(TextFault(WIDTH, self.rows, detail))
+                    self.report(TextFault(WIDTH, self.rows, detail))
         except Unsplittable as stopped:
-            self._report(stopped.fault)
+            self.report(stopped.fault)
         except UnicodeError as error:
-            self._report(TextFault(ENCODING, self.rows + 1, f"it is not {dialect.encoding} ({error})"))
+            self.report(TextFault(ENCODING, self.rows + 1, f"it is not {dialect.encoding} ({error})"))
 
     def _header(self, names: list[str]) -> tuple[Column, ...]:
-        declared = {column.name.casefold(): column for column in self._settings.declared or ()}
+        declared = {column.name.casefold(): column for column in self.settings.declared or ()}
         found = [(name, declared.get(name.casefold())) for name in names]
         return tuple(
             Column(name, column.type, column.nullable) if column and column.type in ARROW_TYPES else Column(name, None)
@@ -102,20 +99,20 @@ class TextReader:
         arrays = [pa.array(column, pa.string()) for column in values]
         texts = pa.RecordBatch.from_arrays(arrays, [column.name for column in self.columns])
         faults: list[tuple[int, Rule, str]] = []
-        for place, column in enumerate(self.columns):
+        for index, column in enumerate(self.columns):
             if column.type is None or column.name == MARKER:
                 continue
             try:
-                arrays[place] = _cast(texts[place], ARROW_TYPES[column.type])
+                arrays[index] = _cast(texts[index], ARROW_TYPES[column.type])
             except ValueError:
-                at, text = _first_invalid(texts[place], ARROW_TYPES[column.type])
+                at, text = _first_invalid(texts[index], ARROW_TYPES[column.type])
                 faults.append((at, VALUE, f"{column.name!r} is {text[:40]!r}, which is not of type {column.type}"))
-            if not column.nullable and column.name not in self._settings.keys:
-                missing = pc.indices_nonzero(lacks_value(texts[place], texts))
+            if not column.nullable and column.name not in self.settings.keys:
+                missing = pc.indices_nonzero(lacks_value(texts[index], texts))
                 detail = f"{column.name!r} is NULL, and is declared as not nullable"
                 faults += [(at, NULL, detail) for at in missing[:1].to_pylist()]
         for at, rule, detail in sorted(faults, key=lambda fault: fault[0]):
-            self._report(TextFault(rule, numbers[at], detail))
+            self.report(TextFault(rule, numbers[at], detail))
         return pa.RecordBatch.from_arrays(arrays, texts.schema.names)
 
 
@@ -130,10 +127,7 @@ def _cast(texts: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _times(texts: pa.Array) -> pa.Array:
-    """Parse times in UTC.
-
-    The specification describes ITime as a full date and time, but a time alone is valid as well.
-    """
+    """Parse times in UTC. A value can also be a time without a date, because the type ITime is ambiguous."""
     texts = pc.replace_substring_regex(texts, r"^(\d\d:)", r"1970-01-01 \1")
     texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
     zoned = pc.match_substring_regex(texts, r"\d(Z|[+-]\d\d(:?\d\d)?)$")
@@ -153,11 +147,14 @@ def _first_invalid(texts: pa.Array, type_: pa.DataType) -> tuple[int, str]:
 
 
 def lacks_value(values: Any, batch: Any) -> Any:
-    """Return, for each row of a batch, whether it has NULL among `values` and is not a delete."""
-    is_missing, place = pc.is_null(values), batch.schema.get_field_index(MARKER)
-    if place < 0:
+    """Return for each row of a batch whether its value is NULL and the row is not a delete.
+
+    `values` is a column of the batch.
+    """
+    is_missing, index = pc.is_null(values), batch.schema.get_field_index(MARKER)
+    if index < 0:
         return is_missing
-    markers = batch.column(place)
+    markers = batch.column(index)
     if not pa.types.is_integer(markers.type) and not is_text(markers.type):
         return is_missing
     delete = pa.scalar(str(DELETE) if is_text(markers.type) else DELETE, markers.type)

@@ -76,7 +76,7 @@ def _read_text(data: bytes, name: str, address: str, settings: Settings) -> pa.T
     def refuse(fault: TextFault) -> None:
         raise FileRefused(finding=fault.rule.finding(address, row=fault.row, detail=fault.detail))
 
-    batches = list(TextReader(BytesIO(data), name, settings, refuse, takes_breaks=True).batches())
+    batches = list(TextReader(BytesIO(data), name, settings, refuse, allow_line_breaks=True).batches())
     if not batches:
         raise ValueError("the file is empty")
     return pa.Table.from_batches(batches)
