@@ -16,7 +16,7 @@ from mirrorfeed.config.connections import FabricOptions
 from mirrorfeed.mirror.errors import DefinitionUnreadable, NoSqlEndpoint, NotListed, OtherMirror, ResponseInvalid
 from mirrorfeed.mirror.fabric import MirroredDatabase, create
 from mirrorfeed.mirror.fabric.client import FabricClient, FabricItem
-from mirrorfeed.mirror.fabric.status_and_settings import differences
+from mirrorfeed.mirror.fabric.status_and_settings import find_differences
 from tests.damaged_json import damaged
 
 PLACE = FabricItem("w", "d")
@@ -67,7 +67,7 @@ def ask(name: str, body: bytes) -> object:
             return create(api, "w", "other", seconds=0.0)
         case "endpoint":
             return MirroredDatabase(api, PLACE).refresh()
-    return differences(MirroredDatabase(api, PLACE).definition().content, FabricOptions())
+    return find_differences(MirroredDatabase(api, PLACE).definition().content, FabricOptions())
 
 
 def check(name: str, body: bytes) -> None:

@@ -19,7 +19,13 @@ from mirrorfeed.config.connections import FabricOptions
 from mirrorfeed.config.errors import ConfigInvalid
 from mirrorfeed.mirror.errors import NotApplied
 from mirrorfeed.mirror.fabric import MirroredDatabase
-from mirrorfeed.mirror.fabric.status_and_settings import NOTES, Setting, changed, differences, new_definition
+from mirrorfeed.mirror.fabric.status_and_settings import (
+    NOTES,
+    Setting,
+    change_settings,
+    find_differences,
+    new_definition,
+)
 from tests.mirror.fabric.test_cli import TABLES, Project
 
 PAID, FIXED = NOTES["change_data_feed"], NOTES["default_schema"]
@@ -52,24 +58,24 @@ def content(**target: Any) -> dict[str, Any]:
 def test_differences_between_definition_and_configuration_are_found(
     existing: dict[str, Any], wanted: dict[str, Any], found: list[Setting]
 ) -> None:
-    assert differences(content(**existing), FabricOptions(**wanted)) == found
+    assert find_differences(content(**existing), FabricOptions(**wanted)) == found
 
 
 def test_default_schema_changes_only_while_mirroring_is_stopped() -> None:
-    found = differences(content(defaultSchema="dbo"), FabricOptions(default_schema="s"), stopped=True)
+    found = find_differences(content(defaultSchema="dbo"), FabricOptions(default_schema="s"), stopped=True)
     assert found == [Setting("default_schema", "dbo", "s", True)]
 
 
 def test_change_preserves_all_other_settings() -> None:
     existing = content(defaultSchema="dbo", format="Delta", retentionInDays=7, kept="x")
-    found = differences(existing, FabricOptions(retention_days=3, default_schema="s"))
-    assert changed(existing, found) == content(defaultSchema="dbo", format="Delta", retentionInDays=3, kept="x")
+    found = find_differences(existing, FabricOptions(retention_days=3, default_schema="s"))
+    assert change_settings(existing, found) == content(defaultSchema="dbo", format="Delta", retentionInDays=3, kept="x")
     assert existing == content(defaultSchema="dbo", format="Delta", retentionInDays=7, kept="x")
 
 
 def test_new_definition_has_no_differences_from_the_configuration() -> None:
     options = FabricOptions(retention_days=30, change_data_feed=True, default_schema="sales")
-    assert differences(new_definition(options), options) == []
+    assert find_differences(new_definition(options), options) == []
     assert new_definition(FabricOptions())["properties"]["target"]["typeProperties"] == {
         "defaultSchema": "dbo", "format": "Delta", "retentionInDays": 7,
     }  # fmt: skip

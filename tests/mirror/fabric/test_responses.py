@@ -17,7 +17,7 @@ from mirrorfeed.mirror.errors import (
     TokenRefused,
     WorkspaceMissing,
 )
-from mirrorfeed.mirror.fabric.client import Answer, FabricItem, answer_in, error_in, error_of
+from mirrorfeed.mirror.fabric.client import ErrorResponse, FabricItem, error_for, error_text, parse_error
 from mirrorfeed.storage.onelake_errors import CapacityPaused
 
 SPACE, BASE = FabricItem("w1"), FabricItem("w1", "d1")
@@ -27,91 +27,93 @@ SPACE, BASE = FabricItem("w1"), FabricItem("w1", "d1")
     ("item", "answer", "expected"),
     [
         (
-            SPACE, Answer(404, "WorkspaceNotFound", "Not found."),
+            SPACE, ErrorResponse(404, "WorkspaceNotFound", "Not found."),
             WorkspaceMissing(workspace="w1", response="404 WorkspaceNotFound: Not found"),
         ),
         (
-            BASE, Answer(404, "ItemNotFound"),
+            BASE, ErrorResponse(404, "ItemNotFound"),
             DatabaseMissing(workspace="w1", database="d1", response="404 ItemNotFound"),
         ),
         (
-            BASE, Answer(404, "OddNotFound", "Nothing here."),
+            BASE, ErrorResponse(404, "OddNotFound", "Nothing here."),
             NotFound(action="count", item=str(BASE), response="404 OddNotFound: Nothing here"),
         ),
-        (SPACE, Answer(404), NotFound(action="count", item=str(SPACE), response="404")),
-        (BASE, Answer(401, "InvalidToken"), TokenRefused(item=str(BASE), response="401 InvalidToken")),
+        (SPACE, ErrorResponse(404), NotFound(action="count", item=str(SPACE), response="404")),
+        (BASE, ErrorResponse(401, "InvalidToken"), TokenRefused(item=str(BASE), response="401 InvalidToken")),
         (
-            SPACE, Answer(403, "InsufficientPrivileges", "No."),
+            SPACE, ErrorResponse(403, "InsufficientPrivileges", "No."),
             NoPermission(action="count", item=str(SPACE), response="403 InsufficientPrivileges: No"),
         ),
         (
-            BASE, Answer(429, "CapacityNotActive", "The capacity is paused.", retry_after="60"),
+            BASE, ErrorResponse(429, "CapacityNotActive", "The capacity is paused.", retry_after="60"),
             CapacityPaused(address=str(BASE), response="429 CapacityNotActive: The capacity is paused"),
         ),
         (
-            BASE, Answer(429, "RequestBlocked", "Too many.", retry_after="60"),
+            BASE, ErrorResponse(429, "RequestBlocked", "Too many.", retry_after="60"),
             FabricUnavailable(
                 action="count", item=str(BASE), reason="429 RequestBlocked: Too many; retry after 60 s"
             ),
         ),
         (
-            SPACE, Answer(409, "ItemDisplayNameAlreadyInUse"),
+            SPACE, ErrorResponse(409, "ItemDisplayNameAlreadyInUse"),
             NameTaken(item=str(SPACE), response="409 ItemDisplayNameAlreadyInUse"),
         ),
         (
-            SPACE, Answer(400, "OperationNotSupportedForItem", "Not now."),
+            SPACE, ErrorResponse(400, "OperationNotSupportedForItem", "Not now."),
             CallRefused(action="count", item=str(SPACE), response="400 OperationNotSupportedForItem: Not now"),
         ),
     ],
 )  # fmt: skip
-def test_failure_response_is_mapped_to_an_error(item: FabricItem, answer: Answer, expected: MirrorfeedError) -> None:
-    error = error_of("count", item, answer)
+def test_failure_response_is_mapped_to_an_error(
+    item: FabricItem, answer: ErrorResponse, expected: MirrorfeedError
+) -> None:
+    error = error_for("count", item, answer)
     assert (type(error), vars(error)) == (type(expected), vars(expected))
 
 
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        (Answer(503), Transient),
-        (Answer(500, "UnknownError"), Transient),
-        (Answer(400, "ItemDisplayNameNotAvailableYet", retriable=True), Transient),
-        (Answer(400, "Other"), Terminal),
-        (Answer(302), Terminal),
-        (Answer(404, "CapacityNotActive"), Terminal),
-        (Answer(404, "NotThereYet", retriable=True), Transient),
+        (ErrorResponse(503), Transient),
+        (ErrorResponse(500, "UnknownError"), Transient),
+        (ErrorResponse(400, "ItemDisplayNameNotAvailableYet", retriable=True), Transient),
+        (ErrorResponse(400, "Other"), Terminal),
+        (ErrorResponse(302), Terminal),
+        (ErrorResponse(404, "CapacityNotActive"), Terminal),
+        (ErrorResponse(404, "NotThereYet", retriable=True), Transient),
     ],
 )
-def test_transient_responses_are_recognized_by_status_or_content(answer: Answer, kind: type) -> None:
-    assert isinstance(error_of("count", BASE, answer), kind)
+def test_transient_responses_are_recognized_by_status_or_content(answer: ErrorResponse, kind: type) -> None:
+    assert isinstance(error_for("count", BASE, answer), kind)
 
 
 @pytest.mark.parametrize(
     ("body", "answer"),
     [
-        ({"errorCode": "X", "message": "Y", "isRetriable": True}, Answer(400, "X", "Y", True, "7")),
-        ({"message": None}, Answer(400, retry_after="7")),
-        ({}, Answer(400, retry_after="7")),
-        (None, Answer(400, retry_after="7")),
-        ("text", Answer(400, retry_after="7")),
+        ({"errorCode": "X", "message": "Y", "isRetriable": True}, ErrorResponse(400, "X", "Y", True, "7")),
+        ({"message": None}, ErrorResponse(400, retry_after="7")),
+        ({}, ErrorResponse(400, retry_after="7")),
+        (None, ErrorResponse(400, retry_after="7")),
+        ("text", ErrorResponse(400, retry_after="7")),
     ],
 )
-def test_response_body_may_have_any_form(body: object, answer: Answer) -> None:
-    assert answer_in(400, "7", body) == answer
+def test_response_body_may_have_any_form(body: object, answer: ErrorResponse) -> None:
+    assert parse_error(400, "7", body) == answer
 
 
 def test_response_text_is_one_bounded_line_without_tokens() -> None:
     remember("opaque-token-of-this-process")
-    response = answer_in(400, "", {"errorCode": "A", "message": f"opaque-token-of-this-process\nis {'x' * 999}"})
+    response = parse_error(400, "", {"errorCode": "A", "message": f"opaque-token-of-this-process\nis {'x' * 999}"})
     assert str(response).startswith("400 A: (not shown) is xxx")
     assert len(str(response)) < 350
-    assert error_in({"errorCode": "B", "message": "opaque-token-of-this-process"}) == "B: (not shown)"
-    assert error_in("opaque-token-of-this-process") == "(not shown)"
-    assert error_in(None) is None
+    assert error_text({"errorCode": "B", "message": "opaque-token-of-this-process"}) == "B: (not shown)"
+    assert error_text("opaque-token-of-this-process") == "(not shown)"
+    assert error_text(None) is None
 
 
 def test_private_link_of_a_workspace_is_reported_with_its_setting() -> None:
     workspace = "0f8fad5b-d9cb-469f-a165-70867728950e"
-    answer = Answer(403, "RequestDeniedByInboundPolicy", "Request is denied due to inbound communication policy")
-    error = error_of("read the status", FabricItem(workspace), answer)
+    answer = ErrorResponse(403, "RequestDeniedByInboundPolicy", "Request is denied due to inbound communication policy")
+    error = error_for("read the status", FabricItem(workspace), answer)
     assert isinstance(error, PublicNetworkDenied)
     assert "`private_link: true`" in str(error)

@@ -15,19 +15,8 @@ from mirrorfeed.config.model import Config
 from mirrorfeed.config.values import ONELAKE
 from mirrorfeed.landing.names import Target, fold
 from mirrorfeed.landing.strict_json import Count, parse_json
-from mirrorfeed.mirror.errors import (
-    DefinitionUnreadable,
-    NameTaken,
-    NoSqlEndpoint,
-    NotApplied,
-    NotDropped,
-    NotInFabric,
-    NotListed,
-    NotPaused,
-    NotReached,
-    OtherMirror,
-)
-from mirrorfeed.mirror.fabric.client import ENDPOINT, FabricClient, FabricItem, Page, Response, error_in, time_in
+from mirrorfeed.mirror import errors
+from mirrorfeed.mirror.fabric.client import ENDPOINT, FabricClient, FabricItem, Page, Response, error_text, parse_time
 from mirrorfeed.mirror.fabric.status_and_settings import (
     FIELDS,
     OPEN_MIRROR,
@@ -35,8 +24,8 @@ from mirrorfeed.mirror.fabric.status_and_settings import (
     Setting,
     TableState,
     TableSync,
-    changed,
-    differences,
+    change_settings,
+    find_differences,
     new_definition,
     setting_text,
     target_settings,
@@ -47,8 +36,8 @@ _DEFAULTS = FabricOptions()
 _REFRESH_MINUTES = 5
 """Timeout of a refresh of the SQL endpoint. Fabric's default of 15 minutes is too long for a status."""
 _MIRRORING = "mirroring.json"
-_ITEM = ".platform"
-"""Part of a definition with the name and kind of an item. Changed through another API."""
+_PLATFORM = ".platform"
+"""Part of every definition, with the name and type of the item. It can be changed only through another API."""
 
 
 class _Status(Response):
@@ -97,15 +86,12 @@ class _Parts(Response):
     parts: tuple[_Part, ...] = Field((), validation_alias=AliasPath("definition", "parts"))
 
 
-class _Target(Response):
-    typeProperties: dict[str, Any] | None = None
-
-
 class _Content(Response):
-    """The form of a definition on which `target_settings` relies."""
+    """Parts of `mirroring.json` that `target_settings` reads, and the type of the source."""
 
     kind: str = Field(validation_alias=AliasPath("properties", "source", "type"))
-    target: _Target | None = Field(None, validation_alias=AliasPath("properties", "target"))
+    target: dict[str, Any] | None = Field(None, validation_alias=AliasPath("properties", "target"))
+    settings: dict[str, Any] | None = Field(None, validation_alias=AliasPath("properties", "target", "typeProperties"))
 
 
 @dataclass(frozen=True)
@@ -114,10 +100,7 @@ class MirroredDatabase:
     item: FabricItem
 
     def status(self) -> str:
-        """Return the status as Fabric spells it.
-
-        Initializing, Initialized, Starting, Running, Paused, Stopping or Stopped.
-        """
+        """Return Initializing, Initialized, Starting, Running, Paused, Stopping or Stopped."""
         return self.client.read("read the status", self.item, f"{self.item.path}/getMirroringStatus", _Status).status
 
     def is_stopped(self) -> bool:
@@ -130,8 +113,8 @@ class MirroredDatabase:
                 f"{each.sourceSchemaName or DEFAULT_SCHEMA}.{each.sourceTableName}",
                 each.status,
                 each.metrics.processedRows if each.metrics else None,
-                error_in(each.error),
-                time_in(each.metrics.lastSyncDateTime) if each.metrics else None,
+                error_text(each.error),
+                parse_time(each.metrics.lastSyncDateTime) if each.metrics else None,
             )
             for each in self.client.pages("read the status of the tables", self.item, path, Page[_Table])
         ]
@@ -143,7 +126,7 @@ class MirroredDatabase:
     def resume(self, on_status: Callable[[str], None], seconds: float) -> None:
         """Start paused mirroring, and wait until it is running. Raises `NotPaused`."""
         if (status := self.status()) not in ("Paused", "Running", "Starting"):
-            raise NotPaused(item=str(self.item), status=status)
+            raise errors.NotPaused(item=str(self.item), status=status)
         self.start(on_status, seconds)
 
     def stop(self, on_status: Callable[[str], None], seconds: float) -> None:
@@ -157,98 +140,99 @@ class MirroredDatabase:
         on_status: Callable[[str], None],
         seconds: float,
     ) -> None:
-        """Send `verb` once, as soon as the status is one of `ready`, and wait for one of the goals."""
-        is_sent, before = False, ""
+        """Send `verb` once, when the status is in `ready`, and wait until the status is in `goals`."""
+        is_sent, reported = False, ""
         for is_last in self.client.attempts(seconds):
             status = self.status()
             if status in ready and not is_sent:
                 on_status(status)
                 action = verb.replace("Mirroring", " mirroring")
                 self.client.call(action, self.item, f"{self.item.path}/{verb}")
-                is_sent, before, status = True, status, self.status()
-            if status != before:
+                is_sent, reported, status = True, status, self.status()
+            if status != reported:
                 on_status(status)
-            before = status
+            reported = status
             if status in goals:
                 return
             if is_last:
-                raise NotReached(item=str(self.item), verb=verb, status=status, seconds=seconds)
+                raise errors.NotReached(item=str(self.item), verb=verb, status=status, seconds=seconds)
 
     def wait_until_dropped(self, target: Target, on_wait: Callable[[str], None], seconds: float) -> None:
-        """Wait until Fabric has dropped the table.
+        """Wait until Fabric has dropped the table. Raises `NotDropped`.
 
-        Returns immediately if mirroring is not running: then Fabric drops nothing, and reloads every table when it
-        starts.
+        Returns immediately if mirroring is stopped, because Fabric then drops nothing, and reloads every table when
+        mirroring starts.
         """
-        before = ""
+        reported = ""
         for is_last in self.client.attempts(seconds):
             state = next((found for found in self.tables() if found.is_of(target)), None)
             if state is None or self.is_stopped():
                 return
-            if state.in_words != before:
+            if state.in_words != reported:
                 on_wait(state.in_words)
-            before = state.in_words
+            reported = state.in_words
             if is_last:
-                raise NotDropped(table=str(target), item=str(self.item), state=state.in_words, seconds=seconds)
+                raise errors.NotDropped(table=str(target), item=str(self.item), state=state.in_words, seconds=seconds)
 
     def refresh(self) -> list[TableSync]:
-        """Refresh the SQL endpoint, and return its report for each table. Raises `NoSqlEndpoint`.
+        """Refresh the SQL endpoint, which uses capacity, and return the result for each table.
 
-        Fabric reports the times of the endpoint only in response to a refresh, which uses capacity.
+        Fabric has no other API that returns the times of the last refresh. Raises `NoSqlEndpoint`.
         """
         endpoint = self.client.read("read the SQL endpoint", self.item, self.item.path, _Endpoint, "GET").id
         if not endpoint:
-            raise NoSqlEndpoint(item=str(self.item))
+            raise errors.NoSqlEndpoint(item=str(self.item))
         path = f"sqlEndpoints/{endpoint}/refreshMetadata"
         body = {"timeout": {"timeUnit": "Minutes", "value": _REFRESH_MINUTES}}
-        found = self.client.read("refresh the SQL endpoint", self.item, path, Page[_Sync], body=body).entries or ()
+        page = self.client.read("refresh the SQL endpoint", self.item, path, Page[_Sync], body=body)
         return [
-            TableSync(each.tableName, each.status, time_in(each.lastSuccessfulSyncDateTime), error_in(each.error))
-            for each in found
+            TableSync(each.tableName, each.status, parse_time(each.lastSuccessfulSyncDateTime), error_text(each.error))
+            for each in page.entries or ()
         ]
 
     def definition(self, name: str | None = None) -> Definition:
-        """Read the definition of an open mirrored database.
-
-        Raises `OtherMirror`, which shows `name`, or `DefinitionUnreadable`.
-        """
+        """Read the definition. Raises `OtherMirror`, which shows `name`, or `DefinitionUnreadable`."""
         path = f"{self.item.path}/getDefinition"
         parts = {part.path: part for part in self.client.read("read the definition", self.item, path, _Parts).parts}
         try:
             content = parse_json(base64.b64decode(parts[_MIRRORING].payload, validate=True))
             kind = _Content.of(content).kind
         except (LookupError, ValueError) as error:
-            raise DefinitionUnreadable(item=str(self.item)) from error
+            raise errors.DefinitionUnreadable(item=str(self.item)) from error
         if kind != OPEN_MIRROR:
-            raise OtherMirror(name=name or str(self.item.database), item=str(self.item), kind=kind)
-        others = tuple(part.model_dump() for path, part in parts.items() if path not in (_MIRRORING, _ITEM))
+            raise errors.OtherMirror(name=name or str(self.item.database), item=str(self.item), kind=kind)
+        others = tuple(part.model_dump() for path, part in parts.items() if path not in (_MIRRORING, _PLATFORM))
         return Definition(content, others)
 
     def apply(self, options: FabricOptions, confirm: Callable[..., None] | None = None) -> list[Setting]:
-        """Change the settings of the mirrored database that differ from the configuration and can be changed.
+        """Change the settings that differ from the configuration and can be changed, and return all that differed.
 
-        Returns all settings that differed. `confirm` receives them first, if any of them can be changed. Raises
-        `NotApplied` if Fabric still shows the old values afterwards.
+        Before the first change, calls `confirm` with all settings that differ. Raises `NotApplied` if Fabric still has
+        the old values afterwards.
         """
         definition, stopped = self.definition(), self.is_stopped()
-        found = differences(definition.content, options, stopped)
+        found = find_differences(definition.content, options, stopped)
         if not any(each.changes for each in found):
             return found
         if confirm:
             confirm(*(each.in_words for each in found))
-        body = {"definition": {"parts": [_part(changed(definition.content, found)), *definition.others]}}
+        body = {"definition": {"parts": [_part(change_settings(definition.content, found)), *definition.others]}}
         self.client.call("change the definition", self.item, f"{self.item.path}/updateDefinition", body)
-        if left := [each.in_words for each in differences(self.definition().content, options, stopped) if each.changes]:
-            raise NotApplied(item=str(self.item), left=tuple(left))
+        if left := [
+            each.in_words for each in find_differences(self.definition().content, options, stopped) if each.changes
+        ]:
+            raise errors.NotApplied(item=str(self.item), left=tuple(left))
         return found
 
 
 @dataclass(frozen=True)
 class Definition:
+    """Definition of a mirrored database: a list of files that Fabric calls parts."""
+
     content: Mapping[str, Any]
     """Content of `mirroring.json`."""
-    others: tuple[Mapping[str, Any], ...] = ()
-    """Other parts, except the one that every item has."""
+    others: tuple[Mapping[str, Any], ...]
+    """Other parts, except `.platform`."""
 
 
 def _part(content: Mapping[str, Any]) -> dict[str, str]:
@@ -259,29 +243,26 @@ def _part(content: Mapping[str, Any]) -> dict[str, str]:
 def create(
     client: FabricClient, workspace: str, name: str, options: FabricOptions = _DEFAULTS, seconds: float = 120.0
 ) -> tuple[str, bool]:
-    """Return the id of the open mirrored database with this name, and whether this call created it."""
+    """Create an open mirrored database, unless it exists. Returns its id, and whether this call created it."""
     item = FabricItem(workspace)
     if found := _find(client, item, name):
         MirroredDatabase(client, FabricItem(workspace, found)).definition(name)  # raises if it mirrors another source
         return found, False
-    name_error: NameTaken | None = None
+    name_error: errors.NameTaken | None = None
     try:
         body = {"displayName": name, "definition": {"parts": [_part(new_definition(options))]}}
         client.call(f"create {name!r}", item, item.path, body)
-    except NameTaken as error:  # a repeated request finds the database that the first request created
+    except errors.NameTaken as error:  # a repeated request finds the database that the first request created
         name_error = error
-    for is_last in client.attempts(seconds):
+    for _ in client.attempts(seconds):
         if found := _find(client, item, name):
             return found, True
-        if is_last:
-            break
-    raise name_error or NotListed(name=name, item=str(item))
+    raise name_error or errors.NotListed(name=name, item=str(item))
 
 
 def _find(client: FabricClient, item: FabricItem, name: str) -> str | None:
     entries = client.pages("list the mirrored databases", item, item.path, Page[_Item], "GET")
-    ids = [entry.id for entry in entries if fold(entry.displayName) == fold(name)]
-    return ids[0] if ids else None
+    return next((entry.id for entry in entries if fold(entry.displayName) == fold(name)), None)
 
 
 def client_of(config: Config) -> FabricClient:
@@ -293,14 +274,14 @@ def database_of(config: Config) -> MirroredDatabase:
     """Return the database of the configured landing zone. Raises `NotInFabric`."""
     workspace, database = config.onelake or (None, None)
     if workspace is None or database is None:
-        raise NotInFabric(landing_zone=config.landing_zone)
+        raise errors.NotInFabric(landing_zone=config.landing_zone)
     return MirroredDatabase(client_of(config), FabricItem(workspace, database))
 
 
 def create_configured(config: Config, name: str) -> CreatedDatabase:
     """Create a database in the workspace of the landing zone, unless it exists."""
     if config.onelake is None:
-        raise NotInFabric(landing_zone=config.landing_zone)
+        raise errors.NotInFabric(landing_zone=config.landing_zone)
     workspace, _ = config.onelake
     database, created = create(client_of(config), workspace, name, config.fabric)
     return CreatedDatabase(name, created, f"{ONELAKE}{workspace}/{database}")
@@ -311,17 +292,17 @@ Settings = tuple[tuple[Setting, ...], tuple[str, ...], str]
 
 
 def plan_settings(config: Config) -> Settings:
-    """Compare the settings of the database with the configuration."""
+    """Return the settings of the database that differ from the configuration."""
     database = database_of(config)
     definition = database.definition().content
-    rows = tuple(differences(definition, config.fabric, database.is_stopped()))
+    rows = tuple(find_differences(definition, config.fabric, database.is_stopped()))
     target = target_settings(definition)
     settings = ", ".join(f"{field}: {setting_text(target.get(name))}" for field, name in FIELDS.items())
     return rows, (f"In Fabric: {settings}.",), "" if rows else "The settings in Fabric match the configuration."
 
 
 def apply_settings(config: Config, confirm: Callable[..., None] | None = None) -> Settings:
-    """Change the settings that can be changed, after calling `confirm` with the changes."""
+    """Change the settings of the database that differ from the configuration, after calling `confirm`."""
     found = database_of(config).apply(config.fabric, confirm)
     rows = tuple(each for each in found if each.changes)
     fixed = tuple(each.in_words for each in found if not each.changes)

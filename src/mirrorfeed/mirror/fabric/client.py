@@ -1,4 +1,4 @@
-"""Client for Fabric's REST API: long-running operations, pages, responses and errors."""
+"""Client for Fabric's REST API: requests, long-running operations, listings in pages, and errors of responses."""
 
 from __future__ import annotations
 
@@ -30,20 +30,19 @@ R = TypeVar("R", bound="Response")
 
 ENDPOINT = "https://api.fabric.microsoft.com"
 AUDIENCE = "https://api.fabric.microsoft.com"
-"""Audience of tokens, also at private endpoints."""
+"""Audience of tokens. Private endpoints have the same audience."""
 _POLL_SECONDS = 5.0
 _OPERATION_SECONDS = 600.0
-_NO_WORKSPACE = "WorkspaceNotFound"
-_NOT_PUBLIC = "RequestDeniedByInboundPolicy"
-_NO_ITEM = ("ItemNotFound", "EntityNotFound", "ArtifactNotFound")
-_NAME_TAKEN = "ItemDisplayNameAlreadyInUse"
-_SHOWN, _LONGEST_TEXT = 300, 2000
-"""Maximum number of characters of a response text to show, and to search for secrets."""
+_MAX_SHOWN, _MAX_SEARCHED = 300, 2000
+"""Maximum number of characters of a text in a response to show, and to search for secrets."""
 
 
 @dataclass
 class FabricClient:
-    """Connection of one thread to the API. Calls that change something may be repeated, so callers check the result."""
+    """Connection to the API, for one thread. Retries all requests, so a change may be requested twice.
+
+    In all methods, `action` describes the call in errors, and `path` is below the workspace of `item`.
+    """
 
     credential: TokenCredential
     endpoint: str = ENDPOINT
@@ -53,17 +52,17 @@ class FabricClient:
     sleep: Callable[[float], None] = time.sleep
 
     def call(self, action: str, item: FabricItem, path: str, body: Any = None) -> None:
-        """Send a request that changes something. Waits for a long-running operation. `path` is below the workspace."""
+        """Send a request that changes something. Waits for a long-running operation."""
         response = self._send(action, item, "POST", self._address(item, path), body)
         if response.status_code == 202:
-            self._finish(action, item, response)
+            self._wait_for_operation(action, item, response)
 
     def read(
         self, action: str, item: FabricItem, path: str, model: type[R], method: str = "POST", body: Any = None
     ) -> R:
         """Return the response, or the result of a long-running operation. Raises `ResponseInvalid`."""
         response = self._send(action, item, method, self._address(item, path), body)
-        if response.status_code == 202 and (operation := self._finish(action, item, response)):
+        if response.status_code == 202 and (operation := self._wait_for_operation(action, item, response)):
             response = self._send(action, item, "GET", f"{self.endpoint}/v1/operations/{operation}/result")
         try:
             return model.of(_content(response))
@@ -86,20 +85,20 @@ class FabricClient:
             query = f"?{urlencode({'continuationToken': token})}"
 
     def attempts(self, seconds: float) -> Iterator[bool]:
-        """Pause between attempts until the time is over. Yields whether the attempt is the last one."""
-        deadline, is_last = self.clock() + seconds, False
-        while not is_last:
-            is_last = self.clock() >= deadline
-            yield is_last
+        """Yield False before each attempt, with pauses, and True before the last one, when the time is over."""
+        deadline = self.clock() + seconds
+        while self.clock() < deadline:
+            yield False
             self.sleep(_POLL_SECONDS)
+        yield True
 
     def _address(self, item: FabricItem, path: str) -> str:
         return f"{self.endpoint}/v1/workspaces/{item.workspace}/{path}"
 
-    def _finish(self, action: str, item: FabricItem, accepted: HttpResponse) -> str:
+    def _wait_for_operation(self, action: str, item: FabricItem, accepted: HttpResponse) -> str:
         """Wait for a long-running operation and return its id, or an empty string if the response has no id.
 
-        The address in the response is not used, because it may be on another host, which must not receive the token.
+        Does not use the address in the response, because another host must not receive the token.
         """
         location = accepted.headers.get("Location", "")
         operation = accepted.headers.get("x-ms-operation-id") or location.rstrip("/").rpartition("/")[2]
@@ -113,7 +112,7 @@ class FabricClient:
             if state.get("status") == "Succeeded":
                 return operation
             if state.get("status") == "Failed":
-                error = answer_in(response.status_code, "", state.get("error"))
+                error = parse_error(response.status_code, "", state.get("error"))
                 raise errors.OperationFailed(action=action, item=str(item), reason=error.message or error.code)
         reason = f"the operation {operation} is not finished after 10 minutes"
         raise errors.FabricUnavailable(action=action, item=str(item), reason=reason)
@@ -123,7 +122,7 @@ class FabricClient:
             if response.status_code < 300:
                 return None
             header = response.headers.get("Retry-After", "")
-            return error_of(action, item, answer_in(response.status_code, header, _content(response)))
+            return error_for(action, item, parse_error(response.status_code, header, _content(response)))
 
         response = self._http.send(
             method,
@@ -144,7 +143,7 @@ class FabricClient:
 
 
 def _content(response: HttpResponse) -> dict[str, Any]:
-    """Return the JSON object of a response, or its list as `value`. Returns an empty object for anything else."""
+    """Return the JSON object in a response. Returns a list as `value`, and an empty object for anything else."""
     try:
         found = parse_json(response.body())
     except ValueError:
@@ -155,18 +154,18 @@ def _content(response: HttpResponse) -> dict[str, Any]:
 
 
 class Response(BaseModel):
-    """Part of a response. Ignores unknown fields."""
+    """Base class for models of responses, or of parts of them. Ignores unknown fields."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
     @classmethod
     def of(cls, content: Any) -> Self:
-        """Validate a part of a response. Raises `ValueError` with the first invalid field."""
+        """Validate JSON values. Raises `ValueError` with the first invalid field."""
         return validate(TypeAdapter(cls), content)
 
 
 class Page(Response, Generic[T]):
-    """One page of a listing. Most listings are in `value`. The status of tables is in `data`."""
+    """One page of a listing. The entries are in `value`, or in `data` for the status of tables."""
 
     entries: tuple[T, ...] | None = Field(None, validation_alias=AliasChoices("value", "data"))
     continuationToken: str | None = None
@@ -190,8 +189,8 @@ class FabricItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """Parts of a response that explain why a call failed."""
+class ErrorResponse:
+    """Response of a failed call."""
 
     status: int
     code: str = ""
@@ -204,65 +203,65 @@ class Answer:
         return f"{self.status} {reason}".strip()
 
 
-def answer_in(status: int, retry_after: str, body: Any) -> Answer:
-    """Return the parts of a response. `body` can be any JSON value, or None if there is none."""
+def parse_error(status: int, retry_after: str, body: Any) -> ErrorResponse:
+    """Parse the response of a failed call. `body` is any JSON value, or None."""
     fields = body if isinstance(body, dict) else {}
     code, message = _one_line(fields.get("errorCode")), _one_line(fields.get("message"))
-    return Answer(status, code, message, fields.get("isRetriable") is True, retry_after)
+    return ErrorResponse(status, code, message, fields.get("isRetriable") is True, retry_after)
 
 
-def error_in(error: Any) -> str | None:
-    """Return the text of an error in a response, or None."""
+def error_text(error: Any) -> str | None:
+    """Return an error in a response as text without secrets, or None if there is no error."""
     if isinstance(error, dict):
         error = ": ".join(str(error[name]) for name in ("errorCode", "message") if error.get(name))
     return _one_line(error) or None
 
 
 def _one_line(text: Any) -> str:
-    return redact(" ".join(str(text or "")[:_LONGEST_TEXT].split()))[:_SHOWN]
+    return redact(" ".join(str(text or "")[:_MAX_SEARCHED].split()))[:_MAX_SHOWN]
 
 
-def time_in(text: Any) -> datetime | None:
-    """Parse a time in a response, by default in UTC. Returns None for any other text."""
+def parse_time(text: Any) -> datetime | None:
+    """Parse a time in a response, by default in UTC. Returns None for other values."""
     try:
-        found = datetime.fromisoformat(str(text))
+        parsed = datetime.fromisoformat(str(text))
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
-def error_of(action: str, item: FabricItem, answer: Answer) -> MirrorfeedError:
+def error_for(action: str, item: FabricItem, response: ErrorResponse) -> MirrorfeedError:
     """Return the error for a response with a status of 300 or more."""
-    if is_paused(answer.code, answer.message):
-        return CapacityPaused(address=str(item), response=str(answer))
-    wait = f"; retry after {answer.retry_after} s" if answer.retry_after else ""
+    if is_paused(response.code, response.message):
+        return CapacityPaused(address=str(item), response=str(response))
+    wait = f"; retry after {response.retry_after} s" if response.retry_after else ""
     facts = {
         "action": action,
         "item": str(item),
         "workspace": item.workspace,
         "database": item.database,
-        "response": str(answer),
-        "reason": f"{answer}{wait}",
+        "response": str(response),
+        "reason": f"{response}{wait}",
     }
-    kind = _kind_of(item, answer)
+    kind = _error_class(item, response)
     return kind(**{name: value for name, value in facts.items() if name in kind.required})
 
 
-def _kind_of(item: FabricItem, answer: Answer) -> type[MirrorfeedError]:
-    match answer:
-        case Answer(status=401):
+def _error_class(item: FabricItem, response: ErrorResponse) -> type[MirrorfeedError]:
+    match response:
+        case ErrorResponse(status=401):
             return errors.TokenRefused
-        case Answer(status=403, code=code) if code == _NOT_PUBLIC:
+        case ErrorResponse(status=403, code="RequestDeniedByInboundPolicy"):
             return errors.PublicNetworkDenied
-        case Answer(status=403):
+        case ErrorResponse(status=403):
             return errors.NoPermission
-        case Answer(status=404, code=code) if code == _NO_WORKSPACE:
+        case ErrorResponse(status=404, code="WorkspaceNotFound"):
             return errors.WorkspaceMissing
-        case Answer(status=404, code=code) if code in _NO_ITEM and item.database is not None:
+        case ErrorResponse(status=404, code="ItemNotFound" | "EntityNotFound" | "ArtifactNotFound") if item.database:
             return errors.DatabaseMissing
-        case Answer(status=404, retriable=False):
+        case ErrorResponse(status=404, retriable=False):
             return errors.NotFound
-        case Answer(code=code) if code == _NAME_TAKEN:
+        case ErrorResponse(code="ItemDisplayNameAlreadyInUse"):
             return errors.NameTaken
-    is_transient = answer.retriable or answer.status in RETRYABLE_STATUS
+    is_transient = response.retriable or response.status in RETRYABLE_STATUS
     return errors.FabricUnavailable if is_transient else errors.CallRefused

@@ -1,4 +1,4 @@
-"""Status of the mirrored database as Fabric reports it, and its settings compared with the configuration."""
+"""Status of the mirrored database and its tables in Fabric, and its settings compared with the configuration."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from mirrorfeed.display.rows import Row, counted, row, shown
 from mirrorfeed.landing.names import Target, fold
 
 OPEN_MIRROR = "GenericMirror"
-_RETENTION = 7
+_RETENTION_DAYS = 7
+"""Default for new databases."""
 FIELDS = {
     "retention_days": "retentionInDays",
     "change_data_feed": "enableDeltaChangeDataFeed",
     "default_schema": "defaultSchema",
 }
+"""Settings in the configuration with their names in Fabric."""
 NOTES = {
     "change_data_feed": "uses capacity; the feed is read through a shortcut in a lakehouse",
     "default_schema": "requires `mirrorfeed fabric stop` first; the next start loads every table again",
@@ -54,7 +56,7 @@ class TableState(Row):
 
     @property
     def in_words(self) -> str:
-        """Status, rows and error in words."""
+        """Status, number of rows and error in one line."""
         rows = "" if self.rows is None else f", {counted(self.rows, 'row')}"
         return f"{self.status}{rows}{f': {self.error}' if self.error else ''}"
 
@@ -136,7 +138,10 @@ class Setting(Row):
 
 
 def sync_of(syncs: Sequence[TableSync], target: Target, all_targets: Collection[Target]) -> TableSync | None:
-    """Return the report for a table, or None. A name without a schema counts only if exactly one table has it."""
+    """Return the refresh of the table of a target, or None.
+
+    A name without a schema counts only if exactly one of `all_targets` has this table name.
+    """
     schema, table = fold(target.schema or DEFAULT_SCHEMA), fold(target.table)
     names = {f"{schema}.{table}"}
     if sum(fold(each.table) == table for each in all_targets) == 1:
@@ -149,7 +154,7 @@ def new_definition(options: FabricOptions) -> dict[str, Any]:
     target: dict[str, Any] = {
         "defaultSchema": options.default_schema or DEFAULT_SCHEMA,
         "format": "Delta",
-        "retentionInDays": options.retention_days or _RETENTION,
+        "retentionInDays": options.retention_days or _RETENTION_DAYS,
     }
     if options.change_data_feed is not None:
         target["enableDeltaChangeDataFeed"] = options.change_data_feed
@@ -161,29 +166,29 @@ def new_definition(options: FabricOptions) -> dict[str, Any]:
     }
 
 
-def differences(definition: Mapping[str, Any], options: FabricOptions, stopped: bool = False) -> list[Setting]:
+def find_differences(definition: Mapping[str, Any], options: FabricOptions, stopped: bool = False) -> list[Setting]:
     """Return the configured settings that differ from the definition. Only a stopped database accepts all changes."""
     target, settings = target_settings(definition), []
     for field, name in FIELDS.items():
-        found, wanted = target.get(name), getattr(options, field)
+        current, wanted = target.get(name), getattr(options, field)
         if field == "change_data_feed":
-            found = None if found is None else str(found).lower() == "true"
-        if wanted is not None and found != wanted and (wanted is not False or found is not None):
+            current = None if current is None else str(current).lower() == "true"
+        if wanted is not None and current != wanted and (wanted is not False or current is not None):
             changes = stopped or field != "default_schema"
             note = NOTES.get(field, "") if wanted is not False and not (field == "default_schema" and stopped) else ""
-            settings.append(Setting(field, found, wanted, changes, note))
+            settings.append(Setting(field, current, wanted, changes, note))
     return settings
 
 
-def changed(definition: Mapping[str, Any], found: list[Setting]) -> dict[str, Any]:
-    """Return the definition with the changed settings. Other content is preserved, even if it is unknown."""
+def change_settings(definition: Mapping[str, Any], settings: list[Setting]) -> dict[str, Any]:
+    """Return the definition with the changed settings. All other content is preserved."""
     content = copy.deepcopy(dict(definition))
     target = content.setdefault("properties", {}).setdefault("target", {}).setdefault("typeProperties", {})
-    target.update({FIELDS[each.field]: each.wanted for each in found if each.changes})
+    target.update({FIELDS[each.field]: each.wanted for each in settings if each.changes})
     return content
 
 
 def target_settings(definition: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the settings in a definition, by the names of Fabric."""
+    """Return the settings in a definition, by their names in Fabric."""
     target = definition["properties"].get("target") or {}
     return target.get("typeProperties") or {}
