@@ -1,4 +1,7 @@
-"""Local replica: applies a landing zone to Delta tables like Fabric. Written from the specification alone."""
+"""`mirrorfeed replicate`: apply a landing zone to local Delta tables, as Fabric would.
+
+Written from the specification of open mirroring, without code of the publisher.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from pathlib import Path
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.lint.specification import SCHEMA_SUFFIX
 from mirrorfeed.mirror.errors import NotOurs, SamePlace
-from mirrorfeed.mirror.local_replica.landing_zone import TableFolder, schemas_in, tables_in
+from mirrorfeed.mirror.local_replica.landing_zone import find_table_folders
 from mirrorfeed.mirror.local_replica.mirrored_table import (
     delete_dropped,
     drop,
@@ -28,9 +31,9 @@ __all__ = ["Replica", "State", "TableReport", "passes"]
 
 @dataclass(frozen=True)
 class Replica:
-    """Applies a landing zone to the Delta tables `<target>/<schema>/<table>`. The default schema is `dbo`.
+    """Applies the landing zone `zone` to the Delta tables `<target>/<schema>/<table>`. The default schema is `dbo`.
 
-    Stores all its state in the target. Only one replica at a time may use a target.
+    All state is in `target`. Only one replica at a time may use the same target.
     """
 
     zone: Store
@@ -38,28 +41,21 @@ class Replica:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def step(self) -> list[TableReport]:
-        """Make one pass over all tables. A failed table is reported and does not stop the others."""
+        """Make one pass over all tables. A failed table is reported and does not stop the other tables."""
         delete_dropped(self.target)
-        folders = self._folders()
-        places = Counter(mirror_path(self.target, folder) for folder in folders)
+        folders = [(folder, mirror_path(self.target, folder)) for folder in find_table_folders(self.zone)]
+        places = Counter(place for _, place in folders)
         dropped = [place for place in find_delta_tables(self.target) if place not in places]
         reports = [report for place in dropped if (report := self._drop(place))]
-        for folder in folders:
-            if places[mirror_path(self.target, folder)] > 1:
-                error = SamePlace(table=folder.table, place=str(mirror_path(self.target, folder)))
-                reports.append(failed_report(folder.table, error))
+        for folder, place in folders:
+            if places[place] > 1:
+                reports.append(failed_report(folder.table, SamePlace(table=folder.table, place=str(place))))
             else:
                 reports.append(TableCycle(self.zone, self.target, folder).run(self.clock()))
         return sorted(reports, key=lambda report: report.table)
 
-    def _folders(self) -> list[TableFolder]:
-        root = self.zone.list("")
-        folders = tables_in(root, None)
-        for schema in schemas_in(root):
-            folders += tables_in(self.zone.list(f"{schema}{SCHEMA_SUFFIX}"), schema)
-        return folders
-
     def _drop(self, place: Path) -> TableReport | None:
+        """Drop a mirrored table whose folder was deleted. Returns None for a table of another program."""
         table = f"{place.parent.name}.{place.name}"
         try:
             mirror = open_mirror(place)
@@ -77,9 +73,9 @@ class Replica:
 def passes(
     replica: Replica, poll: float, stop: Callable[[], bool], wait: Callable[[float], None] = time.sleep
 ) -> Iterator[list[TableReport] | Transient]:
-    """Make passes every `poll` seconds until `stop` returns True.
+    """Make a pass every `poll` seconds until `stop` returns True.
 
-    Yields the reports of each pass, or a transient error of listing the landing zone.
+    Yields the reports of each pass, or a transient error if the landing zone cannot be listed.
     """
     while not stop():
         try:

@@ -1,4 +1,4 @@
-"""Tables and data files of a landing zone: find the next files, and set aside or delete processed files."""
+"""Find the tables and the next data files of a landing zone, and move or delete processed files, as Fabric does."""
 
 from __future__ import annotations
 
@@ -20,16 +20,20 @@ from mirrorfeed.storage.errors import AlreadyThere, NotThere
 from mirrorfeed.storage.local_folder import FolderStore
 
 _NUMBERED = re.compile(r"(\d{20})\..+", re.ASCII)
-_KEPT_FOR = timedelta(days=7)
-_NOTES = "_replica/processed.json"
+_RETENTION = timedelta(days=7)
+"""Time after which a processed file is deleted."""
+_PROCESSED_TIMES = "_replica/processed.json"
 """File in the folder of the Delta table, which ignores names that start with `_`. It is deleted with the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFolder:
+    """Folder of a table in the landing zone."""
+
     schema: str | None
     name: str
     etag: str
+    """Changes if the folder is deleted and created again."""
 
     @property
     def parent(self) -> str:
@@ -44,14 +48,19 @@ class TableFolder:
         return f"{self.schema}.{self.name}" if self.schema else self.name
 
 
-def schemas_in(root: Iterable[Entry]) -> list[str]:
-    """Return the names of the schemas with a folder in the root of the landing zone."""
-    names = (entry.name for entry in root if _is_folder(entry) and entry.name.endswith(SCHEMA_SUFFIX))
-    return [name.removesuffix(SCHEMA_SUFFIX) for name in names if name != SCHEMA_SUFFIX]
+def find_table_folders(zone: Store) -> list[TableFolder]:
+    """Return all table folders of a landing zone."""
+    root = zone.list("")
+    names = [entry.name for entry in root if _is_folder(entry) and entry.name.endswith(SCHEMA_SUFFIX)]
+    folders = tables_in(root, None)
+    for name in names:
+        if schema := name.removesuffix(SCHEMA_SUFFIX):
+            folders += tables_in(zone.list(name), schema)
+    return folders
 
 
 def tables_in(entries: Iterable[Entry], schema: str | None) -> list[TableFolder]:
-    """Return the table folders in the root of the landing zone, or in the folder of a schema."""
+    """Return the table folders among the entries of a schema's folder, or of the root folder if `schema` is None."""
     return [
         TableFolder(schema, entry.name, entry.etag)
         for entry in entries
@@ -61,16 +70,20 @@ def tables_in(entries: Iterable[Entry], schema: str | None) -> list[TableFolder]
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Data files of a table folder in order: `done`, `ready`, and `waiting` for a missing number."""
+    """Data files of a table folder, in the order in which they are applied."""
 
     done: list[Entry]
+    """Files that were applied."""
     ready: list[Entry]
+    """Files to apply now."""
     missing: int | None = None
-    """Number that must be applied before the `waiting` files."""
+    """Number of the first missing file, or None."""
     waiting: Sequence[Entry] = ()
+    """Files after the missing file."""
 
 
 def read_settings(zone: Store, folder: str) -> Settings:
+    """Read `_metadata.json` of a table folder, or return the defaults if the file is missing."""
     path = f"{folder}/{METADATA}"
     try:
         return parse_settings(zone.read(path), zone.address(path))
@@ -79,7 +92,7 @@ def read_settings(zone: Store, folder: str) -> Settings:
 
 
 def parse_settings(content: bytes, address: str) -> Settings:
-    """Parse `_metadata.json`. Ignores unknown properties. Raises `FileRefused` if the meaning is not clear."""
+    """Parse `_metadata.json`. Raises `FileRefused` if the meaning of the file is not clear."""
     settings, deviations = read_metadata(content, address)
     if unclear := next((deviation for deviation in deviations if not deviation.is_clear), None):
         raise FileRefused(finding=unclear.finding)
@@ -97,13 +110,13 @@ def number_of(name: str) -> int:
     return int(match[1]) if match else 0
 
 
-def by_number(files: Iterable[Entry], applied: int, folder: str) -> Queue:
-    """Order files by number, from 1 without gaps. Ignores files without a number."""
+def queue_by_number(files: Iterable[Entry], applied: int, folder: str) -> Queue:
+    """Order files by number, after the last `applied` number or 0. Ignores files without a number."""
     numbered = sorted((file for file in files if number_of(file.name)), key=lambda file: file.name)
-    for one, other in pairwise(numbered):
-        if (number := number_of(one.name)) == number_of(other.name):
-            path = f"{folder}/{other.name}"
-            raise FileRefused(finding=NUMBER_TWICE.finding(path, number=number, other=one.name))
+    for file, next_file in pairwise(numbered):
+        if (number := number_of(file.name)) == number_of(next_file.name):
+            path = f"{folder}/{next_file.name}"
+            raise FileRefused(finding=NUMBER_TWICE.finding(path, number=number, other=file.name))
     done = [file for file in numbered if number_of(file.name) <= applied]
     later = numbered[len(done) :]
     ready = [file for number, file in enumerate(later, applied + 1) if number_of(file.name) == number]
@@ -111,18 +124,18 @@ def by_number(files: Iterable[Entry], applied: int, folder: str) -> Queue:
     return Queue(done, ready, applied + len(ready) + 1 if waiting else None, waiting)
 
 
-def by_time(files: Iterable[Entry], processed: frozenset[str]) -> Queue:
-    """Order files of any name by storage time. A processed path is never read again."""
+def queue_by_time(files: Iterable[Entry], processed: frozenset[str]) -> Queue:
+    """Order files by modification time. A file with the name of a processed file is never read."""
     # The specification does not define the order of files with equal times. Sorting by name makes runs repeatable.
     ordered = sorted(files, key=lambda file: (file.modified, file.name))
     done = [file for file in ordered if file.name in processed]
     return Queue(done, [file for file in ordered if file.name not in processed])
 
 
-def set_aside(store: Store, folder: str, done: Sequence[Entry]) -> list[str]:
-    """Move processed files to a subfolder, except the last. Returns names that were set aside before.
+def move_processed(store: Store, folder: str, done: Sequence[Entry]) -> list[str]:
+    """Move processed files to a subfolder, except the last file. Returns the names that the subfolder already has.
 
-    Such a name was published twice. The second file stays and is never read.
+    These names were published twice. The second file stays and is never read.
     """
     repeated = []
     for file in done[:-1]:
@@ -135,32 +148,28 @@ def set_aside(store: Store, folder: str, done: Sequence[Entry]) -> list[str]:
     return repeated
 
 
-def delete_old(store: Store, folder: str, mirror: Path, now: datetime) -> None:
-    """Delete files seven days after they were set aside. The time starts when the replica first finds them there.
+def delete_processed(store: Store, folder: str, mirror: Path, now: datetime) -> None:
+    """Delete processed files seven days after this function first found them in the subfolder.
 
-    Storage times cannot be used, because a rename keeps the time of the last write.
+    Modification times cannot be used, because a rename does not change them.
     """
-    notes = FolderStore(str(mirror))
-    before = _load(notes)
-    seen: dict[str, str] = {}
-    for processed in PROCESSED:
-        for entry in store.list(f"{folder}/{processed}"):
+    table = FolderStore(str(mirror))
+    before = dict[str, str]()
+    with suppress(NotThere, ValueError):  # without these times, files are deleted a week later
+        before = dict(json.loads(table.read(_PROCESSED_TIMES)))
+    times = dict[str, str]()
+    for subfolder in PROCESSED:
+        for entry in store.list(f"{folder}/{subfolder}"):
             if entry.is_folder:
                 continue
-            path = f"{processed}/{entry.name}"
-            since = before.get(path, now.isoformat())
-            if now - datetime.fromisoformat(since) >= _KEPT_FOR:
+            path = f"{subfolder}/{entry.name}"
+            first_found = before.get(path, now.isoformat())
+            if now - datetime.fromisoformat(first_found) >= _RETENTION:
                 store.remove(f"{folder}/{path}")
             else:
-                seen[path] = since
-    if seen != before:
-        notes.replace(_NOTES, json.dumps(seen).encode())
-
-
-def _load(notes: FolderStore) -> dict[str, str]:
-    with suppress(NotThere, ValueError):  # without the notes, files are deleted a week later
-        return dict(json.loads(notes.read(_NOTES)))
-    return {}
+                times[path] = first_found
+    if times != before:
+        table.replace(_PROCESSED_TIMES, json.dumps(times).encode())
 
 
 def _is_folder(entry: Entry) -> bool:

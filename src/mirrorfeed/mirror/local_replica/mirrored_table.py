@@ -1,7 +1,7 @@
-"""A mirrored Delta table with the state of the replica: each data file is applied and recorded in one commit.
+"""Write a mirrored Delta table: apply each data file and record it in the same commit.
 
-The properties of the table contain the path of its folder in the landing zone. Each commit has an application
-transaction for its data file. So after a crash at any time, a file is either applied and recorded, or neither.
+The table's properties have the path of its folder in the landing zone. Each commit has an application transaction for
+its data file. So after a crash at any time, a file is either applied and recorded, or neither.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from mirrorfeed.storage.local_folder import FolderStore, arrow_files, resolve
 
 @dataclass(frozen=True, slots=True)
 class Change:
+    """The effect of a data file on its table."""
+
     remaining: pa.Array
     """For each row of the table, in order: True if the row remains."""
     added: pa.Table
@@ -47,23 +49,22 @@ class Change:
 
 
 def net_change(present: pa.Table, rows: pa.Table, markers: pa.ChunkedArray, keys: Sequence[str]) -> Change:
-    """Apply the rows one by one. `present` has the key columns of the table's rows, with the same types as in the
-    file.
+    """Return the effect of applying the rows of a file one by one.
 
-    A row with a NULL in its key matches no other row.
+    `present` has the key columns of all rows of the table, with the same types as in the file. A row with a NULL in its
+    key matches no other row.
     """
     count = rows.num_rows
     both = [_codes(column) for column in pa.concat_tables([rows.select(keys), present]).columns]
     of_file, of_table = [each[:count] for each in both], [each[count:] for each in both]
-    # Other rows of the table have a value that no key of the file has.
-    is_near = [pc.less_equal(codes, pc.max(key_codes)) for key_codes, codes in zip(of_file, of_table, strict=True)]
+    # Only rows of the table whose values all occur in keys of the file can match.
+    can_match = [pc.less_equal(codes, pc.max(key_codes)) for key_codes, codes in zip(of_file, of_table, strict=True)]
     # PyArrow 21 crashes on a chunked array without chunks.
-    near = pc.indices_nonzero(reduce(pc.and_, is_near).combine_chunks())
-    old_keys = list(zip(*(each.take(near).to_pylist() for each in of_table), strict=True))
+    candidates = pc.indices_nonzero(reduce(pc.and_, can_match).combine_chunks())
+    old_keys = list(zip(*(each.take(candidates).to_pylist() for each in of_table), strict=True))
     old, new, added = Counter(old_keys), dict[Any, list[int]](), list[int]()
+    # Keys whose old rows are deleted. The old rows of other keys remain, in addition to the new rows of the file.
     replaced = set[Any]()
-    """Keys whose rows in the table are deleted. For other keys these rows remain, in addition to the `new` rows of the
-    file."""
     row_keys = zip(*(each.to_pylist() for each in of_file), strict=True)
     for at, (key, marker) in enumerate(zip(row_keys, markers.to_pylist(), strict=True)):
         if None in key:
@@ -74,9 +75,9 @@ def net_change(present: pa.Table, rows: pa.Table, markers: pa.ChunkedArray, keys
             count_before = len(new.get(key, ())) + (0 if key in replaced else old[key])
             new[key] = [] if marker == DELETE else [at] * max(count_before, 1)
             replaced.add(key)
-    added += [at for places in new.values() for at in places]
+    added += [at for indices in new.values() for at in indices]
     remaining = np.ones(present.num_rows, dtype=bool)
-    remaining[[place for place, key in zip(near.to_pylist(), old_keys, strict=True) if key in replaced]] = False
+    remaining[[at for at, key in zip(candidates.to_pylist(), old_keys, strict=True) if key in replaced]] = False
     return Change(pa.array(remaining), rows.take(pa.array(sorted(added), pa.int64())))
 
 
@@ -110,8 +111,7 @@ def find_delta_tables(target: str) -> list[Path]:
 
 
 def open_mirror(place: Path) -> Mirror | None:
-    """Open the mirror at a path, or return None if there is no table. Raises `NotOurs` if no replica created the
-    table."""
+    """Open the mirror at a path, or return None if there is no table. Raises `NotOurs` for other Delta tables."""
     with _delta_errors(place):
         if not place.is_dir() or not DeltaTable.is_deltatable(_address(place)):
             return None
@@ -149,12 +149,14 @@ def delete_dropped(target: str) -> None:
 
 
 class Mirror:
+    """A mirrored table. Its properties have the state of the replica."""
+
     def __init__(self, place: Path, delta: DeltaTable) -> None:
         self.place, self._delta = place, delta
 
     @property
     def folder(self) -> str:
-        """Path of the mirrored table folder."""
+        """Path of the table's folder in the landing zone."""
         return self._properties[_FOLDER]
 
     @property
@@ -187,7 +189,7 @@ class Mirror:
             return self._delta.transaction_version(self._app()) or 0
 
     def processed(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the names of applied files among `names`, by name or by number."""
+        """Return the names of files that were applied, by name or by number."""
         applied = self.applied()
         with _delta_errors(self.place):
             return frozenset(
@@ -197,12 +199,12 @@ class Mirror:
             )
 
     def add_columns(self, fields: Sequence[pa.Field]) -> None:
-        """Add columns in a separate commit. After a crash, the columns exist and the file is applied again."""
+        """Add columns in a separate commit. After a crash, the file is applied to the table with these columns."""
         with _delta_errors(self.place):
             self._delta.alter.add_columns([Field.from_arrow(field) for field in fields])
 
     def read_columns(self, columns: Sequence[str]) -> pa.Table:
-        """Return some columns of all rows, in the order that `replace` needs."""
+        """Return columns of all rows, in the order of rows that `replace` expects."""
         with _delta_errors(self.place):
             dataset = self._delta.to_pyarrow_dataset(filesystem=arrow_files(self.place.absolute()))
             schema = pa.schema([dataset.schema.field(name).with_nullable(True) for name in columns])
@@ -252,9 +254,9 @@ class Mirror:
 
 
 def check_values(schema: pa.Schema, rows: pa.Table, address: str) -> None:
-    """Raise an error for NULL in a column that is not nullable, and for dates whose statistics the engine cannot read.
+    """Raise an error for NULL in a column that is not nullable, and for a date in a year without exactly four digits.
 
-    These dates are in years without exactly four digits. `rows` must not include deleted rows.
+    The engine cannot read the statistics of such dates. `rows` must not include deletes.
     """
     for field in schema:
         if not field.nullable and (count := rows[field.name].null_count):

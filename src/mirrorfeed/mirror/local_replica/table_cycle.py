@@ -1,4 +1,4 @@
-"""One pass over one table folder: apply the next files in order, then set processed files aside."""
+"""One pass of the local replica over one table: apply the next data files in order, then move processed files."""
 
 from __future__ import annotations
 
@@ -16,16 +16,22 @@ from mirrorfeed.errors import MirrorfeedError, with_code, wrap_error
 from mirrorfeed.lint.column_rules import KEYLESS, NO_KEY, UNSUPPORTED
 from mirrorfeed.lint.specification import DELETE, Settings
 from mirrorfeed.mirror.errors import FileRefused, FolderReplaced, KeysChanged, TypeChanged
-from mirrorfeed.mirror.local_replica.file_reader import FileRows, added_columns, in_shape_of, read_rows, with_types
+from mirrorfeed.mirror.local_replica.file_reader import (
+    FileRows,
+    align_columns,
+    new_columns,
+    read_rows,
+    without_untyped,
+)
 from mirrorfeed.mirror.local_replica.landing_zone import (
     Queue,
     TableFolder,
-    by_number,
-    by_time,
     data_files,
-    delete_old,
+    delete_processed,
+    move_processed,
+    queue_by_number,
+    queue_by_time,
     read_settings,
-    set_aside,
     tables_in,
 )
 from mirrorfeed.mirror.local_replica.mirrored_table import (
@@ -51,7 +57,7 @@ class State(StrEnum):
 _MARKERS = {0: "insert", 1: "update", 2: "delete", 4: "upsert"}
 
 
-def _by_marker(rows: Mapping[int, int]) -> str:
+def _rows_in_words(rows: Mapping[int, int]) -> str:
     return ", ".join(counted(count, _MARKERS[marker]) for marker, count in rows.items() if count)
 
 
@@ -63,7 +69,7 @@ class TableReport(Row):
     state: State = shown("state")
     """`replicating`, `waiting for a gap`, `failed` or `dropped`."""
     files: int = shown("files", default=0)
-    rows: Mapping[int, int] = shown("rows", _by_marker, default_factory=dict)
+    rows: Mapping[int, int] = shown("rows", _rows_in_words, default_factory=dict)
     """Number of applied rows by row marker."""
     message: str = ""
     error: MirrorfeedError | None = None
@@ -119,9 +125,9 @@ class TableCycle:
                 mirror.set_keys(settings.keys)
         files = data_files(self._zone.list(self._folder.path))
         if settings.by_time:
-            queue = by_time(files, mirror.processed(file.name for file in files) if mirror else frozenset())
+            queue = queue_by_time(files, mirror.processed(file.name for file in files) if mirror else frozenset())
         else:
-            queue = by_number(files, mirror.applied() if mirror else 0, self._zone.address(self._folder.path))
+            queue = queue_by_number(files, mirror.applied() if mirror else 0, self._zone.address(self._folder.path))
         done = list(queue.done)
         failure: MirrorfeedError | None = None
         for file in queue.ready:
@@ -131,13 +137,13 @@ class TableCycle:
                 failure = error
                 break
             done.append(file)
-        # Files applied before a failure are set aside as usual. If both fail, the first error is raised.
+        # Files that were applied before a failure are moved as usual. If moving also fails, the first error is raised.
         with suppress(*([MirrorfeedError] if failure else [])):
             if mirror is not None:
                 self._confirm_folder()
-                for name in set_aside(self._zone, self._folder.path, done):
+                for name in move_processed(self._zone, self._folder.path, done):
                     self._notes.append(f"{name} was already applied, so it was not read again.")
-                delete_old(self._zone, self._folder.path, mirror.place, now)
+                delete_processed(self._zone, self._folder.path, mirror.place, now)
         if failure is not None:
             raise failure
         if queue.missing is not None:
@@ -145,32 +151,31 @@ class TableCycle:
         return State.REPLICATING, "" if done else "No file is published yet."
 
     def _apply(self, mirror: Mirror | None, place: Path, file: Entry, settings: Settings) -> Mirror | None:
-        """Apply the file and return the mirror. Returns None if no column has a type yet, because then there is no
-        table."""
+        """Apply a file and return the mirror, or None if there is no table yet because no column has a type."""
         path = f"{self._folder.path}/{file.name}"
         address = self._zone.address(path)
         with self._zone.open_read(path) as source:
             content = read_rows(source.read(), file.name, address, settings)
         self._confirm_folder()
         _check_keys(mirror, content, settings.keys, address)
-        schema = with_types(content.rows.schema)
+        schema = without_untyped(content.rows.schema)
         if mirror is None and not schema.names and not content.rows.num_rows:
             self._notes.append(
                 f"All values in {file.name} are NULL, so the column types are unknown. The mirrored table is not"
-                f" created yet."
+                " created yet."
             )
             return None
         if mirror is None:
             mirror = create_mirror(place, self._folder, schema, settings.keys)
         else:
             try:
-                new = added_columns(mirror.schema, content.rows.schema, self._folder.table, address)
+                new = new_columns(mirror.schema, content.rows.schema, self._folder.table, address)
             except TypeChanged as error:
                 mirror.stop(str(error))
                 raise
             if new:
                 mirror.add_columns(new)
-        rows = in_shape_of(mirror.schema, content.rows)
+        rows = align_columns(mirror.schema, content.rows)
         markers = content.markers
         written = rows if markers is None else rows.filter(pc.not_equal(markers, DELETE))
         check_values(mirror.schema, written, address)
@@ -187,10 +192,9 @@ class TableCycle:
         return mirror
 
     def _confirm_folder(self) -> None:
-        """Raise `FolderReplaced` unless the folder of this pass still exists, so that the data read is from this
-        folder."""
-        listed = tables_in(self._zone.list(self._folder.parent), self._folder.schema)
-        if self._folder not in listed:
+        """Raise `FolderReplaced` if the folder was deleted or created again, because its files may belong to another
+        table."""
+        if self._folder not in tables_in(self._zone.list(self._folder.parent), self._folder.schema):
             raise FolderReplaced(table=self._folder.table, address=self._zone.address(self._folder.path))
 
     def _report(self, state: State, message: str, error: MirrorfeedError | None = None) -> TableReport:
@@ -199,9 +203,9 @@ class TableCycle:
 
 
 def _check_keys(mirror: Mirror | None, content: FileRows, keys: Sequence[str], address: str) -> None:
-    """Raise an error unless the file has the keys.
+    """Raise an error if the file does not have the keys, or if the types that its rows need are not known.
 
-    Rows also need a column with a type, and changes need keys with a type, in this or an earlier file.
+    The first rows need a column with a type. Updates, deletes and upserts need keys with a type.
     """
     names = content.rows.column_names
     if not keys and content.markers is not None:
@@ -209,7 +213,7 @@ def _check_keys(mirror: Mirror | None, content: FileRows, keys: Sequence[str], a
     if missing := [key for key in keys if key not in names]:
         hint = f"it has {first_names([repr(name) for name in names], 5)}"
         raise FileRefused(finding=NO_KEY.finding(address, key=missing[0], hint=hint))
-    known = {*with_types(content.rows.schema).names, *(mirror.schema.names if mirror else ())}
+    known = {*without_untyped(content.rows.schema).names, *(mirror.schema.names if mirror else ())}
     needed = keys if content.markers is not None else names[:1] if not known else ()
     if content.rows.num_rows and (typeless := [name for name in needed if name not in known]):
         type_ = content.rows.schema.field(typeless[0]).type
@@ -217,10 +221,6 @@ def _check_keys(mirror: Mirror | None, content: FileRows, keys: Sequence[str], a
 
 
 def _waiting(queue: Queue) -> str:
-    count = len(queue.waiting)
-    later = (
-        (f"{queue.waiting[0].name} waits")
-        if count == 1
-        else (f"{count} files wait, the first is {queue.waiting[0].name}")
-    )
+    count, first = len(queue.waiting), queue.waiting[0].name
+    later = f"{first} waits" if count == 1 else f"{count} files wait, the first is {first}"
     return f"File {queue.missing:020} is missing; {later}."
