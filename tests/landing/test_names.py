@@ -220,8 +220,6 @@ def test_foreign_name_is_not_a_record(name: str) -> None:
 def test_staged_name_contains_its_record_number(batch: str, part: str, suffix: str, name: str) -> None:
     assert names.staged_name(10, batch, part, suffix) == name
     assert names.staged_record_number(name) == 10
-    assert names.staged_record_number(name, suffix) == 10
-    assert names.staged_record_number(name, "orc") is None
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from mirrorfeed.landing.schema import Column
 from mirrorfeed.landing.selection import (
     Cast,
     Selection,
-    check,
+    check_names,
     check_source_columns,
     selected_schema,
     source_types,
@@ -75,13 +75,13 @@ def test_invalid_selection_is_refused(selection: Selection, reason: str) -> None
 def test_unknown_column_names_are_refused_with_their_field() -> None:
     selection = Selection(("id", "Price"), rename={"nope": "x"}, cast={"gone": "string"})
     with pytest.raises(BadSelection) as caught:
-        check("t", selection, source_types(SCHEMA))
+        check_names("t", selection, source_types(SCHEMA))
     assert caught.value.reasons == (
         "`columns` names 'Price', which the table spells 'price'",
         "`rename` names 'nope', which is not a column of the table",
         "`cast` names 'gone', which is not a column of the table",
     )
-    check("t", Selection(("id",), where="ID = 1"), source_types(SCHEMA))
+    check_names("t", Selection(("id",), where="ID = 1"), source_types(SCHEMA))
 
 
 def test_condition_refused_by_the_engine_is_reported_with_the_table() -> None:

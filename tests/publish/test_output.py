@@ -20,7 +20,6 @@ from fixtures.mirror import Mirror, canonical
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.errors import Terminal, Transient
-from mirrorfeed.landing import output_format
 from mirrorfeed.landing.errors import UpsertsWithoutKeys
 from mirrorfeed.landing.output_format import Delimited, Output
 from mirrorfeed.lint.linter import lint
@@ -178,18 +177,6 @@ def test_upserts_by_default_require_keys() -> None:
         publish(TableFeed(orders(keys=())), MemoryStore(), plan(keys=(), output=Output(upserts_by_default=True)))
     assert isinstance(caught.value, Terminal)
     assert vars(caught.value) == {"table": "main.sales.orders"}
-
-
-def test_suffix_of_compressed_text_is_one_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output_format, "SUFFIX_OF_COMPRESSED_TEXT", {"gzip": ".gz"})
-    store, table = MemoryStore(), two_orders()
-    chosen = plan(output=Output(Delimited()), compression="gzip")
-    publish(TableFeed(table), store, chosen)
-    one_commit(table)
-    publish(TableFeed(table), store, chosen)
-    names = [entry.name for entry in store.list(FOLDER) if not entry.name.startswith("_")]
-    assert names == [f"{number:020}.csv.gz" for number in (1, 2)]
-    assert lint(store).findings == ()
 
 
 def exchange(table: Table) -> None:

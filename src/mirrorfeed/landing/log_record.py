@@ -1,7 +1,7 @@
 """Records of the log. A record is one publication, and the newest record is the complete state of a table.
 
-Also finds which published files Fabric has consumed. Fabric consumes files in order, and moves all except the last one
-to a subfolder for seven days.
+The functions find the published files that Fabric has consumed. Fabric consumes files in order, and moves all files
+except the last one to a subfolder for seven days.
 """
 
 from __future__ import annotations
@@ -90,15 +90,15 @@ class Record:
     format: int = FORMAT
 
     def to_json(self) -> bytes:
-        spelled = asdict(self)
+        fields = asdict(self)
         if self.selection is None:
-            del spelled["selection"], spelled["source_columns"]
+            del fields["selection"], fields["source_columns"]
         if self.read is None:
-            del spelled["read"]
-        return json.dumps(spelled, ensure_ascii=False, indent=1).encode()
+            del fields["read"]
+        return json.dumps(fields, ensure_ascii=False, indent=1).encode()
 
     @property
-    def repairs(self) -> bool:
+    def is_repair(self) -> bool:
         return self.from_version_exclusive == self.to_version_inclusive
 
     @property
@@ -123,8 +123,8 @@ def parse(data: bytes, address: str) -> Record:
     """Parse a record. Raises `DamagedFile` or `RecordTooNew`, with `address`."""
     try:
         value = parse_json(data)
-        if (found := format_of(value)) > FORMAT:
-            raise RecordTooNew(address=address, found=found, known=FORMAT)
+        if (number := format_of(value)) > FORMAT:
+            raise RecordTooNew(address=address, found=number, known=FORMAT)
         record = validate(_RECORD, value)
         _check(record)
     except ValueError as error:
@@ -153,22 +153,22 @@ def _check(record: Record) -> None:
 def possible_positions(
     newest_first: Iterable[Record], in_place: Collection[int], *, by_time: bool
 ) -> tuple[Record, ...]:
-    """Return the records that the mirror may show, newest first. Empty if the mirror shows an earlier one.
+    """Return the records that the mirror may show, newest first. Empty if the mirror shows an earlier record.
 
-    The oldest file in place may be consumed or not; later files are not. If Fabric orders files by time, any file of a
-    publication may be its last.
+    `in_place` has the numbers of the files in the table's folder. Fabric may have consumed the oldest of these files,
+    but not the later ones. If Fabric orders files by time, any file of a publication may be its last.
     """
     oldest_file = min(in_place, default=None)
-    found: list[Record] = []
+    possible: list[Record] = []
     for record in newest_first:
         last = record.next_file_number - 1
         if by_time and len(in_place) == 1 and any(file.number == oldest_file for file in record.files):
             oldest_file = last
         if oldest_file is None or last < oldest_file:
-            return (*found, record)
-        if last == oldest_file and not found:
-            found.append(record)
-    return tuple(found)
+            return (*possible, record)
+        if last == oldest_file and not possible:
+            possible.append(record)
+    return tuple(possible)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,28 +183,30 @@ class MissingFiles:
 def missing_files(
     published: int,
     in_place: Collection[int],
-    set_aside: Collection[int] = (),
+    processed: Collection[int] = (),
     *,
     newest_first: Iterable[Record] = (),
     by_time: bool = False,
 ) -> MissingFiles:
     """Find published files that are missing, and decide whether they are lost.
 
-    `published` is the highest published number. `set_aside` has the numbers of files that Fabric moved to its
-    subfolder. The oldest file in place is the last consumed one, or not consumed yet. So Fabric did not consume missing
-    files with higher numbers, unless it moved the same file or a later one. If no file is in place, somebody else
-    deleted at least the last file. By time, files of one publication have no order, so only files of later publications
-    count as later.
+    `published` is the highest published number, `in_place` has the numbers of the files in the table's folder, and
+    `processed` the numbers of the files that Fabric moved to its subfolder.
+
+    The oldest file in place is the last consumed file, or not consumed yet. So Fabric did not consume a missing file
+    with a higher number, unless Fabric moved the same or a later file. If no file is in place, somebody else deleted at
+    least the last file. `by_time` means that Fabric orders files by time: then the files of one publication have no
+    order, so only files of later publications count as later.
     """
-    last_aside = max(set_aside, default=0)
+    last_moved = max(processed, default=0)
     # A file is moved after the next file is consumed.
-    consumed = last_aside + 1 if last_aside and last_aside not in in_place else last_aside
+    consumed = last_moved + 1 if last_moved and last_moved not in in_place else last_moved
     reached = max(min(in_place, default=0), consumed)
     present = set(in_place)
     numbers = tuple(number for number in range(reached + 1, published + 1) if number not in present)
     if by_time and in_place and numbers:
-        find_condition = {file.number: record.files[0].number for record in newest_first for file in record.files}
-        numbers = tuple(number for number in numbers if find_condition.get(number, 0) > reached)
+        first_numbers = {file.number: record.files[0].number for record in newest_first for file in record.files}
+        numbers = tuple(number for number in numbers if first_numbers.get(number, 0) > reached)
     return MissingFiles(numbers, lost=bool(numbers and in_place))
 
 

@@ -121,8 +121,8 @@ def _folder_fault(part: str) -> str | None:
         return f"has a part that ends in '.schema', which marks the folder of a schema: {part!r}"
     if "." in part:
         return f"has a part with a dot, which some readers take for schema.table: {part!r}"
-    if found := sorted(_FORBIDDEN.intersection(part)):
-        return f"has {' '.join(found)} in the part {part!r}, which is not valid in file names of all systems"
+    if forbidden := sorted(_FORBIDDEN.intersection(part)):
+        return f"has {' '.join(forbidden)} in the part {part!r}, which is not valid in file names of all systems"
     if len(part) > LONGEST_PART:
         return f"has a part of {len(part)} characters, and the maximum is {LONGEST_PART}"
     return None
@@ -182,10 +182,9 @@ def is_start_marker(name: str) -> bool:
     return name.endswith(_BEGUN) and _HEX.fullmatch(name.removesuffix(_BEGUN)) is not None
 
 
-def staged_record_number(name: str, extension: str | None = None) -> int | None:
-    """Return the number of the record that a staged file belongs to, or None. With `extension` None, any extension
-    matches."""
-    return _number(_STAGED, name, extension)
+def staged_record_number(name: str) -> int | None:
+    """Return the number of the record that a staged file belongs to, or None."""
+    return _number(_STAGED, name, None)
 
 
 def is_log_file(name: str) -> bool:

@@ -7,6 +7,7 @@ import json
 import re
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -30,9 +31,9 @@ COMPRESSION: Literal["zstd"] = "zstd"
 
 PARQUET = "parquet"
 BY_TIME = "LastUpdateTimeFileDetection"
-
-SUFFIX_OF_COMPRESSED_TEXT: Mapping[str, str] = {}
-"""Suffixes after the extension of compressed text, such as `{"gzip": ".gz"}`. The specification has none."""
+PARTNER_EVENTS = "_partnerEvents.json"
+_NO_CHARACTER_SETS = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape", "mbcs", "oem"))
+"""Codecs of Python that are not character sets, or that differ between machines."""
 
 _DECLARED = {
     "boolean": "Boolean",
@@ -68,9 +69,14 @@ def _extension(value: object) -> str:
 
 
 def _encoding(value: object) -> str:
-    if not isinstance(value, str) or not is_text_encoding(value):
-        raise ValueError(f"{reprlib.repr(value)} is not a supported encoding, such as UTF-8, utf-16 or windows-1252")
-    return value
+    """Return the name of a character set that Python can read and write. Excludes codecs such as `hex`."""
+    with suppress(LookupError, ValueError):
+        if isinstance(value, str) and codecs.lookup(value).name.replace("-", "_") not in _NO_CHARACTER_SETS:
+            "".encode(value)
+            codecs.getincrementaldecoder(value)
+            codecs.getincrementalencoder(value)
+            return value
+    raise ValueError(f"{reprlib.repr(value)} is not a supported encoding, such as UTF-8, utf-16 or windows-1252")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,28 +147,25 @@ class Output:
     def extension(self) -> str:
         return PARQUET if self.delimited is None else self.delimited.extension
 
-    @property
-    def suffix(self) -> str:
-        """Part of the data files' names after the first dot."""
-        return self.extension + (SUFFIX_OF_COMPRESSED_TEXT.get(self.compression, "") if self.delimited else "")
-
     def settings(self, columns: Sequence[Column]) -> dict[str, Any]:
-        """Return the content of `_metadata.json` except the keys. Call `check_output` for the columns before."""
-        spelled: dict[str, Any] = {}
+        """Return the content of `_metadata.json` except the keys. Call `check_output` with the columns first."""
+        content: dict[str, Any] = {}
         if self.by_time:
-            spelled["fileDetectionStrategy"] = BY_TIME
+            content["fileDetectionStrategy"] = BY_TIME
         if self.upserts_by_default:
-            spelled["isUpsertDefaultRowMarker"] = True
+            content["isUpsertDefaultRowMarker"] = True
         if self.delimited is not None:
-            spelled["FileFormat"] = "DelimitedText"
-            spelled["FileExtension"] = self.delimited.extension
-            spelled["FileFormatTypeProperties"] = self.delimited.options()
+            content["FileFormat"] = "DelimitedText"
+            content["FileExtension"] = self.delimited.extension
+            content["FileFormatTypeProperties"] = self.delimited.options()
             if self.delimited.schema_definition:
-                declared = [(column.name, _DECLARED.get(column.form, "String")) for column in columns]
                 # Rows of deletes have only keys, so every column is nullable, as in Parquet.
-                listed = [{"Name": name, "DataType": type_, "IsNullable": True} for name, type_ in declared]
-                spelled["SchemaDefinition"] = {"Columns": listed}
-        return spelled
+                declared = [
+                    {"Name": column.name, "DataType": _DECLARED.get(column.form, "String"), "IsNullable": True}
+                    for column in columns
+                ]
+                content["SchemaDefinition"] = {"Columns": declared}
+        return content
 
 
 AS_PARQUET = Output()
@@ -190,48 +193,23 @@ def check_output(table: str, output: Output, columns: Sequence[Column], keys: Se
         raise EmptyLines(table=table, column=columns[0].name)
 
 
-_NO_CHARACTER_SETS = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape", "mbcs", "oem"))
-"""Codecs of Python that are not character sets, or that differ between machines."""
-
-
-def is_text_encoding(name: str) -> bool:
-    """Return whether Python can read and write text in this encoding. Excludes codecs such as `hex`."""
-    try:
-        "".encode(name)
-        codecs.getincrementaldecoder(name)
-        codecs.getincrementalencoder(name)
-        return codecs.lookup(name).name.replace("-", "_") not in _NO_CHARACTER_SETS
-    except (LookupError, ValueError):
-        return False
-
-
-PARTNER_EVENTS = "_partnerEvents.json"
-_DEFAULTS: Mapping[str, Any] = {
-    "fileDetectionStrategy": None,
-    "isUpsertDefaultRowMarker": False,
-    "FileFormat": "Parquet",
-    "FileExtension": None,
-    "FileFormatTypeProperties": None,
-    "SchemaDefinition": None,
-}
-"""All settings except the keys, with their defaults. They never change after they are published."""
-
-
 class _Metadata(BaseModel):
-    """Types of the settings that a publisher reads."""
+    """Keys and settings of a table in `_metadata.json`, with the defaults of the specification."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
     keyColumns: Annotated[tuple[str, ...], AfterValidator(is_distinct)] = ()
     fileDetectionStrategy: str | None = None
     isUpsertDefaultRowMarker: bool = False
-    FileFormat: str = ""
+    FileFormat: str = "Parquet"
     FileExtension: str | None = None
     FileFormatTypeProperties: dict[str, Any] | None = None
     SchemaDefinition: dict[str, Any] | None = None
 
 
 _METADATA = TypeAdapter(_Metadata)
+_SETTINGS = {name: field.default for name, field in _Metadata.model_fields.items() if name != "keyColumns"}
+"""Settings that never change after they are published, with their defaults."""
 
 
 def to_json(content: Mapping[str, Any]) -> bytes:
@@ -254,17 +232,17 @@ def parse_metadata(data: bytes, address: str) -> dict[str, Any]:
     return dict(value)
 
 
-def is_up_to_date(found: Mapping[str, Any], wanted: Mapping[str, Any], address: str) -> bool:
-    """Return whether nothing must be added to the published content. Only keys can be added.
+def is_up_to_date(existing: Mapping[str, Any], wanted: Mapping[str, Any], address: str) -> bool:
+    """Return whether a published `_metadata.json` has the wanted content. Return False if only the keys are missing.
 
     Raises `KeysChanged` or `SettingChanged` for any other difference.
     """
-    published, keys = found.get("keyColumns", []), wanted.get("keyColumns", [])
+    published, keys = existing.get("keyColumns", []), wanted.get("keyColumns", [])
     if published and published != keys:
         raise KeysChanged(address=address, published=published, wanted=keys)
-    for name, default in _DEFAULTS.items():
-        if found.get(name, default) != wanted.get(name, default):
-            raise SettingChanged(address=address, name=name, published=found.get(name), wanted=wanted.get(name))
+    for name, default in _SETTINGS.items():
+        if existing.get(name, default) != wanted.get(name, default):
+            raise SettingChanged(address=address, name=name, published=existing.get(name), wanted=wanted.get(name))
     return bool(published == keys)
 
 

@@ -22,7 +22,7 @@ _PLAIN = frozenset(
 DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _CHARS = re.compile(r"(?:var)?char\(\d+\)|string collate \S+")
 _INTERVAL = re.compile(r"interval (?:year|month|day|hour|minute|second)(?: to \w+)?")
-_PLACE = re.compile(r"geo(?:metry|graphy)\(.*\)")
+_GEO = re.compile(r"geo(?:metry|graphy)\(.*\)")
 _NOT_FOR_KEYS = frozenset({"float", "double", "json"})
 
 
@@ -50,7 +50,7 @@ class Problem(IntEnum):
     """A text has the replacement character for invalid bytes. Only the source shows whether bytes were replaced."""
 
     @property
-    def of_text(self) -> bool:
+    def depends_on_format(self) -> bool:
         """True if another file format can store the value."""
         return Problem.NOT_IN_ENCODING <= self <= Problem.YEAR
 
@@ -80,13 +80,13 @@ def columns_of(table: str, schema: dict[str, Any]) -> tuple[Column, ...]:
     fields = schema["fields"]
     if reserved := reserved_names([field["name"] for field in fields]):
         raise ReservedColumn(table=table, columns=reserved)
-    # A column of type void has only NULLs. It is published once it has another type.
+    # A column of type void has only NULLs. The column is published when it has another type.
     return tuple(_column(table, field) for field in fields if field["type"] != "void")
 
 
 def is_geo_type(type_: Any) -> bool:
     """Return whether a type in Spark's JSON is a geometry or geography."""
-    return isinstance(type_, str) and _PLACE.fullmatch(type_) is not None
+    return isinstance(type_, str) and _GEO.fullmatch(type_) is not None
 
 
 def is_text(type_: str) -> bool:
@@ -105,16 +105,16 @@ def _column(table: str, field: dict[str, Any]) -> Column:
 
 
 def _landing_type(table: str, field: dict[str, Any]) -> str:
-    spelled = field["type"]
-    if spelled == "variant" or (isinstance(spelled, dict) and spelled.get("type") in ("array", "map", "struct")):
+    type_ = field["type"]
+    if type_ == "variant" or (isinstance(type_, dict) and type_.get("type") in ("array", "map", "struct")):
         return "json"
-    if isinstance(spelled, str):
-        if spelled in _PLAIN or any(kind.fullmatch(spelled) for kind in (DECIMAL, _INTERVAL, _PLACE)):
-            return spelled
-        if is_text(spelled):
+    if isinstance(type_, str):
+        if type_ in _PLAIN or any(pattern.fullmatch(type_) for pattern in (DECIMAL, _INTERVAL, _GEO)):
+            return type_
+        if is_text(type_):
             return "string"
     raise UnsupportedType(
-        table=table, column=field["name"], type=spelled if isinstance(spelled, str) else spelled.get("type", "?")
+        table=table, column=field["name"], type=type_ if isinstance(type_, str) else type_.get("type", "?")
     )
 
 
@@ -122,9 +122,9 @@ def check_keys(table: str, keys: Sequence[str], columns: Sequence[Column]) -> No
     types = {column.name: column.type for column in columns}
     for key in keys:
         if key not in types:
-            near = [name for name in types if name.lower() == key.lower()]
-            hint = f"the table has {near[0]!r}" if near else f"the table has {', '.join(map(repr, types))}"
-            raise BadKey(table=table, column=key, reason=f"it does not exist; {hint}")
+            similar = [name for name in types if name.lower() == key.lower()]
+            names = repr(similar[0]) if similar else ", ".join(map(repr, types))
+            raise BadKey(table=table, column=key, reason=f"it does not exist; the table has {names}")
         if types[key] in _NOT_FOR_KEYS or is_geo_type(types[key]):
             raise BadKey(table=table, column=key, reason=f"values of the type {types[key]} have no reliable equality")
 
@@ -138,28 +138,28 @@ def evolve(
     may_drop: Sequence[str] = (),
     fixed: bool = False,
 ) -> tuple[Column, ...]:
-    """Return the columns to write after `published`: the published columns first, then the added ones.
+    """Return the columns to write after `published`: the published columns first, then the added columns.
 
     Only columns in `may_drop` may be missing: any other missing column may have been renamed, together with its values.
     With `fixed`, no column can be added. Raises `IncompatibleSchema`.
     """
-    found = {column.name: column for column in now}
+    current_columns = {column.name: column for column in now}
     current_names = {column.name.lower(): column.name for column in now}
     result, changes = [], []
     for column in published:
-        current = found.get(column.name)
+        current = current_columns.get(column.name)
         if column.dropped and column.name.lower() in current_names:
             changes.append(f"{column.name!r} was dropped and added again as {current_names[column.name.lower()]!r}")
         elif current is None and not (column.dropped or column.name in may_drop):
-            changes.append(_missing_text(column))
+            changes.append(f"{column.name!r} is missing")
         elif current is None:
             result.append(replace(column, dropped=True))
         elif difference := _difference(column, current):
             changes.append(difference)
         else:
             result.append(current)
-    known = {column.name for column in published}
-    added = [column for column in now if column.name not in known]
+    published_names = {column.name for column in published}
+    added = [column for column in now if column.name not in published_names]
     if fixed:
         changes += [f"{column.name!r} was added, but SchemaDefinition does not allow new columns" for column in added]
     if changes:
@@ -168,18 +168,14 @@ def evolve(
 
 
 def lost_columns(columns: Sequence[Column], now: Sequence[Column]) -> list[str]:
-    """Return why a read with the columns `now` cannot return these columns, one text for each column."""
-    found = {column.name: column for column in now}
+    """Return the reasons why a read with the columns `now` cannot return `columns`, one text for each column."""
+    current = {column.name: column for column in now}
     differences = (
-        _difference(column, found[column.name]) if column.name in found else _missing_text(column)
+        _difference(column, current[column.name]) if column.name in current else f"{column.name!r} is missing"
         for column in columns
         if not column.dropped
     )
     return [difference for difference in differences if difference]
-
-
-def _missing_text(column: Column) -> str:
-    return f"{column.name!r} is missing"
 
 
 def _difference(column: Column, now: Column) -> str:

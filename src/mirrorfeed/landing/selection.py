@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Any
 from mirrorfeed.display.rows import first_names
 from mirrorfeed.landing.errors import BadSelection, IncompatibleSchema, SelectionChanged
 from mirrorfeed.landing.names import fold
-from mirrorfeed.landing.schema import DECIMAL, Column, reserved_names
+from mirrorfeed.landing.schema import DECIMAL, Column, is_text, reserved_names
 
 if TYPE_CHECKING:
     from mirrorfeed.landing.where_condition import Condition
 
-_TEXT = re.compile(r"string|(?:var)?char\(\d+\)|string collate \S+")
 _CUT = re.compile(r"string\((\d{1,9})\)")
 _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 """Integer types, narrowest first, with their maximum number of digits."""
 _AS_TEXT = frozenset({*_DIGITS, "boolean", "date", "timestamp_ntz"})
 _NUMBERS = frozenset({*_DIGITS, "float", "double"})
-_ALSO = {"smallint": "short", "int": "integer", "bigint": "long"}
+_SQL_NAMES = {"smallint": "short", "int": "integer", "bigint": "long"}
 CASTS = "string, string(20), smallint, int, bigint, double, decimal(18,2)"
 
 
@@ -35,30 +34,30 @@ class Cast:
     @classmethod
     def parse(cls, text: str) -> Cast:
         """Parse a type. Raises `ValueError` with a message that callers append to the field name."""
-        spelled = text.strip().lower()
-        if (match := _CUT.fullmatch(spelled)) and int(match[1]):
+        name = text.strip().lower()
+        if (match := _CUT.fullmatch(name)) and int(match[1]):
             return cls("string", int(match[1]))
-        if (match := DECIMAL.fullmatch(spelled)) and 1 <= int(match[1]) <= 38 and int(match[2]) <= int(match[1]):
+        if (match := DECIMAL.fullmatch(name)) and 1 <= int(match[1]) <= 38 and int(match[2]) <= int(match[1]):
             return cls(f"decimal({match[1]},{match[2]})")
-        if (type_ := _ALSO.get(spelled, spelled)) in ("string", "short", "integer", "long", "double"):
+        if (type_ := _SQL_NAMES.get(name, name)) in ("string", "short", "integer", "long", "double"):
             return cls(type_)
         raise ValueError(f"{text!r} is not a type to cast to; use one such as {CASTS}")
 
     def keeps_values(self, type_: str) -> bool:
         """Return whether the cast keeps every value of a type, and does not depend on the session."""
-        found, wanted = DECIMAL.fullmatch(type_), DECIMAL.fullmatch(self.type)
+        source, target = DECIMAL.fullmatch(type_), DECIMAL.fullmatch(self.type)
         if self.length is not None:
             return type_ == "string"
         if self.type == "string":
-            return type_ == "string" or type_ in _AS_TEXT or found is not None
+            return type_ == "string" or type_ in _AS_TEXT or source is not None
         if self.type == "double":
-            return type_ in _NUMBERS or found is not None
-        if wanted is None:
+            return type_ in _NUMBERS or source is not None
+        if target is None:
             order = list(_DIGITS)
             return type_ in order and order.index(type_) <= order.index(self.type)
-        precision, scale = int(wanted[1]), int(wanted[2])
-        before = int(found[1]) - int(found[2]) if found else _DIGITS.get(type_)
-        return before is not None and before <= precision - scale and (found is None or int(found[2]) <= scale)
+        precision, scale = int(target[1]), int(target[2])
+        digits = int(source[1]) - int(source[2]) if source else _DIGITS.get(type_)
+        return digits is not None and digits <= precision - scale and (source is None or int(source[2]) <= scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ class Selection:
     """Names of selected columns. None means all columns."""
     exclude_columns: tuple[str, ...] = ()
     where: str | None = None
-    """Condition on rows of the source. Rows for which it is false or NULL are not published."""
+    """Condition on rows of the source. Rows for which the condition is false or NULL are not published."""
     rename: Mapping[str, str] = field(default_factory=dict)
     cast: Mapping[str, str] = field(default_factory=dict)
 
@@ -132,16 +131,12 @@ def key_faults(selection: Selection, key: str) -> Iterator[str]:
 
 def source_types(schema: Mapping[str, Any]) -> dict[str, str]:
     """Return the columns of a schema in Spark's JSON, with the short names of their types."""
-    return {each["name"]: _short(each["type"]) for each in schema["fields"] if each["type"] != "void"}
+    types = {field["name"]: field["type"] for field in schema["fields"] if field["type"] != "void"}
+    short = {name: type_ if isinstance(type_, str) else type_["type"] for name, type_ in types.items()}
+    return {name: "string" if is_text(type_) else type_ for name, type_ in short.items()}
 
 
-def _short(type_: Any) -> str:
-    if not isinstance(type_, str):
-        return str(type_["type"])
-    return "string" if _TEXT.fullmatch(type_) else type_
-
-
-def check(table: str, selection: Selection, types: Mapping[str, str]) -> None:
+def check_names(table: str, selection: Selection, types: Mapping[str, str]) -> None:
     """Raise `BadSelection` for names that are not columns of the source."""
     faults = [f"`{place}` names {_unknown(name, types)}" for place, name in selection.listed_names if name not in types]
     if faults:
@@ -178,23 +173,23 @@ def selected_schema(table: str, selection: Selection | None, schema: dict[str, A
 
 def condition_columns(selection: Selection, types: Mapping[str, str]) -> dict[str, str]:
     """Map the names in the condition to the columns of the source."""
-    known = {fold(name): name for name in types}
+    columns = {fold(name): name for name in types}
     condition = selection.condition
-    return {name: known[fold(name)] for name in (condition.columns if condition else ()) if fold(name) in known}
+    return {name: columns[fold(name)] for name in (condition.columns if condition else ()) if fold(name) in columns}
 
 
 def _condition_faults(selection: Selection, types: Mapping[str, str]) -> Iterator[str]:
-    condition, found = selection.condition, condition_columns(selection, types)
+    condition, columns = selection.condition, condition_columns(selection, types)
     for name in condition.columns if condition else ():
-        if name not in found:
+        if name not in columns:
             yield f"`where` names {_unknown(name, types)}"
-        elif types[found[name]] in ("struct", "array", "map", "variant"):
+        elif types[columns[name]] in ("struct", "array", "map", "variant"):
             yield f"`where` names {name!r}, which is nested"
 
 
 def _unknown(name: str, types: Mapping[str, str]) -> str:
-    near = [other for other in types if fold(other) == fold(name)]
-    return f"{name!r}, which the table spells {near[0]!r}" if near else f"{name!r}, which is not a column of the table"
+    similar = [other for other in types if fold(other) == fold(name)]
+    return f"{name!r}, which {f'the table spells {similar[0]!r}' if similar else 'is not a column of the table'}"
 
 
 def unselected_columns(

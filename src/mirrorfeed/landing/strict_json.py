@@ -48,10 +48,10 @@ def validate(model: TypeAdapter[T], value: Any) -> T:
 
 def format_of(value: Any) -> int:
     """Return the format number of a parsed document. Raises `ValueError` if it has none."""
-    found = value.get("format") if isinstance(value, dict) else None
-    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+    number = value.get("format") if isinstance(value, dict) else None
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
         raise ValueError("it has no format number")
-    return found
+    return number
 
 
 def is_distinct(values: tuple[T, ...]) -> tuple[T, ...]:
@@ -83,10 +83,10 @@ TimeText = Annotated[str, AfterValidator(_zoned)]
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    value = dict(pairs)
+    if len(value) < len(pairs):
         raise ValueError("an object has a duplicate name")
-    return found
+    return value
 
 
 def _int64(digits: str) -> int:

@@ -1,4 +1,4 @@
-"""Parse the option `where`: find its columns, and check that it depends only on the values of a row."""
+"""Parse the option `where`: find its columns, and check that the condition depends only on the values of a row."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Condition:
         unbalanced parenthesis"."""
         tokens = list(_tokens(text))
         neighbors = zip((None, *tokens), tokens, (*tokens[1:], None), strict=False)
-        found = cls(tuple(_Token(_kind(*each), each[1].text) for each in neighbors))
+        condition = cls(tuple(_Token(_kind(*each), each[1].text) for each in neighbors))
         depth = 0
         for token in tokens:
             depth += {"(": 1, ")": -1}.get(token.text, 0)
@@ -75,9 +75,9 @@ class Condition:
                 break
         if depth:
             raise ValueError("has an unbalanced parenthesis")
-        if not found.columns:
+        if not condition.columns:
             raise ValueError("names no column")
-        return found
+        return condition
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -126,7 +126,7 @@ def _check_columns(client: Workspace | None, spark: SparkSession | None, table: 
             check_keys(name, table.keys, [Column(str(each.name), each.type_text or "") for each in found])
     elif table.changes != "compare" and (schema := newest_schema(source, spark)):
         if table.selection:
-            selection.check(name, table.selection, selection.source_types(schema))
+            selection.check_names(name, table.selection, selection.source_types(schema))
         check_keys(name, keys, columns_of(name, selection.selected_schema(name, table.selection, schema)))
 
 

@@ -55,7 +55,7 @@ class RowsRefused(Terminal):
     @property
     def case(self) -> str:
         problem = self.rows[0].problem
-        return _CASES.get(problem, _UNFIT if problem.of_text else _BAD_KEY)
+        return _CASES.get(problem, _UNFIT if problem.depends_on_format else _BAD_KEY)
 
     @property
     def place(self) -> str:

@@ -14,8 +14,7 @@ from mirrorfeed.landing.errors import ColumnsDropped
 from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.output_format import check_output, metadata_content
 from mirrorfeed.landing.schema import Column, check_keys, evolve
-from mirrorfeed.landing.selection import check as check_names
-from mirrorfeed.landing.selection import check_source_columns, target_keys, unselected_columns
+from mirrorfeed.landing.selection import check_names, check_source_columns, target_keys, unselected_columns
 from mirrorfeed.publish.errors import KeysRequired, NothingPublished
 from mirrorfeed.publish.table_log import TableLog, metadata_files
 from mirrorfeed.publish.table_log.view import View

@@ -78,7 +78,7 @@ def publish(
         if goal is not None and result.published_version is not None and result.published_version >= goal:
             return result
         # A repair that this run found and finished belongs to another run.
-        if repairs and any(each.repairs and "lag_versions" in result.measured[each.batch] for each in result.records):
+        if repairs and any(each.is_repair and "lag_versions" in result.measured[each.batch] for each in result.records):
             return result
         if stop():
             return result

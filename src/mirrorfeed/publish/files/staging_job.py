@@ -138,7 +138,7 @@ class StagingJob:
     def new_path(self) -> str:
         """Return a new staged name. A name is never reused, because a repeated task or a delayed request may still
         create the file."""
-        return f"{self.folder}/{staged_name(self.record_number, self.batch, uuid.uuid4().hex, self.output.suffix)}"
+        return f"{self.folder}/{staged_name(self.record_number, self.batch, uuid.uuid4().hex, self.output.extension)}"
 
     def open(self) -> NewFile:
         return NewFile(self.store, self.new_path)

@@ -142,7 +142,7 @@ def published(record: Record) -> str:
         return f"snapshot at version {last}"
     if record.read:
         return f"version {last}, {counted(record.read.rows, 'row')} compared"
-    return f"repair at version {last}" if record.repairs else str(Range(after, last))
+    return f"repair at version {last}" if record.is_repair else str(Range(after, last))
 
 
 def audit_log(store: Store, folder: str) -> LogAudit | None:
