@@ -13,7 +13,6 @@ from mirrorfeed.landing.errors import ReservedColumn
 from mirrorfeed.source import change_feed, versions
 from mirrorfeed.source.change_feed import (
     DEFAULT_LINE,
-    EnableResult,
     FeedKind,
     enable_feed,
     feed_kind,
@@ -56,7 +55,7 @@ def test_table_with_computed_changes_needs_no_action(
     monkeypatch.setattr(change_feed, "is_feed_on", lambda *_: True)
     table = DeltaTable(spark, tmp_path / "t", feed=False, properties=ROW_TRACKING)
     assert feed_kind(spark, table.source, read_table_info(spark, table.source)) is FeedKind.COMPUTED
-    assert enable_feed(spark, table.source) is EnableResult.COMPUTED
+    assert enable_feed(spark, table.source) == "computed from row tracking when it is read: no action is needed"
     assert not read_table_info(spark, table.source).records_changes
 
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: zone\ntables: [{source: ./t, target: t, keys: [id]}]\n")
@@ -208,9 +207,9 @@ def test_newly_enabled_feed_is_empty(spark: SparkSession, tmp_path: Path) -> Non
 
 def test_feed_is_enabled_once_on_an_existing_table(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t", feed=False)
-    assert enable_feed(spark, table.source) is EnableResult.NOW
+    assert enable_feed(spark, table.source) == "switched on"
     assert read_table_info(spark, table.source).records_changes
-    assert enable_feed(spark, table.source) is EnableResult.BEFORE
+    assert enable_feed(spark, table.source) == "on already"
     assert table.latest == 1
 
 

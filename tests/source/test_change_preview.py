@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.source.change_preview import Bound, PastEnd, changes_between, parse_bound, resolve, to_json_rows
+from mirrorfeed.source.change_preview import Bound, PastEnd, changes_between, parse_bound, resolve_range, to_json_rows
 from mirrorfeed.source.errors import BadBound, BoundsCrossed, FeedUnreadable, OutsideHistory, RangeUnreadable
 from mirrorfeed.source.snapshot_or_range import Commit, Range
 from tests.delta import DeltaTable
@@ -68,7 +68,7 @@ def test_invalid_bounds_are_rejected(text: str) -> None:
     ],
 )
 def test_both_ends_are_included(start: Bound, end: Bound | None, past_end: PastEnd, expected: Range) -> None:
-    assert resolve("t", start, end, HISTORY, past_end) == expected
+    assert resolve_range("t", start, end, HISTORY, past_end) == expected
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_both_ends_are_included(start: Bound, end: Bound | None, past_end: PastE
 )
 def test_bounds_outside_the_history_are_rejected_with_its_range(start: Bound, end: Bound | None, words: str) -> None:
     with pytest.raises(OutsideHistory) as caught:
-        resolve("t", start, end, HISTORY, "error")
+        resolve_range("t", start, end, HISTORY, "error")
     assert str(caught.value).startswith(words)
     assert "version 3 (2026-03-01 06:00:00 UTC) to version 6 (2026-03-01 12:00:00 UTC)" in str(caught.value)
 
@@ -93,21 +93,21 @@ def test_bounds_outside_the_history_are_rejected_with_its_range(start: Bound, en
 def test_times_are_compared_by_millisecond() -> None:
     known = [Commit(each.version, each.timestamp + MILLISECONDS, each.operation) for each in HISTORY]
     with pytest.raises(OutsideHistory) as caught:
-        resolve("t", at(6), None, known, "error")
+        resolve_range("t", at(6), None, known, "error")
     assert caught.value.oldest == "version 3 (2026-03-01 06:00:00.007 UTC)"
     with pytest.raises(
         BoundsCrossed, match=r"start 2026-03-01 06:00:00\.007 UTC is after the end 2026-03-01 06:00:00 UTC"
     ):
-        resolve("t", at(6) + MILLISECONDS, at(6), known, "error")
+        resolve_range("t", at(6) + MILLISECONDS, at(6), known, "error")
 
 
 def test_start_after_the_end_is_rejected() -> None:
     with pytest.raises(BoundsCrossed, match=r"The start 5 is after the end 4\."):
-        resolve("t", 5, 4, HISTORY, "empty")
+        resolve_range("t", 5, 4, HISTORY, "empty")
     with pytest.raises(BoundsCrossed, match=r"The start 5 is after the end 2026-03-01 08:00:00 UTC\."):
-        resolve("t", 5, at(8), HISTORY, "error")
+        resolve_range("t", 5, at(8), HISTORY, "error")
     with pytest.raises(BoundsCrossed, match=r"The start 2026-03-01 09:00:00 UTC is after the end 4\."):
-        resolve("t", at(9), 4, HISTORY, "error")
+        resolve_range("t", at(9), 4, HISTORY, "error")
 
 
 @pytest.fixture(scope="module")

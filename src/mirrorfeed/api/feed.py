@@ -644,7 +644,7 @@ def _enable_feed(spark: SparkSession, table: Table) -> Enabled:
         return Enabled(name, source, COMPARED)
     progress.info("Enabling the change data feed of %s", source)
     try:
-        return Enabled(name, source, enable_feed(spark, table.source).value)
+        return Enabled(name, source, enable_feed(spark, table.source))
     except Exception as error:
         return Enabled(name, source, None, wrap_error(f"Enabling the feed of {source}", error))
 

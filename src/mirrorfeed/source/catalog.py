@@ -36,12 +36,12 @@ def read_catalog_table(client: Workspace, source: Source) -> TableInfo:
     """Read a table's entry in Unity Catalog. Raises `CatalogRefused` or `CatalogUnavailable`."""
     with _catalog_errors(f"The primary key of {source}"):
         # The client inserts the name into a URL without escaping: '#' or '?' would request another table.
-        found: TableInfo = client.tables.get(".".join(percent_encoded(part, safe="") for part in source.parts))
-        return found
+        table: TableInfo = client.tables.get(".".join(percent_encoded(part, safe="") for part in source.parts))
+        return table
 
 
 def primary_key(table: TableInfo) -> tuple[str, ...]:
-    """Return the columns of the primary key constraint, or none without a constraint. Then the table has no keys."""
+    """Return the columns of the primary key constraint. Empty without a constraint: then the table has no keys."""
     for constraint in table.table_constraints or ():
         if key := constraint.primary_key_constraint:
             return tuple(key.child_columns)
@@ -83,23 +83,24 @@ def _configured(workspace: Callable[[], Workspace]) -> Workspace | None:
 def _list_unity_catalog(client: Workspace, pattern: Pattern) -> Iterator[FoundTable]:
     catalog, schema, _ = pattern.parts
     with _catalog_errors(f"The list of tables {pattern}"):
-        for name in _schemas(schema, lambda: [each.name or "" for each in client.schemas.list(catalog)]):
+        for name in _matching_schemas(schema, lambda: [each.name or "" for each in client.schemas.list(catalog)]):
             for table in client.tables.list(catalog, name):
                 columns = tuple(str(column.name) for column in table.columns or ())
                 yield FoundTable(Source((catalog, name, str(table.name))), _unsupported(table), columns)
 
 
-def _schemas(pattern: str, list_all: Callable[[], Iterable[str]]) -> list[str]:
+def _matching_schemas(pattern: str, list_all: Callable[[], Iterable[str]]) -> list[str]:
     if "*" not in pattern:
         return [pattern]
     return [name for name in list_all() if fold(name) != _SYSTEM_SCHEMA and matches(fold(pattern), fold(name))]
 
 
 def _unsupported(table: TableInfo) -> str:
-    kind, form = (each.value if each else "" for each in (table.table_type, table.data_source_format))
+    """Return what the table is, such as "a view", or an empty text if the table is supported."""
+    kind, format_ = (each.value if each else "" for each in (table.table_type, table.data_source_format))
     if kind and kind not in _TABLE_TYPES:
         return f"a {kind.lower().replace('_', ' ')}{' table' if kind == 'FOREIGN' else ''}"
-    return "" if form in ("", *_FORMATS_WITH_FEED) else f"a table in the format {form.lower()}"
+    return "" if format_ in ("", *_FORMATS_WITH_FEED) else f"a table in the format {format_.lower()}"
 
 
 @contextmanager
@@ -121,7 +122,7 @@ def _list_spark_catalog(spark: SparkSession, pattern: Pattern, columns: bool) ->
     *catalog, schema, _ = pattern.parts
     within = f" IN {quote(catalog[0])}" if catalog else ""
     try:
-        for name in _schemas(schema, lambda: [row[0] for row in spark.sql(f"SHOW SCHEMAS{within}").collect()]):
+        for name in _matching_schemas(schema, lambda: [row[0] for row in spark.sql(f"SHOW SCHEMAS{within}").collect()]):
             full_name = ".".join(map(quote, (*catalog, name)))
             for row in spark.sql(f"SHOW TABLE EXTENDED IN {full_name} LIKE '*'").collect():
                 source = Source((*catalog, name, row["tableName"]))
@@ -138,16 +139,13 @@ def _list_spark_catalog(spark: SparkSession, pattern: Pattern, columns: bool) ->
 
 
 def _unsupported_in_spark(information: str) -> str:
-    """Return what the table is, such as "a view", or an empty text if it is supported.
-
-    `information` has lines such as `Type: VIEW` and `Provider: delta`.
-    """
+    """Return the same for the result of SHOW TABLE EXTENDED, with lines such as `Type: VIEW`."""
     lines = (line.partition(": ") for line in information.splitlines())
     values = {name.strip(): value.strip().lower() for name, colon, value in lines if colon}
     if values.get("Type", "") == "view":
         return "a view"
-    form = values.get("Provider", "")
-    return "" if form in ("", "delta", "iceberg") else f"a table in the format {form}"
+    format_ = values.get("Provider", "")
+    return "" if format_ in ("", "delta", "iceberg") else f"a table in the format {format_}"
 
 
 def _list_folders(pattern: Pattern, columns: bool, spark: Callable[[], SparkSession]) -> Iterator[FoundTable]:

@@ -39,9 +39,8 @@ DEFAULT_LINE = "spark.databricks.delta.properties.defaults.enableChangeDataFeed 
 _CHANGES_COLUMNS = {"ADD COLUMNS", "CHANGE COLUMN", "RENAME COLUMN", "DROP COLUMNS"}
 _KEEPS_FEED = KEEPS_SCHEMA | _CHANGES_COLUMNS | {"WRITE", "STREAMING UPDATE", "MERGE"}
 """Operations that never turn the feed on or off. After any other operation, Delta is queried."""
-_MAX_DOUBTFUL = 16
-"""Maximum number of commits to check one by one for schema changes. With more commits, the log is searched, if it can
-be read."""
+_MAX_CANDIDATES = 16
+"""Maximum number of commits whose schemas are read one by one. With more commits, the log is searched first."""
 
 
 class FeedKind(Enum):
@@ -50,21 +49,19 @@ class FeedKind(Enum):
     OFF = "off"
 
 
-class EnableResult(Enum):
-    NOW = "switched on"
-    BEFORE = "on already"
-    COMPUTED = "computed from row tracking when it is read: no action is needed"
+def enable_feed(spark: SparkSession, source: Source) -> str:
+    """Turn on the feed of an existing table, unless the engine computes the feed. Earlier changes are not recorded.
 
-
-def enable_feed(spark: SparkSession, source: Source) -> EnableResult:
-    """Turn on the feed of an existing table, unless the engine computes the feed. Earlier changes are not recorded."""
+    Returns the result as text for display.
+    """
     info = read_table_info(spark, source)
     if reserved := reserved_names(spark.table(source.sql).columns):
         raise ReservedColumn(table=str(source), columns=reserved)
-    if (kind := feed_kind(spark, source, info)) is not FeedKind.OFF:
-        return EnableResult.BEFORE if kind is FeedKind.RECORDED else EnableResult.COMPUTED
-    spark.sql(f"ALTER TABLE {source.sql} SET TBLPROPERTIES ({FEED} = true)")
-    return EnableResult.NOW
+    kind = feed_kind(spark, source, info)
+    if kind is FeedKind.OFF:
+        spark.sql(f"ALTER TABLE {source.sql} SET TBLPROPERTIES ({FEED} = true)")
+        return "switched on"
+    return "on already" if kind is FeedKind.RECORDED else f"{kind.value}: no action is needed"
 
 
 def feed_kind(spark: SparkSession, source: Source, info: TableInfo) -> FeedKind:
@@ -99,27 +96,26 @@ def first_version_with_feed(spark: SparkSession, source: Source) -> int | None:
     return find_feed_start(commits(spark, source), partial(is_feed_on, spark, source))
 
 
-def find_feed_start(known: Sequence[Commit], is_on: Callable[[int], bool]) -> int | None:
+def find_feed_start(history: Sequence[Commit], is_on: Callable[[int], bool]) -> int | None:
     """Return the first version from which the feed contains all changes, given all commits in ascending order.
 
     `is_on` is called only for commits that may turn the feed off. Returns None if the feed is off.
     """
-    first, after = None, None
-    for commit in reversed(known):
-        if after is not None and after.version != commit.version + 1:
+    first: Commit | None = None
+    for commit in reversed(history):
+        if first and first.version != commit.version + 1:
             break
-        may_switch = after is None or after.operation not in _KEEPS_FEED
-        if may_switch and not is_on(commit.version):
+        if (first is None or first.operation not in _KEEPS_FEED) and not is_on(commit.version):
             break
-        first, after = commit.version, commit
-    return first
+        first = commit
+    return first.version if first else None
 
 
 def is_same_table(facts: Facts, spark: SparkSession, source: Source) -> bool:
     """Return whether the table of `facts` still exists.
 
-    With other partition columns it counts as another table, because Delta returns NULL for these columns in earlier
-    changes.
+    A table with other partition columns counts as another table, because Delta returns NULL for these columns in
+    earlier changes.
     """
     now = read_table_info(spark, source)
     return now.table_id == facts.table_id and set(now.partition_columns) == set(facts.partitions)
@@ -128,7 +124,7 @@ def is_same_table(facts: Facts, spark: SparkSession, source: Source) -> bool:
 def read_schema(
     spark: SparkSession, source: Source, version: int, schemas: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the schema at a version, and add it to `schemas`."""
+    """Return the schema at a version. `schemas` is a cache."""
     if version not in schemas:
         schemas[version] = schema_at(spark, source, version)
     return schemas[version]
@@ -139,14 +135,14 @@ class SparkRequired(Exception):
 
 
 def read_facts(spark: SparkSession | None, source: Source, after: int | None, limit: int) -> Facts:
-    """Read the facts that `decide` needs. Checks schemas and feed of at most `limit` versions after the published one.
+    """Read the facts that `decide` needs about the versions after `after`, the published version.
 
-    If a table in a local folder has no new version, Spark is not used. Otherwise, raises `SparkRequired` if `spark` is
-    None.
+    Schemas and feed are checked for at most `limit` versions. If a table in a local folder has no new version, Spark is
+    not used. Otherwise, raises `SparkRequired` if `spark` is None.
     """
     local = open_local_table(source)
-    if local is not None and local.version() == after and (known := local_table_info(local, source)):
-        return replace(_facts(known, after, ()), bytes=None)
+    if local is not None and local.version() == after and (info := local_table_info(local, source)):
+        return replace(_facts(info, after, ()), bytes=None)
     if spark is None:
         raise SparkRequired
     schemas: dict[int, dict[str, Any]] = {}
@@ -159,26 +155,26 @@ def read_facts(spark: SparkSession | None, source: Source, after: int | None, li
         if local is None and newest_version(spark, source, after) == after:
             return after, []
         pool.submit(lambda: (schema(after), schema(after + 1)))  # in parallel, because the history takes long
-        found = commits(spark, source, after)
-        return found[-1].version, [commit for commit in found if commit.version > after]
+        history = commits(spark, source, after)
+        return history[-1].version, [commit for commit in history if commit.version > after]
 
     with ThreadPoolExecutor(2) as pool:
-        history = pool.submit(read_new)
-        counted = local and local_table_info(local, source, counted=True)
-        info = counted or read_table_info(spark, source, counted=True)
-        latest, new = history.result()
+        pending = pool.submit(read_new)
+        info = local_table_info(local, source, counted=True) if local else None
+        info = info or read_table_info(spark, source, counted=True)
+        latest, new = pending.result()
     if after is None:
         # If the property is set, no query is needed. Later commits are checked at their own versions.
         feed_off_at = None if info.records_changes else _first_without_feed(spark, source, new)
         return _facts(info, latest, new, feed_off_at=feed_off_at)
     missing = first_missing(after, latest, [commit.version for commit in new])
     end = min(after + limit, latest) if missing is None else min(after + limit, missing - 1)
-    near = [commit for commit in new if commit.version <= end]
-    candidates = [commit for commit in near if commit.operation not in KEEPS_SCHEMA]
-    if len(candidates) > _MAX_DOUBTFUL:
+    checked = [commit for commit in new if commit.version <= end]
+    candidates = [commit for commit in checked if commit.operation not in KEEPS_SCHEMA]
+    if len(candidates) > _MAX_CANDIDATES:
         changed = find_metadata_changes(spark, info.location, [commit.version for commit in candidates])
         candidates = [commit for commit in candidates if changed is None or commit.version in changed]
-    breaks, stop, reason = find_schema_breaks(schema, after, near[:1], candidates)
+    breaks, stop, reason = find_schema_breaks(schema, after, checked[:1], candidates)
     readable = [commit for commit in candidates if stop is None or commit.version < stop]
     maybe_off = [commit for commit in readable if commit.operation not in _KEEPS_FEED]
     return _facts(
@@ -193,7 +189,7 @@ def read_facts(spark: SparkSession | None, source: Source, after: int | None, li
     )
 
 
-def _facts(info: TableInfo, latest: int, new: Sequence[Commit], **found: Any) -> Facts:
+def _facts(info: TableInfo, latest: int, new: Sequence[Commit], **details: Any) -> Facts:
     return Facts(
         info.table_id,
         latest,
@@ -201,7 +197,7 @@ def _facts(info: TableInfo, latest: int, new: Sequence[Commit], **found: Any) ->
         properties=info.properties,
         partitions=info.partition_columns,
         bytes=info.bytes,
-        **found,
+        **details,
     )
 
 

@@ -1,4 +1,4 @@
-"""Read the changes between two versions or times that a person names, without publishing them."""
+"""Read the changes between two versions or times, without publishing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,13 +14,21 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.landing.schema import FEED_COLUMNS
 from mirrorfeed.runtime.spark_session import lossless_settings
-from mirrorfeed.source import errors
-from mirrorfeed.source.errors import BoundsCrossed, FeedUnreadable, Gap, GapReason, OutsideHistory, format_time
+from mirrorfeed.source.errors import (
+    BadBound,
+    BoundsCrossed,
+    FeedUnreadable,
+    Gap,
+    GapReason,
+    OutsideHistory,
+    RangeUnreadable,
+    format_time,
+)
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.reader import changes, read_errors
 from mirrorfeed.source.snapshot_or_range import Commit, Range, first_missing
 from mirrorfeed.source.table_info import read_table_info
-from mirrorfeed.source.versions import commits, schema_at
+from mirrorfeed.source.versions import commits, schema_at, utc_time
 
 Bound = int | datetime
 """A version or a time."""
@@ -48,23 +56,21 @@ def changes_between(
     error or the changes that exist. Further queries on the rows must run within `preview_errors` and
     `lossless_settings`.
     """
-    read_table_info(spark, source)  # reports a view more clearly than its missing history would
-    known = commits(spark, source)
-    last = None if end is None else parse_bound(end, time_parser(spark))
-    range_ = resolve(str(source), parse_bound(start, time_parser(spark)), last, known, past_end)
+    read_table_info(spark, source)  # raises a clear error for a view, which has no history
+    history, parse_time = commits(spark, source), time_parser(spark)
+    last = None if end is None else parse_bound(end, parse_time)
+    range_ = resolve_range(str(source), parse_bound(start, parse_time), last, history, past_end)
+    before, to = range_.from_version_exclusive, range_.to_version_inclusive
     if not range_.versions:
-        newest = Range(known[-1].version - 1, known[-1].version)
+        newest = Range(history[-1].version - 1, history[-1].version)
         return range_, changes(spark, source, newest).limit(0)
-    hole = first_missing(range_.from_version_exclusive, range_.to_version_inclusive, [each.version for each in known])
     with preview_errors(str(source), range_):
-        if hole is not None:
-            before = range_.from_version_exclusive
+        if (hole := first_missing(before, to, [commit.version for commit in history])) is not None:
             raise Gap(table=str(source), published=before, where=hole, reason=GapReason.NO_COMMIT)
         feed = changes(spark, source, range_)
-        names = [field["name"] for field in schema_at(spark, source, range_.to_version_inclusive)["fields"]]
+        names = [field["name"] for field in schema_at(spark, source, to)["fields"]]
         if missing := [f"{name!r} is gone" for name in names if name not in feed.columns]:
-            version = str(range_.to_version_inclusive)
-            raise FeedUnreadable(table=str(source), range=range_, version=version, read_version=None, lost=missing)
+            raise FeedUnreadable(table=str(source), range=range_, version=str(to), read_version=None, lost=missing)
         rows = feed.select(*(quote(name) for name in names), *FEED_COLUMNS)
         rows.isEmpty()  # most errors occur when a read is planned, so report them now
     return range_, rows
@@ -72,12 +78,12 @@ def changes_between(
 
 @contextmanager
 def preview_errors(table: str, range_: Range) -> Iterator[None]:
-    """Convert findings to errors for readers who do not publish."""
+    """Convert findings about the feed to `RangeUnreadable`, which has advice for readers who do not publish."""
     try:
         with read_errors(table, range_):
             yield
     except (Gap, FeedUnreadable) as error:
-        raise errors.RangeUnreadable(cause=error) from error
+        raise RangeUnreadable(cause=error) from error
 
 
 def time_parser(spark: SparkSession) -> Callable[[str], datetime]:
@@ -86,7 +92,7 @@ def time_parser(spark: SparkSession) -> Callable[[str], datetime]:
 
     def parse_time(text: str) -> datetime:
         (row,) = spark.sql(f"SELECT unix_micros(TIMESTAMP_LTZ '{text}')").collect()
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row[0])
+        return utc_time(row[0])
 
     return parse_time
 
@@ -103,15 +109,15 @@ def parse_bound(text: str | int, parse_time: Callable[[str], datetime]) -> Bound
         datetime.fromisoformat(text)
         return parse_time(text)
     except (ValueError, OverflowError) as error:
-        raise errors.BadBound(text=text) from error
+        raise BadBound(text=text) from error
 
 
-def resolve(table: str, start: Bound, end: Bound | None, known: Sequence[Commit], past_end: PastEnd) -> Range:
+def resolve_range(table: str, start: Bound, end: Bound | None, history: Sequence[Commit], past_end: PastEnd) -> Range:
     """Return the versions between two bounds, both included.
 
     The range starts at the first commit at or after a start time, and ends at the last commit at or before an end time.
     """
-    first, last = known[0], known[-1]
+    first, last = history[0], history[-1]
 
     def outside(bound: Bound, reason: str) -> OutsideHistory:
         text = f"Version {bound}" if isinstance(bound, int) else f"The time {format_time(bound)} UTC"
@@ -126,7 +132,7 @@ def resolve(table: str, start: Bound, end: Bound | None, known: Sequence[Commit]
     if isinstance(start, datetime):
         if start < first.timestamp and first.version > 0:
             raise outside(start, "before the retained history")
-        from_version = next((c.version for c in known if c.timestamp >= start), last.version + 1)
+        from_version = next((c.version for c in history if c.timestamp >= start), last.version + 1)
     else:
         from_version = start
     if from_version < first.version:
@@ -140,7 +146,7 @@ def resolve(table: str, start: Bound, end: Bound | None, known: Sequence[Commit]
         if past_end == "error" and end > (last.timestamp if isinstance(end, datetime) else last.version):  # type: ignore[operator]
             raise outside(end, "past the newest version")
         if isinstance(end, datetime):
-            to_version = max((c.version for c in known if c.timestamp <= end), default=from_version - 1)
+            to_version = max((c.version for c in history if c.timestamp <= end), default=from_version - 1)
         else:
             to_version = min(end, last.version)
         if type(start) is not type(end) and to_version < from_version:

@@ -152,7 +152,7 @@ class Gap(Finding):
 
     @property
     def place(self) -> str:
-        return _place(self.where)
+        return f"at version {self.where}" if isinstance(self.where, int) else f"in {self.where}"
 
     @property
     def version(self) -> int:
@@ -294,9 +294,9 @@ class RowsProtected(Terminal):
 
     @property
     def protection(self) -> str:
-        found = [f"the row filter {self.row_filter}"] if self.row_filter else []
-        found += [f"column masks on {', '.join(self.masked)}"] if self.masked else []
-        return " and ".join(found)
+        parts = [f"the row filter {self.row_filter}"] if self.row_filter else []
+        parts += [f"column masks on {', '.join(self.masked)}"] if self.masked else []
+        return " and ".join(parts)
 
 
 class CatalogRefused(Terminal):
@@ -357,10 +357,6 @@ class RangeUnreadable(Terminal):
     )
     meaning = "The changes between the requested versions cannot be read, or the columns changed between them."
     cause: Finding
-
-
-def _place(where: int | Range) -> str:
-    return f"at version {where}" if isinstance(where, int) else f"in {where}"
 
 
 def _commit(commit: Commit) -> str:

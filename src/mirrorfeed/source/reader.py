@@ -26,7 +26,7 @@ from mirrorfeed.source.snapshot_or_range import Range
 TASKS_PER_CORE = 4
 _DEFAULT_CORES = 32
 _ARCHIVED = "BlobArchived"
-"""Storage error for a blob in the archive tier. Spark reports it only as text."""
+"""Storage error for a blob in the archive tier. Spark reports this error only as text."""
 _NO_FILES = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "FAILED_READ_FILE", "CANNOT_READ_FILE_FOOTER")
 _NOT_DELTA = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "PATH_NOT_FOUND")
 _IN_UTC = "timestampadd(MICROSECOND, unix_micros({}), TIMESTAMP_NTZ '1970-01-01 00:00:00')"
@@ -57,8 +57,8 @@ def changes(spark: SparkSession, source: Source, range_: Range) -> DataFrame:
     )
     # With deletion vectors, Spark makes two or more tasks for each version and sends the plans of all versions to every
     # task: 40 versions of one row took 20 seconds of CPU, and 7 with only enough tasks to keep all cores busy.
-    most = (_known_cores(spark) or 0) * TASKS_PER_CORE
-    return without_collations(feed.coalesce(most) if most and range_.versions > most // 2 else feed)
+    max_tasks = (_known_cores(spark) or 0) * TASKS_PER_CORE
+    return without_collations(feed.coalesce(max_tasks) if max_tasks and range_.versions > max_tasks // 2 else feed)
 
 
 def read_full(spark: SparkSession, source: Source) -> DataFrame:
@@ -71,13 +71,13 @@ def read_full(spark: SparkSession, source: Source) -> DataFrame:
         return without_collations(_read_folder(spark, source.path))
     try:
         spark.sql(f"REFRESH TABLE {source.sql}")  # otherwise Spark reads the files from its cache
-        found = spark.read.table(source.sql)
-        _ = found.schema  # Spark Connect looks up the table only here
+        rows = spark.read.table(source.sql)
+        _ = rows.schema  # Spark Connect looks up the table only here
     except Exception as error:
         if find_condition(error, spark_errors.NOT_IN_CATALOG):
             raise errors.SourceMissing(table=str(source)) from error
         raise
-    return without_collations(found)
+    return without_collations(rows)
 
 
 def cores(spark: SparkSession) -> int:
@@ -123,13 +123,13 @@ def read_errors(table: str, what: Range | int) -> Iterator[None]:
     except MirrorfeedError:
         raise
     except Exception as error:
-        if found := _read_error(table, what, error):
-            raise found from error
+        if converted := _read_error(table, what, error):
+            raise converted from error
         raise
 
 
 def is_only_feed_unreadable(error: Finding) -> bool:
-    """Return whether the feed of a range cannot be read, although the versions at its two ends may be readable.
+    """Return whether a range cannot be read from the feed, although its first and last version may be readable.
 
     Returns False if columns were dropped within the range, because they stop the table at the next version anyway.
     """
@@ -147,45 +147,46 @@ def _known_cores(spark: SparkSession) -> int | None:
 
 def _read_folder(spark: SparkSession, path: str) -> DataFrame:
     try:
-        found = spark.read.table(f"delta.{quote(path)}")
-        _ = found.schema
-        return found
+        rows = spark.read.table(f"delta.{quote(path)}")
+        _ = rows.schema
+        return rows
     except Exception as error:
         if not find_condition(error, _NOT_DELTA):
             raise
     try:
-        found = spark.read.parquet(path)
-        _ = found.schema
+        rows = spark.read.parquet(path)
+        _ = rows.schema
     except Exception as error:
         if find_condition(error, _NO_FILES):
             raise errors.NothingToRead(path=path) from error
         raise
-    return found
+    return rows
 
 
 def _read_error(table: str, what: Range | int, error: Exception) -> Terminal | None:
     if _ARCHIVED in str(error):
         return errors.FilesArchived(table=table, range=what)
-    found = find_condition(error, spark_errors.SOURCE_FAULTS) or ""
-    is_missing = found.startswith((*spark_errors.FILES_GONE, *spark_errors.LOG_GONE))
-    if found.startswith(spark_errors.UNREADABLE) and not is_missing:
+    condition = find_condition(error, spark_errors.SOURCE_FAULTS) or ""
+    is_missing = condition.startswith((*spark_errors.FILES_GONE, *spark_errors.LOG_GONE))
+    is_expired = condition == spark_errors.EXPIRED
+    if condition.startswith(spark_errors.UNREADABLE) and not is_missing:
         uri = spark_errors.unreadable_file(error)
         return errors.FileDamaged(table=table, uri=uri, cause=innermost_cause(error).replace(f"{uri} ", ""))
     if isinstance(what, int):
-        return errors.SnapshotGone(table=table, version=what) if is_missing or found == spark_errors.EXPIRED else None
+        return errors.SnapshotGone(table=table, version=what) if is_missing or is_expired else None
     after = what.from_version_exclusive
-    if found.startswith(spark_errors.SCHEMA_DIFFERS):
+    if condition.startswith(spark_errors.SCHEMA_DIFFERS):
         version, read_version = parameter(error, "incompatibleVersion"), parameter(error, "readVersion")
         return errors.FeedUnreadable(table=table, range=what, version=version, read_version=read_version)
-    if found == spark_errors.EXPIRED:
+    if is_expired:
         return Gap(table=table, published=after, where=after + 1, reason=GapReason.EXPIRED)
-    if found == spark_errors.FEED_OFF:
+    if condition == spark_errors.FEED_OFF:
         off_at = int(parameter(error, "version") or after + 1)
         return Gap(table=table, published=after, where=off_at, reason=GapReason.FEED_OFF)
-    if found == spark_errors.LARGE_VECTOR:
+    if condition == spark_errors.LARGE_VECTOR:
         return Gap(table=table, published=after, where=what, reason=GapReason.LARGE_VECTOR)
     if is_missing:
-        reason = GapReason.FILE_MISSING if found.startswith(spark_errors.FILES_GONE) else GapReason.LOG_HOLE
+        reason = GapReason.FILE_MISSING if condition.startswith(spark_errors.FILES_GONE) else GapReason.LOG_HOLE
         return Gap(table=table, published=after, where=what, reason=reason)
     return None
 
@@ -197,13 +198,13 @@ def _filter(table: str, rows: DataFrame, selection: Selection, types: dict[str, 
     names = condition_columns(selection, {name: type_.typeName() for name, type_ in types.items()})
 
     def column(name: str) -> str:
-        spelled = quote(names.get(name, name))
+        quoted = quote(names.get(name, name))
         match types.get(names.get(name, "")):
             case TimestampType():
-                return _IN_UTC.format(spelled)
+                return _IN_UTC.format(quoted)
             case FloatType() | DoubleType():
-                return _NO_SKIPPING.format(spelled)
-        return spelled
+                return _NO_SKIPPING.format(quoted)
+        return quoted
 
     try:
         return analyze(rows.where(f"({condition.sql(column)})"))

@@ -48,20 +48,20 @@ class Facts:
     """Commits after the published version, in ascending order. Missing versions are missing from the log. Before the
     first publication, only the newest commit."""
     feed_off_at: int | None = None
-    """First of these versions at which the feed is off."""
+    """First version in `commits` at which the feed is off."""
     breaks: tuple[int, ...] = ()
     """Versions with schema changes other than added columns."""
     damaged_at: int | None = None
-    """First of these versions whose state cannot be restored from the log."""
+    """First version in `commits` whose state cannot be restored from the log."""
     expired_at: int | None = None
-    """First of these versions, if it is older than the table's retention."""
+    """First version in `commits`, if it is older than the table's retention."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """Current table properties. `partitions` and `bytes` are also current values."""
     partitions: tuple[str, ...] = ()
     bytes: int | None = field(default=None, compare=False)
     """Size of all files, or None if unknown."""
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
-    """Schemas by version, in Spark's JSON. Other versions are added when they are read."""
+    """Cache of schemas by version, in Spark's JSON."""
 
     @property
     def compared(self) -> bool:
@@ -124,7 +124,7 @@ class Repair:
 
     version: int
     keys: Any
-    """Keys in the form of the source, and which of them are deleted first."""
+    """Keys and the information whether to delete their rows first, in a form that only the source reads."""
 
     @property
     def from_version_exclusive(self) -> int:
@@ -155,8 +155,8 @@ def decide(table: str, published: Published | None, facts: Facts, max_versions_p
     latest = facts.latest
     if published is None:
         return TakeSnapshot(latest) if facts.feed_off_at is None else FeedOff(table=table, version=latest)
-    if found := recreated(table, published, facts.table_id, latest):
-        return found
+    if finding := recreated(table, published, facts.table_id, latest):
+        return finding
     if latest == published.version:
         return NothingNew(published.version)
     if set(published.partitions) != set(facts.partitions):
@@ -193,8 +193,8 @@ def recreated(table: str, published: Published, table_id: str, latest: int) -> S
 
 def first_missing(after: int, to: int, versions: Sequence[int]) -> int | None:
     """Return the first missing version of `after + 1` to `to`, or None if there is none."""
-    found = set(versions)
-    return next((version for version in range(after + 1, to + 1) if version not in found), None)
+    existing = set(versions)
+    return next((version for version in range(after + 1, to + 1) if version not in existing), None)
 
 
 def split(after: int, to: int, breaks: Sequence[int], limit: int) -> list[Range]:

@@ -44,7 +44,7 @@ _DAYS = re.compile(r"\s*(\d+)\s+days?\s*", re.IGNORECASE)
 FEED = "delta.enableChangeDataFeed"
 _ROW_TRACKING = "delta.enableRowTracking"
 _FORMATS = ("delta", "iceberg")
-"""Supported formats. Databricks computes the changes of Iceberg tables. Other engines report that they cannot."""
+"""Supported formats. Only Databricks computes the changes of Iceberg tables. Other engines raise an error."""
 _NO_TABLE = (
     *NOT_IN_CATALOG,
     "INVALID_ATTRIBUTE_NAME_SYNTAX",  # a backtick in a name, which Delta's commands do not support
@@ -155,7 +155,7 @@ def count_files(table: DeltaTable) -> tuple[int, int]:
 
 
 def count_rows(table: DeltaTable) -> int | None:
-    """Return the number of rows, or None if the log does not have it for every file."""
+    """Return the number of rows, or None if the log does not have the number for every file."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -188,22 +188,22 @@ def table_errors(source: Source) -> Iterator[None]:
 def _describe(spark: SparkSession, source: Source) -> TableInfo:
     with table_errors(source):
         row = spark.sql(f"DESCRIBE DETAIL {source.sql}").first()
-    found = row.asDict() if row else {}
-    format_ = (found.get("format") or "unknown").lower()
+    detail = row.asDict() if row else {}
+    format_ = (detail.get("format") or "unknown").lower()
     if format_ not in _FORMATS:
         raise NotDelta(table=str(source), found=f"a table in the format {format_}")
-    if not found.get("id"):
+    if not detail.get("id"):
         raise NoIdentity(table=str(source), format=format_)
-    features = tuple(found.get("tableFeatures") or ())
+    features = tuple(detail.get("tableFeatures") or ())
     if unknown := unknown_features(features):
         raise UnknownFeatures(table=str(source), names=unknown)
     return TableInfo(
-        found["id"],
-        found.get("location") or "",
-        found.get("properties") or {},
-        tuple(found.get("partitionColumns") or ()),
-        found.get("numFiles") or 0,
-        found.get("sizeInBytes") or 0,
+        detail["id"],
+        detail.get("location") or "",
+        detail.get("properties") or {},
+        tuple(detail.get("partitionColumns") or ()),
+        detail.get("numFiles") or 0,
+        detail.get("sizeInBytes") or 0,
         format_,
         features,
     )
@@ -218,24 +218,26 @@ def retention_seconds(properties: Mapping[str, str], name: str) -> float | None:
     """Return the value of a retention property, or None if it cannot be parsed."""
     if name not in properties:
         return _DEFAULTS[name]
-    found = _DURATION.findall(properties[name])
-    return float(sum(int(count) * _SECONDS[unit.lower()] for count, unit in found)) if found else None
+    parts = _DURATION.findall(properties[name])
+    return float(sum(int(count) * _SECONDS[unit.lower()] for count, unit in parts)) if parts else None
 
 
 def check_retention(table: str, properties: Mapping[str, str], waited: float) -> RetentionTooShort | None:
     """Return a warning if a retention is too short for changes that waited `waited` seconds, or None."""
     retained = {name: retention_seconds(properties, name) for name in (FILES, LOG)}
-    short = {name: found for name, found in retained.items() if found is not None and found < MIN_FACTOR * waited}
-    name = min(short, key=short.__getitem__, default=None)
-    return None if name is None else RetentionTooShort(table=table, name=name, retention=short[name], waited=waited)
+    too_short = {name: value for name, value in retained.items() if value is not None and value < MIN_FACTOR * waited}
+    if not too_short:
+        return None
+    name = min(too_short, key=too_short.__getitem__)
+    return RetentionTooShort(table=table, name=name, retention=too_short[name], waited=waited)
 
 
 def parse_days(text: str) -> int:
     """Parse an interval such as `60 days` and return the days. Raises `BadInterval`."""
-    found = _DAYS.fullmatch(text)
-    if found is None:
+    match = _DAYS.fullmatch(text)
+    if match is None:
         raise BadInterval(text=text, reason="is not a whole number of days")
-    if not 1 <= (days := int(found[1])) <= MAX_DAYS:
+    if not 1 <= (days := int(match[1])) <= MAX_DAYS:
         raise BadInterval(text=text, reason="is empty" if days == 0 else f"is longer than {MAX_DAYS} days")
     return days
 
@@ -267,8 +269,8 @@ def commit_name(version: int) -> str:
 
 def commit_version(name: str) -> int | None:
     """Return the version of a log file, or None if the name is not that of a commit."""
-    found = _COMMIT.fullmatch(name)
-    return int(found[1]) if found else None
+    match = _COMMIT.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def list_versions(log: str) -> list[int]:
@@ -281,8 +283,8 @@ def read_commit_info(path: str) -> Mapping[str, Any]:
     with open(path, encoding="utf-8") as lines:
         for line in lines:
             if '"commitInfo"' in line and (info := json.loads(line).get("commitInfo")) is not None:
-                found: dict[str, Any] = info
-                return found
+                commit_info: dict[str, Any] = info
+                return commit_info
     return {}
 
 
@@ -306,15 +308,15 @@ def find_metadata_changes(spark: SparkSession, location: str, versions: Collecti
     except Exception as error:
         _log.info("The log at %s cannot be read directly, so the engine reads it: %s", location, error)
         return None
-    found = {row["name"]: row["has_metadata"] for row in rows}
-    return frozenset(names[name] for name in names if found[name]) if found.keys() == names.keys() else None
+    changes = {row["name"]: row["has_metadata"] for row in rows}
+    return frozenset(names[name] for name in names if changes[name]) if changes.keys() == names.keys() else None
 
 
 def count_changes(operation: str, metrics: Mapping[str, str]) -> tuple[int | None, int | None]:
-    """Return the rows that a commit changed and the bytes that it wrote. None for each value that the metrics lack.
+    """Return the number of changed rows and of written bytes of a commit, or None for a number without metrics.
 
     The numbers are hints: they decide only when and how the commit is read. Rows that an overwrite replaces are counted
-    only if the engine counts them.
+    only if the engine reports them.
     """
     if operation in CHANGES_NO_ROWS:
         return 0, 0
@@ -327,7 +329,7 @@ def count_changes(operation: str, metrics: Mapping[str, str]) -> tuple[int | Non
 
 
 def unknown_features(features: Iterable[str]) -> tuple[str, ...]:
-    """Return the features that mirrorfeed does not know. They may change what is read."""
+    """Return the features that mirrorfeed does not know. An unknown feature may change the rows of a read."""
     return tuple(sorted(name for name in features if _released_name(name) not in _KNOWN_FEATURES))
 
 

@@ -63,13 +63,14 @@ def newest_commit(spark: SparkSession, source: Source) -> Commit:
 
 def commits(spark: SparkSession, source: Source, after: int | None = None) -> list[Commit]:
     """Return the commits after a version, or all, in ascending order. Always includes the newest commit."""
-    limit = None if after is None else _MARGIN
-    found = read_history(spark, source, limit)
-    while after is not None and limit is not None and (lag := found[-1]["version"] - after) > limit:
+    if after is None:
+        return [_commit(row) for row in read_history(spark, source)]
+    limit = _MARGIN
+    rows = read_history(spark, source, limit)
+    while (lag := rows[-1]["version"] - after) > limit:
         limit = lag + _MARGIN
-        found = read_history(spark, source, limit)
-    new = [row for row in found if after is None or row["version"] > after] or found[-1:]
-    return [_commit(row) for row in new]
+        rows = read_history(spark, source, limit)
+    return [_commit(row) for row in rows if row["version"] > after] or [_commit(rows[-1])]
 
 
 def read_history(spark: SparkSession, source: Source, limit: int | None = None) -> list[Mapping[str, Any]]:
@@ -77,14 +78,14 @@ def read_history(spark: SparkSession, source: Source, limit: int | None = None) 
 
     Spark runs a job for DESCRIBE HISTORY, so the log of a table in a local folder is read directly.
     """
-    found = _read_local_history(source, limit) or _describe_history(spark, source, limit)
-    if not found:
+    rows = _read_local_history(source, limit) or _describe_history(spark, source, limit)
+    if not rows:
         raise NoVersions(table=str(source))
-    return sorted(found, key=lambda row: int(row["version"]))
+    return sorted(rows, key=lambda row: int(row["version"]))
 
 
 def clone_source(spark: SparkSession, source: Source) -> str | None:
-    """Return the table from which this one was cloned, or None if the history does not show a clone."""
+    """Return the table from which a table was cloned, or None if the history does not show a clone."""
     with table_errors(source):
         clones = spark.sql(f"DESCRIBE HISTORY {source.sql}").where("operation = 'CLONE'")
         first = clones.orderBy("version").select("operationParameters").first()
@@ -92,11 +93,11 @@ def clone_source(spark: SparkSession, source: Source) -> str | None:
 
 
 def operation_parameters(spark: SparkSession, source: Source, version: int) -> Mapping[str, str]:
-    """Return the parameters of the operation that created a version. Empty if the history does not have them."""
+    """Return the parameters of the operation that created a version. Empty if the history has no parameters."""
     with table_errors(source):
         history = spark.sql(f"DESCRIBE HISTORY {source.sql}").where(f"version = {int(version)}")
-        found = history.select("operationParameters").first()
-    return (found["operationParameters"] or {}) if found else {}
+        commit = history.select("operationParameters").first()
+    return (commit["operationParameters"] or {}) if commit else {}
 
 
 def pending_commits(spark: SparkSession, source: Source, after: int, *, measured: bool) -> PendingCommits:
@@ -106,10 +107,10 @@ def pending_commits(spark: SparkSession, source: Source, after: int, *, measured
     """
     log = os.path.join(source.path or "", "_delta_log")
     if source.path is not None and not URI.match(source.path) and os.path.isdir(log):
-        found = list_versions(log)
-        new = [version for version in found if version > after][: _MAX_MEASURED if measured else 0]
+        versions = list_versions(log)
+        new = [version for version in versions if version > after][: _MAX_MEASURED if measured else 0]
         commit_infos = [read_commit_info(os.path.join(log, commit_name(version))) for version in new]
-        return _pending(max(found, default=after) - after, commit_infos, measured=measured)
+        return _pending(max(versions, default=after) - after, commit_infos, measured=measured)
     newest = newest_version(spark, source, after)
     if newest == after or not measured:
         return PendingCommits(abs(newest - after))
@@ -134,15 +135,15 @@ def schema_at(spark: SparkSession, source: Source, version: int) -> dict[str, An
 def find_schema_breaks(
     schema: Callable[[int], dict[str, Any]], after: int, first: list[Commit], candidates: list[Commit]
 ) -> tuple[list[int], int | None, type[Terminal] | None]:
-    """Find the versions with schema changes other than added columns.
+    """Return the versions with schema changes other than added columns.
 
-    Also returns the first version whose schema cannot be read, where the search ends, and the reason. The first version
-    is also included in the breaks if the schema before it can no longer be read.
+    The search ends at the first version whose schema cannot be read: this version and the reason are also returned. The
+    first version counts as a change if the schema before this version can no longer be read.
     """
     versions = sorted({commit.version for commit in (*first, *candidates)})
     with ThreadPoolExecutor(_PARALLEL_SCHEMAS) as pool:
         schemas = {version: pool.submit(schema, version) for version in (after, *versions) if first}
-    found: list[int] = []
+    breaks: list[int] = []
     before: dict[str, Any] | None = None
     with suppress(Exception):  # the log may start later, or have a gap
         before = schemas[after].result() if first else None
@@ -150,17 +151,17 @@ def find_schema_breaks(
         try:
             now = schemas[version].result()
         except (LogDamaged, VersionExpired) as error:
-            return found, version, type(error)
+            return breaks, version, type(error)
         if before is None or not only_adds_columns(before, now):
-            found.append(version)
+            breaks.append(version)
         before = now
-    return found, None, None
+    return breaks, None, None
 
 
 def only_adds_columns(before: dict[str, Any], now: dict[str, Any]) -> bool:
     """Return whether every column of `before` is in `now` with the same type and nullability."""
-    found = {field["name"]: (field["type"], field["nullable"]) for field in now["fields"]}
-    return all(found.get(field["name"]) == (field["type"], field["nullable"]) for field in before["fields"])
+    types = {field["name"]: (field["type"], field["nullable"]) for field in now["fields"]}
+    return all(types.get(field["name"]) == (field["type"], field["nullable"]) for field in before["fields"])
 
 
 def _pending(versions: int, commit_infos: Iterable[Mapping[str, Any]], *, measured: bool) -> PendingCommits:
@@ -175,8 +176,7 @@ def _pending(versions: int, commit_infos: Iterable[Mapping[str, Any]], *, measur
 
 
 def _sum(values: list[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+    return None if None in values else sum(value or 0 for value in values)
 
 
 def _read_local_history(source: Source, limit: int | None) -> list[dict[str, Any]]:
@@ -185,7 +185,7 @@ def _read_local_history(source: Source, limit: int | None) -> list[dict[str, Any
         return []
     newest = table.version()
     first = 0 if limit is None else newest - limit + 1
-    log, found, last = os.path.join(source.path, "_delta_log"), list[dict[str, Any]](), -1
+    log, rows, last = os.path.join(source.path, "_delta_log"), list[dict[str, Any]](), -1
     try:
         for version in list_versions(log):
             if first <= version <= newest:
@@ -194,12 +194,12 @@ def _read_local_history(source: Source, limit: int | None) -> list[dict[str, Any
                 if "inCommitTimestamp" in info:
                     return []
                 last = max(os.stat(file).st_mtime_ns // 1_000_000, last + 1)  # like Delta if clocks went back
-                about = {"version": version, "timestamp": _utc(last * 1000), "operation": info["operation"]}
+                row = {"version": version, "timestamp": utc_time(last * 1000), "operation": info["operation"]}
                 texts = {name: _texts(info.get(name) or {}) for name in ("operationParameters", "operationMetrics")}
-                found.append(about | texts | {"userMetadata": info.get("userMetadata")})
+                rows.append(row | texts | {"userMetadata": info.get("userMetadata")})
     except (OSError, ValueError, KeyError):  # deleted in the meantime, or without commitInfo
         return []
-    return found
+    return rows
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str | None]:
@@ -214,7 +214,7 @@ def _describe_history(spark: SparkSession, source: Source, limit: int | None) ->
         rows = history.collect()
         if any(is_ambiguous(row["timestamp"]) for row in rows):
             rows = history.withColumn("micros", F.unix_micros("timestamp")).collect()
-            return [row.asDict() | {"timestamp": _utc(row["micros"])} for row in rows]
+            return [row.asDict() | {"timestamp": utc_time(row["micros"])} for row in rows]
         return [row.asDict() | {"timestamp": row["timestamp"].astimezone(UTC)} for row in rows]
 
 
@@ -228,5 +228,6 @@ def is_ambiguous(local: datetime) -> bool:
     return local.replace(fold=0).astimezone(UTC) != local.replace(fold=1).astimezone(UTC)
 
 
-def _utc(micros: int) -> datetime:
+def utc_time(micros: int) -> datetime:
+    """Return the time for microseconds since 1970."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
