@@ -75,7 +75,7 @@ def main() -> None:
 
 def measured(name: str, size: int, rounds: int) -> dict[str, Any]:
     module = importlib.import_module(f"tests.bench.{name}")
-    spark = get_session(memory="6g")
+    spark = get_session({"spark.driver.memory": "6g"})
     folder = Path(tempfile.mkdtemp(prefix="mirrorfeed-bench-"))
     try:
         case = module.case(spark, folder, size)

@@ -92,7 +92,7 @@ def measure(what: str, table: Path, files: int) -> dict[str, float]:
 def _side(side: str, table: Path, wanted: int) -> Callable[[], list[str]]:
     if side == "delta-rs":
         return _delta_rs(table, wanted)
-    spark = get_session(memory="6g")
+    spark = get_session({"spark.driver.memory": "6g"})
     spark.range(10).count()
     engine, source = ClassicEngine(spark), Source(path=str(table))
 

@@ -24,7 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.small_batch_limit")
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
-    spark = get_session(memory="4g")
+    spark = get_session({"spark.driver.memory": "4g"})
     print(f"{'rows':>8}{'Arrow s':>12}{'CPU s':>8}{'writer s':>12}{'CPU s':>8}")
     for rows in CHANGED:
         folder = Path(tempfile.mkdtemp(prefix="mirrorfeed-bound-"))

@@ -50,7 +50,7 @@ def main() -> None:
 
 def measured(executors: int, rows: int) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix="mirrorfeed-bench-"))
-    spark = get_session(memory="2g", options={"spark.master": f"local-cluster[{executors},1,2048]"})
+    spark = get_session({"spark.master": f"local-cluster[{executors},1,2048]"})
     try:
         table = tables.Followed(spark, folder, rows)
         tables.merges(spark, table.source, rows, rows)

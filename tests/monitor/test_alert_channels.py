@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from fixtures.clock import Time
 from fixtures.local_server import serving
 from fixtures.onelake import tls
 from mirrorfeed.config.connections import Mail, Webhook
@@ -24,9 +25,8 @@ from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.monitor.alert_channels import channels_of, post, send_mail, slack, teams, text
 from mirrorfeed.monitor.alerts import Alert
 from mirrorfeed.monitor.errors import ChannelUnavailable, MailRefused, WebhookRefused
-from mirrorfeed.runtime.addresses import BadProxy
 from mirrorfeed.runtime.credentials import Secret
-from mirrorfeed.runtime.errors import SecretUnreachable
+from mirrorfeed.runtime.errors import BadProxy, SecretUnreachable
 from mirrorfeed.storage.request_retries import RetryLimits
 from tests.monitor.conftest import HIDDEN, Hook
 
@@ -89,10 +89,12 @@ def test_too_long_alerts_are_truncated() -> None:
 
 def sent(url: str, kind: str = "slack", retry_limits: RetryLimits = BRISK, alert: Alert = NEW) -> list[float]:
     """Pauses between the attempts."""
-    pauses: list[float] = []
+    time = Time()
     webhook = Webhook.model_validate({"name": "ops", "kind": kind, "url": {"env": "HOOK"}})
-    post(webhook, alert, read=lambda _: f" {url}\n", retry_limits=retry_limits, sleep=pauses.append)
-    return pauses
+    with pytest.MonkeyPatch.context() as patch:
+        time.replace_in_retries(patch)
+        post(webhook, alert, read=lambda _: f" {url}\n", retry_limits=retry_limits)
+    return time.pauses
 
 
 def refusal(url: str, kind: type[MirrorfeedError], retry_limits: RetryLimits = BRISK) -> str:

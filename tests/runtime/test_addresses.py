@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mirrorfeed.runtime.addresses import BadProxy, HttpsAddress, check_proxy, is_host_pattern
+from mirrorfeed.runtime.credentials import HttpsAddress, check_proxy, is_host_pattern
+from mirrorfeed.runtime.errors import BadProxy
 
 
 @pytest.mark.parametrize(

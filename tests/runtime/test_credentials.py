@@ -28,9 +28,8 @@ from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.files.spark_files import upload_task
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
-from mirrorfeed.runtime.addresses import BadProxy
 from mirrorfeed.runtime.credentials import Default, Secret, ServiceCredential, ServicePrincipal
-from mirrorfeed.runtime.errors import CredentialRefused, SecretUnreachable, ServiceCredentialUnreachable
+from mirrorfeed.runtime.errors import BadProxy, CredentialRefused, SecretUnreachable, ServiceCredentialUnreachable
 from mirrorfeed.runtime.login import _refusal, read_secret, service_credential, token_credential
 from mirrorfeed.storage.errors import StoreUnavailable
 from mirrorfeed.storage.request_retries import RetryLimits

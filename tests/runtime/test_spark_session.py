@@ -91,18 +91,9 @@ def test_databricks_connect_that_cannot_start_a_session_is_reported(
     assert vars(caught.value) == {"reason": reason}
 
 
-@pytest.mark.parametrize(
-    ("memory", "environment", "expected"),
-    [
-        (None, {}, "2g"),
-        (None, {"MIRRORFEED_DRIVER_MEMORY": "5g"}, "5g"),
-        ("6g", {"MIRRORFEED_DRIVER_MEMORY": "5g"}, "6g"),
-    ],
-)
-def test_driver_memory_is_argument_then_environment_then_two_gigabytes(
-    memory: str | None, environment: dict[str, str], expected: str
-) -> None:
-    assert local_options(memory, environment)["spark.driver.memory"] == expected
+@pytest.mark.parametrize(("environment", "expected"), [({}, "2g"), ({"MIRRORFEED_DRIVER_MEMORY": "5g"}, "5g")])
+def test_driver_memory_is_environment_then_two_gigabytes(environment: dict[str, str], expected: str) -> None:
+    assert local_options(environment)["spark.driver.memory"] == expected
 
 
 def executable(path: Path, text: str) -> Path:

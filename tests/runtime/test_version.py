@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from mirrorfeed.cli import main
 from mirrorfeed.runtime import version as module
-from mirrorfeed.runtime.version import of_sources, this_build
+from mirrorfeed.runtime.version import this_build, version_of_sources
 from tests.test_wheel import uv
 
 COMMITTED, CHANGED, WITHOUT_GIT = (
@@ -46,26 +46,26 @@ def committed(project: Path) -> Path:
 
 
 def test_committed_project_has_the_version_of_its_commit(committed: Path) -> None:
-    first = of_sources(committed)
+    first = version_of_sources(committed)
     assert re.fullmatch(COMMITTED, first)
     (committed / "mirrorfeed.yml").write_text("tables: []\n", encoding="utf-8")  # no build outputs
     (committed / "src/mirrorfeed/__pycache__").mkdir()
-    assert of_sources(committed) == first
+    assert version_of_sources(committed) == first
     (committed / "src/mirrorfeed/a.py").write_text("A = 2\n", encoding="utf-8")
     git(committed, "commit", "-am", "second")
-    assert re.fullmatch(COMMITTED, of_sources(committed))
-    assert of_sources(committed) != first
+    assert re.fullmatch(COMMITTED, version_of_sources(committed))
+    assert version_of_sources(committed) != first
 
 
 def test_tagged_commit_without_changes_has_the_release_version(
     committed: Path,
 ) -> None:
     git(committed, "tag", "v0.0.1")
-    assert re.fullmatch(COMMITTED, of_sources(committed))
+    assert re.fullmatch(COMMITTED, version_of_sources(committed))
     git(committed, "tag", f"v{module.RELEASE}")
-    assert of_sources(committed) == module.RELEASE
+    assert version_of_sources(committed) == module.RELEASE
     (committed / "src/mirrorfeed/a.py").write_text("A = 2\n", encoding="utf-8")
-    assert re.fullmatch(CHANGED, of_sources(committed))
+    assert re.fullmatch(CHANGED, version_of_sources(committed))
 
 
 def change(project: Path) -> None:
@@ -91,23 +91,23 @@ def configure(project: Path) -> None:
 
 @pytest.mark.parametrize("touch", [change, stage, add, drop, configure], ids=lambda touch: touch.__name__)
 def test_uncommitted_changes_have_their_own_version(committed: Path, touch: Callable[[Path], None]) -> None:
-    clean = of_sources(committed)
+    clean = version_of_sources(committed)
     touch(committed)
-    changed = of_sources(committed)
+    changed = version_of_sources(committed)
     assert re.fullmatch(CHANGED, changed)
     assert changed.startswith(f"{clean}.")
-    assert of_sources(committed) == changed
+    assert version_of_sources(committed) == changed
     add(committed)
     (committed / "src/mirrorfeed/b.py").write_text("B = 2\n", encoding="utf-8")
-    assert of_sources(committed) not in (clean, changed)
+    assert version_of_sources(committed) not in (clean, changed)
 
 
 def test_version_without_a_repository_depends_on_the_content(project: Path) -> None:
-    first = of_sources(project)
+    first = version_of_sources(project)
     assert re.fullmatch(WITHOUT_GIT, first)
-    assert of_sources(project) == first
+    assert version_of_sources(project) == first
     change(project)
-    assert of_sources(project) != first
+    assert version_of_sources(project) != first
 
 
 @pytest.mark.parametrize("ignored", ["", "/inside/\n"], ids=["untracked", "ignored"])
@@ -120,22 +120,22 @@ def test_repository_that_does_not_track_the_project_is_ignored(
     git(outer, "init")
     git(outer, "add", ".gitignore")
     git(outer, "commit", "-m", "theirs")
-    assert re.fullmatch(WITHOUT_GIT, of_sources(outer / "inside"))
+    assert re.fullmatch(WITHOUT_GIT, version_of_sources(outer / "inside"))
 
 
 def test_version_without_git_depends_on_the_content(committed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    assert re.fullmatch(WITHOUT_GIT, of_sources(committed))
+    assert re.fullmatch(WITHOUT_GIT, version_of_sources(committed))
 
 
 def test_version_option_prints_the_build() -> None:
     answer = CliRunner().invoke(main, ["--version"])
     assert answer.output == f"mirrorfeed {this_build()}\n"
-    assert this_build() == of_sources(module.project())  # the sources run without a build
+    assert this_build() == version_of_sources(module.project())  # the sources run without a build
 
 
 def test_wheel_has_the_version_of_its_sources(tmp_path: Path) -> None:
     built = [uv(), "build", "--quiet", "--wheel", "--out-dir", tmp_path, "--python", sys.executable, module.project()]
     subprocess.run(built, check=True, env=os.environ)
     (wheel,) = tmp_path.glob("*.whl")
-    assert wheel.name.split("-")[1] == of_sources(module.project())
+    assert wheel.name.split("-")[1] == version_of_sources(module.project())

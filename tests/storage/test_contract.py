@@ -577,7 +577,7 @@ def test_symlink_loop_and_too_long_name_have_readable_errors(tmp_path: Path) -> 
 
 def test_creation_times_are_read_only_for_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     requests: list[str] = []
-    monkeypatch.setattr("mirrorfeed.storage.local_folder._birth", lambda path: requests.append(path) or 0)
+    monkeypatch.setattr("mirrorfeed.storage.local_folder._creation_time", lambda path: requests.append(path) or 0)
     store = FolderStore(str(tmp_path))
     for path in ("a/b", "c", "d"):
         store.create(path, b"")

@@ -17,7 +17,9 @@ from azure.core.pipeline import Pipeline
 from azure.core.pipeline.transport import HttpRequest
 
 import mirrorfeed
+from fixtures.clock import Time
 from mirrorfeed.runtime.errors import LoginUnavailable
+from mirrorfeed.storage import request_retries
 from mirrorfeed.storage.http import FramedTransport, RetryPolicy, transport_options
 from mirrorfeed.storage.onelake_errors import retry_after_seconds
 from mirrorfeed.storage.request_retries import RetryLimits, retry_counter
@@ -57,22 +59,19 @@ class Server:
 
 class Run:
     def __init__(self, answers: list[Reply | Exception], retry_limits: RetryLimits, **options: int) -> None:
-        self.now, self.pauses = 0.0, list[float]()
-        self.server = Server(answers)
-        policy = RetryPolicy(retry_limits, lambda: self.now, self._pass, lambda: 1.0)
+        self.time, self.server = Time(), Server(answers)
         transport = FramedTransport(session=self.server, session_owner=False)
-        pipeline: Pipeline[Any, Any] = Pipeline(transport, [policy])
+        pipeline: Pipeline[Any, Any] = Pipeline(transport, [RetryPolicy(retry_limits)])
         before = retry_counter().value
-        try:
-            request = HttpRequest("PUT", "https://localhost/")
-            self.status = pipeline.run(request, **options).http_response.status_code
-        except (ServiceRequestError, ServiceResponseError, LoginUnavailable) as error:
-            self.status = type(error)
+        with pytest.MonkeyPatch.context() as patch:
+            self.time.replace_in_retries(patch)
+            patch.setattr(request_retries, "random", SimpleNamespace(random=lambda: 1.0))
+            try:
+                request = HttpRequest("PUT", "https://localhost/")
+                self.status = pipeline.run(request, **options).http_response.status_code
+            except (ServiceRequestError, ServiceResponseError, LoginUnavailable) as error:
+                self.status = type(error)
         self.repeated = retry_counter().value - before
-
-    def _pass(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-        self.now += seconds
 
 
 RETRY_LIMITS = RetryLimits(seconds=100, connections=3, first_pause=1, longest_pause=8)
@@ -114,10 +113,10 @@ def test_call_is_retried_until_its_deadline(
 ) -> None:
     run = Run(answers, RETRY_LIMITS)
 
-    assert (run.status, run.pauses) == (status, pauses)
+    assert (run.status, run.time.pauses) == (status, pauses)
     assert run.server.requests == len(pauses) + 1
     assert run.repeated == len(pauses)
-    assert run.now <= RETRY_LIMITS.seconds
+    assert run.time.now <= RETRY_LIMITS.seconds
 
 
 @pytest.mark.parametrize("answer", [BUSY, LOST, UNREACHED, Reply(429, {"Retry-After": "1"})], ids=str)
@@ -125,7 +124,7 @@ def test_call_that_must_not_repeat_is_sent_once(answer: Reply | Exception) -> No
     run = Run([answer, DONE], RETRY_LIMITS, retry_total=0)
 
     assert run.status == (answer.status_code if isinstance(answer, Reply) else type(answer))
-    assert (run.server.requests, run.pauses, run.repeated) == (1, [], 0)
+    assert (run.server.requests, run.time.pauses, run.repeated) == (1, [], 0)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +172,7 @@ def test_one_loop_retries_http_requests() -> None:
     code = {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in root.rglob("*.py")}
 
     # A second attempt creates files with new names, which is not the same request again.
-    assert {path for path, text in code.items() if ".next_pause(" in text} == {
+    assert {path for path, text in code.items() if "RetryBudget(" in text} == {
         "storage/http.py",
         "storage/request_retries.py",
     }

@@ -36,11 +36,16 @@ class Refusing(MemoryStore):
         return super().open_write(path)
 
 
-def begin(store: Refusing) -> tuple[str, Time]:
-    names, time = count(1), Time()
-    path, sink = open_new(store, lambda: f"t/{next(names)}", time.clock, time.sleep)
-    sink.close()
-    return path, time
+@pytest.fixture(autouse=True)
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    return Time().replace_in_retries(monkeypatch)
+
+
+def create(store: Refusing) -> str:
+    names = count(1)
+    path, file = open_new(store, lambda: f"t/{next(names)}")
+    file.close()
+    return path
 
 
 @pytest.mark.parametrize(
@@ -53,12 +58,10 @@ def begin(store: Refusing) -> tuple[str, Time]:
         ([BUSY], "t/2", [60.5]),
     ],
 )
-def test_every_attempt_uses_a_new_name(answers: list[Exception], path: str, shortest: list[float]) -> None:
+def test_every_attempt_uses_a_new_name(time: Time, answers: list[Exception], path: str, shortest: list[float]) -> None:
     store, before = Refusing(list(answers)), retry_counter().value
 
-    found, time = begin(store)
-
-    assert found == path
+    assert create(store) == path
     assert len(set(store.requests)) == len(store.requests) == len(answers) + 1
     assert [least <= pause <= least * 2 for least, pause in zip(shortest, time.pauses, strict=True)] == [
         True for _ in shortest
@@ -70,7 +73,7 @@ def test_every_attempt_uses_a_new_name(answers: list[Exception], path: str, shor
 def test_last_error_is_raised_as_transient_after_the_retry_limit(answer: Exception, reason: str) -> None:
     store = Refusing([answer] * 1000)
     with pytest.raises(StoreUnavailable, match=rf"^Cannot write at/x: {reason}\."):
-        begin(store)
+        create(store)
 
     assert 10 < len(store.requests) < 40
 
@@ -78,7 +81,7 @@ def test_last_error_is_raised_as_transient_after_the_retry_limit(answer: Excepti
 def test_wait_longer_than_the_retry_limit_is_not_attempted() -> None:
     store = Refusing([BUSY], replace(RETRY_LIMITS, seconds=30))
     with pytest.raises(StoreUnavailable):
-        begin(store)
+        create(store)
 
     assert store.requests == ["t/1"]
 
@@ -86,12 +89,12 @@ def test_wait_longer_than_the_retry_limit_is_not_attempted() -> None:
 def test_permanent_error_is_raised_at_once() -> None:
     store = Refusing([NotThere(address="at/x")])
     with pytest.raises(NotThere):
-        begin(store)
+        create(store)
 
     assert store.requests == ["t/1"]
 
 
-def test_store_without_retry_limits_raises_at_once() -> None:
+def test_store_without_retry_limits_raises_at_once(time: Time) -> None:
     calls: list[str] = []
 
     class Hasty(MemoryStore):
@@ -100,13 +103,13 @@ def test_store_without_retry_limits_raises_at_once() -> None:
             raise LOST
 
     with pytest.raises(StoreUnavailable):
-        open_new(Hasty(), lambda: "t/1", sleep=calls.append)  # type: ignore[arg-type]
-    assert calls == ["t/1"]
+        open_new(Hasty(), lambda: "t/1")
+    assert (calls, time.pauses) == (["t/1"], [])
 
 
 def test_new_file_is_created_empty_and_then_filled() -> None:
-    names, time, store = count(1), Time(), Refusing([LOST, TAKEN])
-    with NewFile(store, lambda: f"t/{next(names)}", time.clock, time.sleep) as file:
+    names, store = count(1), Refusing([LOST, TAKEN])
+    with NewFile(store, lambda: f"t/{next(names)}") as file:
         file.write(b"12345")
         file.write(b"67890")
 

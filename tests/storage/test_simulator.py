@@ -74,7 +74,7 @@ def test_unknown_api_version_is_refused_with_its_header(
 
     monkeypatch.setattr("mirrorfeed.storage.onelake.client_options", with_unknown_version)
     store = onelake.store()
-    store._clients.seen = True  # skip the check of the landing zone
+    store._clients.landing_zone_exists = True  # skip the check of the landing zone
     with pytest.raises(CallRefused, match=r"\(400 InvalidHeaderValue: .* \(header x-ms-version = 2030-01-01\)\)\."):
         store.list("t") if verb == "list" else store.create("t/a", b"")
 

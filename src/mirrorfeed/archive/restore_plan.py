@@ -244,7 +244,7 @@ def cost_of_restore(
     configured price is None."""
     archived = [file for file in files if file.tier is Tier.ARCHIVE]
     days = terms.keep_days or (DEFAULT_COPY_DAYS if copies else _RULE_INTERVAL_DAYS)
-    price, to = rates.of_restore(priority.name), terms.to
+    price, to = rates.restore_prices(priority.name), terms.to
     gib = _gib(archived)
     month, archive = rates.per_month(to.name), rates.per_month(Tier.ARCHIVE.name)
     found: dict[str, float | None] = {

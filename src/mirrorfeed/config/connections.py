@@ -10,8 +10,14 @@ from pydantic import AfterValidator, Field, Strict, ValidationInfo, model_valida
 from mirrorfeed.config import values
 from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.names import Target
-from mirrorfeed.runtime.addresses import is_host
-from mirrorfeed.runtime.credentials import Credential, Default, SecretLocation, ServiceCredential, ServicePrincipal
+from mirrorfeed.runtime.credentials import (
+    Credential,
+    Default,
+    SecretLocation,
+    ServiceCredential,
+    ServicePrincipal,
+    is_host,
+)
 
 
 class _WithPrincipal(values.Form):

@@ -15,8 +15,7 @@ from mirrorfeed.config.values import ONELAKE
 from mirrorfeed.config.yaml_document import Document, Mistake, Place, read_document, validate
 from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.names import Target, split_name
-from mirrorfeed.runtime.addresses import HttpsAddress
-from mirrorfeed.runtime.credentials import ServicePrincipal
+from mirrorfeed.runtime.credentials import HttpsAddress, ServicePrincipal
 
 EXAMPLE = files("mirrorfeed.config").joinpath("example.yml").read_text(encoding="utf-8")
 """Example configuration with comments."""

@@ -22,7 +22,7 @@ from mirrorfeed.config.errors import BadAddress
 from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.names import Target, fold, split_name
 from mirrorfeed.landing.schema import reserved_names
-from mirrorfeed.runtime.addresses import HttpsAddress, is_host_pattern
+from mirrorfeed.runtime.credentials import HttpsAddress, is_host_pattern
 from mirrorfeed.source.errors import BadSource
 from mirrorfeed.source.identifier import URI, Pattern, Source, hide_query
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import smtplib
 import ssl
-import time
 from collections.abc import Callable
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid, parseaddr
@@ -18,8 +17,7 @@ from mirrorfeed.display.redact import printable, redact_answer, remember
 from mirrorfeed.display.rows import duration, utc_minute
 from mirrorfeed.errors import first_line
 from mirrorfeed.monitor.errors import ChannelUnavailable, MailRefused, WebhookRefused
-from mirrorfeed.runtime.addresses import check_proxy, is_host
-from mirrorfeed.runtime.credentials import Secret
+from mirrorfeed.runtime.credentials import Secret, check_proxy, is_host
 from mirrorfeed.runtime.errors import SecretUnreachable
 from mirrorfeed.runtime.login import read_secret
 from mirrorfeed.storage.request_retries import RETRYABLE_STATUS, RetryLimits
@@ -100,7 +98,6 @@ def post(
     *,
     read: Callable[[Secret], str] = read_secret,
     retry_limits: RetryLimits = RETRY_LIMITS,
-    sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Send an alert to a webhook. Raises `ChannelUnavailable` or `WebhookRefused`."""
     try:
@@ -115,7 +112,7 @@ def post(
 
     unavailable = partial(ChannelUnavailable, channel=f"webhook {webhook.name}")
     message = teams(alert) if webhook.kind == "teams" else slack(alert)
-    client = HttpClient(retry_limits, sleep=sleep)
+    client = HttpClient(retry_limits)
     response = client.send("POST", address, message, lambda reason: unavailable(response=reason))
     if response.status_code >= 300:
         content = first_line(redact_answer(response.body().decode("utf-8", "replace"), address))[:_LONGEST_RESPONSE]

@@ -26,8 +26,8 @@ from mirrorfeed.errors import first_line
 from mirrorfeed.landing.names import join_name
 from mirrorfeed.monitor.findings import Finding, attempt, failed, failed_with, not_checked, passed
 from mirrorfeed.publish.files.staging_area import StagingArea
-from mirrorfeed.runtime.addresses import BadProxy, check_proxy
-from mirrorfeed.runtime.credentials import ServiceCredential, ServicePrincipal
+from mirrorfeed.runtime.credentials import ServiceCredential, ServicePrincipal, check_proxy
+from mirrorfeed.runtime.errors import BadProxy
 from mirrorfeed.runtime.spark_session import refused_settings
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.storage import VOLUMES

@@ -1,21 +1,48 @@
-"""Azure credentials as configuration values. They contain the location of a secret, never the secret.
+"""Azure credentials as configuration values, and the server addresses that may receive their tokens.
 
-Messages about invalid values do not repeat them, because a value may be a secret. `login` uses credentials to log in.
+A credential contains the location of a secret, never the secret. `login` uses the credential to log in. Messages about
+invalid values do not repeat the values, because a value may be a secret.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import re
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
+from urllib.request import getproxies
 
 from pydantic import ConfigDict, PlainValidator, ValidationInfo
 
 from mirrorfeed.display.redact import remember
-from mirrorfeed.runtime.addresses import HttpsAddress
+from mirrorfeed.runtime.errors import BadProxy
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
+
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+_HOST_AND_PORT = r"(\[[0-9a-f:.]+\]|[^\[\]/?#@:\s]+)(?::([0-9]{1,5}))?/?"
+_HTTPS = re.compile(f"https://{_HOST_AND_PORT}", re.IGNORECASE)
+_PROXY = re.compile(rf"(?:(?:https?|socks[45]?|socks4a|socks5h)://)?(?:[^/?#@\s]*@)?{_HOST_AND_PORT}", re.IGNORECASE)
+MICROSOFT_HOSTS = (
+    *(
+        f"{host}.fabric.microsoft.{cloud}"
+        for cloud in ("com", "us", "cn")
+        for host in ("api", "*.w.api", "*.onelake", "*.dfs", "*.blob")
+    ),
+    "login.microsoftonline.com",
+    "login.microsoft.com",
+    "login.windows.net",
+    "login.microsoftonline.us",
+    "login.partner.microsoftonline.cn",
+    "login.chinacloudapi.cn",
+)
+"""Hosts of OneLake, Fabric's REST API and Entra ID in the public cloud, the US government cloud and China.
+
+No shorter suffixes: some hosts under `fabric.microsoft.com` run code of customers.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +142,65 @@ class ServiceCredential:
 
 
 Credential = Default | ServicePrincipal | ServiceCredential
+
+
+@dataclass(frozen=True, slots=True)
+class HttpsAddress:
+    """An address `https://host` or `https://host:port`, in lower case, without user info, path or query."""
+
+    host: str
+    port: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> HttpsAddress:
+        """Parse an address. Raises `ValueError`."""
+        match = _match_address(_HTTPS, text)
+        if match is None:
+            raise ValueError("is not an https address without a path")
+        return cls(match[1].lower(), int(match[2]) if match[2] else None)
+
+    def __str__(self) -> str:
+        return f"https://{self.host}" if self.port is None else f"https://{self.host}:{self.port}"
+
+    def is_trusted(self, trusted_hosts: Collection[str] = ()) -> bool:
+        """Return whether the host belongs to Microsoft or is listed, by its name or by `*.` and a suffix.
+
+        Addresses of this machine are not trusted automatically, because any user of the machine can listen there.
+        """
+        patterns = [pattern.lower() for pattern in (*MICROSOFT_HOSTS, *trusted_hosts)]
+        return self.host in patterns or any(self.host.endswith(each[1:]) for each in patterns if each.startswith("*."))
+
+
+def is_host(text: str) -> bool:
+    """Return whether `text` is a host name or an IP address."""
+    if ":" in text or text.startswith("["):
+        with suppress(ValueError):
+            ipaddress.IPv6Address(text[1:-1] if text.startswith("[") and text.endswith("]") else text)
+            return True
+        return False
+    labels = text.lower().removesuffix(".").split(".")
+    return len(text) <= 253 and all(map(_LABEL.fullmatch, labels))
+
+
+def is_host_pattern(text: str) -> bool:
+    """Return whether `text` is a host, or `*.` and a suffix of at least two labels."""
+    suffix = text.removeprefix("*.")
+    return is_host(suffix) and (suffix == text or "." in suffix.strip("."))
+
+
+def check_proxy() -> None:
+    """Raise `BadProxy` if the environment contains a proxy setting that is not an address."""
+    proxies = getproxies()
+    for name in ("https", "all"):
+        if (proxy := proxies.get(name)) and _match_address(_PROXY, proxy) is None:
+            raise BadProxy(variable=f"{name.upper()}_PROXY")
+
+
+def _match_address(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """Return the match, with host and port as its groups, or None if the host or the port is not valid."""
+    match = pattern.fullmatch(text)
+    is_valid = match is not None and is_host(match[1]) and (match[2] is None or 0 < int(match[2]) < 65_536)
+    return match if is_valid else None
 
 
 def default_workspace() -> WorkspaceClient:

@@ -1,4 +1,4 @@
-"""Errors of Java and Spark on this machine, of logins, and of server addresses."""
+"""Errors of Java and Spark on this machine, of logins, and of proxies."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SparkDidNotStart(Terminal):
 
     @property
     def case(self) -> bool:
-        return bool(self.resolving)
+        return self.resolving
 
 
 class CacheUnusable(Terminal):
@@ -151,3 +151,9 @@ class ServiceCredentialUnreachable(Terminal):
         " or newer, and grant ACCESS on it to this identity. Executors can use service credentials only on dedicated"
         " clusters. Elsewhere use a service principal or the default credential."
     )
+
+
+class BadProxy(Terminal):
+    code = "MF4306"
+    what = "The environment variable {variable} is not the address of a proxy."
+    fix = "Set {variable} to an address such as http://proxy.example.com:8080, or unset it."

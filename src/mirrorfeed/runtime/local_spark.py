@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 JAVA_VERSIONS = (17, 21)
 
-_BROUGHT_BY_SPARK = (
+_SPARK_INCLUDES = (
     *("ch.qos.*", "com.fasterxml.*", "com.github.luben", "com.google.*", "commons-*", "io.airlift", "javax.*"),
     *("org.antlr", "org.apache.*", "org.locationtech.*", "org.roaringbitmap", "org.slf4j", "org.xerial.*"),
 )
 """Groups of JARs that Delta requires in older releases than Spark includes. 70 MB that nothing uses."""
 
 
-def local_options(memory: str | None, environment: Mapping[str, str]) -> dict[str, str]:
+def local_options(environment: Mapping[str, str]) -> dict[str, str]:
     """Return Spark settings for a single machine: little output, few partitions, and Delta."""
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
     return {
@@ -38,7 +38,7 @@ def local_options(memory: str | None, environment: Mapping[str, str]) -> dict[st
         "spark.master": "local[*]",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": memory or environment.get("MIRRORFEED_DRIVER_MEMORY") or "2g",
+        "spark.driver.memory": environment.get("MIRRORFEED_DRIVER_MEMORY") or "2g",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -54,16 +54,16 @@ def local_options(memory: str | None, environment: Mapping[str, str]) -> dict[st
 def java_command(environment: Mapping[str, str]) -> str:
     """Return the path of the `java` that Spark starts. Raises `JavaMissing`."""
     home = environment.get("JAVA_HOME")
-    found = shutil.which(f"{home}/bin/java") if home else shutil.which("java", path=environment.get("PATH", ""))
-    if found is None:
+    command = shutil.which(f"{home}/bin/java") if home else shutil.which("java", path=environment.get("PATH", ""))
+    if command is None:
         raise JavaMissing(home=home)
-    return found
+    return command
 
 
 def check_java(command: str) -> None:
     """Raise `JavaUnfit` for a Java release that Spark does not support."""
-    answer = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
-    version = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    ended = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
+    version = re.search(r'version "(?:1\.)?(\d+)', ended.stderr + ended.stdout)
     if version is None or int(version[1]) not in JAVA_VERSIONS:
         raise JavaUnfit(command=command, version=version and version[1])
 
@@ -98,7 +98,8 @@ def cache_folder(environment: Mapping[str, str], versions: Sequence[str]) -> Pat
     return folder
 
 
-def start_local(memory: str | None, options: Mapping[str, str]) -> SparkSession:
+def start_local(options: Mapping[str, str]) -> SparkSession:
+    """Start Spark with the settings `local_options`, changed by `options`."""
     from pyspark.sql import SparkSession
 
     check_java(java_command(os.environ))
@@ -111,10 +112,10 @@ def start_local(memory: str | None, options: Mapping[str, str]) -> SparkSession:
     log = folder.with_name("spark.log")
 
     builder: Any = SparkSession.builder
-    for name, value in {**local_options(memory, os.environ), **options}.items():
+    for name, value in {**local_options(os.environ), **options}.items():
         builder = builder.config(name, value)
     with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two processes must not resolve into one folder at once
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two processes must not download into one folder at the same time
         jars = cached_jars(folder)
         if jars:
             return _start(builder.config("spark.jars", ",".join(map(str, jars))), log, resolving=False)
@@ -122,7 +123,7 @@ def start_local(memory: str | None, options: Mapping[str, str]) -> SparkSession:
 
         print("Resolving Delta's JARs, once; they are kept in", folder, file=sys.stderr)
         builder = configure_spark_with_delta_pip(builder).config("spark.jars.ivy", str(folder))
-        builder = builder.config("spark.jars.excludes", ",".join(f"{group}:*" for group in _BROUGHT_BY_SPARK))
+        builder = builder.config("spark.jars.excludes", ",".join(f"{group}:*" for group in _SPARK_INCLUDES))
         session = _start(builder, log, resolving=True)
         record_jars(folder)
         return session
@@ -134,19 +135,18 @@ def _start(builder: Any, log: Path, resolving: bool) -> SparkSession:
             session: SparkSession = builder.getOrCreate()
             return session
     except Exception as error:
-        raise SparkDidNotStart(log=str(log), last_words=_last_words(log), resolving=resolving) from error
+        raise SparkDidNotStart(log=str(log), last_words=_first_error(log), resolving=resolving) from error
 
 
 @contextmanager
 def _output_to(log: Path) -> Iterator[None]:
-    """Redirect the output of the JVM to a file.
+    """Redirect the output of a JVM that starts meanwhile to a file.
 
-    No setting silences the JVM and Delta, and their output would break the JSON that a command prints. The JVM uses the
-    standard output and error with which it was started.
+    No setting silences the JVM and Delta, and their output would break the JSON that a command prints.
     """
     sys.stdout.flush()
     sys.stderr.flush()
-    log.unlink(missing_ok=True)  # another process may still write to it
+    log.unlink(missing_ok=True)  # another process may still write to the old file
     copies = {number: os.dup(number) for number in (1, 2)}
     try:
         with log.open("ab") as file:
@@ -159,7 +159,8 @@ def _output_to(log: Path) -> Iterator[None]:
             os.close(copy)
 
 
-def _last_words(log: Path) -> str:
+def _first_error(log: Path) -> str:
+    """Return the first line of the log that looks like an error, or the first line."""
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     error_lines = [line for line in lines if re.search(r"error|exception|invalid|not found", line, re.IGNORECASE)]
     return (error_lines or lines or ["it printed no message"])[0].rstrip(".")

@@ -23,17 +23,17 @@ import os
 import re
 import ssl
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from mirrorfeed.display.redact import redact_answer, remember
 from mirrorfeed.errors import first_line
-from mirrorfeed.runtime.addresses import check_proxy
 from mirrorfeed.runtime.credentials import (
     Credential,
     Default,
     Secret,
     ServiceCredential,
     ServicePrincipal,
+    check_proxy,
     default_workspace,
 )
 from mirrorfeed.runtime.errors import (
@@ -47,13 +47,20 @@ from mirrorfeed.runtime.errors import (
 if TYPE_CHECKING:
     from azure.core.credentials import AccessToken, TokenCredential
 
-
-_OF_DEFAULT = ("AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PASSWORD", "AZURE_PASSWORD")
+_DEFAULT_CHAIN_SECRETS = ("AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PASSWORD", "AZURE_PASSWORD")
 """Environment variables with secrets of the default chain."""
+_ENTRA_CODE = re.compile(r"AADSTS\d+")
+_CHAIN_LINK = re.compile(r"^\t(\w+): (?:\1 )?(?:authentication unavailable\. )?(.*?)(?:\. .*|\.?)$", re.MULTILINE)
+"""Matches, in the message of a credential chain, the name of each credential and the first sentence of its reason."""
+_MAX_LINK_REASON = 120
+"""Maximum number of characters to show of the reason of one credential in a chain."""
 
 
 def token_credential(credential: Credential, ca_bundle: str | None = None) -> TokenCredential:
-    """Return a credential of the Azure libraries for this process. Its failures are errors of this package."""
+    """Return a credential of the Azure libraries for this process.
+
+    `get_token` raises `LoginUnavailable` or `CredentialRefused`.
+    """
     for name in ("azure.identity", "msal"):
         log = logging.getLogger(name)
         if log.level == logging.NOTSET:  # the logger writes each failure again, with the text of the response
@@ -65,42 +72,42 @@ def token_credential(credential: Credential, ca_bundle: str | None = None) -> To
 
 
 def _create_credential(credential: Credential, ca_bundle: str | None) -> tuple[Any, ...]:
-    """Return the credential, and the secrets that it sends."""
+    """Return the credential, followed by the secrets in its requests."""
     match credential:
         case ServicePrincipal():
             secret = read_secret(credential.secret)
-            return _logging_in(credential, secret, ca_bundle), secret
+            return _principal_credential(credential, secret, ca_bundle), secret
         case ServiceCredential():
             return (service_credential(credential.name),)
         case Default():
             from azure.identity import DefaultAzureCredential
 
             chain = DefaultAzureCredential(connection_verify=ca_bundle or True)
-            return chain, *(os.environ.get(name, "") for name in _OF_DEFAULT)
+            return chain, *(os.environ.get(name, "") for name in _DEFAULT_CHAIN_SECRETS)
 
 
 def _check_certificates(ca_bundle: str | None) -> None:
     if ca_bundle is None:
         return
     try:
-        folder = os.path.isdir(ca_bundle)
-        ssl.create_default_context(cafile=None if folder else ca_bundle, capath=ca_bundle if folder else None)
+        is_folder = os.path.isdir(ca_bundle)
+        ssl.create_default_context(cafile=None if is_folder else ca_bundle, capath=ca_bundle if is_folder else None)
     except OSError as error:
         raise CertificatesUnreadable(file=ca_bundle, reason=error.strerror or str(error)) from error
 
 
-def _logging_in(principal: ServicePrincipal, secret: str, ca_bundle: str | None) -> TokenCredential:
+def _principal_credential(principal: ServicePrincipal, secret: str, ca_bundle: str | None) -> TokenCredential:
     from azure.identity import AzureAuthorityHosts, ClientSecretCredential
 
     authority = principal.authority
-    known = {f"https://{host}" for name, host in vars(AzureAuthorityHosts).items() if not name.startswith("_")}
+    public = {f"https://{host}" for name, host in vars(AzureAuthorityHosts).items() if not name.startswith("_")}
     options: dict[str, Any] = {"authority": authority} if authority else {}
     return ClientSecretCredential(
         principal.tenant_id,
         principal.client_id,
         secret,
-        # The library looks up hosts in the public cloud, which does not know the hosts of separate clouds.
-        disable_instance_discovery=authority is not None and authority.rstrip("/") not in known,
+        # The library looks up the host in the public cloud, which does not know the hosts of separate clouds.
+        disable_instance_discovery=authority is not None and authority.rstrip("/") not in public,
         connection_verify=ca_bundle or True,
         raw_response_hook=_refuse_unexpected_response,
         retry_total=1,  # the caller retries and counts its retries
@@ -111,7 +118,7 @@ def _logging_in(principal: ServicePrincipal, secret: str, ca_bundle: str | None)
 def _refuse_unexpected_response(response: Any) -> None:
     """Raise an error with the status of a response that has no token.
 
-    The library does not do this for redirects, and its older releases treat 429 and 5xx as a refusal.
+    The library ignores redirects, and its older releases treat 429 and 5xx as a refusal.
     """
     from azure.core.exceptions import ClientAuthenticationError, ServiceResponseError
 
@@ -139,25 +146,19 @@ def read_secret(secret: Secret, workspace: Callable[[], Any] = default_workspace
         ) from None
 
 
-def service_credential(name: str) -> TokenCredential:
-    """Return the Azure credential of a Databricks service credential, in a driver or in a task."""
-    return cast("TokenCredential", _provided(name, "get_token", "Azure"))
+def service_credential(name: str, cloud: Literal["Azure", "AWS"] = "Azure") -> Any:
+    """Return a Databricks service credential, in a driver or in a task.
 
-
-def aws_service_credential(name: str) -> Any:
-    """Return the botocore session of a Databricks service credential, in a driver or in a task."""
-    return _provided(name, "get_credentials", "AWS")
-
-
-def _provided(name: str, method: str, cloud: str) -> Any:
+    It is a credential of the Azure libraries, or a botocore session for AWS.
+    """
     try:
-        found = _provider()(name)
+        credential = _provider()(name)
     except Exception as error:
         reason = f"{type(error).__name__}: {first_line(str(error))}"
         raise ServiceCredentialUnreachable(name=name, reason=reason) from None
-    if not hasattr(found, method):
+    if not hasattr(credential, "get_token" if cloud == "Azure" else "get_credentials"):
         raise ServiceCredentialUnreachable(name=name, reason=f"it is not a credential of {cloud}")
-    return found
+    return credential
 
 
 def _provider() -> Callable[[str], Any]:
@@ -167,11 +168,11 @@ def _provider() -> Callable[[str], Any]:
 
     # Tasks and drivers have separate modules. Neither exists outside a Databricks runtime.
     if TaskContext.get() is not None:
-        place: Any = importlib.import_module("databricks.service_credentials")
+        module: Any = importlib.import_module("databricks.service_credentials")
     else:
-        place = importlib.import_module("databricks.sdk.runtime").dbutils.credentials
-    found: Callable[[str], Any] = place.getServiceCredentialsProvider
-    return found
+        module = importlib.import_module("databricks.sdk.runtime").dbutils.credentials
+    provider: Callable[[str], Any] = module.getServiceCredentialsProvider
+    return provider
 
 
 class _WrappedCredential:
@@ -208,17 +209,9 @@ class _WrappedCredential:
         raise LoginUnavailable(reason=f"{self._credential} cannot log in: {first_line(message)}", reached=reached)
 
 
-_CODE = re.compile(r"AADSTS\d+")
-
-
 def _refusal(credential: Credential, response: str) -> CredentialRefused:
     """Return the error for a response of the login service or credential chain, without secrets."""
-    links = [f"{name}: {why[:_OF_A_LINK]}" for name, why in _LINK.findall(response)]
-    code = None if links else _CODE.search(response)
+    links = [f"{name}: {why[:_MAX_LINK_REASON]}" for name, why in _CHAIN_LINK.findall(response)]
+    code = None if links else _ENTRA_CODE.search(response)
     reason = "; ".join(links) or first_line(response)
     return CredentialRefused(credential=credential, reason=reason, entra_code=code[0] if code else "")
-
-
-_LINK = re.compile(r"^\t(\w+): (?:\1 )?(?:authentication unavailable\. )?(.*?)(?:\. .*|\.?)$", re.MULTILINE)
-"""Matches, in the message of a credential chain, the name of each credential and the first sentence of its reason."""
-_OF_A_LINK = 120

@@ -50,16 +50,16 @@ SOURCE_FAULTS = (*FILES_GONE, *LOG_GONE, EXPIRED, FEED_OFF, SCHEMA_DIFFERS, LARG
 """Failures that are caused by the source, from any reader of its rows."""
 
 _STREAM = "STREAM_FAILED"
-"""Condition of any failure of a stream. The reason is in its text."""
+"""Condition of any failure of a stream. The text of the error has the reason."""
 
-_UNNAMED = re.compile(
+_OLD_NOT_THERE = re.compile(
     r"Cannot time travel Delta table to version (?P<userVersion>\d+)\. "
     r"Available versions: \[(?P<earliest>\d+), (?P<latest>\d+)\]"
 )
 """Text of `NOT_THERE` in Delta 4.0, where it has no condition and no parameters."""
 
 _BY_TEXT = (
-    (_UNNAMED, NOT_THERE),
+    (_OLD_NOT_THERE, NOT_THERE),
     (re.compile(r"java\.io\.UTFDataFormatException"), LARGE_VECTOR),
     (re.compile(r"java\.io\.FileNotFoundException\W.*deletion_vector_[0-9a-f-]+\.bin"), _VECTOR_GONE),
 )
@@ -73,38 +73,38 @@ _NAMED = re.compile(r"\[([A-Z][A-Z0-9]*_[A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 def conditions(error: Exception) -> tuple[str, ...]:
     """Return the conditions that an error names, outermost first.
 
-    A failure in a task, and a failure of Delta for which Spark has no class, have no condition. They arrive as the text
-    of a Java stack trace (not even as a PySparkException), with the names in brackets.
+    A failure in a task, and a failure of Delta for which Spark has no class, have no condition. Their text is a Java
+    stack trace, with the names of conditions in brackets.
     """
     condition: str | None = getattr(error, "getCondition", lambda: None)()
     if condition and condition != _STREAM:
         return (condition,)
     text = str(error)
-    unnamed = [name for pattern, name in _BY_TEXT if pattern.search(text)]
-    return tuple(dict.fromkeys(_NAMED.findall(text) + unnamed))
+    without_name = [name for pattern, name in _BY_TEXT if pattern.search(text)]
+    return tuple(dict.fromkeys(_NAMED.findall(text) + without_name))
 
 
-def find_condition(error: Exception, known: tuple[str, ...]) -> str | None:
-    """Return the first condition of `error` that starts with a name in `known`, or None."""
-    return next((name for name in conditions(error) if name.startswith(known)), None)
+def find_condition(error: Exception, prefixes: tuple[str, ...]) -> str | None:
+    """Return the first condition of `error` that starts with one of `prefixes`, or None."""
+    return next((name for name in conditions(error) if name.startswith(prefixes)), None)
 
 
 def unreadable_file(error: Exception) -> str:
     """Return the address of the file that could not be read."""
-    found = parameter(error, "path") or next(iter(_FILE_READ.findall(str(error))), None)
-    return found or "Spark does not name it"
+    match = _FILE_READ.search(str(error))
+    return parameter(error, "path") or (match[1] if match else "Spark does not name it")
 
 
 def parameter(error: Exception, name: str) -> str | None:
     """Return the value of a parameter of the error message, or None."""
-    found: dict[str, str] | None = getattr(error, "getMessageParameters", lambda: None)()
-    if not found and (unnamed := _UNNAMED.search(str(error))):
-        found = unnamed.groupdict()
-    return (found or {}).get(name)
+    parameters: dict[str, str] | None = getattr(error, "getMessageParameters", lambda: None)()
+    if not parameters and (match := _OLD_NOT_THERE.search(str(error))):
+        parameters = match.groupdict()
+    return (parameters or {}).get(name)
 
 
 def analyze(frame: DataFrame) -> DataFrame:
-    """Make the engine analyze a DataFrame, so that its errors are raised now, and return the DataFrame.
+    """Return the DataFrame after the engine has analyzed it, so that errors of the analysis are raised now.
 
     With Connect, a schema can come from a cache, so reading the schema does not analyze the DataFrame.
     """
@@ -118,11 +118,11 @@ def silence_spark_logs() -> Iterator[None]:
     from pyspark.logger import PySparkLogger
 
     loggers = [PySparkLogger.getLogger(name) for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger")]
-    before = [logger.disabled for logger in loggers]
+    were_disabled = [logger.disabled for logger in loggers]
     for logger in loggers:
         logger.disabled = True
     try:
         yield
     finally:
-        for logger, was in zip(loggers, before, strict=True):
-            logger.disabled = was
+        for logger, was_disabled in zip(loggers, were_disabled, strict=True):
+            logger.disabled = was_disabled

@@ -1,4 +1,4 @@
-"""Find or start a Spark session, and apply the settings under which it reads and writes every row unchanged."""
+"""Find or start a Spark session, and apply the settings with which Spark reads and writes every row unchanged."""
 
 from __future__ import annotations
 
@@ -55,12 +55,8 @@ class Kind(Enum):
     LOCAL = "this machine"
 
 
-def get_session(memory: str | None = None, options: Mapping[str, str] | None = None) -> SparkSession:
-    """Return the active session, or start one.
-
-    The arguments apply only to Spark on this machine. `memory` is the driver's memory, by default
-    MIRRORFEED_DRIVER_MEMORY or `2g`. `options` are Spark settings.
-    """
+def get_session(options: Mapping[str, str] | None = None) -> SparkSession:
+    """Return the active session, or start one. `options` are settings for Spark on this machine."""
     if importlib.util.find_spec("pyspark") is None:
         raise SparkMissing()
     from pyspark.errors import PySparkRuntimeError
@@ -74,13 +70,13 @@ def get_session(memory: str | None = None, options: Mapping[str, str] | None = N
         case Kind.LOCAL:
             from mirrorfeed.runtime.local_spark import start_local
 
-            return start_local(memory, options or {})
+            return start_local(options or {})
         case Kind.CONNECT:
             from databricks.connect import DatabricksSession
 
             try:
                 session: SparkSession = DatabricksSession.builder.getOrCreate()
-            except Exception as error:  # it raises plain exceptions, for example if it is newer than the runtime
+            except Exception as error:  # a plain exception, for example if Connect is newer than the runtime
                 details = getattr(error, "details", None)  # the text of gRPC's errors has several lines
                 raise ConnectFailed(reason=first_line(str(details() if callable(details) else error))) from error
             return session
@@ -99,19 +95,19 @@ def renew_session(spark: SparkSession) -> SparkSession:
 
     Raises `SessionLost` if no session can be started, or if a session of another kind has ended.
     """
-    if _answers(spark):
+    if _is_alive(spark):
         return spark
     if "connect" in type(spark).__module__:  # a session of a runtime or of this machine ends with the process
         with suppress(Exception):
             spark.stop()
         with suppress(Exception):
-            found = get_session()
-            if _answers(found):
-                return found
+            session = get_session()
+            if _is_alive(session):
+                return session
     raise SessionLost()
 
 
-def _answers(spark: SparkSession) -> bool:
+def _is_alive(spark: SparkSession) -> bool:
     try:
         return bool(spark.sql("SELECT 1").collect())
     except Exception:  # errors of the connection or of the server, of any class
@@ -119,7 +115,7 @@ def _answers(spark: SparkSession) -> bool:
 
 
 def choose_kind(environment: Mapping[str, str], connect_installed: bool, connect_configured: bool) -> Kind:
-    """Choose the kind of Spark. Databricks Connect replaces Spark on this machine, so an installed one must be
+    """Choose the kind of Spark. If Databricks Connect is installed, Spark on this machine is not, so Connect must be
     configured."""
     if environment.get("DATABRICKS_RUNTIME_VERSION"):
         return Kind.RUNTIME
@@ -192,19 +188,18 @@ _WANTED = {
 """Settings that cannot be changed on some compute. `doctor --setup` checks `ALL_DAYS`."""
 
 _lock = Lock()
-
-_inside = 0
-
+_active_contexts = 0
+"""Number of callers that are inside `lossless_settings`."""
 _original_values: list[tuple[SparkSession, str, str]] = []
-"""Original values of the sessions' settings. They are restored when the last table that uses a session is finished."""
+"""Original values of the sessions' settings, which are restored when no caller is inside `lossless_settings`."""
 
 
 @contextmanager
 def lossless_settings(spark: SparkSession) -> Iterator[None]:
     """Apply the settings under which all rows are read and written unchanged. Raises `SettingFixed`."""
-    global _inside
+    global _active_contexts
     with _lock:
-        _inside += 1
+        _active_contexts += 1
     try:
         with _lock:
             for name, wanted in (_WANTED | _REQUIRED).items():
@@ -212,71 +207,71 @@ def lossless_settings(spark: SparkSession) -> Iterator[None]:
         yield
     finally:
         with _lock:
-            _inside -= 1
-            while _original_values and not _inside:
-                session, name, before = _original_values.pop()
+            _active_contexts -= 1
+            while _original_values and not _active_contexts:
+                session, name, value = _original_values.pop()
                 with suppress(Exception):  # the session may have expired
-                    session.conf.set(name, before)
+                    session.conf.set(name, value)
 
 
 def _set(spark: SparkSession, name: str, wanted: str) -> None:
-    try:
-        before = spark.conf.get(name) or "false"
-    except Exception:  # this Spark does not have the setting, or hides it, as serverless compute does
-        return
-    if before.casefold() == wanted.casefold():
+    value = _value(spark, name)
+    if value is None or value.casefold() == wanted.casefold():
         return
     try:
         spark.conf.set(name, wanted)
     except Exception as error:
         if name in _REQUIRED:
-            raise SettingFixed(name=name, value=before, wanted=wanted) from error
+            raise SettingFixed(name=name, value=value, wanted=wanted) from error
     else:
-        _original_values.append((spark, name, before))
+        _original_values.append((spark, name, value))
+
+
+def _value(spark: SparkSession, name: str) -> str | None:
+    """Return a setting. None if this Spark does not have the setting, or hides the setting, as serverless compute
+    does."""
+    with suppress(Exception):
+        return spark.conf.get(name) or "false"
+    return None
 
 
 def refused_settings(spark: SparkSession) -> dict[str, str]:
     """Return the settings of `lossless_settings` that this session hides or does not allow changing, with values."""
-    found: dict[str, str] = {}
+    refused: dict[str, str] = {}
     for name, wanted in (_WANTED | _REQUIRED).items():
-        try:
-            before = spark.conf.get(name) or "false"
-        except Exception:  # like in `_set`
-            found[name] = "unknown"
-            continue
-        if before.casefold() != wanted.casefold():
+        value = _value(spark, name)
+        if value is None:
+            refused[name] = "unknown"
+        elif value.casefold() != wanted.casefold():
             try:
                 spark.conf.set(name, wanted)
-                spark.conf.set(name, before)
+                spark.conf.set(name, value)
             except Exception:
-                found[name] = before
-    return found
+                refused[name] = value
+    return refused
 
 
 def all_days_are_read(spark: SparkSession) -> bool:
     """Return whether a session reads all days of a feed unchanged."""
     with lossless_settings(spark):
-        try:
-            return spark.conf.get(ALL_DAYS) == "true"
-        except Exception:
-            return False
+        return _value(spark, ALL_DAYS) == "true"
 
 
 @contextmanager
 def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
     """Change a setting of the session, and restore it afterwards."""
-    before = spark.conf.get(name, None)
+    original = spark.conf.get(name, None)
     spark.conf.set(name, value)
     try:
         yield
     finally:
-        if before is None:
+        if original is None:
             spark.conf.unset(name)
         else:
-            spark.conf.set(name, before)
+            spark.conf.set(name, original)
 
 
 @lru_cache(maxsize=8)
 def is_databricks(spark: SparkSession) -> bool:
     """Return whether the engine is Databricks, in a runtime, over Connect or on serverless compute."""
-    return bool(spark.sql("SHOW SYSTEM FUNCTIONS LIKE 'current_version'").collect())  # a function that only it has
+    return bool(spark.sql("SHOW SYSTEM FUNCTIONS LIKE 'current_version'").collect())  # only in Databricks

@@ -22,7 +22,9 @@ _DIGITS = 12
 def this_build() -> str:
     """Return the version of the installed wheel, or of the sources if they are run without a wheel."""
     sources = project()
-    return of_sources(sources) if (sources / "pyproject.toml").exists() else importlib.metadata.version("mirrorfeed")
+    if (sources / "pyproject.toml").exists():
+        return version_of_sources(sources)
+    return importlib.metadata.version("mirrorfeed")
 
 
 def project() -> Path:
@@ -30,20 +32,19 @@ def project() -> Path:
     return Path(__file__).resolve().parents[3]
 
 
-def of_sources(project: Path) -> str:
-    """Return the release, alone if the commit has its tag.
+def version_of_sources(project: Path) -> str:
+    """Return the release if the commit has the tag of the release and the files are unchanged.
 
-    Otherwise the version also has `g` and the commit, if there is one, and `d` and a hash of the content, if it differs
-    from the commit.
+    Otherwise `g` and the commit follow, if there is a commit, then `d` and a hash of the content, if it was changed.
     """
     commit = _git(project, "rev-parse", f"--short={_DIGITS}", "HEAD")
     # A project may also be in a folder of another repository, which does not track its files.
-    known = commit is not None and _git(project, "cat-file", "-e", "HEAD:./pyproject.toml") is not None
-    clean = known and _git(project, "status", "--porcelain", "--", *_BUILT) == ""
-    if clean and f"v{RELEASE}" in (_git(project, "tag", "--points-at", "HEAD") or "").split():
+    is_tracked = commit is not None and _git(project, "cat-file", "-e", "HEAD:./pyproject.toml") is not None
+    is_clean = is_tracked and _git(project, "status", "--porcelain", "--", *_BUILT) == ""
+    if is_clean and f"v{RELEASE}" in (_git(project, "tag", "--points-at", "HEAD") or "").split():
         return RELEASE
-    parts = [f"g{commit}"] if known else []
-    parts += [] if clean else [f"d{_hash(project)}"]
+    parts = [f"g{commit}"] if is_tracked else []
+    parts += [] if is_clean else [f"d{_hash(project)}"]
     return f"{RELEASE}+{'.'.join(parts)}"
 
 
@@ -57,11 +58,11 @@ def _git(project: Path, *arguments: str) -> str | None:
 
 
 def _hash(project: Path) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in _BUILT:
         top = project / name
         for file in sorted([top] if top.is_file() else top.rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:
                 content = file.read_bytes()
-                found.update(f"{file.relative_to(project).as_posix()}\0{len(content)}\0".encode() + content)
-    return found.hexdigest()[:_DIGITS]
+                digest.update(f"{file.relative_to(project).as_posix()}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:_DIGITS]

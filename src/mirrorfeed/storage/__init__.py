@@ -1,6 +1,6 @@
-"""File storage: the protocol `Store`, and connections that are cached per process.
+"""File storage: the protocol of a store, the store of a folder, and connections that are cached per process.
 
-The docstring of each method is the contract that every store is tested against.
+The docstring of each method of `Store` is the contract that every store is tested against.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from datetime import datetime
 from types import ModuleType
-from typing import Any, BinaryIO, Protocol, TypeVar
+from typing import Any, BinaryIO, Protocol, TypeVar, cast
 
 READ_LIMIT = 32 * 2**20
 """Maximum size in bytes of a file that `Store.read` returns. The record of a publication of 100,000 files is
@@ -79,9 +79,9 @@ class Store(Protocol):
     def replace(self, path: str, data: bytes, etag: str | None = None) -> None:
         """Create the file or replace its content in one step. Readers never find the file missing or incomplete.
 
-        With an ETag from a listing, replace the file only if the ETag still matches. Raises `AlreadyThere` if it does
-        not, and `NotThere` or `StoreUnavailable` if the file does not exist. `FolderStore` and `VolumeStore` check the
-        ETag just before they replace the file, so two concurrent writers can both succeed.
+        With an ETag from a listing, replace the file only if its ETag is still the same. Raises `AlreadyThere` if the
+        ETag differs, and `NotThere` or `StoreUnavailable` if the file does not exist. `FolderStore` and `VolumeStore`
+        check the ETag just before they replace the file, so two concurrent writers can both succeed.
         """
         ...
 
@@ -142,8 +142,6 @@ def per_process(key: Hashable, create: Callable[[], T]) -> T:
     values: dict[Any, Any] = sys.modules.setdefault(name, ModuleType(name)).__dict__
     process_key = (os.getpid(), key)
     if process_key not in values:
-        created = create()
         # If two threads create a value at the same time, both use the first one.
-        values.setdefault(process_key, created)
-    found: T = values[process_key]
-    return found
+        values.setdefault(process_key, create())
+    return cast(T, values[process_key])

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from azure.core.exceptions import AzureError, HttpResponseError
 from azure.storage.blob import BlobProperties, ContainerClient, RehydratePriority
@@ -19,18 +19,26 @@ from azure.storage.blob import BlobProperties, ContainerClient, RehydratePriorit
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.credentials import Credential, Default
 from mirrorfeed.runtime.errors import LoginUnavailable
-from mirrorfeed.runtime.login import aws_service_credential
+from mirrorfeed.runtime.login import service_credential
 from mirrorfeed.storage import per_process
 from mirrorfeed.storage.errors import NoBoto, OtherPlace, TiersUnavailable
 from mirrorfeed.storage.http import client_options, reason_of
 from mirrorfeed.storage.request_retries import RetryLimits
-from mirrorfeed.storage.tier_store import DEFAULT_COPY_DAYS, Facts, Priority, Tier, TierStore, common_prefix
+from mirrorfeed.storage.tier_store import DEFAULT_COPY_DAYS, Facts, Priority, Tier, TierStore
 
 BATCH_SIZE = 256
 """Maximum number of blobs in one request."""
 _ACCOUNT_SUFFIXES = r"core\.windows\.net|core\.usgovcloudapi\.net|core\.chinacloudapi\.cn|storage\.azure\.net"
-"""Hosts that receive a token. Other hosts receive none, because the address of a table comes from its catalog or
-log."""
+"""Hosts that receive a token. Other hosts receive no token, because a catalog or a log could name any host."""
+_S3_BUCKET = re.compile(r"s3[an]?://([^/]+)/", re.IGNORECASE)
+_ARCHIVE_CLASSES = ("GLACIER", "DEEP_ARCHIVE")
+_OTHER_CLASSES = {"STANDARD_IA": Tier.COOL, "ONEZONE_IA": Tier.COOL, "GLACIER_IR": Tier.COLD}
+_RESTORE_SPEEDS = {Priority.STANDARD: "Standard", Priority.HIGH: "Expedited"}
+_NO_RESTORE_NEEDED = ("RestoreAlreadyInProgress", "InvalidObjectState")
+"""Error codes for objects whose restore is pending, or that are not archived."""
+_MAX_PARALLEL_REQUESTS = 16
+_SERVICE_CREDENTIAL = "DATABRICKS_DEFAULT_SERVICE_CREDENTIAL_NAME"
+"""Environment variable in which Databricks puts the name of a Unity Catalog service credential."""
 
 
 @dataclass(frozen=True)
@@ -45,30 +53,25 @@ class AzureTiers(TierStore):
     credential: Credential = field(default_factory=Default)
     ca_bundle: str | None = None
     retry_limits: RetryLimits = field(default_factory=RetryLimits)
+    restores_copies: ClassVar[bool] = False
 
     @classmethod
-    def at(cls, location: str, credential: Credential | None = None) -> AzureTiers | None:
+    def at(cls, location: str) -> AzureTiers | None:
         """Return the tier store for a table's address, or None if the address is not in Azure storage."""
-        found = re.match(rf"(?:abfss?|wasbs?)://([^@/]+)@([\w.-]+?)\.(?:dfs|blob)\.({_ACCOUNT_SUFFIXES})/", location)
-        if found is None:
-            return None
-        return cls(f"https://{found[2]}.blob.{found[3]}", found[1], found[0], credential or Default())
-
-    @property
-    def restores_copies(self) -> bool:
-        return False
+        match = re.match(rf"(?:abfss?|wasbs?)://([^@/]+)@([\w.-]+?)\.(?:dfs|blob)\.({_ACCOUNT_SUFFIXES})/", location)
+        return cls(f"https://{match[2]}.blob.{match[3]}", match[1], match[0]) if match else None
 
     def facts(self, uris: Sequence[str]) -> dict[str, Facts]:
         if not uris:
             return {}
         names = {self._name(uri): uri for uri in uris}
-        found = dict.fromkeys(uris, Facts(Tier.MISSING))
+        facts = dict.fromkeys(uris, Facts(Tier.MISSING))
         # One listing request returns thousands of blobs. The common prefix keeps the listing short.
         with self._errors("read the access tiers of files in"):
-            for blob in self._client.list_blobs(name_starts_with=common_prefix(names)):
+            for blob in self._client.list_blobs(name_starts_with=_common_prefix(names)):
                 if blob.name in names:
-                    found[names[blob.name]] = Facts(tier_of(blob), blob.size, blob.blob_tier_change_time)
-        return found
+                    facts[names[blob.name]] = Facts(tier_of(blob), blob.size, blob.blob_tier_change_time)
+        return facts
 
     def restore(
         self, uris: Sequence[str], priority: Priority, to: Tier = Tier.HOT, days: int | None = None
@@ -96,11 +99,11 @@ class AzureTiers(TierStore):
 
     @property
     def _client(self) -> ContainerClient:
-        def connect() -> ContainerClient:
-            options = client_options(self.credential, self.ca_bundle, self.retry_limits)
-            return ContainerClient(self.account, self.container, **options)
+        return per_process(self, self._connect)
 
-        return per_process(self, connect)
+    def _connect(self) -> ContainerClient:
+        options = client_options(self.credential, self.ca_bundle, self.retry_limits)
+        return ContainerClient(self.account, self.container, **options)
 
     @contextmanager
     def _errors(self, action: str) -> Iterator[None]:
@@ -123,23 +126,6 @@ def tier_of(blob: BlobProperties | Any) -> Tier:
     return {"Archive": Tier.ARCHIVE, "Cool": Tier.COOL, "Cold": Tier.COLD}.get(str(blob.blob_tier or ""), Tier.HOT)
 
 
-_ADDRESS = re.compile(r"s3[an]?://([^/]+)/", re.IGNORECASE)
-
-_ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")
-
-_OTHER_CLASSES = {"STANDARD_IA": Tier.COOL, "ONEZONE_IA": Tier.COOL, "GLACIER_IR": Tier.COLD}
-
-_SPEEDS = {Priority.STANDARD: "Standard", Priority.HIGH: "Expedited"}
-
-_NOT_NEEDED = ("RestoreAlreadyInProgress", "InvalidObjectState")
-"""Error codes for objects whose restore is pending, or that are not archived."""
-
-_MAX_PARALLEL_REQUESTS = 16
-
-_SERVICE_CREDENTIAL = "DATABRICKS_DEFAULT_SERVICE_CREDENTIAL_NAME"
-"""Environment variable in which Databricks puts the name of a Unity Catalog service credential."""
-
-
 @dataclass(frozen=True)
 class S3Tiers(TierStore):
     """Tiers of the objects of one S3 bucket. Contains no secret and no connection.
@@ -151,46 +137,44 @@ class S3Tiers(TierStore):
     endpoint: str | None = None
     """Endpoint URL. None means the endpoint of AWS."""
     retry_limits: RetryLimits = field(default_factory=RetryLimits)
+    restores_copies: ClassVar[bool] = True
 
     @classmethod
     def at(cls, location: str) -> S3Tiers | None:
         """Return the tier store for a table's address, or None if the address is not in S3."""
-        found = _ADDRESS.match(location)
-        return cls(found[1]) if found else None
-
-    @property
-    def restores_copies(self) -> bool:
-        return True
+        match = _S3_BUCKET.match(location)
+        return cls(match[1]) if match else None
 
     def facts(self, uris: Sequence[str]) -> dict[str, Facts]:
         if not uris:
             return {}
         keys = {self._key(uri): uri for uri in uris}
-        found, client = dict.fromkeys(uris, Facts(Tier.MISSING)), self._client
+        facts, client = dict.fromkeys(uris, Facts(Tier.MISSING)), self._client
         # One listing request returns a thousand objects. The common prefix keeps the listing short.
         with self._errors("read the storage classes of files in"):
             pages = client.get_paginator("list_objects_v2").paginate(
-                Bucket=self.bucket, Prefix=common_prefix(keys), OptionalObjectAttributes=["RestoreStatus"]
+                Bucket=self.bucket, Prefix=_common_prefix(keys), OptionalObjectAttributes=["RestoreStatus"]
             )
             for page in pages:
-                for each in page.get("Contents", ()):
-                    if each["Key"] in keys:
-                        found[keys[each["Key"]]] = facts_of(each)
-        return found
+                for entry in page.get("Contents", ()):
+                    if entry["Key"] in keys:
+                        facts[keys[entry["Key"]]] = facts_of(entry)
+        return facts
 
     def restore(
         self, uris: Sequence[str], priority: Priority, to: Tier = Tier.HOT, days: int | None = None
     ) -> dict[str, str]:
         """Request copies in the standard class. A copy that exists already gets the new number of days."""
         client = self._client
-        request = {"Days": days or DEFAULT_COPY_DAYS, "GlacierJobParameters": {"Tier": _SPEEDS[priority]}}
+        request = {"Days": days or DEFAULT_COPY_DAYS, "GlacierJobParameters": {"Tier": _RESTORE_SPEEDS[priority]}}
         from botocore.exceptions import ClientError  # only after the check that boto3 is installed
 
         def refusal(uri: str) -> str:
             try:
                 client.restore_object(Bucket=self.bucket, Key=self._key(uri), RestoreRequest=request)
             except ClientError as error:
-                return "" if error.response.get("Error", {}).get("Code") in _NOT_NEEDED else _reason(error.response)
+                if error.response.get("Error", {}).get("Code") not in _NO_RESTORE_NEEDED:
+                    return _reason(error.response)
             return ""
 
         with self._errors("restore files in"), ThreadPoolExecutor(_MAX_PARALLEL_REQUESTS) as threads:
@@ -198,10 +182,10 @@ class S3Tiers(TierStore):
             return {uri: reason for uri, reason in reasons if reason}
 
     def _key(self, uri: str) -> str:
-        found = _ADDRESS.match(uri)
-        if found is None or found[1] != self.bucket:
+        match = _S3_BUCKET.match(uri)
+        if match is None or match[1] != self.bucket:
             raise OtherPlace(uri=uri, root=f"s3://{self.bucket}/")
-        return uri[found.end() :]
+        return uri[match.end() :]
 
     @property
     def _client(self) -> Any:
@@ -217,7 +201,7 @@ class S3Tiers(TierStore):
         retries = {"mode": "standard", "max_attempts": limits.connections}
         config = Config(read_timeout=limits.response_seconds, connect_timeout=limits.connect_seconds, retries=retries)
         name = os.environ.get(_SERVICE_CREDENTIAL)
-        session = boto3.Session(botocore_session=aws_service_credential(name)) if name else boto3
+        session = boto3.Session(botocore_session=service_credential(name, "AWS")) if name else boto3
         with self._errors("connect to"):
             return session.client("s3", endpoint_url=self.endpoint, config=config)
 
@@ -237,7 +221,7 @@ class S3Tiers(TierStore):
 def facts_of(entry: Mapping[str, Any]) -> Facts:
     """Return the facts of an object in a listing. A restored object keeps its class and has the copy's expiry date."""
     storage_class, size = entry.get("StorageClass", "STANDARD"), entry.get("Size")
-    if storage_class not in _ARCHIVES:
+    if storage_class not in _ARCHIVE_CLASSES:
         return Facts(_OTHER_CLASSES.get(storage_class, Tier.HOT), size)
     status = entry.get("RestoreStatus") or {}
     if status.get("IsRestoreInProgress"):
@@ -245,6 +229,12 @@ def facts_of(entry: Mapping[str, Any]) -> Facts:
     if until := status.get("RestoreExpiryDate"):
         return Facts(Tier.HOT, size, until=until)
     return Facts(Tier.ARCHIVE, size)
+
+
+def _common_prefix(names: Iterable[str]) -> str:
+    first, last = min(names), max(names)
+    end = next((i for i, letter in enumerate(first) if not last.startswith(letter, i)), len(first))
+    return first[:end]
 
 
 def _reason(response: Mapping[str, Any]) -> str:

@@ -1,8 +1,9 @@
 """A store in a Unity Catalog volume, through the Files API of the workspace.
 
-The API creates a file completely or not at all, inside and outside Databricks. The mount below `/Volumes` is not used,
-because it has no create-if-absent and no atomic rename. The API cannot rename either: `rename` copies the file and then
-deletes the original. So only one publisher at a time can use a volume.
+The API creates a file completely or not at all, inside and outside Databricks. The store does not use the mount below
+`/Volumes`, because the mount can neither create a file only if it is absent, nor rename a file atomically. The API
+cannot rename files: `rename` copies the file and then deletes the original. So only one publisher at a time can use a
+volume.
 """
 
 from __future__ import annotations
@@ -45,12 +46,10 @@ class VolumeStore:
     """Create the workspace client of a process."""
 
     def list(self, folder: str) -> list[Entry]:
-        found = self._entries(folder)
-        names = {entry.name for entry in found}
-        unfinished = [name for name in names if f"{_RENAMING}{name}" in names]
-        hidden = {name for name in unfinished if self._is_renamed(f"{folder}/{name}" if folder else name)}
-        shown = [each for each in found if each.name not in hidden and not each.name.startswith(_RENAMING)]
-        return sorted(shown, key=lambda entry: entry.name)
+        entries = {entry.name: entry for entry in self._entries(folder)}
+        unfinished = [name for name in entries if f"{_RENAMING}{name}" in entries]
+        renamed = {name for name in unfinished if self._is_renamed(f"{folder}/{name}" if folder else name)}
+        return [entries[name] for name in sorted(entries) if name not in renamed and not name.startswith(_RENAMING)]
 
     def read(self, path: str) -> bytes:
         with self.open_read(path) as file:
@@ -76,9 +75,9 @@ class VolumeStore:
     def replace(self, path: str, data: bytes, etag: str | None = None) -> None:
         folder, _, name = path.rpartition("/")
         if etag is not None:
-            found = [entry.etag for entry in self.list(folder) if entry.name == name]
-            if found != [etag]:
-                raise (AlreadyThere if found else NotThere)(address=self.address(path))
+            etags = [entry.etag for entry in self.list(folder) if entry.name == name]
+            if etags != [etag]:
+                raise (AlreadyThere if etags else NotThere)(address=self.address(path))
         self._upload("replace", path, io.BytesIO(data), overwrite=True)
 
     def open_write(self, path: str) -> BinaryIO:
@@ -153,19 +152,15 @@ class VolumeStore:
             raise VolumeUnusable(action=action, address=self.root, reason="the volume does not exist") from error
 
     def _entries(self, folder: str) -> Sequence[Entry]:
-        try:
-            with self._errors("list", folder):
-                return [_entry(item) for item in self._files.list_directory_contents(self._at(folder))]
-        except NotThere:
-            return []
+        with suppress(NotThere), self._errors("list", folder):
+            return [_entry(item) for item in self._files.list_directory_contents(self._at(folder))]
+        return []
 
     def _exists(self, path: str) -> bool:
-        try:
-            with self._errors("read", path):
-                self._files.get_metadata(self._at(path))
-        except NotThere:
-            return False
-        return True
+        with suppress(NotThere), self._errors("read", path):
+            self._files.get_metadata(self._at(path))
+            return True
+        return False
 
     def _is_renamed(self, path: str) -> bool:
         """Return whether a process was killed between copying and deleting this file. If so, delete the file."""
@@ -178,7 +173,7 @@ class VolumeStore:
 
     @contextmanager
     def _errors(self, action: str, path: str) -> Iterator[None]:
-        from databricks.sdk import errors  # imported late: takes seconds, and folders never need it
+        from databricks.sdk import errors  # imported late: takes seconds to import
 
         address = self.address(path)
         _log.debug("%s %s", action, address)
@@ -208,7 +203,7 @@ class _OneRequest:
 
 
 class _Writer(io.RawIOBase):
-    """Writer that buffers the content on the local disk and uploads it on close, unless an error occurred."""
+    """Writer that buffers the content on the local disk and uploads the content on close."""
 
     def __init__(self, store: VolumeStore, path: str) -> None:
         self._store, self._path = store, path

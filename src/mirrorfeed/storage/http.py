@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import random
 import re
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -20,7 +18,7 @@ from mirrorfeed.runtime.credentials import Credential
 from mirrorfeed.runtime.errors import LoginUnavailable
 from mirrorfeed.runtime.login import token_credential
 from mirrorfeed.storage.onelake_errors import is_paused, retry_after_seconds
-from mirrorfeed.storage.request_retries import RETRYABLE_STATUS, RetryBudget, RetryLimits, retry_counter
+from mirrorfeed.storage.request_retries import NO_RETRIES, RETRYABLE_STATUS, RetryBudget, RetryLimits
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
@@ -30,7 +28,7 @@ _log = logging.getLogger(__name__)
 API_VERSION = "2023-11-03"
 """API version that all supported libraries know. Before 2023-08-03, the API deletes only a part of a large folder."""
 _CONNECTION = re.compile(r"^\(?(?:<[^>]*>|\w+\(host=[^)]*\))(?:, '|: )(.*?)(?:'\))?$", re.DOTALL)
-"""Error text of the library. Before the cause, it shows a Python object, which is removed."""
+"""Matches an error text of the library that shows a Python object before the cause. The group is the cause."""
 
 
 class RetryPolicy(HTTPPolicy[Any, Any]):
@@ -40,41 +38,28 @@ class RetryPolicy(HTTPPolicy[Any, Any]):
     POST that may have been processed.
     """
 
-    def __init__(
-        self,
-        limits: RetryLimits,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-        random_number: Callable[[], float] = random.random,
-    ) -> None:
+    def __init__(self, limits: RetryLimits) -> None:
         super().__init__()
-        self._limits, self._clock, self._sleep, self._random_number = limits, clock, sleep, random_number
+        self._limits = limits
 
     def send(self, request: Any) -> Any:
         options = request.context.options  # without arguments that the transport does not accept
-        is_single = options.pop("retry_total", None) == 0
+        budget = RetryBudget(NO_RETRIES if options.pop("retry_total", None) == 0 else self._limits)
         is_retryable = options.pop("is_retryable", _is_retryable)
         location_mode, *_ = [options.pop(name, None) for name in ("location_mode", "hosts", "retry_to_secondary")]
-        budget = RetryBudget(self._limits, self._clock, self._random_number)
         while True:
-            response, retry_after, reached = None, None, True
-            error: Exception | None = None
             try:
                 response = self.next.send(request)
                 if not is_retryable(response.http_response):
                     break
-                retry_after = retry_after_seconds(response.http_response.headers, datetime.now(UTC))
-            except (ServiceRequestError, ServiceResponseError, IncompleteReadError) as caught:
-                error, reached = caught, not isinstance(caught, ServiceRequestError)
-            except LoginUnavailable as caught:
-                error, reached = caught, caught.reached
-            pause = None if is_single else budget.next_pause(retry_after, reached=reached)
-            if pause is None:
-                break
-            retry_counter().add()
-            self._sleep(pause)
-        if response is None:
-            raise error or AzureError("no answer")
+                if not budget.wait(retry_after_seconds(response.http_response.headers, datetime.now(UTC))):
+                    break
+            except (ServiceRequestError, ServiceResponseError, IncompleteReadError) as error:
+                if not budget.wait(reached=not isinstance(error, ServiceRequestError)):
+                    raise
+            except LoginUnavailable as error:
+                if not budget.wait(reached=error.reached):
+                    raise
         response.http_response.location_mode = location_mode  # the storage libraries read this attribute
         return response
 
@@ -128,7 +113,7 @@ def client_options(credential: Credential, ca_bundle: str | None, limits: RetryL
 
 
 class HttpClient:
-    """Sends JSON requests, with a token for `audience` unless it is None."""
+    """Sends JSON requests, with a token for `audience` if there is a credential."""
 
     def __init__(
         self,
@@ -136,13 +121,11 @@ class HttpClient:
         ca_bundle: str | None = None,
         credential: TokenCredential | None = None,
         audience: str = "",
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         login = [BearerTokenCredentialPolicy(credential, f"{audience}/.default")] if credential else []
         kind = FramedTransport if credential else RequestsTransport  # any server may receive webhooks
         transport = kind(**transport_options(ca_bundle, limits))
-        self._pipeline: Pipeline[Any, Any] = Pipeline(transport, [RetryPolicy(limits, clock, sleep), *login])
+        self._pipeline: Pipeline[Any, Any] = Pipeline(transport, [RetryPolicy(limits), *login])
 
     def send(
         self,

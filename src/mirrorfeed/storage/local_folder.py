@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import stat
+import struct
 import sys
 import time
 import uuid
@@ -83,9 +84,9 @@ def open_regular(place: Path) -> BinaryIO:
 
 
 def arrow_files(folder: str | Path) -> Any:
-    """Return Arrow's own file system for a folder, for the rows of a Delta table.
+    """Return Arrow's file system for the folder of a Delta table.
 
-    With the file system of deltalake, a process of Python 3.12 often aborts when it ends.
+    Use it to read rows: with the file system of deltalake, a process of Python 3.12 often aborts when the process ends.
     """
     from pyarrow.fs import LocalFileSystem, SubTreeFileSystem  # imported late: slow, and not needed for a store
 
@@ -99,24 +100,24 @@ class FolderStore:
     root: str
 
     def list(self, folder: str) -> list[Entry]:
-        with self._errors("list", folder):
+        with self._call("list", folder) as place:
             try:
-                found = list(os.scandir(self._at("list", folder)))
+                items = list(os.scandir(place))
             except FileNotFoundError:
                 return []
-            entries = [self._entry(item) for item in found if not item.name.startswith(_UNFINISHED)]
+            entries = [_entry(item) for item in items if not item.name.startswith(_UNFINISHED)]
         return sorted((entry for entry in entries if entry), key=lambda entry: entry.name)
 
     def read(self, path: str) -> bytes:
-        with self._errors("read", path), open_regular(self._at("read", path)) as file:
+        with self._call("read", path) as place, open_regular(place) as file:
             data = file.read(READ_LIMIT + 1)
         if len(data) > READ_LIMIT:
             raise UnreadableFile(address=self.address(path), reason=TOO_LARGE)
         return data
 
     def open_read(self, path: str) -> BinaryIO:
-        with self._errors("read", path):
-            return open_regular(self._at("read", path))
+        with self._call("read", path) as place:
+            return open_regular(place)
 
     def create(self, path: str, data: bytes) -> str | None:
         return self._finish("create", path, data, _take_name)
@@ -126,7 +127,7 @@ class FolderStore:
 
     def replace(self, path: str, data: bytes, etag: str | None = None) -> None:
         def give_name(unfinished: Path, target: Path) -> None:
-            if etag is not None and etag != _etag((found := target.lstat()).st_ino, found.st_mtime_ns):
+            if etag is not None and etag != _etag((status := target.lstat()).st_ino, status.st_mtime_ns):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
             os.replace(unfinished, target)
 
@@ -134,9 +135,8 @@ class FolderStore:
 
     def _finish(self, action: str, path: str, data: bytes, give_name: Callable[[Path, Path], None]) -> str:
         """Write the content under a temporary name first, so that the file is never incomplete under its final name."""
-        target = self._at(action, path)
-        unfinished = target.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
-        with self._errors(action, path):
+        with self._call(action, path) as target:
+            unfinished = target.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
             _make_folders(target.parent)
             try:
                 with unfinished.open("xb") as file:
@@ -153,8 +153,7 @@ class FolderStore:
         return _etag(written.st_ino, written.st_mtime_ns)
 
     def open_write(self, path: str) -> BinaryIO:
-        target = self._at("write", path)
-        with self._errors("write", path):
+        with self._call("write", path) as target:
             _make_folders(target.parent)
             try:
                 return cast(BinaryIO, _Writer(self, path, target.open("xb")))
@@ -164,8 +163,9 @@ class FolderStore:
                 ) from error
 
     def rename(self, path: str, new_path: str) -> None:
-        source, target = self._at("rename", path), self._resolve("rename", new_path)
-        with self._errors("rename", path):
+        with self._call("rename", path) as source:
+            with self._errors("rename", new_path):
+                target = resolve("rename", self.root, new_path)
             # Linking and unlinking would never overwrite a file, but the file would briefly have two names, and a
             # reader that consumes the new name at that moment would read the file twice.
             if os.path.lexists(target):
@@ -177,16 +177,14 @@ class FolderStore:
                 _sync(folder)
 
     def remove(self, path: str) -> None:
-        place = self._at("remove", path)
-        with self._errors("remove", path), suppress(FileNotFoundError):
+        with self._call("remove", path) as place, suppress(FileNotFoundError):
             place.unlink()
 
     def remove_folder(self, folder: str) -> None:
         if not folder:  # the root belongs to the user
             raise PathOutside(path=folder, address=self.root)
-        place = self._at("remove", folder)
-        renamed = place.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
-        with self._errors("remove", folder), suppress(FileNotFoundError):
+        with self._call("remove", folder) as place, suppress(FileNotFoundError):
+            renamed = place.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
             if not stat.S_ISDIR(place.lstat().st_mode):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             os.rename(place, renamed)  # an interrupted deletion must not leave an incomplete folder
@@ -197,13 +195,12 @@ class FolderStore:
     def address(self, path: str) -> str:
         return str(Path(self.root, path))
 
-    def _at(self, action: str, path: str) -> Path:
+    @contextmanager
+    def _call(self, action: str, path: str) -> Iterator[Path]:
+        """Log a call, yield the full path, and convert errors."""
         _log.debug("%s %s", action, self.address(path))
-        return self._resolve(action, path)
-
-    def _resolve(self, action: str, path: str) -> Path:
         with self._errors(action, path):
-            return resolve(action, self.root, path)
+            yield resolve(action, self.root, path)
 
     @contextmanager
     def _errors(self, action: str, path: str) -> Iterator[None]:
@@ -220,18 +217,6 @@ class FolderStore:
         except OSError as error:
             refusal = PlaceUnusable if error.errno in _UNUSABLE else StoreUnavailable
             raise refusal(action=action, address=self.address(path), reason=error.strerror or str(error)) from error
-
-    @staticmethod
-    def _entry(item: os.DirEntry[str]) -> Entry | None:
-        try:
-            found = item.stat(follow_symlinks=False)
-            is_folder = item.is_dir(follow_symlinks=False)
-            # The modification time of a folder changes with each file in it.
-            time_ns = _birth(item.path) if is_folder else found.st_mtime_ns
-        except FileNotFoundError:  # deleted after the listing started
-            return None
-        modified = datetime.fromtimestamp(found.st_mtime, UTC)
-        return Entry(item.name, is_folder, 0 if is_folder else found.st_size, modified, _etag(found.st_ino, time_ns))
 
 
 class _Writer(io.RawIOBase):
@@ -267,6 +252,18 @@ class _Writer(io.RawIOBase):
                 self._file.close()
 
 
+def _entry(item: os.DirEntry[str]) -> Entry | None:
+    try:
+        status = item.stat(follow_symlinks=False)
+        is_folder = item.is_dir(follow_symlinks=False)
+        # The modification time of a folder changes with each file in it.
+        time_ns = _creation_time(item.path) if is_folder else status.st_mtime_ns
+    except FileNotFoundError:  # deleted after the listing started
+        return None
+    modified = datetime.fromtimestamp(status.st_mtime, UTC)
+    return Entry(item.name, is_folder, 0 if is_folder else status.st_size, modified, _etag(status.st_ino, time_ns))
+
+
 def _etag(inode: int, nanoseconds: int) -> str:
     return f"{inode}-{nanoseconds}"
 
@@ -289,7 +286,7 @@ def _sync(folder: Path) -> None:
 
 
 def flush_to_disk(handle: int) -> None:
-    """Call `fsync` if the file system supports it. Some mounts do not, because they upload a file when it is closed."""
+    """Call `fsync` if the file system supports `fsync`. Mounts that upload each file on close do not support it."""
     try:
         os.fsync(handle)
     except OSError as error:
@@ -303,12 +300,12 @@ def _remove_leftovers(folder: Path) -> None:
         for item in list(os.scandir(folder)):
             if not _LEFTOVER.fullmatch(item.name):
                 continue
-            found = item.stat(follow_symlinks=False)
-            if max(found.st_ctime, found.st_mtime) > time.time() - _LEFTOVER_SECONDS:
+            status = item.stat(follow_symlinks=False)
+            if max(status.st_ctime, status.st_mtime) > time.time() - _LEFTOVER_SECONDS:
                 continue  # use ctime, because a renamed folder keeps its mtime
-            if stat.S_ISDIR(found.st_mode):
+            if stat.S_ISDIR(status.st_mode):
                 shutil.rmtree(item.path)
-            elif stat.S_ISREG(found.st_mode):
+            elif stat.S_ISREG(status.st_mode):
                 os.unlink(item.path)
 
 
@@ -327,7 +324,7 @@ def _take_name(unfinished: Path, target: Path) -> None:
 _AT_FDCWD, _STATX_BTIME, _BTIME_OFFSET = -100, 0x800, 80
 
 
-def _birth(path: str) -> int:
+def _creation_time(path: str) -> int:
     """Return the creation time of a folder in nanoseconds, or 0 if unknown. Inode numbers alone are reused."""
     if sys.platform != "linux":
         return int(getattr(os.stat(path), "st_birthtime", 0) * 1e9)
@@ -335,7 +332,5 @@ def _birth(path: str) -> int:
     buffer = ctypes.create_string_buffer(256)
     if not hasattr(libc, "statx") or libc.statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BTIME, buffer):
         return 0
-    raw = buffer.raw
-    seconds = int.from_bytes(raw[_BTIME_OFFSET : _BTIME_OFFSET + 8], sys.byteorder, signed=True)
-    nanoseconds = int.from_bytes(raw[_BTIME_OFFSET + 8 : _BTIME_OFFSET + 12], sys.byteorder)
-    return seconds * 1_000_000_000 + nanoseconds
+    seconds, nanoseconds = struct.unpack_from("=qI", buffer, _BTIME_OFFSET)
+    return int(seconds * 1_000_000_000 + nanoseconds)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, BinaryIO, cast
 from urllib.parse import quote, urlsplit
 
@@ -56,8 +57,8 @@ class OneLakeStore:
     def list(self, folder: str) -> list[Entry]:
         path = self._at(folder)
         with suppress(NotThere), self._errors("list", folder):
-            found = [_entry(each) for each in self._clients.files.get_paths(path, recursive=False)]
-            return sorted(found, key=lambda entry: entry.name)
+            entries = map(_entry, self._clients.files.get_paths(path, recursive=False))
+            return sorted(entries, key=lambda entry: entry.name)
         return []
 
     def read(self, path: str) -> bytes:
@@ -114,14 +115,15 @@ class OneLakeStore:
         # The library's own check treats every conflict as an existing file.
         if self._exists(new_path):
             raise AlreadyThere(address=self.address(new_path))
+        rename = partial(file.rename_file, f"{self.workspace}/{target}", match_condition=MatchConditions.IfMissing)
         with self._errors("rename", path, new_path):
             try:
-                file.rename_file(f"{self.workspace}/{target}", match_condition=MatchConditions.IfMissing)
+                rename()
             except HttpResponseError as error:
                 if response_of(error).code != _NO_PARENT:
                     raise
                 self._make_folder(target.rpartition("/")[0])
-                file.rename_file(f"{self.workspace}/{target}", match_condition=MatchConditions.IfMissing)
+                rename()
 
     def remove(self, path: str) -> None:
         file = self._clients.files.get_file_client(self._changeable(path))
@@ -138,7 +140,15 @@ class OneLakeStore:
 
     @property
     def _clients(self) -> _Clients:
-        return per_process(self, lambda: _Clients.open(self))
+        return per_process(self, self._connect)
+
+    def _connect(self) -> _Clients:
+        options = client_options(self.credential, self.ca_bundle, self.retry_limits)
+        return _Clients(
+            FileSystemClient(self.endpoint, self.workspace, **options),
+            # `create` must send all data in one request, because several requests could leave a part of the data.
+            ContainerClient(blob_endpoint(self.endpoint), self.workspace, max_single_put_size=2**31, **options),
+        )
 
     def _at(self, path: str) -> str:
         if not is_inside(path):
@@ -158,8 +168,10 @@ class OneLakeStore:
         return False
 
     def _make_folder(self, path: str) -> None:
-        """Create a folder if it does not exist. Creating it again would change its ETag, and Fabric would drop the
-        table."""
+        """Create a folder if it does not exist.
+
+        Creating an existing folder would change its ETag, and Fabric would drop the table.
+        """
         try:
             self._clients.files.get_directory_client(path).create_directory(match_condition=MatchConditions.IfMissing)
         except HttpResponseError as error:
@@ -172,7 +184,7 @@ class OneLakeStore:
         Without this check, a landing zone with wrong ids would look like a table that was never published.
         """
         clients = self._clients
-        if clients.seen:
+        if clients.landing_zone_exists:
             return
         # Check with listings, which OneLake supports at every level. For a workspace OneLake needs HEAD, but the
         # library sends GET.
@@ -180,7 +192,7 @@ class OneLakeStore:
         for path, missing in levels:
             with suppress(NotThere), self._errors("check", ""):
                 next(iter(clients.files.get_paths(path or None, recursive=False, max_results=1)), None)
-                clients.seen = missing is None
+                clients.landing_zone_exists = missing is None
                 if missing is None:
                     return
                 raise missing(address=self.address(""))
@@ -193,13 +205,13 @@ class OneLakeStore:
             yield
         except HttpResponseError as error:
             new_address, response = None if new_path is None else self.address(new_path), response_of(error)
-            found = error_of(action, self.address(path), response, new_address)
-            if new_path is not None and isinstance(found, AlreadyThere) and not self._exists(new_path):
+            failure = error_of(action, self.address(path), response, new_address)
+            if new_path is not None and isinstance(failure, AlreadyThere) and not self._exists(new_path):
                 reason = f"{response}. The response says that the name exists, but it does not"
-                found = self._unavailable(action, new_path, reason, response.retry_seconds)
-            if isinstance(found, NotThere) and action != "check":
+                failure = self._unavailable(action, new_path, reason, response.retry_seconds)
+            if isinstance(failure, NotThere) and action != "check":
                 self._expect_landing_zone()
-            raise found from error
+            raise failure from error
         except LoginUnavailable as error:
             raise self._unavailable(action, path, error.reason) from error
         except AzureError as error:
@@ -215,17 +227,8 @@ class _Clients:
 
     files: FileSystemClient
     blobs: ContainerClient
-    seen: bool = field(default=False)
-    """True if the landing zone is known to exist."""
-
-    @classmethod
-    def open(cls, store: OneLakeStore) -> _Clients:
-        options = client_options(store.credential, store.ca_bundle, store.retry_limits)
-        return cls(
-            FileSystemClient(store.endpoint, store.workspace, **options),
-            # `create` must send all data in one request, because several requests could leave a part of the data.
-            ContainerClient(blob_endpoint(store.endpoint), store.workspace, max_single_put_size=2**31, **options),
-        )
+    landing_zone_exists: bool = False
+    """True after a check. False means not checked yet."""
 
 
 class _Writer:
@@ -295,7 +298,7 @@ class _Reader(io.RawIOBase):
 
     def __init__(self, store: OneLakeStore, path: str, file: DataLakeFileClient, size: int, etag: str) -> None:
         self._store, self._path, self._file, self._size, self._etag = store, path, file, size, etag
-        self._place = 0
+        self._position = 0
 
     def readable(self) -> bool:
         return True
@@ -304,39 +307,36 @@ class _Reader(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
-        self._place = max(0, start + offset)
-        return self._place
-
-    def tell(self) -> int:
-        return self._place
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, start + offset)
+        return self._position
 
     def readall(self) -> bytes:
-        return self._take(self._size)
+        return self._download(self._size)
 
     def readinto(self, buffer: Any) -> int:
-        data = self._take(len(buffer))
+        data = self._download(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
-    def _take(self, length: int) -> bytes:
-        length = min(length, self._size - self._place)
+    def _download(self, length: int) -> bytes:
+        length = min(length, self._size - self._position)
         if length <= 0:
             return b""
         same = MatchConditions.IfNotModified
         with self._store._errors("read", self._path):
-            data = self._file.download_file(self._place, length, etag=self._etag, match_condition=same).readall()
-        self._place += len(data)
+            data = self._file.download_file(self._position, length, etag=self._etag, match_condition=same).readall()
+        self._position += len(data)
         return data
 
 
-def _entry(found: PathProperties) -> Entry:
-    modified = found.last_modified or datetime.fromtimestamp(0)
+def _entry(item: PathProperties) -> Entry:
+    modified = item.last_modified or datetime.fromtimestamp(0)
     return Entry(
-        # Compare only the last part, because the service may use the id or the name of the item in the others.
-        name=found.name.rpartition("/")[2],
-        is_folder=found.is_directory,
-        size=0 if found.is_directory else found.content_length or 0,
+        # Use only the last part: the parts before contain the id or the name of the item, as the service chooses.
+        name=item.name.rpartition("/")[2],
+        is_folder=item.is_directory,
+        size=0 if item.is_directory else item.content_length or 0,
         modified=modified.replace(tzinfo=UTC),  # the library drops the time zone, which is GMT
-        etag=found.etag or "",
+        etag=item.etag or "",
     )

@@ -87,8 +87,8 @@ class StillRead(StoreUnavailable):
     meaning = "A file cannot be deleted while another process reads it."
 
 
-# The service's codes are not documented in one place, so a known code only makes an error more exact. For an unknown
-# code the status decides. In doubt, it is unknown whether the request took effect.
+# The service's codes are not documented in one place. So a known code selects a more exact error, and for an unknown
+# code the status decides. Any other status is `StoreUnavailable`: the request may have taken effect.
 _NAME_EXISTS = {"PathAlreadyExists", "BlobAlreadyExists", "ResourceAlreadyExists", "ResourceTypeMismatch"}
 _CONDITION_FAILED = {"ConditionNotMet", "TargetConditionNotMet", ""}
 _NO_WORKSPACE = {"WorkspaceNotFound", "FilesystemNotFound", "ContainerNotFound"}

@@ -66,10 +66,10 @@ class Prices(BaseModel):
 
     def per_month(self, tier: str) -> float | None:
         """Return the monthly price per GiB in this tier, or None if it is unknown."""
-        found: float | None = getattr(self.stored, tier.lower(), None)
-        return found
+        price: float | None = getattr(self.stored, tier.lower(), None)
+        return price
 
-    def of_restore(self, priority: str) -> RestorePrices:
+    def restore_prices(self, priority: str) -> RestorePrices:
         return self.high if priority.upper() == "HIGH" else self.standard
 
     def monthly_cost(self, hot_bytes: int, archived_bytes: int, copied_bytes: int = 0) -> MonthlyCost | None:

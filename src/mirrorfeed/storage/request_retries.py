@@ -11,9 +11,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, BinaryIO, ParamSpec, Protocol, TypeVar
+from typing import Any, BinaryIO, ParamSpec, TypeVar
 
-from mirrorfeed.storage import per_process
+from mirrorfeed.storage import Store, per_process
 from mirrorfeed.storage.errors import AlreadyThere, NotThere, StoreUnavailable
 
 RETRYABLE_STATUS = frozenset({408, 429, 500, 502, 503, 504})
@@ -42,29 +42,25 @@ NO_RETRIES = RetryLimits(seconds=0.0)
 class RetryBudget:
     """Remaining attempts of one call. The time starts when the object is created."""
 
-    def __init__(
-        self,
-        limits: RetryLimits,
-        clock: Callable[[], float] = time.monotonic,
-        random_number: Callable[[], float] = random.random,
-    ) -> None:
-        self._limits, self._clock, self._random_number = limits, clock, random_number
-        self._deadline = clock() + limits.seconds
+    def __init__(self, limits: RetryLimits) -> None:
+        self._limits, self._deadline = limits, time.monotonic() + limits.seconds
         self._attempts, self._unreached = 0, 0
 
-    def next_pause(self, retry_after: float | None = None, *, reached: bool = True) -> float | None:
-        """Return the seconds to wait after a failed attempt, or None if it was the last attempt.
+    def wait(self, retry_after: float | None = None, *, reached: bool = True) -> bool:
+        """Wait before the next attempt and return True, or return False at once if no attempt remains.
 
-        `retry_after` is the wait that the server requests. `reached` is False if no server responded. Pauses double,
-        and vary from half to all of their length, so that many clients do not retry at the same time.
+        `retry_after` is the wait in seconds that the server requests. `reached` is False if no server responded. Pauses
+        double, and vary from half to all of their length, so that many clients do not retry at the same time.
         """
         self._attempts += 1
         self._unreached += not reached
         longest = min(self._limits.longest_pause, self._limits.first_pause * 2.0 ** min(self._attempts - 1, 30))
-        pause = (retry_after or 0.0) + longest * (0.5 + self._random_number() / 2)
-        if self._clock() + pause > self._deadline or self._unreached >= self._limits.connections:
-            return None
-        return pause
+        pause = (retry_after or 0.0) + longest * (0.5 + random.random() / 2)
+        if time.monotonic() + pause > self._deadline or self._unreached >= self._limits.connections:
+            return False
+        retry_counter().add()
+        time.sleep(pause)
+        return True
 
 
 class Counter:
@@ -96,7 +92,7 @@ WRITE_ERRORS = (AlreadyThere, NotThere, StoreUnavailable)
 
 
 def try_write(call: Callable[Arguments, object], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Exception | None:
-    """Make a call and return its error. The caller ignores the response and reads the state again."""
+    """Make a call and return its error, or None. The caller reads the state again in both cases."""
     try:
         call(*args, **kwargs)
     except WRITE_ERRORS as error:
@@ -104,20 +100,7 @@ def try_write(call: Callable[Arguments, object], *args: Arguments.args, **kwargs
     return None
 
 
-class Sink(Protocol):
-    """The methods of `Store` that writers of new files need."""
-
-    def open_write(self, path: str) -> BinaryIO: ...
-
-    def address(self, path: str) -> str: ...
-
-
-def open_new(
-    store: Sink,
-    new_path: Callable[[], str],
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> tuple[str, BinaryIO]:
+def open_new(store: Store, new_path: Callable[[], str]) -> tuple[str, BinaryIO]:
     """Return the first path that could be created, and its writer. `new_path` must return another path at every call.
 
     Raises `StoreUnavailable` if the retries of the store are used up.
@@ -131,48 +114,34 @@ def open_new(
             reason = "the name was already taken"
             raise StoreUnavailable(action="write", address=error.address, reason=reason) from error
 
-    return retry_new(store, attempt, clock, sleep)
+    return retry_new(store, attempt)
 
 
-def retry_new(
-    store: object,
-    attempt: Callable[[], T],
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> T:
+def retry_new(store: Store, attempt: Callable[[], T]) -> T:
     """Call `attempt` until the store is available, within the retry limits of the store.
 
     For requests that must never be repeated: each attempt sends a different request.
     """
-    budget = RetryBudget(getattr(store, "retry_limits", NO_RETRIES), clock)
+    budget = RetryBudget(getattr(store, "retry_limits", NO_RETRIES))
     while True:
         try:
             return attempt()
         except StoreUnavailable as error:
-            pause = budget.next_pause(error.retry_after)
-            if pause is None:
+            if not budget.wait(error.retry_after):
                 raise
-        retry_counter().add()
-        sleep(pause)
 
 
 class NewFile:
     """Writer of a file with the first name that could be created. Counts and hashes the bytes.
 
-    Small files are also created empty and then filled, although one request could create them complete: if the network
-    delivered that request again after the file was renamed, the complete file would exist again and count as staged.
+    A small file is also created empty and then filled, although one request could create the complete file. If the
+    network delivered such a request again after the file was renamed, the file would exist again and count as staged.
     """
 
     closed = False
 
-    def __init__(
-        self,
-        store: Sink,
-        new_path: Callable[[], str],
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self.path, self._sink = open_new(store, new_path, clock, sleep)
+    def __init__(self, store: Store, new_path: Callable[[], str]) -> None:
+        self.path, self._file = open_new(store, new_path)
         self.bytes, self._hash = 0, hashlib.sha256()
 
     @property
@@ -187,7 +156,7 @@ class NewFile:
     def write(self, data: Any) -> int:
         view = memoryview(data)
         if not self.closed:  # Arrow flushes its compressor when it is destroyed, and would print an error
-            self._sink.write(view)
+            self._file.write(view)
             self._hash.update(view)
             self.bytes += view.nbytes
         return view.nbytes
@@ -205,11 +174,11 @@ class NewFile:
         if self.closed:
             return
         self.closed = True
-        self._sink.close()
+        self._file.close()
 
     def __enter__(self) -> NewFile:
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         self.closed = True
-        self._sink.__exit__(kind, error, trace)
+        self._file.__exit__(kind, error, trace)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -47,7 +47,7 @@ class Facts:
 
 
 class TierStore(Protocol):
-    """Access tiers of files, by the URIs that Spark uses. Methods raise `TiersUnavailable` without a response."""
+    """Access tiers of files, by the URIs that Spark uses. Methods raise `TiersUnavailable` if the storage fails."""
 
     @property
     def restores_copies(self) -> bool:
@@ -67,18 +67,16 @@ class TierStore(Protocol):
     ) -> dict[str, str]:
         """Request the restore of archived files, which takes hours. Returns the refused files with the reasons.
 
-        Files that are pending or restored can be requested again. `to` is ignored if restores create copies, and `days`
-        if they do not.
+        Files that are pending or restored can be requested again. If restores create copies, `to` is ignored.
+        Otherwise `days` is ignored.
         """
         ...
 
 
 def tiers_at(location: str) -> TierStore | None:
     """Return the tier store for a table's address, or None if the storage has no tiers."""
-    from mirrorfeed.storage.azure_and_s3_tiers import (
-        AzureTiers,  # imported late: cloud clients, which few runs need
-        S3Tiers,
-    )
+    # Imported late: the cloud libraries are slow to import, and few runs need them.
+    from mirrorfeed.storage.azure_and_s3_tiers import AzureTiers, S3Tiers
 
     return AzureTiers.at(location) or S3Tiers.at(location)
 
@@ -92,32 +90,23 @@ class TiersOfTables(TierStore):
 
     @property
     def restores_copies(self) -> bool:
-        return all(store.restores_copies for store, _ in self._parts(self.uris))
+        return all(store.restores_copies for store in self._by_store(self.uris))
 
     def facts(self, uris: Sequence[str]) -> dict[str, Facts]:
-        return {uri: facts for store, part in self._parts(uris) for uri, facts in store.facts(part).items()}
+        parts = self._by_store(uris).items()
+        return {uri: facts for store, part in parts for uri, facts in store.facts(part).items()}
 
     def restore(
         self, uris: Sequence[str], priority: Priority, to: Tier = Tier.HOT, days: int | None = None
     ) -> dict[str, str]:
-        answers = (store.restore(part, priority, to, days) for store, part in self._parts(uris))
-        return {uri: why for refused in answers for uri, why in refused.items()}
+        parts = self._by_store(uris).items()
+        return {uri: why for store, part in parts for uri, why in store.restore(part, priority, to, days).items()}
 
-    def _parts(self, uris: Sequence[str]) -> list[tuple[TierStore, list[str]]]:
-        found: list[tuple[TierStore, list[str]]] = []
+    def _by_store(self, uris: Sequence[str]) -> dict[TierStore, list[str]]:
+        parts: dict[TierStore, list[str]] = {}
         for uri in uris:
             store = self.at(uri)
             if store is None:
                 raise OtherPlace(uri=uri, root="a storage account or bucket with access tiers")
-            same = next((part for other, part in found if other == store), None)
-            if same is None:
-                found.append((store, [uri]))
-            else:
-                same.append(uri)
-        return found
-
-
-def common_prefix(names: Iterable[str]) -> str:
-    first, last = min(names), max(names)
-    end = next((i for i, letter in enumerate(first) if not last.startswith(letter, i)), len(first))
-    return first[:end]
+            parts.setdefault(store, []).append(uri)
+        return parts

@@ -13,8 +13,8 @@ from mirrorfeed.storage.request_retries import RetryLimits
 
 
 @pytest.fixture
-def time() -> Time:
-    return Time()
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    return Time().replace_in_retries(monkeypatch)
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def api(onelake: OneLake, time: Time) -> FabricClient:
     credential = token_credential(onelake.principal(), str(onelake.ca_bundle))
     retry_limits = RetryLimits(seconds=60, first_pause=1, longest_pause=1, response_seconds=5)
     return FabricClient(
-        credential, f"https://{onelake.address}", str(onelake.ca_bundle), retry_limits, time.clock, time.sleep
+        credential, f"https://{onelake.address}", str(onelake.ca_bundle), retry_limits, time.monotonic, time.sleep
     )
 
 

@@ -350,7 +350,7 @@ def test_unreachable_login_is_retried_like_any_unreachable_server(
         monkeypatch.setenv("HTTPS_PROXY", "http://localhost:1")
     principal = onelake.principal(authority="https://localhost:1") if dead == "authority" else onelake.principal()
     login = token_credential(principal, str(onelake.ca_bundle))
-    api = FabricClient(login, f"https://{onelake.address}", str(onelake.ca_bundle), clock=time.clock, sleep=time.sleep)
+    api = FabricClient(login, f"https://{onelake.address}", str(onelake.ca_bundle))
     with pytest.raises(LoginUnavailable, match=r"cannot log in: .*Failed to establish a new connection"):
         api.call("list", FabricItem(WORKSPACE), "mirroredDatabases")
     assert len(time.pauses) == 3

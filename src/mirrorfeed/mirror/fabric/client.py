@@ -139,7 +139,7 @@ class FabricClient:
     def _http(self) -> HttpClient:
         from mirrorfeed.storage.http import HttpClient  # Azure's libraries, which most commands do not need
 
-        return HttpClient(self.retry_limits, self.ca_bundle, self.credential, AUDIENCE, self.clock, self.sleep)
+        return HttpClient(self.retry_limits, self.ca_bundle, self.credential, AUDIENCE)
 
 
 def _content(response: HttpResponse) -> dict[str, Any]:

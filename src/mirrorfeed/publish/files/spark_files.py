@@ -45,7 +45,7 @@ from mirrorfeed.publish.files.staging_job import (
 from mirrorfeed.publish.rows_and_markers import PROBLEM
 from mirrorfeed.runtime.spark_errors import SOURCE_FAULTS, find_condition
 from mirrorfeed.source.identifier import quote
-from mirrorfeed.storage import Store, per_process
+from mirrorfeed.storage import per_process
 from mirrorfeed.storage.errors import NotThere, StoreUnavailable
 from mirrorfeed.storage.local_folder import flush_to_disk
 from mirrorfeed.storage.request_retries import retry_counter
@@ -277,7 +277,7 @@ def _move(job: StagingJob, path: str, found: FileCheck, file: BinaryIO) -> File:
     flush_to_disk(file.fileno())  # Spark does not flush files to disk
     staged = job.new_path()
     try:
-        cast(Store, job.store).rename(f"{IN_ZONE}/{path.rsplit(f'/{IN_ZONE}/', 1)[1]}", staged)
+        job.store.rename(f"{IN_ZONE}/{path.rsplit(f'/{IN_ZONE}/', 1)[1]}", staged)
     except NotThere as error:
         reason = "it was deleted, possibly by another publisher of the table"
         raise StagingFilesLost(place=path, reason=reason) from error

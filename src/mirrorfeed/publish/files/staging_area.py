@@ -34,7 +34,6 @@ from mirrorfeed.runtime.spark_session import is_on_databricks, is_on_this_machin
 from mirrorfeed.storage import VOLUMES, Store
 from mirrorfeed.storage.errors import NotThere, StoreUnavailable, VolumeUnusable
 from mirrorfeed.storage.local_folder import FolderStore, open_regular, resolve
-from mirrorfeed.storage.request_retries import Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -169,7 +168,7 @@ class StagingArea:
 
 
 def staging_area_for(
-    spark: SparkSession, staging_path: str | None, store: Sink, environment: Mapping[str, str] = os.environ
+    spark: SparkSession, staging_path: str | None, store: Store, environment: Mapping[str, str] = os.environ
 ) -> StagingArea | None:
     """Return the staging area, or None if there is none, for example with Spark Connect without `staging_path`.
 
@@ -187,7 +186,7 @@ def staging_area_for(
     return StagingArea(_temporary_folder()) if is_local else None
 
 
-def clear_staging(staging_path: str | None, store: Sink, table: str) -> None:
+def clear_staging(staging_path: str | None, store: Store, table: str) -> None:
     """Delete the files of a table, given by its address, in all possible staging areas."""
     zone = store.address("")
     areas = [StagingArea(staging_path)] if staging_path else []

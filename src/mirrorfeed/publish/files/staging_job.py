@@ -15,7 +15,8 @@ from mirrorfeed.landing.log_record import File
 from mirrorfeed.landing.names import staged_name
 from mirrorfeed.landing.output_format import AS_PARQUET, Output
 from mirrorfeed.landing.schema import DECIMAL, MARKER, Column, Marker, Problem
-from mirrorfeed.storage.request_retries import NewFile, Sink
+from mirrorfeed.storage import Store
+from mirrorfeed.storage.request_retries import NewFile
 
 _PLAIN: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -125,7 +126,7 @@ class Staged(NamedTuple):
 class StagingJob:
     """Settings of one staging job. Can be pickled for executors."""
 
-    store: Sink
+    store: Store
     folder: str
     """Folder of the table's log."""
     record_number: int
