@@ -179,7 +179,7 @@ def test_service_response_cannot_start_a_new_line(tmp_path: Path, onelake: OneLa
 
 def test_change_feed_columns_and_values_cannot_start_a_new_line(monkeypatch: pytest.MonkeyPatch) -> None:
     rows: Any = SimpleNamespace(limit=lambda _: None)
-    monkeypatch.setattr(Changes, "_reading", nullcontext)
+    monkeypatch.setattr(Changes, "_read_errors", nullcontext)
     monkeypatch.setattr(Changes, "counts", lambda _: Result((VersionChanges(1, 1, 0, 0),)))
     monkeypatch.setattr("mirrorfeed.api.changes.to_json_rows", lambda _: [{HOSTILE: HOSTILE, "id": 1}])
     monkeypatch.setattr("mirrorfeed.api.feed.Feed.changes", lambda *_: Changes(HOSTILE, 0, 1, rows))
@@ -192,7 +192,7 @@ def test_change_feed_columns_and_values_cannot_start_a_new_line(monkeypatch: pyt
 def test_table_cell_cannot_start_a_new_line(width: int) -> None:
     out = Console(file=io.StringIO(), width=width, highlight=False)
     terminal.print_table(out, Grid(("table", HOSTILE), [(f"sales.{HOSTILE}", HOSTILE)], frozenset()))
-    with output.steps(out) as steps:
+    with output.show_steps(out) as steps:
         steps(HOSTILE, SimpleNamespace(decision=HOSTILE))  # type: ignore[arg-type]
     printed = out.file.getvalue()  # type: ignore[attr-defined]
     assert {char for char in printed if unicodedata.category(char) in ("Cc", "Cf")} == {"\n"}

@@ -78,12 +78,16 @@ class _Command(click.Command):
         if result is not None:
             from mirrorfeed.api.results import Result
 
-            result = result if isinstance(result, Result) else Result((result,))
-            if prints_json():
-                print_json(result.to_dict())
-            else:
-                print_result(result)
-            sys.exit(0 if result.ok else 1)
+            show(result if isinstance(result, Result) else Result((result,)))
+
+
+def show(result: Result[Any]) -> NoReturn:
+    """Print a result, and exit with 1 if a row is not ok."""
+    if prints_json():
+        print_json(result.to_dict())
+    else:
+        print_result(result)
+    sys.exit(0 if result.ok else 1)
 
 
 def print_result(result: Result[Any]) -> None:
