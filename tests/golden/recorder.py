@@ -11,6 +11,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,14 +34,14 @@ class Screens(Console):
         super().__init__(file=io.StringIO(), force_terminal=False)
         self.files = {name: io.StringIO() for name in (*WIDTHS, PIPED)}
         plain: dict[str, Any] = {"highlight": False, "color_system": None}
-        self._consoles = [
+        self.consoles = [
             Console(file=self.files[name], width=width, height=25, force_terminal=True, **plain)
             for name, width in WIDTHS.items()
         ]
-        self._consoles.append(Console(file=self.files[PIPED], width=1 << 16, height=25, force_terminal=False, **plain))
+        self.consoles.append(Console(file=self.files[PIPED], width=1 << 16, height=25, force_terminal=False, **plain))
 
     def print(self, *objects: Any, soft_wrap: bool | None = None, **options: Any) -> None:
-        for console in self._consoles:
+        for console in self.consoles:
             console.print(*objects, soft_wrap=soft_wrap, **options)
 
     def echo(self) -> io.TextIOBase:
@@ -168,6 +169,11 @@ def _console(*, stderr: bool = False) -> Any:
     return Screens.current
 
 
+def _print_table(print_table: Callable[..., None], out: Any, grid: Any) -> None:
+    for console in out.consoles if isinstance(out, Screens) else [out]:  # the width determines the layout
+        print_table(console, grid)
+
+
 def _size(count: int) -> str:
     return "1.0 KiB" if count else "0 B"
 
@@ -188,6 +194,7 @@ def recording() -> Iterator[Recorder]:
             patch.setenv("COLUMNS", "80")  # of usage messages
             # Modules import these functions by name, so the function itself changes, not the name.
             patch.setattr(terminal.console, "__code__", _console.__code__)
+            patch.setattr(terminal, "print_table", partial(_print_table, terminal.print_table))
             patch.setattr(rows.size, "__code__", _size.__code__)
             patch.setattr(rows.duration, "__code__", _duration.__code__)
             patch.setattr(progress, "_DELAY_SECONDS", 3600.0)  # no "Starting Spark …" if a machine is slow
