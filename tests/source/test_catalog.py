@@ -7,7 +7,6 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 import pytest
-from databricks.sdk import WorkspaceClient
 from databricks.sdk import errors as sdk
 from databricks.sdk.errors import InternalError, NotFound
 from databricks.sdk.service.catalog import (
@@ -31,7 +30,6 @@ from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.landing.names import Target
 from mirrorfeed.publish.next_publication import with_keys
 from mirrorfeed.source.catalog import (
-    Workspace,
     check_policies,
     list_tables,
     primary_key,
@@ -43,7 +41,7 @@ from mirrorfeed.source.identifier import FoundTable, Pattern, Source
 ORDERS = Source.parse("main.sales.orders")
 
 
-def key_of(workspace: Workspace, source: Source) -> tuple[str, ...]:
+def key_of(workspace: RecordingWorkspace, source: Source) -> tuple[str, ...]:
     return primary_key(read_catalog_table(workspace, source))
 
 
@@ -59,11 +57,6 @@ FOREIGN = TableConstraint(
 
 
 NAMED = TableConstraint(named_table_constraint=NamedTableConstraint(name="checked"))
-
-
-def the_real_client_fits(client: WorkspaceClient) -> Workspace:
-    """Checked by mypy: the real client matches the protocol."""
-    return client
 
 
 @pytest.mark.parametrize(

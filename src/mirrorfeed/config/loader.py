@@ -15,7 +15,7 @@ from mirrorfeed.config.values import ONELAKE
 from mirrorfeed.config.yaml_document import Document, Mistake, Place, read_document, validate
 from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.names import Target, split_name
-from mirrorfeed.runtime.credentials import HttpsAddress, ServicePrincipal
+from mirrorfeed.runtime.credentials import ServicePrincipal, is_trusted, parse_address
 
 EXAMPLE = files("mirrorfeed.config").joinpath("example.yml").read_text(encoding="utf-8")
 """Example configuration with comments."""
@@ -168,7 +168,7 @@ def _untrusted_hosts(config: Config) -> Iterator[Conflict]:
         ("credential", "service_principal", "authority"): authority,
     }
     for place, address in addresses.items():
-        if address and not HttpsAddress.parse(address).is_trusted(config.trusted_hosts):
+        if address and not is_trusted(parse_address(address)[1], config.trusted_hosts):
             yield place, "receives tokens, but is not a host of Microsoft: if you trust it, list it in trusted_hosts"
 
 

@@ -22,7 +22,7 @@ from mirrorfeed.config.errors import BadAddress
 from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.names import Target, fold, split_name
 from mirrorfeed.landing.schema import reserved_names
-from mirrorfeed.runtime.credentials import HttpsAddress, is_host_pattern
+from mirrorfeed.runtime.credentials import is_host_pattern, parse_address
 from mirrorfeed.source.errors import BadSource
 from mirrorfeed.source.identifier import URI, Pattern, Source, hide_query
 
@@ -188,7 +188,7 @@ def parse_endpoint(value: str) -> str:
     if "@" in value:  # the message does not repeat the value, because it may contain a password
         raise ValueError("has user info before @: remove it")
     try:
-        return str(HttpsAddress.parse(value))
+        return parse_address(value)[0]
     except ValueError as error:
         raise ValueError(f"{shorten(hide_query(value))} {error}, as in https://host:port") from None
 

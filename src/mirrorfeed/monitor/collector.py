@@ -28,6 +28,7 @@ from mirrorfeed.source.table_info import FILES, LOG, count_files, open_local_tab
 from mirrorfeed.storage.local_folder import arrow_files
 
 if TYPE_CHECKING:
+    from databricks.sdk import WorkspaceClient
     from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from mirrorfeed.landing.selection import Selection
     from mirrorfeed.mirror.fabric.status_and_settings import TableState
     from mirrorfeed.publish.table_log.view import View
-    from mirrorfeed.source.catalog import Workspace
     from mirrorfeed.source.identifier import Source
     from mirrorfeed.storage import Store
 
@@ -67,7 +67,7 @@ class Collector:
     states: Sequence[TableState] | None = None
     """Tables in Fabric, or None if Fabric was not read."""
     read_mirror: MirrorReader = lambda *_: NOT_READ
-    workspace: Callable[[], Workspace] = default_workspace
+    workspace: Callable[[], WorkspaceClient] = default_workspace
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def collect(self, tables: Sequence[Table]) -> list[TableFacts]:

@@ -24,11 +24,12 @@ from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.next_publication import check_decision, decide_next, with_keys
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
-from mirrorfeed.source.catalog import Workspace, read_catalog_table
+from mirrorfeed.source.catalog import open_workspace, read_catalog_table
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.source.table_info import newest_schema
 
 if TYPE_CHECKING:
+    from databricks.sdk import WorkspaceClient
     from pyspark.sql import SparkSession
 
     from mirrorfeed.config.model import Config, Table
@@ -72,7 +73,7 @@ class Decision(Row):
 
 
 def list_configured_tables(
-    expansion: Expansion, spark: SparkSession | None, workspace: Callable[[], Workspace] = default_workspace
+    expansion: Expansion, spark: SparkSession | None, workspace: Callable[[], WorkspaceClient] = default_workspace
 ) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
     """Return a row for each table, with the keys and columns that can be read without starting Spark, and notes.
 
@@ -80,21 +81,14 @@ def list_configured_tables(
     tables.
     """
     in_catalog = any(row.table and row.source.is_in_unity_catalog for row in expansion.candidates)
-    client = _client(workspace) if in_catalog else None
+    client = open_workspace(workspace) if in_catalog else None
     progress.info("Reading keys and columns")
     rows = tuple(map_parallel(partial(_row, client, spark), expansion.candidates))
     warning = table_limit_warning(len(expansion.config.tables))
     return rows, (warning,) if warning else ()
 
 
-def _client(workspace: Callable[[], Workspace]) -> Workspace | None:
-    try:
-        return workspace()
-    except ValueError:  # no workspace is configured
-        return None
-
-
-def _row(client: Workspace | None, spark: SparkSession | None, candidate: Candidate) -> Listed:
+def _row(client: WorkspaceClient | None, spark: SparkSession | None, candidate: Candidate) -> Listed:
     table, source = candidate.table, str(candidate.source)
     if table is None:
         return Listed(None, source, False, why=candidate.why)
@@ -105,7 +99,7 @@ def _row(client: Workspace | None, spark: SparkSession | None, candidate: Candid
             return replace(row, why=f"{candidate.why}; {_NO_WORKSPACE}")
         return replace(row, keys=table.keys, takes=_takes(table.keys))
 
-    def opened() -> Workspace:
+    def opened() -> WorkspaceClient:
         assert client  # called for tables in Unity Catalog only
         return client
 
@@ -117,7 +111,9 @@ def _row(client: Workspace | None, spark: SparkSession | None, candidate: Candid
     return replace(row, keys=keys, takes=_takes(keys))
 
 
-def _check_columns(client: Workspace | None, spark: SparkSession | None, table: Table, keys: Sequence[str]) -> None:
+def _check_columns(
+    client: WorkspaceClient | None, spark: SparkSession | None, table: Table, keys: Sequence[str]
+) -> None:
     """Raise an error if the source is missing, or if its columns cannot be published."""
     name, source = str(table.source), table.source
     if source.is_in_unity_catalog:

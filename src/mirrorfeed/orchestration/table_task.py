@@ -34,7 +34,7 @@ from mirrorfeed.source.versions import pending_commits
 from mirrorfeed.storage import Store
 
 if TYPE_CHECKING:
-    from mirrorfeed.source.catalog import Workspace
+    from databricks.sdk import WorkspaceClient
 
 Stop = Callable[[], bool]
 Work = Callable[[ChangeSource, Store, Table, TableResult, Callable[[TableResult], None], Stop], object]
@@ -64,7 +64,7 @@ class RunContext:
     on_done: Callable[[TableResult], None] = lambda _: None
     dropped_by: Dropping | None = None
     """How to wait until Fabric has dropped a table. None means: as configured."""
-    workspace: Callable[[], Workspace] = default_workspace
+    workspace: Callable[[], WorkspaceClient] = default_workspace
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     stop: Stop = lambda: False
@@ -98,8 +98,8 @@ class RunContext:
             return self.store
 
     @cached_property
-    def client(self) -> Workspace:
-        """Workspace client that all tables share. Raises `ValueError` if no workspace is configured."""
+    def client(self) -> WorkspaceClient:
+        """WorkspaceClient client that all tables share. Raises `ValueError` if no workspace is configured."""
         return self.workspace()
 
     def reconnect(self) -> None:

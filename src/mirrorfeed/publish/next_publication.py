@@ -35,11 +35,12 @@ from mirrorfeed.source.table_info import commit_name
 from mirrorfeed.storage import Store
 
 if TYPE_CHECKING:
+    from databricks.sdk import WorkspaceClient
+
     from mirrorfeed.publish.sources import ChangeSource
-    from mirrorfeed.source.catalog import Workspace
 
 
-def with_keys(table: Table, workspace: Callable[[], Workspace] = default_workspace) -> Table:
+def with_keys(table: Table, workspace: Callable[[], WorkspaceClient] = default_workspace) -> Table:
     """Return the table with its keys. Keys that are not configured are read from Unity Catalog."""
     keys, source = table.keys, str(table.source)
     if table.source.is_in_unity_catalog:

@@ -108,7 +108,7 @@ def _parse_id(value: object) -> str:
 
 def _parse_authority(value: object) -> str:
     try:
-        return str(HttpsAddress.parse(str(value)))
+        return parse_address(str(value))[0]
     except ValueError:
         raise ValueError("is not an https address, such as https://login.microsoftonline.us") from None
 
@@ -144,31 +144,22 @@ class ServiceCredential:
 Credential = Default | ServicePrincipal | ServiceCredential
 
 
-@dataclass(frozen=True, slots=True)
-class HttpsAddress:
-    """An address `https://host` or `https://host:port`, in lower case, without user info, path or query."""
+def parse_address(text: str) -> tuple[str, str]:
+    """Return an address `https://host` or `https://host:port`, and its host, in lower case. Raises `ValueError`."""
+    match = _match_address(_HTTPS, text)
+    if match is None:
+        raise ValueError("is not an https address without a path")
+    host = match[1].lower()
+    return f"https://{host}:{int(match[2])}" if match[2] else f"https://{host}", host
 
-    host: str
-    port: int | None = None
 
-    @classmethod
-    def parse(cls, text: str) -> HttpsAddress:
-        """Parse an address. Raises `ValueError`."""
-        match = _match_address(_HTTPS, text)
-        if match is None:
-            raise ValueError("is not an https address without a path")
-        return cls(match[1].lower(), int(match[2]) if match[2] else None)
+def is_trusted(host: str, trusted_hosts: Collection[str]) -> bool:
+    """Return whether a host belongs to Microsoft or is listed, by its name or by `*.` and a suffix.
 
-    def __str__(self) -> str:
-        return f"https://{self.host}" if self.port is None else f"https://{self.host}:{self.port}"
-
-    def is_trusted(self, trusted_hosts: Collection[str] = ()) -> bool:
-        """Return whether the host belongs to Microsoft or is listed, by its name or by `*.` and a suffix.
-
-        Addresses of this machine are not trusted automatically, because any user of the machine can listen there.
-        """
-        patterns = [pattern.lower() for pattern in (*MICROSOFT_HOSTS, *trusted_hosts)]
-        return self.host in patterns or any(self.host.endswith(each[1:]) for each in patterns if each.startswith("*."))
+    Hosts of this machine are not trusted automatically, because any user of the machine can listen there.
+    """
+    patterns = [pattern.lower() for pattern in (*MICROSOFT_HOSTS, *trusted_hosts)]
+    return host in patterns or any(host.endswith(pattern[1:]) for pattern in patterns if pattern.startswith("*."))
 
 
 def is_host(text: str) -> bool:

@@ -1,14 +1,11 @@
 """Log in with a credential, in the driver and in executors that upload files.
 
-By default only the driver logs in, and executors receive nothing from this module. With `upload_from: executors`, a
-task contains the location of a secret, never the secret: each process that needs a token creates the token from the
-credential below. So no secret is in a task, a plan, an event log, a record or an error, and tokens are renewed as long
-as a task runs.
+By default only the driver logs in. With `upload_from: executors`, a task contains the location of a secret, and each
+executor logs in by itself. So no secret is in a task, a plan, an event log, a record or an error, and tokens are
+renewed as long as a task runs. Requirements on executors:
 
-Requirements on executors:
-
-- `Default`: a credential that azure-identity finds there, such as a managed identity. The login of the Azure CLI is not
-  available.
+- `Default`: a credential that azure-identity finds on executors, such as a managed identity, not the login of the
+  Azure CLI.
 - `ServicePrincipal`: the secret in an environment variable of the cluster (`spark_env_vars`), because executors cannot
   read secret scopes.
 - `ServiceCredential`: Databricks Runtime 16.2 or newer and a dedicated cluster. There is no secret.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as percent_encoded
 
 from mirrorfeed.errors import first_line
@@ -14,6 +14,7 @@ from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, RowsPro
 from mirrorfeed.source.identifier import FoundTable, Pattern, Source, matches, quote
 
 if TYPE_CHECKING:
+    from databricks.sdk import WorkspaceClient
     from databricks.sdk.service.catalog import TableInfo
     from pyspark.sql import SparkSession
 
@@ -22,22 +23,11 @@ _FORMATS_WITH_FEED = ("DELTA", "ICEBERG", "DELTA_UNIFORM_ICEBERG", "DELTA_UNIFOR
 _TABLE_TYPES = ("MANAGED", "EXTERNAL", "MANAGED_SHALLOW_CLONE", "EXTERNAL_SHALLOW_CLONE")
 
 
-class Workspace(Protocol):
-    """Methods of databricks-sdk's `WorkspaceClient` that this package uses."""
-
-    @property
-    def schemas(self) -> Any: ...
-
-    @property
-    def tables(self) -> Any: ...
-
-
-def read_catalog_table(client: Workspace, source: Source) -> TableInfo:
+def read_catalog_table(client: WorkspaceClient, source: Source) -> TableInfo:
     """Read a table's entry in Unity Catalog. Raises `CatalogRefused` or `CatalogUnavailable`."""
     with _catalog_errors(f"The primary key of {source}"):
         # The client inserts the name into a URL without escaping: '#' or '?' would request another table.
-        table: TableInfo = client.tables.get(".".join(percent_encoded(part, safe="") for part in source.parts))
-        return table
+        return client.tables.get(".".join(percent_encoded(part, safe="") for part in source.parts))
 
 
 def primary_key(table: TableInfo) -> tuple[str, ...]:
@@ -57,7 +47,7 @@ def check_policies(source: Source, table: TableInfo) -> None:
 
 
 def list_tables(
-    pattern: Pattern, columns: bool, spark: Callable[[], SparkSession], workspace: Callable[[], Workspace]
+    pattern: Pattern, columns: bool, spark: Callable[[], SparkSession], workspace: Callable[[], WorkspaceClient]
 ) -> list[FoundTable]:
     """Return all tables that match the pattern, sorted by name, with their columns if `columns` is set.
 
@@ -66,21 +56,22 @@ def list_tables(
     """
     if pattern.path is not None:
         tables = _list_folders(pattern, columns, spark)
-    elif Source(pattern.parts).is_in_unity_catalog and (client := _configured(workspace)):
+    elif Source(pattern.parts).is_in_unity_catalog and (client := open_workspace(workspace)):
         tables = _list_unity_catalog(client, pattern)
     else:
         tables = _list_spark_catalog(spark(), pattern, columns)
     return sorted((each for each in tables if pattern.matches(each.source)), key=lambda each: each.source.fold())
 
 
-def _configured(workspace: Callable[[], Workspace]) -> Workspace | None:
+def open_workspace(workspace: Callable[[], WorkspaceClient]) -> WorkspaceClient | None:
+    """Return the client, or None if no workspace is configured."""
     try:
         return workspace()
     except ValueError:
         return None
 
 
-def _list_unity_catalog(client: Workspace, pattern: Pattern) -> Iterator[FoundTable]:
+def _list_unity_catalog(client: WorkspaceClient, pattern: Pattern) -> Iterator[FoundTable]:
     catalog, schema, _ = pattern.parts
     with _catalog_errors(f"The list of tables {pattern}"):
         for name in _matching_schemas(schema, lambda: [each.name or "" for each in client.schemas.list(catalog)]):

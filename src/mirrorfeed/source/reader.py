@@ -24,7 +24,6 @@ from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.snapshot_or_range import Range
 
 TASKS_PER_CORE = 4
-_DEFAULT_CORES = 32
 _ARCHIVED = "BlobArchived"
 """Storage error for a blob in the archive tier. Spark reports this error only as text."""
 _NO_FILES = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "FAILED_READ_FILE", "CANNOT_READ_FILE_FOOTER")
@@ -57,7 +56,7 @@ def changes(spark: SparkSession, source: Source, range_: Range) -> DataFrame:
     )
     # With deletion vectors, Spark makes two or more tasks for each version and sends the plans of all versions to every
     # task: 40 versions of one row took 20 seconds of CPU, and 7 with only enough tasks to keep all cores busy.
-    max_tasks = (_known_cores(spark) or 0) * TASKS_PER_CORE
+    max_tasks = (count_cores(spark) or 0) * TASKS_PER_CORE
     return without_collations(feed.coalesce(max_tasks) if max_tasks and range_.versions > max_tasks // 2 else feed)
 
 
@@ -78,11 +77,6 @@ def read_full(spark: SparkSession, source: Source) -> DataFrame:
             raise errors.SourceMissing(table=str(source)) from error
         raise
     return without_collations(rows)
-
-
-def cores(spark: SparkSession) -> int:
-    """Return the number of tasks that run in parallel, or a guess."""
-    return _known_cores(spark) or _DEFAULT_CORES
 
 
 def without_collations(rows: DataFrame) -> DataFrame:
@@ -138,7 +132,8 @@ def is_only_feed_unreadable(error: Finding) -> bool:
     return isinstance(error, Gap) and error.reason == GapReason.LARGE_VECTOR
 
 
-def _known_cores(spark: SparkSession) -> int | None:
+def count_cores(spark: SparkSession) -> int | None:
+    """Return the number of tasks that run in parallel, or None if unknown."""
     try:
         return int(spark.sparkContext.defaultParallelism)
     except Exception:  # Spark Connect, for example on serverless compute, does not report cores

@@ -72,8 +72,7 @@ class Facts:
         """Return the number of rows that the commits of a range changed, from their metrics. None if unknown."""
         first, last = range_.from_version_exclusive + 1, range_.to_version_inclusive
         rows = [commit.rows for commit in self.commits if first <= commit.version <= last]
-        known = [count for count in rows if count is not None]
-        return sum(known) if len(known) == len(rows) == range_.versions else None
+        return None if None in rows or len(rows) < range_.versions else sum(count or 0 for count in rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,22 +13,20 @@ from mirrorfeed.storage.errors import InvalidPrices
 
 _Price = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 
-_FORM = ConfigDict(extra="forbid", frozen=True)
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class RestorePrices(BaseModel):
-    model_config = _FORM
-
+class RestorePrices(_Model):
     per_gib: _Price
     """Price of restoring a GiB from the archive."""
     per_10k_files: _Price
     """Price of restoring 10,000 files."""
 
 
-class StoragePrices(BaseModel):
+class StoragePrices(_Model):
     """Monthly prices per GiB."""
-
-    model_config = _FORM
 
     hot: _Price
     archive: _Price
@@ -43,11 +41,9 @@ class MonthlyCost:
     """Savings compared with storing all files in the hot tier."""
 
 
-class Prices(BaseModel):
+class Prices(_Model):
     """The user's prices in one currency. Costs without a price are not included in sums, and are reported as
     missing."""
-
-    model_config = _FORM
 
     currency: Annotated[str, Field(min_length=1)]
     standard: RestorePrices

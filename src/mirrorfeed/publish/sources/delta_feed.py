@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _SMALL_BYTES = 8 * 2**20
 """Maximum size of a source that may be a small batch."""
+_DEFAULT_CORES = 32
+"""Number of cores if the engine does not report the number, for example serverless compute."""
 _MIN_TASK_BYTES = 16 * 2**20
 """Minimum size of a task that reads a snapshot. Otherwise many small source files would become many small files."""
 
@@ -134,7 +136,7 @@ class DeltaFeed:
         rows = rows_and_markers.snapshot_rows(self._rows_at(version), job.columns, keys)
         size, per_file = self._sizes(version, facts, job)
         if size is not None:
-            least = min(reader.cores(self.spark), -(-size // _MIN_TASK_BYTES))
+            least = min(reader.count_cores(self.spark) or _DEFAULT_CORES, -(-size // _MIN_TASK_BYTES))
             rows = rows.coalesce(max(1, least, -(-size // job.output.target_file_size)))
         expect_small = (facts.bytes or 0) <= _SMALL_BYTES
         staged = self._stage(rows, job, expect_small=expect_small, rows_per_file=lambda: per_file, unique_keys=keys)
