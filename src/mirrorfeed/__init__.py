@@ -12,6 +12,7 @@ public name is removed, a release warns with `DeprecationWarning`, and the chang
 can change with any release. Importing the package starts no Spark session and requests no token.
 """
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from mirrorfeed.runtime import lazy_names
@@ -27,16 +28,13 @@ if TYPE_CHECKING:
     from mirrorfeed.errors import Transient as Transient
 
 _HOMES = {
-    "ArchiveAwareTable": "api.archive_table",
-    "Feed": "api.feed",
-    "MirrorfeedError": "errors",
-    "Terminal": "errors",
-    "Transient": "errors",
-    "deployed": "api.notebook",
-    "guarded": "archive.guard",
-    "load": "api.feed",
+    "api.archive_table": ["ArchiveAwareTable"],
+    "api.feed": ["Feed", "load"],
+    "api.notebook": ["deployed"],
+    "archive.guard": ["guarded"],
+    "errors": ["MirrorfeedError", "Terminal", "Transient"],
 }
-__all__ = [*_HOMES]
+__all__ = [*sorted(chain.from_iterable(_HOMES.values()))]
 __getattr__ = lazy_names(__name__, _HOMES)
 
 

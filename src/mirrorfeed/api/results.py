@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from mirrorfeed.display.rows import DataRow as DataRow
@@ -156,44 +157,34 @@ class Configured(Row):
 
 
 _HOMES = {
-    "Alert": "monitor.alerts",
-    "Append": "orchestration.histories",
-    "Changes": "api.changes",
-    "Chart": "display.html",
-    "Comparison": "orchestration.verify_and_repair",
-    "CreatedDatabase": "mirror.fabric.status_and_settings",
-    "DataFile": "archive.archived_files",
-    "DatabaseStatus": "mirror.fabric.status_and_settings",
-    "Decision": "orchestration.dry_run",
-    "Difference": "mirror.verify.row_comparison",
-    "DroppedTable": "orchestration.orphans",
-    "Explanation": "errors",
-    "FileCheck": "archive.maintenance",
-    "Finding": "monitor.findings",
-    "History": "orchestration.histories",
-    "Interval": "archive.archive_interval",
-    "Lifecycle": "archive.lifecycle",
-    "LintFinding": "lint.specification:Finding",
-    "Listed": "orchestration.dry_run",
-    "LogRecord": "publish.table_log.audit",
-    "Maintained": "archive.maintenance",
-    "Recent": "archive.guarded_table",
-    "Repair": "orchestration.verify_and_repair",
-    "Replay": "history.replay",
-    "Report": "monitor.report",
-    "RestorePlan": "archive.restore_plan",
-    "Restoring": "archive.restore",
-    "Setting": "mirror.fabric.status_and_settings",
-    "Share": "archive.archived_share",
-    "Simulation": "archive.archived_share",
-    "Status": "monitor.status",
-    "TableReport": "mirror.local_replica.table_cycle",
-    "TableResult": "publish.result",
-    "TableState": "mirror.fabric.status_and_settings",
-    "TableSync": "mirror.fabric.status_and_settings",
-    "VersionChanges": "api.changes",
+    "api.changes": ["Changes", "VersionChanges"],
+    "archive.archive_interval": ["Interval"],
+    "archive.archived_files": ["DataFile"],
+    "archive.archived_share": ["Share", "Simulation"],
+    "archive.guarded_table": ["Recent"],
+    "archive.lifecycle": ["Lifecycle"],
+    "archive.maintenance": ["FileCheck", "Maintained"],
+    "archive.restore": ["Restoring"],
+    "archive.restore_plan": ["RestorePlan"],
+    "display.html": ["Chart"],
+    "errors": ["Explanation"],
+    "history.replay": ["Replay"],
+    "lint.specification:Finding": ["LintFinding"],
+    "mirror.fabric.status_and_settings": ["CreatedDatabase", "DatabaseStatus", "Setting", "TableState", "TableSync"],
+    "mirror.local_replica.table_cycle": ["TableReport"],
+    "mirror.verify.row_comparison": ["Difference"],
+    "monitor.alerts": ["Alert"],
+    "monitor.findings": ["Finding"],
+    "monitor.report": ["Report"],
+    "monitor.status": ["Status"],
+    "orchestration.dry_run": ["Decision", "Listed"],
+    "orchestration.histories": ["Append", "History"],
+    "orchestration.orphans": ["DroppedTable"],
+    "orchestration.verify_and_repair": ["Comparison", "Repair"],
+    "publish.result": ["TableResult"],
+    "publish.table_log.audit": ["LogRecord"],
 }
-"""Module of each row class. A class is imported when it is first used."""
+"""Modules of row classes. A class is imported when it is first used."""
 __getattr__ = lazy_names(__name__, _HOMES)
 _OWN = ("DataRow", "Enabled", "Failed", "PartnerFile", "Result", "Row")
-__all__ = [*sorted((*_HOMES, *_OWN))]
+__all__ = [*sorted([*_OWN, *chain.from_iterable(_HOMES.values())])]

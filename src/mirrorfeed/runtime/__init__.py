@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 
-def lazy_names(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+def lazy_names(module: str, names: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
     """Return a module's `__getattr__`, which imports names from other modules of the package when they are used.
 
-    `homes` has the defining module of each name. If the module defines it under another name, `:` and this name follow.
+    `names` maps each module to the names that it defines. `module:Name` is for a name that is `Name` in the module.
     """
+    homes = {name: home for home in names for name in names[home]}
 
     def __getattr__(name: str) -> Any:
         if name not in homes:
