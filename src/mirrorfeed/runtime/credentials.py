@@ -87,7 +87,8 @@ def _parse_secret(value: object, info: ValidationInfo) -> Secret:
     if isinstance(value, Secret):
         return value
     location = dict(value) if isinstance(value, dict) else {}
-    if "key" in location and (default_scope := (info.context or {}).get("secret_scope")):
+    default_scope = (info.context or {}).get("secret_scope")
+    if default_scope is not None and "key" in location:
         location.setdefault("scope", default_scope)
     is_complete = bool(location) and ("scope" not in location or "key" in location)
     if not is_complete or not all(map(_is_secret_field, location, location.values())):
