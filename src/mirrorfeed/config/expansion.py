@@ -11,7 +11,6 @@ from mirrorfeed.config import values
 from mirrorfeed.config.errors import HistoriesMeet, NothingMatches, TargetsMeet
 from mirrorfeed.config.model import Config, Sources, Table, may_be_hashes
 from mirrorfeed.config.options import history_below
-from mirrorfeed.config.values import ONELAKE
 from mirrorfeed.landing.errors import BadTarget
 from mirrorfeed.landing.names import fold
 from mirrorfeed.runtime.credentials import default_workspace
@@ -108,11 +107,9 @@ def _why_not(config: Config, entry: Sources, found: FoundTable) -> str:
         return "is a history"
     if any(pattern.history and _is_below(source, pattern.history.table) for pattern in config.patterns):
         return "is in the history location"
-    zone = None if config.landing_zone.startswith(ONELAKE) else config.landing_zone
-    for folder, name in ((config.staging_path, "staging area"), (zone, "landing zone")):
-        if folder and source.path and PurePath(source.path).is_relative_to(folder):
-            return f"is in the {name}"
-    return ""
+    if config.staging_path and source.path and PurePath(source.path).is_relative_to(config.staging_path):
+        return "is in the staging area"
+    return "is in the landing zone" if source.path and config.is_in_landing_zone(source.path) else ""
 
 
 def _is_below(source: Source, location: Source) -> bool:

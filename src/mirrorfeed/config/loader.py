@@ -56,10 +56,10 @@ def load(
             raise OptionInvalid(name=name, reason=reason)
     mistakes = [document.mistake(place, reason) for place, reason in faults.items() if place not in document.unusable]
     mistakes += document.mistakes
-    mistakes += _shared_targets(document)
+    mistakes += _find_shared_targets(document)
     if config is not None:
         entries = dict(zip(entries, config.entries, strict=True))
-        conflicts = _conflicts(document, config, entries, landing_zone is not None)
+        conflicts = _find_conflicts(document, config, entries, landing_zone is not None)
         mistakes += [document.mistake(place, reason) for place, reason in conflicts]
     if mistakes or config is None:
         raise ConfigInvalid(path=file, mistakes=tuple(sorted(set(mistakes))))
@@ -114,13 +114,13 @@ Conflict = tuple[Place, str]
 """Place in the file, and the reason why its value conflicts with other values."""
 
 
-def _conflicts(
-    document: Document, config: Config, entries: Mapping[int, Table | Sources], zone_given: bool
+def _find_conflicts(
+    document: Document, config: Config, entries: Mapping[int, Table | Sources], is_overridden: bool
 ) -> Iterator[Conflict]:
-    yield from _unused_options(document, config, entries, zone_given)
-    yield from _untrusted_hosts(config)
-    yield from _overlapping_folders(config, entries)
-    yield from _misplaced_histories(document, config, entries)
+    yield from _find_unused_options(document, config, entries, is_overridden)
+    yield from _find_untrusted_hosts(config)
+    yield from _find_overlapping_folders(config, entries)
+    yield from _find_misplaced_histories(document, config, entries)
     for i, entry in entries.items():
         place = document.place(i, "changes")
         if entry.changes != "compare":
@@ -133,11 +133,11 @@ def _conflicts(
             yield place, "compare reads no changes, so there is no history of them: set `history: false`"
 
 
-def _unused_options(
-    document: Document, config: Config, entries: Mapping[int, Table | Sources], zone_given: bool
+def _find_unused_options(
+    document: Document, config: Config, entries: Mapping[int, Table | Sources], is_overridden: bool
 ) -> Iterator[Conflict]:
     """Yield options that have no effect because of other options."""
-    if config.onelake is None and not zone_given:
+    if config.onelake is None and not is_overridden:
         for name in _ONELAKE_FIELDS:
             if name in config.model_fields_set:
                 yield (name,), "is only for a landing zone in OneLake (onelake://…)"
@@ -151,15 +151,15 @@ def _unused_options(
             f"applies to targets without a schema, which mirrorfeed expects in {DEFAULT_SCHEMA}: add a schema to each"
             " target",
         )
-    written: list[Place] = [("tables", i, "delimited") for i, entry in entries.items() if entry.format == "parquet"]
+    unused: list[Place] = [("tables", i, "delimited") for i, entry in entries.items() if entry.format == "parquet"]
     if "format" not in config.model_fields_set:
-        written.append(("delimited",))
-    for place in written:
+        unused.append(("delimited",))
+    for place in unused:
         if place in document.lines:
             yield place, "is only for format: delimited"
 
 
-def _untrusted_hosts(config: Config) -> Iterator[Conflict]:
+def _find_untrusted_hosts(config: Config) -> Iterator[Conflict]:
     """Yield addresses that would receive tokens, but are not Microsoft's and not trusted."""
     authority = config.credential.authority if isinstance(config.credential, ServicePrincipal) else None
     addresses: dict[Place, str | None] = {
@@ -172,58 +172,55 @@ def _untrusted_hosts(config: Config) -> Iterator[Conflict]:
             yield place, "receives tokens, but is not a host of Microsoft: if you trust it, list it in trusted_hosts"
 
 
-_ELSEWHERE = "is in the landing zone: name a folder elsewhere"
+_IN_ZONE = "is in the landing zone: name a folder elsewhere"
 
 
-def _overlapping_folders(config: Config, entries: Mapping[int, Table | Sources]) -> Iterator[Conflict]:
+def _find_overlapping_folders(config: Config, entries: Mapping[int, Table | Sources]) -> Iterator[Conflict]:
     """Yield folders that mirrorfeed writes to and that are in a table, and tables in the landing zone."""
-    if config.staging_path and _is_in_zone(config.staging_path, config):
-        yield ("staging_path",), _ELSEWHERE
+    if config.staging_path and config.is_in_landing_zone(config.staging_path):
+        yield ("staging_path",), _IN_ZONE
     for i, table in entries.items():
         if not isinstance(table, Table) or table.source.path is None:
             continue
-        written: dict[Place, str | None] = {
+        folders: dict[Place, str | None] = {
             ("landing_zone",): config.landing_zone,
             ("staging_path",): config.staging_path,
             ("tables", i, "landing_zone"): table.landing_zone,
         }
         inside = [
             place
-            for place, path in written.items()
+            for place, path in folders.items()
             if path and not path.startswith(ONELAKE) and Path(path).is_relative_to(table.source.path)
         ]
         for place in inside:
-            words = f"is in the folder of '{table.source}', where VACUUM would delete the files"
-            yield place, f"{words}: name a folder elsewhere"
-        if not inside and _is_in_zone(table.source.path, config):
+            reason = f"is in the folder of '{table.source}', where VACUUM would delete the files"
+            yield place, f"{reason}: name a folder elsewhere"
+        if not inside and config.is_in_landing_zone(table.source.path):
             yield ("tables", i, "source"), "is in the landing zone, which is only for published files"
 
 
-def _is_in_zone(path: str, config: Config) -> bool:
-    return config.onelake is None and Path(path).is_relative_to(config.landing_zone)
-
-
-def _misplaced_histories(
+def _find_misplaced_histories(
     document: Document, config: Config, entries: Mapping[int, Table | Sources]
 ) -> Iterator[Conflict]:
     """Yield histories that would overwrite another table, or that are in the landing zone."""
     tables = [entry for entry in entries.values() if isinstance(entry, Table)]
-    used = {table.source.fold(): "is the source of a table" for table in tables}
+    purposes = {table.source.fold(): "is the source of a table" for table in tables}
     if config.ledger is not None:
-        used[config.ledger.fold()] = "is the ledger"
+        purposes[config.ledger.fold()] = "is the ledger"
     for i, entry in entries.items():
         if entry.history is None:
             continue
         place, location = document.place(i, "history"), entry.history.table
         if isinstance(entry, Table):
-            if words := used.get(location.fold()):
-                yield place, f"'{location}' {words}: name another table for the history of {entry.target}"
-            used[location.fold()] = "is also the history of another table"
-        if location.path is not None and _is_in_zone(location.path, config):
-            yield place, _ELSEWHERE
+            if purpose := purposes.get(location.fold()):
+                yield place, f"'{location}' {purpose}: name another table for the history of {entry.target}"
+            purposes[location.fold()] = "is also the history of another table"
+        if location.path is not None and config.is_in_landing_zone(location.path):
+            yield place, _IN_ZONE
 
 
-def _shared_targets(document: Document) -> Iterator[Mistake]:
+def _find_shared_targets(document: Document) -> Iterator[Mistake]:
+    """Yield a mistake for each table with the target of an earlier table."""
     first: dict[tuple[str, str], tuple[int, Target]] = {}
     for i, table in enumerate(document.tables):
         place: Place = ("tables", i, "target")

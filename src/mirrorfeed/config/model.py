@@ -7,6 +7,7 @@ import re
 import zlib
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import PurePath
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -164,6 +165,10 @@ class Config(Options):
     def api_endpoint(self) -> str | None:
         """Fabric REST API endpoint in use. None means the public one."""
         return self.fabric_endpoint or self._own_endpoint("w.api")
+
+    def is_in_landing_zone(self, path: str) -> bool:
+        """Return whether a path is in the folder of the landing zone. False for a landing zone in OneLake."""
+        return self.onelake is None and PurePath(path).is_relative_to(self.landing_zone)
 
     def _own_endpoint(self, service: str) -> str | None:
         if not self.private_link or self.onelake is None:
