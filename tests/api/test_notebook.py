@@ -13,7 +13,7 @@ import mirrorfeed
 from mirrorfeed.api.errors import NoArchiveNamed
 from mirrorfeed.api.notebook import DEPLOYED
 from mirrorfeed.mirror.errors import MirrorNotNamed
-from mirrorfeed.mirror.verify import folder_of
+from mirrorfeed.mirror.verify import mirrors_folder
 from mirrorfeed.runtime.version import this_build
 
 SPARK: Any = object()
@@ -74,7 +74,7 @@ def test_configuration_file_is_used_without_a_deployment(files: Path) -> None:
 def test_empty_mirror_means_the_onelake_database_or_is_required(files: Path) -> None:
     zone = "onelake://0f8fad5b-d9cb-469f-a165-70867728950e/7c9e6679-7425-40de-944b-e07fc1f90ae7"
     found = mirrorfeed.deployed(Fields(files / "notebooks/verify", landing_zone=zone), SPARK)
-    assert folder_of(found._config, found._mirror) == (
+    assert mirrors_folder(found._config, found._mirror) == (
         "abfss://0f8fad5b-d9cb-469f-a165-70867728950e@onelake.dfs.fabric.microsoft.com"
         "/7c9e6679-7425-40de-944b-e07fc1f90ae7/Tables"
     )

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.landing.errors import BadCondition
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column
 from mirrorfeed.landing.selection import Selection
-from mirrorfeed.mirror.verify.expected_rows import selected as expected
+from mirrorfeed.mirror.verify.expected_rows import select_rows as expected
 from mirrorfeed.publish.rows_and_markers import full, net
 from mirrorfeed.source.reader import apply_selection, without_collations
 from tests.publish.test_rows_and_markers import DELETE, SHARED, UPSERT, Event, landed

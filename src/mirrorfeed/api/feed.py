@@ -175,12 +175,12 @@ class Feed:
 
         Raises `MirrorfeedError` if the location of the mirror is unknown.
         """
-        from mirrorfeed.mirror.verify import folder_of
+        from mirrorfeed.mirror.verify import mirrors_folder
         from mirrorfeed.orchestration.verify_and_repair import verify_tables
 
         config, problems = self._current_config, list[MirrorfeedError]()
         config.select(tables)
-        folder = folder_of(config, mirror or self._mirror)
+        folder = mirrors_folder(config, mirror or self._mirror)
         rows = verify_tables(self._spark(), config, tables, folder, shown, problems.append)
         return Result(tuple(rows), tuple(map(with_code, problems)))
 
@@ -203,7 +203,7 @@ class Feed:
         Raises `MirrorfeedError` if the table was never published, or if only `rebuild` can repair the table.
         """
         from mirrorfeed.api.errors import ConditionMissing
-        from mirrorfeed.mirror.verify import folder_of
+        from mirrorfeed.mirror.verify import mirrors_folder
         from mirrorfeed.orchestration.publish_run import run_context
         from mirrorfeed.orchestration.verify_and_repair import repair_table
 
@@ -211,7 +211,7 @@ class Feed:
         chosen = config.select([table])
         if source_only and where is None:
             raise ConditionMissing()
-        folder = None if source_only else folder_of(config, mirror or self._mirror)
+        folder = None if source_only else mirrors_folder(config, mirror or self._mirror)
         context = run_context(self._spark(), config, problems, on_step)
         progress.info("%s: reading the rows to publish again", table)
         rows = tuple(repair_table(context, each, folder, where) for each in chosen)

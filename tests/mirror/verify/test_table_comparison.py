@@ -25,8 +25,8 @@ from mirrorfeed.mirror.errors import (
 from mirrorfeed.mirror.verify import (
     compare,
     first_equal,
-    folder_of,
     mirror_of,
+    mirrors_folder,
     verify_at,
     version_gone_errors,
 )
@@ -222,7 +222,7 @@ def test_mirror_before_the_oldest_recorded_publication_is_reported() -> None:
 
 def test_tables_of_a_mirrored_database_are_next_to_its_files() -> None:
     workspace, database = "0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7"
-    tables = folder_of(Config(landing_zone=f"onelake://{workspace}/{database}", tables=()), None)
+    tables = mirrors_folder(Config(landing_zone=f"onelake://{workspace}/{database}", tables=()), None)
     assert str(mirror_of(tables, Target("sales", "orders"))) == (
         f"abfss://{workspace}@onelake.dfs.fabric.microsoft.com/{database}/Tables/sales/orders"
     )
@@ -233,7 +233,7 @@ def test_tables_behind_a_private_link_have_the_host_of_the_workspace() -> None:
     workspace, database = "0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7"
     config = Config(landing_zone=f"onelake://{workspace}/{database}", tables=(), private_link=True)
     host = f"{workspace.replace('-', '')}.z0f.dfs.fabric.microsoft.com"
-    assert folder_of(config, None) == f"abfss://{workspace}@{host}/{database}/Tables"
+    assert mirrors_folder(config, None) == f"abfss://{workspace}@{host}/{database}/Tables"
 
 
 def test_location_that_spark_cannot_reach_is_an_error(spark: SparkSession, source: Source) -> None:

@@ -1,6 +1,6 @@
-"""Compare a table with its mirror, row by row, at the version that the mirror shows.
+"""Verify a mirror: compare a table, row by row, with its mirror at the version that the mirror shows.
 
-Shares no code with publishing, so that agreement is evidence.
+Shares no code with the publisher, so that an error of the publisher is found.
 """
 
 from __future__ import annotations
@@ -21,16 +21,8 @@ from mirrorfeed.landing.log_record import Record
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.output_format import PARQUET
 from mirrorfeed.landing.selection import Selection
-from mirrorfeed.mirror.errors import (
-    ConditionUnreadable,
-    MirrorColumns,
-    MirrorMissing,
-    MirrorNotNamed,
-    MirrorNotReached,
-    MirrorUnreadable,
-    VersionGone,
-)
-from mirrorfeed.mirror.verify.expected_rows import selected
+from mirrorfeed.mirror import errors
+from mirrorfeed.mirror.verify.expected_rows import select_rows
 from mirrorfeed.mirror.verify.row_comparison import SHOWN, Comparison, compare_rows, differing_keys
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, analyze, find_condition
 from mirrorfeed.runtime.spark_session import lossless_settings
@@ -43,21 +35,24 @@ from mirrorfeed.source.table_info import read_table_info
 def version_gone_errors(
     spark: SparkSession, source: Source, version: int, mirror: Source | None = None
 ) -> Iterator[None]:
-    """Raise `VersionGone` if a version is gone while the source is read, or an error for a missing source."""
+    """Raise `VersionGone` if the version of the source cannot be read, or another error if the source is missing.
+
+    Errors that name the path of `mirror` are raised unchanged.
+    """
     try:
         yield
     except MirrorfeedError:
         raise
     except Exception as error:
-        of_mirror = mirror is not None and str(mirror.path) in unquote(str(error))
-        if not of_mirror and find_condition(error, (*FILES_GONE, *LOG_GONE, EXPIRED)):
-            raise VersionGone(table=str(source), version=version) from error
+        is_of_mirror = mirror is not None and str(mirror.path) in unquote(str(error))
+        if not is_of_mirror and find_condition(error, (*FILES_GONE, *LOG_GONE, EXPIRED)):
+            raise errors.VersionGone(table=str(source), version=version) from error
         read_table_info(spark, source)  # raises an error if the source does not exist
         raise
 
 
-def folder_of(config: Config, mirror: str | None) -> str:
-    """Return the folder of the mirrored tables: `mirror`, or that of the mirrored database in OneLake.
+def mirrors_folder(config: Config, mirror: str | None) -> str:
+    """Return the folder of the mirrored tables: `mirror`, or the folder of the mirrored database in OneLake.
 
     Raises `MirrorNotNamed`.
     """
@@ -65,7 +60,7 @@ def folder_of(config: Config, mirror: str | None) -> str:
         return mirror
     workspace, database = config.onelake or (None, None)
     if workspace is None or database is None:
-        raise MirrorNotNamed(landing_zone=config.landing_zone)
+        raise errors.MirrorNotNamed(landing_zone=config.landing_zone)
     from mirrorfeed.storage.onelake import ENDPOINT  # imported late: slow to import
 
     return f"abfss://{workspace}@{urlsplit(config.files_endpoint or ENDPOINT).netloc}/{database}/Tables"
@@ -88,43 +83,51 @@ def verify_at(
     shown: int = SHOWN,
     selection: Selection | None = None,
 ) -> Comparison:
-    """Compare the mirror with the selected part of its source.
+    """Compare the mirror with the selected rows and columns of its source.
 
-    The compared version is that of the publication in `records` that the mirror has reached.
+    `records` has the publications that the mirror may show, newest first. The mirror is compared with each of them
+    until it is equal.
     """
     if not records:
-        raise MirrorNotReached(table=str(source))
-    if of_now := records[0].read is not None:  # a source without versions can be read only in its current state
+        raise errors.MirrorNotReached(table=str(source))
+    if has_no_versions := records[0].read is not None:
         records = records[:1]
 
     def compare_at(record: Record) -> Comparison:
-        as_text, version = record.extension != PARQUET, record.to_version_inclusive
         return compare(
-            spark, source, version, mirror, record.keys, shown, as_text=as_text, selection=selection, of_now=of_now
+            spark,
+            source,
+            record.to_version_inclusive,
+            mirror,
+            record.keys,
+            shown,
+            as_text=record.extension != PARQUET,
+            selection=selection,
+            has_no_versions=has_no_versions,
         )
 
     return first_equal(compare_at, records)
 
 
 def first_equal(compare_at: Callable[[Record], Comparison], records: Sequence[Record]) -> Comparison:
-    """Return the first comparison that finds the mirror equal, or else the one with the fewest differences."""
-    found: list[Comparison] = []
-    columns_differ: MirrorColumns | None = None
+    """Return the first comparison that is equal, or else the comparison with the fewest differences."""
+    comparisons: list[Comparison] = []
+    column_error: errors.MirrorColumns | None = None
     compared: set[tuple[int, tuple[str, ...]]] = set()
     for record in records:
         if (at := (record.to_version_inclusive, record.keys)) in compared:
             continue  # a repair has the version of the publication before it
         compared.add(at)
         try:
-            found.append(compare_at(record))
-        except MirrorColumns as error:  # the mirror may not have reached this publication
-            columns_differ = columns_differ or error
+            comparisons.append(compare_at(record))
+        except errors.MirrorColumns as error:  # the mirror may not have reached this publication
+            column_error = column_error or error
             continue
-        if found[-1].equal:
-            return found[-1]
-    if columns_differ is not None and not found:
-        raise columns_differ
-    return min(found, key=lambda comparison: comparison.differing)
+        if comparisons[-1].equal:
+            return comparisons[-1]
+    if column_error is not None and not comparisons:
+        raise column_error
+    return min(comparisons, key=lambda comparison: comparison.differing)
 
 
 def compare(
@@ -137,18 +140,17 @@ def compare(
     *,
     as_text: bool = False,
     selection: Selection | None = None,
-    of_now: bool = False,
+    has_no_versions: bool = False,
 ) -> Comparison:
-    """Compare the rows of a source at a version with those of its mirror, by key if there are keys.
+    """Compare the rows of a source at a version with the rows of its mirror, by key if there are keys.
 
-    Set `as_text` if the published files are text, and `of_now` if the source has no versions and is read in its current
-    state.
+    Set `as_text` if the published files are text. With `has_no_versions`, the source is read in its current state.
     """
-    version_errors = nullcontext() if of_now else version_gone_errors(spark, source, version, mirror)
+    version_errors = nullcontext() if has_no_versions else version_gone_errors(spark, source, version, mirror)
     with version_errors, lossless_settings(spark):
-        expected, found = _read_both(spark, source, None if of_now else version, mirror, selection)
-        result = compare_rows(str(source), version, expected, str(mirror), found, keys, shown, as_text=as_text)
-    return replace(result, of_now=of_now)
+        expected, actual = _read_both(spark, source, None if has_no_versions else version, mirror, selection)
+        result = compare_rows(str(source), version, expected, str(mirror), actual, keys, shown, as_text=as_text)
+    return replace(result, has_no_versions=has_no_versions)
 
 
 def find_differing_keys(
@@ -163,13 +165,13 @@ def find_differing_keys(
     selection: Selection | None = None,
 ) -> DataFrame:
     """Return the keys of the rows that differ, or that match the condition `where` on either side."""
-    expected, found = _read_both(spark, source, version, mirror, selection)
+    expected, actual = _read_both(spark, source, version, mirror, selection)
     try:
-        return analyze(differing_keys(str(source), expected, str(mirror), found, keys, where, as_text=as_text))
+        return analyze(differing_keys(str(source), expected, str(mirror), actual, keys, where, as_text=as_text))
     except (AnalysisException, ParseException) as error:
         if where is None:
             raise
-        raise ConditionUnreadable(table=str(source), condition=where, reason=first_line(str(error))) from error
+        raise errors.ConditionUnreadable(table=str(source), condition=where, reason=first_line(str(error))) from error
 
 
 def _read_both(
@@ -179,25 +181,23 @@ def _read_both(
         read_full(spark, source) if version is None else spark.read.option("versionAsOf", version).table(source.sql)
     )
     try:
-        expected = selected(expected, selection)
+        expected = select_rows(expected, selection)
         _ = expected.schema
     except (AnalysisException, ParseException) as error:
         if selection is None or selection.where is None:
             raise
-        raise BadCondition(
-            table=str(source), condition=selection.where, reason=first_line(str(error).strip())
-        ) from error
+        raise BadCondition(table=str(source), condition=selection.where, reason=first_line(str(error))) from error
     try:
-        found = spark.read.table(mirror.sql)
-        _ = found.schema  # Spark Connect accesses the storage only here
+        actual = spark.read.table(mirror.sql)
+        _ = actual.schema  # Spark Connect accesses the storage only here
     except AnalysisException as error:
-        raise MirrorMissing(table=str(source), path=str(mirror)) from error
+        raise errors.MirrorMissing(table=str(source), path=str(mirror)) from error
     except Exception as error:  # file systems and sessions raise many classes of errors
-        raise MirrorUnreadable(table=str(source), path=str(mirror), reason=_cause(error)) from error
-    return expected, found
+        raise errors.MirrorUnreadable(table=str(source), path=str(mirror), reason=_cause(error)) from error
+    return expected, actual
 
 
 def _cause(error: Exception) -> str:
-    """Return the first line of an error that names the cause."""
+    """Return the line of an error that starts with a colon, which has the cause in Java, or else the first line."""
     lines = [line.strip().rstrip(".") for line in str(error).splitlines() if line.strip()]
     return next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0] if lines else "")[:300]

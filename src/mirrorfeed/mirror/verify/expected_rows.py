@@ -1,7 +1,7 @@
-"""Convert source rows and mirror rows to forms that Spark can compare.
+"""Convert the values of source rows and mirror rows so that Spark can compare them.
 
-Shares no code with publishing, so that equal results are evidence. Nested columns are JSON text in a mirror. They are
-parsed and compared by value, like the values of a table that is published as text.
+Shares no code with the publisher, so that an error of the publisher is found. A mirror has nested columns as JSON text,
+which is parsed and compared by value. If a table is published as text, all of its values are parsed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NESTED = (ArrayType, MapType, StructType, VariantType)
 _ROW = "__row__"
 
 
-def selected(rows: DataFrame, selection: Selection | None) -> DataFrame:
+def select_rows(rows: DataFrame, selection: Selection | None) -> DataFrame:
     """Return the rows and columns of a source that the configuration selects."""
     if selection is None:
         return rows
@@ -60,15 +60,14 @@ def selected(rows: DataFrame, selection: Selection | None) -> DataFrame:
 
 
 def _in_condition(field: StructField) -> Column:
-    """Return a column as conditions compare it: text without collations, and times in UTC."""
+    """Return a column in the form in which conditions compare it: text without collation, and times in UTC."""
     if isinstance(field.dataType, TimestampType):
         seconds = f"CAST(CAST(unix_micros({quote(field.name)}) AS decimal(20,0)) * 0.000001BD AS decimal(18,6))"
         return F.expr(f"TIMESTAMP_NTZ '1970-01-01 00:00:00' + make_dt_interval(0, 0, 0, {seconds})")
     value = F.col(quote(field.name))
     if isinstance(field.dataType, FloatType | DoubleType):
-        return F.nanvl(
-            value, value
-        )  # otherwise Spark skips a file that has -0.0 and no +0.0 when a condition compares with 0
+        # With the column itself, Spark skips a file that has -0.0 and no +0.0 when a condition compares with 0.
+        return F.nanvl(value, value)
     return F.collate(value, "UTF8_BINARY") if isinstance(field.dataType, StringType) else value
 
 
@@ -84,25 +83,25 @@ def _as_cast(value: Column, type_: DataType, wanted: str | None) -> Column:
 
 
 def column_fault(field: StructField, mirror: StructType, *, as_text: bool) -> str | None:
-    """Return how a column of the mirror differs from the expected column, or None."""
-    wanted = _in_mirror(field.dataType)
-    found_field = next((found for found in mirror if found.name == field.name), None)
-    if found_field is None:
+    """Return the difference between a column of the source and its column in the mirror, or None."""
+    expected = _mirror_type(field.dataType)
+    actual = next((column.dataType for column in mirror if column.name == field.name), None)
+    if actual is None:
         return f"{field.name!r} is missing"
-    if found_field.dataType != wanted and not (as_text and found_field.dataType in _in_text(wanted)):
-        return f"{field.name!r} is {found_field.dataType.simpleString()} where {wanted.simpleString()} is expected"
+    if actual != expected and not (as_text and actual in _text_types(expected)):
+        return f"{field.name!r} is {actual.simpleString()} where {expected.simpleString()} is expected"
     return None
 
 
-def _in_mirror(type_: DataType) -> DataType:
+def _mirror_type(type_: DataType) -> DataType:
     """Return the type of a source column in its mirror."""
     if isinstance(type_, (*NESTED, StringType, DayTimeIntervalType, YearMonthIntervalType)):
         return StringType()
     return BinaryType() if _is_geo_type(type_) else type_
 
 
-def _in_text(type_: DataType) -> tuple[DataType, ...]:
-    """Return the types that a mirror can have instead if files are text, which has fewer types."""
+def _text_types(type_: DataType) -> tuple[DataType, ...]:
+    """Return the types that a mirror can have instead of `type_` if files are text, which has fewer types."""
     wider: dict[DataType, DataType] = {ByteType(): ShortType(), TimestampType(): TimestampNTZType()}
     return StringType(), wider.get(type_, type_)
 
@@ -112,9 +111,9 @@ def _is_geo_type(type_: DataType) -> bool:
 
 
 def comparable_columns(field: StructField, mirror_type: DataType) -> tuple[Column, Column]:
-    """Return two expressions for a column: one for the source, and one for the mirror.
+    """Return an expression for a column of the source and one for its mirror, with equal values if both are equal.
 
-    In a mirror that is equal to its source, their values are equal. `mirror_type` is the column's type in the mirror.
+    `mirror_type` is the type of the column in the mirror.
     """
     value, type_ = F.col(quote(field.name)), field.dataType
     if isinstance(type_, VariantType):
@@ -122,21 +121,21 @@ def comparable_columns(field: StructField, mirror_type: DataType) -> tuple[Colum
     source = _comparable(value, type_, from_text=False)
     if isinstance(type_, NESTED):
         return source, _comparable(_parsed(value, type_), type_, from_text=True)
-    wanted = _in_mirror(type_)
+    wanted = _mirror_type(type_)
     if mirror_type == wanted:
         return source, value
-    if mirror_type == StringType():  # text that is not a value remains unchanged, so it differs
+    if mirror_type == StringType():  # text that cannot be parsed is compared unchanged, so it differs
         return _as_text(source, wanted), F.coalesce(_as_text(_from_text(value, wanted), wanted), value)
     # The mirror has shorts for bytes, or timestamps in UTC without a zone.
     return (source, _instant(value)) if isinstance(wanted, TimestampType) else (source.cast(mirror_type), value)
 
 
 def key_columns(field: StructField, mirror_type: DataType) -> tuple[Column, Column]:
-    """Return a source column that is not nested and its mirror column, both with the type in a mirror.
+    """Return a column of the source, which is not nested, and its column in the mirror, both with the mirror's type.
 
-    Text that is not a value becomes NULL.
+    Text that cannot be parsed becomes NULL.
     """
-    value, wanted = F.col(quote(field.name)), _in_mirror(field.dataType)
+    value, wanted = F.col(quote(field.name)), _mirror_type(field.dataType)
     source = _plain(value, field.dataType)
     if mirror_type == wanted:
         return source, value
@@ -162,25 +161,24 @@ def _instant(in_utc: Column) -> Column:
 
 
 def _parsed(text: Column, type_: DataType) -> Column:
-    return F.parse_json(text) if isinstance(type_, VariantType) else F.from_json(text, _in_json(type_).json())
+    return F.parse_json(text) if isinstance(type_, VariantType) else F.from_json(text, _json_type(type_).json())
 
 
-def _in_json(type_: DataType) -> Any:
-    """Return the type in JSON, which has only text as keys."""
+def _json_type(type_: DataType) -> Any:
+    """Return the type of a value in JSON, in which all keys are text."""
     if isinstance(type_, StructType):
-        return StructType([StructField(field.name, _in_json(field.dataType)) for field in type_])
+        return StructType([StructField(field.name, _json_type(field.dataType)) for field in type_])
     if isinstance(type_, ArrayType):
-        return ArrayType(_in_json(type_.elementType))
+        return ArrayType(_json_type(type_.elementType))
     if isinstance(type_, MapType):
-        return MapType(StringType(), _in_json(type_.valueType))
-    return type_ if isinstance(type_, VariantType) else _in_mirror(type_)
+        return MapType(StringType(), _json_type(type_.valueType))
+    return type_ if isinstance(type_, VariantType) else _mirror_type(type_)
 
 
 def _comparable(value: Column, type_: DataType, *, from_text: bool) -> Column:
-    """Return a value in a form that Spark can compare.
+    """Return a value in a form that Spark can compare: maps as arrays of entries sorted by key, and variants as text.
 
-    Maps become arrays of entries sorted by key, and variants become text. Inside other values, JSON has the same text
-    for a variant null and NULL.
+    A variant null becomes NULL, because JSON has the same text for both inside other values.
     """
     if isinstance(type_, VariantType):
         return F.when(~F.is_variant_null(value), F.to_json(value))
@@ -206,12 +204,12 @@ def _comparable(value: Column, type_: DataType, *, from_text: bool) -> Column:
 
 
 def _plain(value: Column, type_: DataType) -> Column:
-    """Return a source value that is not nested, in the form that the mirror should have."""
+    """Return a source value, which is not nested, in the form that the mirror should have."""
     if _is_geo_type(type_):
         return F.call_function("st_asbinary", value)
     if isinstance(type_, StringType):  # compare bytes, independent of the collation
         return F.collate(value, "UTF8_BINARY")
-    wanted = _in_mirror(type_)
+    wanted = _mirror_type(type_)
     return value if wanted == type_ else value.cast(wanted)
 
 

@@ -1,12 +1,13 @@
-"""Compare the rows of a source with those of its mirror, by key if there are keys.
+"""Compare the rows of a source with the rows of its mirror, by key if there are keys.
 
-Rows stay in Spark. Only counts and the first differences are collected.
+Spark compares the rows. Only counts and the first differences are collected.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from types import MappingProxyType
 from unicodedata import normalize
 
@@ -20,7 +21,10 @@ from mirrorfeed.mirror.verify.expected_rows import NESTED, column_fault, compara
 from mirrorfeed.source.identifier import quote
 
 SHOWN = 5
-_AROUND = 8
+"""Default number of differences to collect."""
+IN_SOURCE, IN_MIRROR = "__n_source__", "__n_mirror__"
+"""Columns with the number of rows on each side."""
+_BYTES_AROUND = 8
 """Number of bytes to show before and after the first difference of two texts that look alike."""
 
 
@@ -51,17 +55,19 @@ class Comparison:
     differing: int
     """Number of keys that differ, or of distinct rows of a table without keys."""
     first: tuple[Difference, ...] = ()
-    of_now: bool = False
-    """True if the source has no versions. It was compared in its current state, so changes since its publication
+    """First differences."""
+    has_no_versions: bool = False
+    """True if the source has no versions. Then its current state was compared, so changes since its publication
     differ."""
 
     def __str__(self) -> str:
-        where = "to the source as it is now" if self.of_now else f"at version {self.version}"
+        at_version = f"at version {self.version}"
         if self.equal:
-            return f"equal {where}, {counted(self.source_rows, 'row')}"
-        where = "from the source as it is now" if self.of_now else where
+            target = "to the source as it is now" if self.has_no_versions else at_version
+            return f"equal {target}, {counted(self.source_rows, 'row')}"
+        origin = "from the source as it is now" if self.has_no_versions else at_version
         return (
-            f"DIFFERENT {where}: {counted(self.source_rows, 'row')} in the source,"
+            f"DIFFERENT {origin}: {counted(self.source_rows, 'row')} in the source,"
             f" {self.mirror_rows:,} in the mirror, {self.differing:,} of them differ"
         )
 
@@ -75,105 +81,104 @@ def compare_rows(
     version: int,
     expected: DataFrame,
     mirror: str,
-    found: DataFrame,
+    actual: DataFrame,
     keys: Sequence[str],
     shown: int = SHOWN,
     *,
     as_text: bool = False,
 ) -> Comparison:
-    names, left, right = _sides(source, expected, mirror, found, as_text=as_text)
-    table = _by_key(left, right, names, keys) if keys else _by_row(left, right, names)
+    """Compare the `expected` rows of a source with the `actual` rows of its mirror.
+
+    `source` and `mirror` are the names to show, and `shown` is the maximum number of differences to collect.
+    """
+    names, rows = _both_sides(source, expected, mirror, actual, as_text=as_text)
+    table = _compare_by_key(rows, keys) if keys else _compare_by_row(rows, names)
     # A second pass is needed only if there are differences to show.
-    counts = table.agg(F.sum("__n_source__"), F.sum("__n_mirror__"), F.count_if("__differs__")).first()
+    counts = table.agg(F.sum(IN_SOURCE), F.sum(IN_MIRROR), F.count_if("__differs__")).first()
     assert counts is not None
     source_rows, mirror_rows, differing = (int(value or 0) for value in counts)
-    first = _first(table, [name for name in names if name not in keys], keys or names, shown) if differing else ()
+    values = [name for name in names if name not in keys]
+    first = _first_differences(table, values, keys or names, shown) if differing else ()
     return Comparison(source, version, source_rows, mirror_rows, differing, first)
-
-
-IN_SOURCE, IN_MIRROR = "__n_source__", "__n_mirror__"
 
 
 def differing_keys(
     source: str,
     expected: DataFrame,
     mirror: str,
-    found: DataFrame,
+    actual: DataFrame,
     keys: Sequence[str],
     where: str | None = None,
     *,
     as_text: bool = False,
 ) -> DataFrame:
-    """Return the keys whose rows differ, or that have a row on either side that matches `where`.
+    """Return the keys whose rows differ, or, with `where`, the keys with a row on either side that matches it.
 
-    The keys have the types of the mirror. `IN_SOURCE` and `IN_MIRROR` contain the number of rows on each side. A part
-    of a key that cannot be parsed is NULL.
+    The keys have the types of the mirror. A part of a key that cannot be parsed is NULL. The other columns are
+    `IN_SOURCE` and `IN_MIRROR`.
     """
-    names, left, right = _sides(source, expected, mirror, found, as_text=as_text, keys=keys, where=where)
+    _, rows = _both_sides(source, expected, mirror, actual, as_text=as_text, keys=keys, where=where)
     extra = {f"__key_{i}__": F.first(f"__key_{i}__", ignorenulls=True) for i in range(len(keys))}
     if where is not None:
         extra["__wanted__"] = F.max("__wanted__")
-    table = _by_key(left, right, names, keys, extra).where("__differs__" if where is None else "__wanted__")
+    table = _compare_by_key(rows, keys, extra).where("__differs__" if where is None else "__wanted__")
     return table.select(
         *(F.col(f"__key_{i}__").alias(name) for i, name in enumerate(keys)), F.col(IN_SOURCE), F.col(IN_MIRROR)
     )
 
 
-def _sides(
+def _both_sides(
     source: str,
     expected: DataFrame,
     mirror: str,
-    found: DataFrame,
+    actual: DataFrame,
     *,
     as_text: bool,
     keys: Sequence[str] = (),
     where: str | None = None,
-) -> tuple[list[str], DataFrame, DataFrame]:
-    """Return the names of the compared columns, and the rows of both sides with these columns in one form.
+) -> tuple[list[str], DataFrame]:
+    """Return the names of the compared columns, and the rows of both sides.
 
-    With `keys` and `where`, the rows also contain the keys as values, and whether the row matches the condition.
+    `__row__` has the comparable values of a row, and `__side__` is 1 for the source and 0 for the mirror. With `keys`,
+    `__key_0__` and so on have these keys with the types of the mirror. With `where`, `__wanted__` is true in rows that
+    match the condition.
     """
     # A column without a type has no values, so the mirror does not have it.
     wanted = StructType([field for field in expected.schema if not isinstance(field.dataType, NullType)])
-    faults = [fault for field in wanted if (fault := column_fault(field, found.schema, as_text=as_text))]
+    faults = [fault for field in wanted if (fault := column_fault(field, actual.schema, as_text=as_text))]
     if faults:
         raise MirrorColumns(table=source, path=mirror, faults=faults)
-    types = {field.name: field.dataType for field in found.schema}
+    types = {field.name: field.dataType for field in actual.schema}
     columns = {field.name: comparable_columns(field, types[field.name]) for field in wanted}
     values = [key_columns(field, types[field.name]) for name in keys for field in wanted if field.name == name]
-    fulfils = [] if where is None else [F.coalesce(F.expr(where), F.lit(False)).alias("__wanted__")]
+    matches = [] if where is None else [F.coalesce(F.expr(where), F.lit(False)).alias("__wanted__")]
 
-    def side(rows: DataFrame, at: int) -> DataFrame:
-        compared = [pair[at].alias(name) for name, pair in columns.items()]
-        return rows.select(*compared, *(pair[at].alias(f"__key_{i}__") for i, pair in enumerate(values)), *fulfils)
+    def side(rows: DataFrame, index: int) -> DataFrame:
+        row = F.struct(*(pair[index].alias(name) for name, pair in columns.items())).alias("__row__")
+        key_values = [pair[index].alias(f"__key_{i}__") for i, pair in enumerate(values)]
+        return rows.select(row, F.lit(1 - index).alias("__side__"), *key_values, *matches)
 
-    return [field.name for field in wanted], side(expected, 0), side(found, 1)
+    return list(columns), side(expected, 0).unionAll(side(actual, 1))
 
 
-def _by_key(
-    left: DataFrame,
-    right: DataFrame,
-    names: Sequence[str],
-    keys: Sequence[str],
-    extra: Mapping[str, Column] = MappingProxyType({}),
+def _compare_by_key(
+    rows: DataFrame, keys: Sequence[str], extra: Mapping[str, Column] = MappingProxyType({})
 ) -> DataFrame:
-    """Join both sides by key. `extra` contains aggregates of other columns of both sides."""
-    rows = _tagged(left, names, 1, [*extra]).unionAll(_tagged(right, names, 0, [*extra]))
-    grouped = rows.groupBy(*(_of_row(key) for key in keys)).agg(
+    """Return each key with its rows on both sides. `extra` has aggregates of other columns, by their names."""
+    grouped = rows.groupBy(*(_row_field(key) for key in keys)).agg(
         *_counts(),
-        *(made.alias(name) for name, made in extra.items()),
+        *(aggregate.alias(name) for name, aggregate in extra.items()),
         F.first(F.when(F.col("__side__") == 1, F.col("__row__")), ignorenulls=True).alias("__s__"),
         F.first(F.when(F.col("__side__") == 0, F.col("__row__")), ignorenulls=True).alias("__m__"),
     )
-    once = (F.col("__n_source__") == 1) & (F.col("__n_mirror__") == 1)
+    once = (F.col(IN_SOURCE) == 1) & (F.col(IN_MIRROR) == 1)
     return grouped.withColumn("__differs__", ~(once & F.col("__s__").eqNullSafe(F.col("__m__"))))
 
 
-def _by_row(left: DataFrame, right: DataFrame, names: Sequence[str]) -> DataFrame:
-    rows = _tagged(left, names, 1).unionAll(_tagged(right, names, 0))
+def _compare_by_row(rows: DataFrame, names: Sequence[str]) -> DataFrame:
     grouped = rows.groupBy("__row__").agg(*_counts())
-    rows = grouped.select(*(_of_row(name) for name in names), "__n_source__", "__n_mirror__")
-    return rows.withColumn("__differs__", F.col("__n_source__") != F.col("__n_mirror__"))
+    counted_rows = grouped.select(*(_row_field(name) for name in names), IN_SOURCE, IN_MIRROR)
+    return counted_rows.withColumn("__differs__", F.col(IN_SOURCE) != F.col(IN_MIRROR))
 
 
 def _counts() -> list[Column]:
@@ -181,76 +186,57 @@ def _counts() -> list[Column]:
     return [F.sum(side).alias(IN_SOURCE), F.sum(1 - side).alias(IN_MIRROR)]
 
 
-def _of_row(name: str) -> Column:
+def _row_field(name: str) -> Column:
     return F.col(f"__row__.{quote(name)}").alias(name)
 
 
-def _tagged(rows: DataFrame, names: Sequence[str], side: int, extra: Sequence[str] = ()) -> DataFrame:
-    """Return each row as one column, with 1 for the source or 0 for the mirror."""
-    row = F.struct(*(F.col(quote(name)) for name in names))
-    return rows.select(row.alias("__row__"), F.lit(side).alias("__side__"), *extra)
-
-
-def _first(table: DataFrame, columns: Sequence[str], keys: Sequence[str], shown: int) -> tuple[Difference, ...]:
-    wrong = table.where("__differs__")
+def _first_differences(
+    table: DataFrame, columns: Sequence[str], keys: Sequence[str], shown: int
+) -> tuple[Difference, ...]:
     key = F.concat_ws(", ", *(F.concat(F.lit(f"{name} = "), _key_text(F.col(quote(name)))) for name in keys))
-    texts = [key.alias("key"), F.col("__n_source__"), F.col("__n_mirror__")]
-    if "__s__" in table.columns:
-        texts += [_text(table, side, name).alias(f"{side}{i}") for side in "sm" for i, name in enumerate(columns)]
-        texts += [_bytes(side, name).alias(f"{side}{i}b") for side in "sm" for i, name in enumerate(columns)]
-        texts += [
-            (~F.col(f"__s__.{quote(name)}").eqNullSafe(F.col(f"__m__.{quote(name)}"))).alias(f"d{i}")
-            for i, name in enumerate(columns)
-        ]
-    found: list[Difference] = []
-    for each in wrong.select(*texts).orderBy("key").limit(shown).collect():
-        if "__s__" not in table.columns or each["__n_source__"] != 1 or each["__n_mirror__"] != 1:
-            found.append(Difference(each["key"], "", _times(each["__n_source__"]), _times(each["__n_mirror__"])))
+    texts = [key.alias("key"), F.col(IN_SOURCE), F.col(IN_MIRROR)]
+    is_by_key = "__s__" in table.columns
+    for i, name in enumerate(columns if is_by_key else ()):
+        source, mirror = (F.col(f"__{side}__.{quote(name)}") for side in "sm")
+        texts += [_text_and_bytes(table, source).alias(f"s{i}"), _text_and_bytes(table, mirror).alias(f"m{i}")]
+        texts.append((~source.eqNullSafe(mirror)).alias(f"d{i}"))
+    differences: list[Difference] = []
+    for each in table.where("__differs__").select(*texts).orderBy("key").limit(shown).collect():
+        if not is_by_key or each[IN_SOURCE] != 1 or each[IN_MIRROR] != 1:
+            differences.append(Difference(each["key"], "", _times(each[IN_SOURCE]), _times(each[IN_MIRROR])))
             continue
-        found += [
-            Difference(
-                each["key"], name, *_distinct(*(_Text(each[f"{side}{i}"], each[f"{side}{i}b"]) for side in "sm"))
-            )
+        differences += [
+            Difference(each["key"], name, *_distinct_texts(*each[f"s{i}"], *each[f"m{i}"]))
             for i, name in enumerate(columns)
             if each[f"d{i}"]
         ]
-    return tuple(found)
+    return tuple(differences)
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """A value as text, and its bytes, which are not always valid UTF-8."""
-
-    shown: str | None
-    data: bytes | None
-
-    def with_bytes(self, around: int) -> str:
-        begin, end = max(0, around - _AROUND), around + _AROUND
-        assert self.data is not None
-        part = self.data[begin:end].hex().upper()
-        return f"{self.shown} (bytes {'…' if begin else ''}{part}{'…' if end < len(self.data) else ''})"
-
-
-def _distinct(source: _Text, mirror: _Text) -> tuple[str | None, str | None]:
-    """Return two different values, with the bytes around the first difference if the texts look alike."""
-    if source.data is None or mirror.data is None or source.data == mirror.data:
-        return source.shown, mirror.shown
-    if normalize("NFC", source.shown or "") != normalize("NFC", mirror.shown or ""):
-        return source.shown, mirror.shown
-    pairs = enumerate(zip(source.data, mirror.data, strict=False))
-    at = next((at for at, (one, other) in pairs if one != other), min(len(source.data), len(mirror.data)))
-    return source.with_bytes(at), mirror.with_bytes(at)
-
-
-def _text(table: DataFrame, side: str, name: str) -> Column:
-    value = F.col(f"__{side}__.{quote(name)}")
+def _text_and_bytes(table: DataFrame, value: Column) -> Column:
+    """Return a value as text in valid UTF-8, together with its bytes."""
     nested = isinstance(table.select(value).schema[0].dataType, NESTED)
-    return F.make_valid_utf8(F.to_json(value, {"ignoreNullFields": "false"}) if nested else value.cast("string"))
+    text = F.make_valid_utf8(F.to_json(value, {"ignoreNullFields": "false"}) if nested else value.cast("string"))
+    return F.struct(text, value.cast("string").cast("binary"))
 
 
-def _bytes(side: str, name: str) -> Column:
-    """Return the bytes of a value as text. JSON would replace invalid UTF-8."""
-    return F.col(f"__{side}__.{quote(name)}").cast("string").cast("binary")
+def _distinct_texts(
+    source: str | None, source_bytes: bytes | None, mirror: str | None, mirror_bytes: bytes | None
+) -> tuple[str | None, str | None]:
+    """Return the texts of two different values, with the bytes around the first difference if the texts look alike."""
+    look_alike = normalize("NFC", source or "") == normalize("NFC", mirror or "")
+    if source_bytes is None or mirror_bytes is None or source_bytes == mirror_bytes or not look_alike:
+        return source, mirror
+    equal = takewhile(lambda pair: pair[0] == pair[1], zip(source_bytes, mirror_bytes, strict=False))
+    index = sum(1 for _ in equal)
+    return _with_bytes(source, source_bytes, index), _with_bytes(mirror, mirror_bytes, index)
+
+
+def _with_bytes(text: str | None, data: bytes, index: int) -> str:
+    """Return a text with the bytes around an index."""
+    start, end = max(0, index - _BYTES_AROUND), index + _BYTES_AROUND
+    part = data[start:end].hex().upper()
+    return f"{text} (bytes {'…' if start else ''}{part}{'…' if end < len(data) else ''})"
 
 
 def _key_text(part: Column) -> Column:
