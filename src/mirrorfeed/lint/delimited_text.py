@@ -147,10 +147,10 @@ def _blocks(file: BinaryIO) -> Iterator[bytes]:
     A block has its plain length and parts, each with its own length. Lengths have 4 bytes.
     """
     while head := file.read(4):
-        left = int.from_bytes(head, "big")
-        while left > 0:
+        remaining = int.from_bytes(head, "big")
+        while remaining > 0:
             part = _snappy(_exactly(file, int.from_bytes(_exactly(file, 4), "big")))
-            left -= len(part)
+            remaining -= len(part)
             yield part
 
 

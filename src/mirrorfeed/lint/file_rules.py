@@ -157,8 +157,8 @@ def check_files(table: Table) -> Iterator[Finding]:
     if table.log and (newest := table.log.newest):
         last = last_renamed(newest, table.log.staged)
         in_place, processed = ([*filter(None, map(number_of, names))] for names in (table.in_place, table.processed))
-        found = missing_files(last, in_place, processed, newest_first=[newest], by_time=settings.by_time)
-        if lost := found.numbers if found.lost else ():
+        missing = missing_files(last, in_place, processed, newest_first=[newest], by_time=settings.by_time)
+        if lost := missing.numbers if missing.lost else ():
             more = f", together with {counted(len(lost) - 1, 'later file')}" if len(lost) > 1 else ""
             yield LOST.finding(f"{table.folder}/{data_name(lost[0], newest.extension)}", more=more)
     if not settings.by_time:
@@ -211,8 +211,8 @@ def _check_numbers(table: Table, lost: Collection[int]) -> Iterator[Finding]:
     numbers = sorted({*paths, *processed})
     for before, number in pairwise(numbers):  # a lost file has a separate finding
         if number in paths and number > before + 1 and before + 1 not in lost:
-            one = number == before + 2
-            missing = f"Number {before + 1} is" if one else f"The numbers {before + 1} to {number - 1} are"
+            is_one = number == before + 2
+            missing = f"Number {before + 1} is" if is_one else f"The numbers {before + 1} to {number - 1} are"
             yield GAP.finding(paths[number], missing=missing, before=before)
     if len(paths) > 1 and numbers[0] > 1 and not processed and table.log is None:
         yield LATE_START.finding(paths[numbers[0]], number=numbers[0])

@@ -157,7 +157,7 @@ def check_folders(root: Folder) -> Iterator[Finding]:
         for table in inner:
             for name in filter(_is_partner_events, table.files):
                 yield MISPLACED.finding(f"{table.path}/{name}")
-    seen: dict[tuple[str, str], str] = {}
+    paths: dict[tuple[str, str], str] = {}
     for table in find_tables(root):
         parent, separator, name = table.path.rpartition("/")
         schema = parent[: -len(SCHEMA_SUFFIX)] if _has_suffix(parent) else parent
@@ -165,11 +165,11 @@ def check_folders(root: Folder) -> Iterator[Finding]:
             Target(schema if separator else None, name)
         except BadTarget as fault:
             yield BAD_NAME.finding(table.path, reason=fault.reason)
-        other = seen.setdefault((fold(schema), fold(name)), table.path)
+        other = paths.setdefault((fold(schema), fold(name)), table.path)
         if other != table.path:
             yield SAME_NAME.finding(table.path, other=other)
-    if len(seen) >= WARN_TABLES:
-        yield NEARLY_FULL.finding("", tables=len(seen))
+    if len(paths) >= WARN_TABLES:
+        yield NEARLY_FULL.finding("", tables=len(paths))
 
 
 def _has_suffix(name: str) -> bool:

@@ -180,22 +180,22 @@ class _Reader:
         self.deviations: list[Deviation] = []
 
     def settings(self, properties: Mapping[str, Any]) -> Settings:
-        found = self._known(properties, _PROPERTIES, UNKNOWN)
-        keys, declared = self._keys(found), self._declared(found)
+        properties = self._known(properties, _PROPERTIES, UNKNOWN)
+        keys, declared = self._keys(properties), self._declared(properties)
         columns = {column.name for column in declared or ()}
         if declared and (undeclared := [key for key in keys if key not in columns]):
             self._report(KEY_UNDECLARED, True, keys=undeclared)
-        strategy = found.get("fileDetectionStrategy")
-        self._value(found, "fileDetectionStrategy", None, DETECTION, (TIMESTAMPS,).__contains__)
+        strategy = properties.get("fileDetectionStrategy")
+        self._value(properties, "fileDetectionStrategy", None, DETECTION, (TIMESTAMPS,).__contains__)
         by_time = isinstance(strategy, str) and strategy.lower() == TIMESTAMPS.lower()
         upserts = self._value(
-            found, "isUpsertDefaultRowMarker", False, UPSERT_TYPE, lambda value: isinstance(value, bool), _FLAGS
+            properties, "isUpsertDefaultRowMarker", False, UPSERT_TYPE, lambda value: isinstance(value, bool), _FLAGS
         )
-        if upserts and not any(found.get(name) for name in _KEYS):
+        if upserts and not any(properties.get(name) for name in _KEYS):
             self._report(UPSERT_KEYLESS, True)
-        form = self._value(found, "FileFormat", None, FORMAT, _FORMATS.__contains__)
-        extension, dialect = self._extension(found, form), self._dialect(found)
-        if found.get("FileFormat", "CSV") == "CSV" and (extension, dialect.column) != ("csv", ","):
+        form = self._value(properties, "FileFormat", None, FORMAT, _FORMATS.__contains__)
+        extension, dialect = self._extension(properties, form), self._dialect(properties)
+        if properties.get("FileFormat", "CSV") == "CSV" and (extension, dialect.column) != ("csv", ","):
             setting = f"The extension {extension!r}" if extension != "csv" else f"The separator {dialect.column!r}"
             self._report(FORMAT_UNSAID, True, setting=setting)
         text = None if form is None else form != "Parquet"
@@ -204,23 +204,23 @@ class _Reader:
     def _report(self, rule: Rule, is_clear: bool = False, **values: object) -> None:
         self.deviations.append(Deviation(rule.finding(self._file, **values), is_clear))
 
-    def _known(self, found: Mapping[str, Any], names: Sequence[str], unknown: Rule) -> Mapping[str, Any]:
+    def _known(self, properties: Mapping[str, Any], names: Sequence[str], unknown: Rule) -> Mapping[str, Any]:
         """Return the known properties by their correct names, and report the others.
 
         A name in another case counts as the correct name, so that no other rule reports a missing property.
         """
-        known = {name: value for name, value in found.items() if name in names}
-        for name in [name for name in found if name not in names]:
+        known = {name: value for name, value in properties.items() if name in names}
+        for name in [name for name in properties if name not in names]:
             if correct := next((each for each in names if each.lower() == name.lower()), None):
                 self._report(MISSPELLED, name=correct, spelled=name)
-                known.setdefault(correct, found[name])
+                known.setdefault(correct, properties[name])
             else:
                 self._report(unknown, True, name=name, problem=f"has the option {name!r}, which does not exist")
         return known
 
     def _value(
         self,
-        found: Mapping[str, Any],
+        properties: Mapping[str, Any],
         name: str,
         default: Any,
         rule: Rule,
@@ -232,21 +232,21 @@ class _Reader:
 
         `meanings` has invalid values with a clear meaning, which is returned instead.
         """
-        value = found.get(name, default)
-        if name not in found or is_valid(value):
+        value = properties.get(name, default)
+        if name not in properties or is_valid(value):
             return value
         is_clear = value is None or (isinstance(value, str) and value.lower() in meanings)
         text = describe(value)
         self._report(rule, is_clear, option=name, value=text, problem=f"is {text}", allowed=allowed)
         return meanings[value.lower()] if is_clear and value is not None else default
 
-    def _keys(self, found: Mapping[str, Any]) -> tuple[str, ...]:
-        names = [name for name in _KEYS if name in found]
+    def _keys(self, properties: Mapping[str, Any]) -> tuple[str, ...]:
+        names = [name for name in _KEYS if name in properties]
         if not names:
             return ()
-        keys = found[names[0]]
+        keys = properties[names[0]]
         if len(names) == 2:
-            self._report(KEYS_TWICE, keys == found[names[1]], problem="It has both 'keyColumns' and 'KeyColumns'")
+            self._report(KEYS_TWICE, keys == properties[names[1]], problem="It has both 'keyColumns' and 'KeyColumns'")
         if not isinstance(keys, list):
             self._report(KEYS_TYPE, keys is None, name=names[0], problem=f"is {describe(keys)}, not a list")
             return ()
@@ -260,11 +260,11 @@ class _Reader:
             self._report(MANY_KEYS, True, count=len(keys))
         return tuple(keys[at] for at in first.values())
 
-    def _extension(self, found: Mapping[str, Any], form: str | None) -> str:
-        if "FileExtension" not in found and form == "DelimitedText":
+    def _extension(self, properties: Mapping[str, Any], form: str | None) -> str:
+        if "FileExtension" not in properties and form == "DelimitedText":
             self._report(EXTENSION, value="not set, but FileFormat is DelimitedText")
         extension: str = self._value(
-            found,
+            properties,
             "FileExtension",
             "csv",
             EXTENSION,
@@ -274,9 +274,9 @@ class _Reader:
             self._report(EXTENSION, True, value=f"{describe(extension)}, with the dot")
         return extension.lstrip(".").lower()
 
-    def _dialect(self, found: Mapping[str, Any]) -> Dialect:
+    def _dialect(self, properties: Mapping[str, Any]) -> Dialect:
         options = self._value(
-            found, "FileFormatTypeProperties", None, OPTIONS_TYPE, lambda value: isinstance(value, dict)
+            properties, "FileFormatTypeProperties", None, OPTIONS_TYPE, lambda value: isinstance(value, dict)
         )
         if options is None:
             return Dialect()
@@ -295,10 +295,10 @@ class _Reader:
         allowed = f"Allowed are {', '.join(map(json.dumps, values))}."
         return str(self._value(options, name, values[0], OPTION_VALUE, values.__contains__, meanings, allowed))
 
-    def _declared(self, found: Mapping[str, Any]) -> tuple[Column, ...] | None:
-        if "SchemaDefinition" not in found:
+    def _declared(self, properties: Mapping[str, Any]) -> tuple[Column, ...] | None:
+        if "SchemaDefinition" not in properties:
             return None
-        definition = found["SchemaDefinition"]
+        definition = properties["SchemaDefinition"]
         columns = definition.get("Columns") if isinstance(definition, dict) else None
         if not isinstance(columns, list) or not columns:
             self._report(DEFINITION, definition is None, problem="SchemaDefinition has no list of Columns")
@@ -338,7 +338,7 @@ def python_encoding(name: object) -> str | None:
     try:
         "".encode(plain)  # fails for codecs such as hex
         codecs.getincrementaldecoder(plain)
-        found = codecs.lookup(plain).name.replace("_", "-")
+        codec = codecs.lookup(plain).name.replace("_", "-")
     except (LookupError, ValueError):
         return None
-    return None if found in _NOT_CHARACTERS else plain
+    return None if codec in _NOT_CHARACTERS else plain

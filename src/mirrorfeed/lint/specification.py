@@ -90,16 +90,16 @@ def load_object(data: bytes) -> dict[str, Any]:
     if not data.strip():
         raise ValueError("it is empty")
     try:
-        found = json.loads(data, object_pairs_hook=_without_duplicates)
+        content = json.loads(data, object_pairs_hook=_without_duplicates)
     except _DuplicateProperty:
         raise
     except RecursionError as error:
         raise ValueError("it is not JSON (values are nested too deep)") from error
     except ValueError as error:
         raise ValueError(f"it is not JSON ({error})") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"it holds {describe(found)}, not an object")
-    return found
+    if not isinstance(content, dict):
+        raise ValueError(f"it holds {describe(content)}, not an object")
+    return content
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

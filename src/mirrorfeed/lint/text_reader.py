@@ -88,10 +88,10 @@ class TextReader:
 
     def _header(self, names: list[str]) -> tuple[Column, ...]:
         declared = {column.name.casefold(): column for column in self.settings.declared or ()}
-        found = [(name, declared.get(name.casefold())) for name in names]
+        columns = [(name, declared.get(name.casefold())) for name in names]
         return tuple(
             Column(name, column.type, column.nullable) if column and column.type in ARROW_TYPES else Column(name, None)
-            for name, column in found
+            for name, column in columns
         )
 
     def _typed(self, numbers: list[int], rows: list[list[str | None]]) -> pa.RecordBatch:

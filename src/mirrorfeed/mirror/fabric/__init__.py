@@ -165,7 +165,7 @@ class MirroredDatabase:
         """
         reported = ""
         for is_last in self.client.attempts(seconds):
-            state = next((found for found in self.tables() if found.is_of(target)), None)
+            state = next((table for table in self.tables() if table.is_of(target)), None)
             if state is None or self.is_stopped():
                 return
             if state.in_words != reported:
@@ -211,18 +211,17 @@ class MirroredDatabase:
         the old values afterwards.
         """
         definition, stopped = self.definition(), self.is_stopped()
-        found = find_differences(definition.content, options, stopped)
-        if not any(each.changes for each in found):
-            return found
+        settings = find_differences(definition.content, options, stopped)
+        if not any(each.changes for each in settings):
+            return settings
         if confirm:
-            confirm(*(each.in_words for each in found))
-        body = {"definition": {"parts": [_part(change_settings(definition.content, found)), *definition.others]}}
+            confirm(*(each.in_words for each in settings))
+        body = {"definition": {"parts": [_part(change_settings(definition.content, settings)), *definition.others]}}
         self.client.call("change the definition", self.item, f"{self.item.path}/updateDefinition", body)
-        if left := [
-            each.in_words for each in find_differences(self.definition().content, options, stopped) if each.changes
-        ]:
-            raise errors.NotApplied(item=str(self.item), left=tuple(left))
-        return found
+        remaining = find_differences(self.definition().content, options, stopped)
+        if left := tuple(each.in_words for each in remaining if each.changes):
+            raise errors.NotApplied(item=str(self.item), left=left)
+        return settings
 
 
 @dataclass(frozen=True)
@@ -245,9 +244,9 @@ def create(
 ) -> tuple[str, bool]:
     """Create an open mirrored database, unless it exists. Returns its id, and whether this call created it."""
     item = FabricItem(workspace)
-    if found := _find(client, item, name):
-        MirroredDatabase(client, FabricItem(workspace, found)).definition(name)  # raises if it mirrors another source
-        return found, False
+    if database := _find(client, item, name):
+        MirroredDatabase(client, FabricItem(workspace, database)).definition(name)  # raises for another kind of source
+        return database, False
     name_error: errors.NameTaken | None = None
     try:
         body = {"displayName": name, "definition": {"parts": [_part(new_definition(options))]}}
@@ -255,8 +254,8 @@ def create(
     except errors.NameTaken as error:  # a repeated request finds the database that the first request created
         name_error = error
     for _ in client.attempts(seconds):
-        if found := _find(client, item, name):
-            return found, True
+        if database := _find(client, item, name):
+            return database, True
     raise name_error or errors.NotListed(name=name, item=str(item))
 
 
@@ -303,7 +302,7 @@ def plan_settings(config: Config) -> Settings:
 
 def apply_settings(config: Config, confirm: Callable[..., None] | None = None) -> Settings:
     """Change the settings of the database that differ from the configuration, after calling `confirm`."""
-    found = database_of(config).apply(config.fabric, confirm)
-    rows = tuple(each for each in found if each.changes)
-    fixed = tuple(each.in_words for each in found if not each.changes)
+    settings = database_of(config).apply(config.fabric, confirm)
+    rows = tuple(each for each in settings if each.changes)
+    fixed = tuple(each.in_words for each in settings if not each.changes)
     return rows, fixed, "Fabric now has these settings." if rows else "No setting had to change."

@@ -145,12 +145,12 @@ class FabricClient:
 def _content(response: HttpResponse) -> dict[str, Any]:
     """Return the JSON object in a response. Returns a list as `value`, and an empty object for anything else."""
     try:
-        found = parse_json(response.body())
+        content = parse_json(response.body())
     except ValueError:
         return {}
-    if isinstance(found, list):
-        return {"value": found}
-    return found if isinstance(found, dict) else {}
+    if isinstance(content, list):
+        return {"value": content}
+    return content if isinstance(content, dict) else {}
 
 
 class Response(BaseModel):

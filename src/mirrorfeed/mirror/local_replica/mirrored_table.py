@@ -262,15 +262,15 @@ def check_values(schema: pa.Schema, rows: pa.Table, address: str) -> None:
         if not field.nullable and (count := rows[field.name].null_count):
             raise FileRefused(finding=NULL_VALUE.finding(address, column=field.name, count=count))
         if pa.types.is_date32(field.type):
-            found = pc.min_max(rows[field.name].cast(pa.int32())).as_py()
-            if found["min"] is not None and not _FIRST_DAY <= found["min"] <= found["max"] <= _LAST_DAY:
+            days = pc.min_max(rows[field.name].cast(pa.int32())).as_py()
+            if days["min"] is not None and not _FIRST_DAY <= days["min"] <= days["max"] <= _LAST_DAY:
                 raise YearNotHeld(address=address, column=field.name)
 
 
 def _address(place: Path) -> str:
     address = str(place.absolute())
-    if _ENCODES_PATHS and (found := _ENCODED.search(address)):
-        raise PathNotSupported(version=deltalake.__version__, place=address, character=found[0])
+    if _ENCODES_PATHS and (match := _ENCODED.search(address)):
+        raise PathNotSupported(version=deltalake.__version__, place=address, character=match[0])
     return address
 
 

@@ -94,9 +94,7 @@ class TableCycle:
 
     def __init__(self, zone: Store, target: str, folder: TableFolder) -> None:
         self._zone, self._target, self._folder = zone, target, folder
-        self._files = 0
-        self._rows: Counter[int] = Counter()
-        self._notes: list[str] = []
+        self._files, self._rows, self._notes = 0, Counter[int](), list[str]()
 
     def run(self, now: datetime) -> TableReport:
         try:

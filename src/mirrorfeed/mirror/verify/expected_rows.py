@@ -71,15 +71,15 @@ def _in_condition(field: StructField) -> Column:
     return F.collate(value, "UTF8_BINARY") if isinstance(field.dataType, StringType) else value
 
 
-def _as_cast(value: Column, type_: DataType, wanted: str | None) -> Column:
-    if wanted is None:
+def _as_cast(value: Column, type_: DataType, cast: str | None) -> Column:
+    if cast is None:
         return value
-    name, _, length = wanted.strip().lower().partition("(")
+    name, _, length = cast.strip().lower().partition("(")
     if name == "string" and length:
         return F.left(value, F.lit(int(length.rstrip(")"))))
     if name == "string" and isinstance(type_, DecimalType):
         return value.try_cast("string")  # in some sessions, a plain cast writes small values with an exponent
-    return value.cast(wanted.strip())
+    return value.cast(cast.strip())
 
 
 def column_fault(field: StructField, mirror: StructType, *, as_text: bool) -> str | None:
@@ -121,13 +121,13 @@ def comparable_columns(field: StructField, mirror_type: DataType) -> tuple[Colum
     source = _comparable(value, type_, from_text=False)
     if isinstance(type_, NESTED):
         return source, _comparable(_parsed(value, type_), type_, from_text=True)
-    wanted = _mirror_type(type_)
-    if mirror_type == wanted:
+    expected = _mirror_type(type_)
+    if mirror_type == expected:
         return source, value
     if mirror_type == StringType():  # text that cannot be parsed is compared unchanged, so it differs
-        return _as_text(source, wanted), F.coalesce(_as_text(_from_text(value, wanted), wanted), value)
+        return _as_text(source, expected), F.coalesce(_as_text(_from_text(value, expected), expected), value)
     # The mirror has shorts for bytes, or timestamps in UTC without a zone.
-    return (source, _instant(value)) if isinstance(wanted, TimestampType) else (source.cast(mirror_type), value)
+    return (source, _instant(value)) if isinstance(expected, TimestampType) else (source.cast(mirror_type), value)
 
 
 def key_columns(field: StructField, mirror_type: DataType) -> tuple[Column, Column]:
@@ -135,13 +135,13 @@ def key_columns(field: StructField, mirror_type: DataType) -> tuple[Column, Colu
 
     Text that cannot be parsed becomes NULL.
     """
-    value, wanted = F.col(quote(field.name)), _mirror_type(field.dataType)
+    value, expected = F.col(quote(field.name)), _mirror_type(field.dataType)
     source = _plain(value, field.dataType)
-    if mirror_type == wanted:
+    if mirror_type == expected:
         return source, value
     if mirror_type == StringType():
-        return source, _from_text(value, wanted)
-    return source, (_instant(value) if isinstance(wanted, TimestampType) else value).cast(wanted)
+        return source, _from_text(value, expected)
+    return source, (_instant(value) if isinstance(expected, TimestampType) else value).cast(expected)
 
 
 def _as_text(value: Column, type_: DataType) -> Column:
@@ -209,8 +209,8 @@ def _plain(value: Column, type_: DataType) -> Column:
         return F.call_function("st_asbinary", value)
     if isinstance(type_, StringType):  # compare bytes, independent of the collation
         return F.collate(value, "UTF8_BINARY")
-    wanted = _mirror_type(type_)
-    return value if wanted == type_ else value.cast(wanted)
+    expected = _mirror_type(type_)
+    return value if expected == type_ else value.cast(expected)
 
 
 def _key(key: Column, type_: DataType, *, from_text: bool) -> Column:
