@@ -9,7 +9,6 @@ import pytest
 import mirrorfeed
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed import Feed
-from mirrorfeed.mirror.errors import NotInFabric, NotPaused
 from tests.mirror.fabric.test_endpoint import READ, SYNCS
 
 
@@ -53,18 +52,3 @@ def test_fabric_refresh_returns_the_sync_of_each_table(feed: Feed, onelake: OneL
     found = feed.fabric_refresh()
     assert [(row.table, row.synced, row.error) for row in found] == [(e.table, e.synced, e.error) for e in READ]
     assert [row.ok for row in found] == [True, True, False]
-
-
-def test_paused_database_is_resumed_but_a_stopped_one_is_not(feed: Feed, onelake: OneLake) -> None:
-    onelake.fabric.databases[DATABASE].status, onelake.fabric.starting = "Paused", ["Running"]
-    assert [row.status for row in feed.fabric_resume()] == ["Running"]
-    onelake.fabric.databases[DATABASE].status = "Stopped"
-    with pytest.raises(NotPaused):
-        feed.fabric_resume()
-
-
-def test_folder_landing_zone_has_no_fabric_status(tmp_path: Path) -> None:
-    file = tmp_path / "mirrorfeed.yml"
-    file.write_text("landing_zone: ./zone\ntables: [{source: ./a, target: a, keys: [id]}]\n", encoding="utf-8")
-    with pytest.raises(NotInFabric):
-        mirrorfeed.load(file).fabric_status()
