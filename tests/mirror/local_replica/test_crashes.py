@@ -30,28 +30,28 @@ class DyingStore(FolderStore):
     after: bool = False
 
     def list(self, folder: str) -> list[Entry]:
-        return self._call(super().list, folder)
+        return self._counted(super().list, folder)
 
     def read(self, path: str) -> bytes:
-        return self._call(super().read, path)
+        return self._counted(super().read, path)
 
     def open_read(self, path: str) -> BinaryIO:
-        return self._call(super().open_read, path)
+        return self._counted(super().open_read, path)
 
     def rename(self, path: str, new_path: str) -> None:
-        return self._call(super().rename, path, new_path)
+        return self._counted(super().rename, path, new_path)
 
     def remove(self, path: str) -> None:
-        return self._call(super().remove, path)
+        return self._counted(super().remove, path)
 
-    def _call(self, verb, *arguments):  # type: ignore[no-untyped-def]
+    def _counted(self, verb, *arguments):  # type: ignore[no-untyped-def]
         dies = next(self.calls) == self.dies_at
         if dies and not self.after:
             raise Killed
-        answer = verb(*arguments)
+        result = verb(*arguments)
         if dies:
             raise Killed
-        return answer
+        return result
 
 
 def publish(world: World) -> None:
