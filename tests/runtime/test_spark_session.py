@@ -26,8 +26,8 @@ from mirrorfeed.runtime.spark_session import (
     ConnectNotConfigured,
     Kind,
     SparkMissing,
-    choose_kind,
     get_session,
+    kind,
     renew_session,
 )
 
@@ -35,8 +35,19 @@ RUNTIME = {"DATABRICKS_RUNTIME_VERSION": "17.3"}
 REMOTE = {"SPARK_REMOTE": "sc://localhost"}
 
 
+def find_kind(environment: dict[str, str], connect_installed: bool, connect_configured: bool) -> Kind:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in (*RUNTIME, *REMOTE):
+            patch.delenv(name, raising=False)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        patch.setattr(spark_session, "_is_connect_installed", lambda: connect_installed)
+        patch.setattr(spark_session, "_is_connect_configured", lambda: connect_configured)
+        return kind()
+
+
 @pytest.mark.parametrize(
-    ("environment", "connect_installed", "connect_configured", "kind"),
+    ("environment", "connect_installed", "connect_configured", "expected"),
     [
         ({}, False, False, Kind.LOCAL),
         (REMOTE, False, False, Kind.REMOTE),
@@ -50,14 +61,14 @@ REMOTE = {"SPARK_REMOTE": "sc://localhost"}
     ],
 )
 def test_session_is_runtime_then_connect_then_local(
-    environment: dict[str, str], connect_installed: bool, connect_configured: bool, kind: Kind
+    environment: dict[str, str], connect_installed: bool, connect_configured: bool, expected: Kind
 ) -> None:
-    assert choose_kind(environment, connect_installed, connect_configured) is kind
+    assert find_kind(environment, connect_installed, connect_configured) is expected
 
 
 def test_databricks_connect_without_compute_is_refused() -> None:
     with pytest.raises(ConnectNotConfigured, match=r"no compute is configured.*DATABRICKS_CLUSTER_ID"):
-        choose_kind({}, connect_installed=True, connect_configured=False)
+        find_kind({}, connect_installed=True, connect_configured=False)
 
 
 class _RpcError(Exception):

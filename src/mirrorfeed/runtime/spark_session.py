@@ -86,8 +86,16 @@ def get_session(options: Mapping[str, str] | None = None) -> SparkSession:
 
 def kind() -> Kind:
     """Return the kind of Spark that this process uses. Raises `ConnectNotConfigured`."""
-    connect_installed = _is_connect_installed()
-    return choose_kind(os.environ, connect_installed, connect_installed and _is_connect_configured())
+    if os.environ.get("DATABRICKS_RUNTIME_VERSION"):
+        return Kind.RUNTIME
+    has_connect = _is_connect_installed()
+    if has_connect and _is_connect_configured():
+        return Kind.CONNECT
+    if os.environ.get("SPARK_REMOTE"):
+        return Kind.REMOTE
+    if has_connect:  # then Spark for this machine is not installed
+        raise ConnectNotConfigured()
+    return Kind.LOCAL
 
 
 def renew_session(spark: SparkSession) -> SparkSession:
@@ -112,20 +120,6 @@ def _is_alive(spark: SparkSession) -> bool:
         return bool(spark.sql("SELECT 1").collect())
     except Exception:  # errors of the connection or of the server, of any class
         return False
-
-
-def choose_kind(environment: Mapping[str, str], connect_installed: bool, connect_configured: bool) -> Kind:
-    """Choose the kind of Spark. If Databricks Connect is installed, Spark on this machine is not, so Connect must be
-    configured."""
-    if environment.get("DATABRICKS_RUNTIME_VERSION"):
-        return Kind.RUNTIME
-    if connect_installed and connect_configured:
-        return Kind.CONNECT
-    if environment.get("SPARK_REMOTE"):
-        return Kind.REMOTE
-    if connect_installed:
-        raise ConnectNotConfigured()
-    return Kind.LOCAL
 
 
 def is_on_databricks(environment: Mapping[str, str]) -> bool:

@@ -44,13 +44,7 @@ _LEFTOVER = re.compile(rf"{re.escape(_UNFINISHED)}[0-9a-f]{{32}}")
 _LEFTOVER_SECONDS = 7 * 24 * 3600
 """Age at which unfinished files are deleted. No run takes this long, so their process was killed."""
 _UNUSABLE = (
-    errno.EACCES,
-    errno.EPERM,
-    errno.EROFS,
-    errno.ENOTDIR,
-    errno.EISDIR,
-    errno.ELOOP,
-    errno.ENAMETOOLONG,
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
     errno.ENXIO,  # a socket
     errno.ENOSYS,  # a rename on some mounts
 )

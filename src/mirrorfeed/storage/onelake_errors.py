@@ -104,8 +104,6 @@ _PAUSED = re.compile(r"capacity\s*(is\s+)?(currently\s+)?(paused|suspended|not\s
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An error response."""
-
     status: int
     code: str
     """Error name of the service, or an empty string."""

@@ -55,11 +55,10 @@ class TierStore(Protocol):
         ...
 
     def facts(self, uris: Sequence[str]) -> dict[str, Facts]:
-        """Return the facts of each file."""
+        """Return the facts of each file, by its URI."""
         ...
 
     def read_tiers(self, uris: Sequence[str]) -> dict[str, Tier]:
-        """Return the tier of each file."""
         return {uri: facts.tier for uri, facts in self.facts(uris).items()}
 
     def restore(
