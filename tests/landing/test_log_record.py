@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mirrorfeed.landing.errors import DamagedFile, RecordTooNew
-from mirrorfeed.landing.log_record import FORMAT, File, Follows, Record, parse
+from mirrorfeed.landing.log_record import FORMAT, File, PreviousRecord, Record, parse
 from mirrorfeed.landing.names import staged_name
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.landing.selection import Selection
@@ -41,7 +41,7 @@ ADDRESS = "zone/orders/_mirrorfeed/abc/9.json"
         replace(RECORD, files=()),
         replace(RECORD, from_version_exclusive=None, keys=(), columns=()),
         replace(RECORD, partitions=("day",)),
-        replace(RECORD, follows=Follows(8, "ba7c3", "0x8DD")),
+        replace(RECORD, follows=PreviousRecord(8, "ba7c3", "0x8DD")),
         replace(RECORD, build="0.1.0+g0123456789ab"),
         replace(RECORD, selection=SELECTION, source_columns={"id": "long", "ssn": "string"}),
     ],

@@ -11,7 +11,7 @@ from mirrorfeed.source.snapshot_or_range import (
     Commit,
     Facts,
     NothingNew,
-    Published,
+    PublishedVersion,
     PublishRanges,
     Range,
     TakeSnapshot,
@@ -39,7 +39,7 @@ def facts(
     return Facts(table_id, newest, tuple(map(commit, versions)), feed_off_at, breaks, damaged_at, expired_at)
 
 
-def decided(published: Published | None, what: Facts, limit: int = 500) -> object:
+def decided(published: PublishedVersion | None, what: Facts, limit: int = 500) -> object:
     """Ranges as pairs of bounds. Other decisions are returned unchanged."""
     decision = decide("sales.orders", published, what, limit)
     if isinstance(decision, PublishRanges):
@@ -59,7 +59,7 @@ def test_no_snapshot_if_no_changes_can_follow() -> None:
 
 
 def test_table_with_published_newest_version_has_nothing_new() -> None:
-    assert decided(Published("id-1", 4), facts(latest=4)) == NothingNew(4)
+    assert decided(PublishedVersion("id-1", 4), facts(latest=4)) == NothingNew(4)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_table_with_published_newest_version_has_nothing_new() -> None:
 def test_new_versions_are_published_in_ranges(
     published: int, what: Facts, limit: int, expected: list[tuple[int, int]]
 ) -> None:
-    assert decided(Published("id-1", published), what, limit) == expected
+    assert decided(PublishedVersion("id-1", published), what, limit) == expected
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_new_versions_are_published_in_ranges(
     ],
 )
 def test_unreadable_changes_are_a_gap(what: Facts, version: int, reason: str) -> None:
-    finding = decided(Published("id-1", 4), what)
+    finding = decided(PublishedVersion("id-1", 4), what)
     assert isinstance(finding, Gap)
     assert (finding.published, finding.version, finding.reason) == (4, version, reason)
 
 
 def test_gap_of_expired_versions_suggests_a_longer_retention() -> None:
-    finding = decided(Published("id-1", 4), facts(5, 6, expired_at=5))
+    finding = decided(PublishedVersion("id-1", 4), facts(5, 6, expired_at=5))
     assert isinstance(finding, Gap)
     assert finding.solution.startswith(
         "If VACUUM has not deleted the files yet, increase delta.deletedFileRetentionDuration"
@@ -126,13 +126,13 @@ def test_gap_within_a_range_names_the_range() -> None:
 @pytest.mark.parametrize("latest", [0, 4, 9])
 def test_table_with_another_id_is_never_continued(latest: int) -> None:
     versions = tuple(range(5, latest + 1))
-    finding = decided(Published("id-1", 4), facts(*versions, latest=latest, table_id="id-2"))
+    finding = decided(PublishedVersion("id-1", 4), facts(*versions, latest=latest, table_id="id-2"))
     assert isinstance(finding, SourceRecreated)
     assert (finding.published_id, finding.found_id, finding.published) == ("id-1", "id-2", 4)
 
 
 def test_restored_table_is_never_continued() -> None:
-    finding = decided(Published("id-1", 4), facts(latest=3))
+    finding = decided(PublishedVersion("id-1", 4), facts(latest=3))
     assert isinstance(finding, SourceRecreated)
     assert finding.problem == (
         "sales.orders was restored to an older version: version 4 is published, the newest is 3."
@@ -142,8 +142,8 @@ def test_restored_table_is_never_continued() -> None:
 @pytest.mark.parametrize(("before", "continues"), [(("day", "country"), True), (("day",), False), ((), False)])
 def test_changed_partition_columns_end_a_range(before: tuple[str, ...], continues: bool) -> None:
     what = replace(facts(5, 6), partitions=("country", "day"))
-    assert (decided(Published("id-1", 4, before), what) == [(4, 6)]) is continues
-    assert decided(Published("id-1", 6, before), what) == NothingNew(6)
+    assert (decided(PublishedVersion("id-1", 4, before), what) == [(4, 6)]) is continues
+    assert decided(PublishedVersion("id-1", 6, before), what) == NothingNew(6)
 
 
 def test_changed_partition_columns_are_named() -> None:

@@ -47,7 +47,15 @@ from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source import reader
 from mirrorfeed.source.change_feed import is_same_table, read_facts, read_schema
 from mirrorfeed.source.errors import FeedUnreadable, Finding, Gap, LogDamaged, SourceRecreated, VersionExpired
-from mirrorfeed.source.snapshot_or_range import Decision, Facts, NothingNew, Published, Range, TakeSnapshot, decide
+from mirrorfeed.source.snapshot_or_range import (
+    Decision,
+    Facts,
+    NothingNew,
+    PublishedVersion,
+    Range,
+    TakeSnapshot,
+    decide,
+)
 from mirrorfeed.source.table_info import CHANGES_NO_ROWS
 from mirrorfeed.source.versions import operation_parameters
 
@@ -259,7 +267,7 @@ class _Append:
         after = newest.to_version_inclusive if newest else None
         limit = self.table.max_versions_per_publication
         facts = read_facts(self.spark, self.table.source, after, limit)
-        before = Published(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
+        before = PublishedVersion(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
         return facts, decide(self.source, before, facts, limit)
 
     def _snapshot(self, facts: Facts, version: int, existing: Mapping[str, str]) -> _Step:

@@ -41,7 +41,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Follows:
+class PreviousRecord:
     """Reference to the previous record. Shows whether the first records of a log are missing or have expired."""
 
     number: _Number
@@ -51,7 +51,7 @@ class Follows:
 
 
 @dataclass(frozen=True, slots=True)
-class WholeRead:
+class FullRead:
     """Cost of a full read of a source without a change data feed."""
 
     rows: Count
@@ -78,7 +78,7 @@ class Record:
     """Extension of all data files of the table."""
     partitions: _Names = ()
     """Partition columns of the source."""
-    follows: Follows | None = None
+    follows: PreviousRecord | None = None
     """Reference to the previous record. None in the first record."""
     build: str | None = None
     """Version of mirrorfeed."""
@@ -86,7 +86,7 @@ class Record:
     """Selected columns and rows. None if the whole source is published."""
     source_columns: Mapping[str, str] | None = None
     """Columns of the source with short type names. Only with a selection."""
-    read: WholeRead | None = None
+    read: FullRead | None = None
     format: int = FORMAT
 
     def to_json(self) -> bytes:

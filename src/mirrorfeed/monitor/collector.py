@@ -23,7 +23,7 @@ from mirrorfeed.publish.sources import NO_SPARK, source_for
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.runtime.credentials import default_workspace
 from mirrorfeed.source.errors import Finding
-from mirrorfeed.source.snapshot_or_range import NothingNew, Published, recreated
+from mirrorfeed.source.snapshot_or_range import NothingNew, PublishedVersion, find_recreation
 from mirrorfeed.source.table_info import FILES, LOG, count_files, open_local_table, read_table_info, retention_seconds
 from mirrorfeed.storage.local_folder import arrow_files
 
@@ -146,8 +146,8 @@ class Collector:
         feed = feed_kind(spark, table.source, detail).value
         try:
             if newest:
-                before = Published(newest.source_id, newest.to_version_inclusive)
-                if found := recreated(str(table.source), before, detail.table_id, commits[-1].version):
+                before = PublishedVersion(newest.source_id, newest.to_version_inclusive)
+                if found := find_recreation(str(table.source), before, detail.table_id, commits[-1].version):
                     raise found
                 deselected_columns(table, newest)
         except MirrorfeedError as error:

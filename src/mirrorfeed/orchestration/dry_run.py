@@ -186,6 +186,6 @@ def _decide(context: RunContext, table: Table, spark: SparkSession) -> Decision:
         return Decision(name, BLOCKED, decision)
     check_decision(source, context.zone, table, view, facts, decision)
     waiting = len(view.unfinished) if view else 0
-    notes = [", by comparison"] if facts.compared else [", from its history"] if bridge else []
+    notes = [", by comparison"] if facts.is_comparison else [", from its history"] if bridge else []
     notes += [f", after renaming {waiting} recorded files"] * bool(waiting)
     return Decision(name, f"{decision}{''.join(notes)}")

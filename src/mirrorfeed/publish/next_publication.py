@@ -23,13 +23,13 @@ from mirrorfeed.source.errors import CatalogRefused, CatalogUnavailable, SourceR
 from mirrorfeed.source.snapshot_or_range import (
     Decision,
     Facts,
-    Published,
+    PublishedVersion,
     PublishRanges,
     Range,
     Repair,
     TakeSnapshot,
     decide,
-    recreated,
+    find_recreation,
 )
 from mirrorfeed.source.table_info import commit_name
 from mirrorfeed.storage import Store
@@ -78,7 +78,7 @@ def next_columns(
         before = newest.columns
         deselected = deselected_columns(table, newest)
         # A change that breaks the schema is a separate range. In a comparison, a missing column counts as dropped.
-        drops = facts.compared or facts.commits[0].operation == "DROP COLUMNS"
+        drops = facts.is_comparison or facts.commits[0].operation == "DROP COLUMNS"
         if newest.source_columns and selection:
             now = source.source_columns(version, facts)
             check_source_columns(name, version, selection, newest.source_columns, now, drops=drops)
@@ -111,7 +111,7 @@ def deselected_columns(table: Table, newest: Record) -> list[str]:
 def decide_next(source: ChangeSource, table: Table, view: View | None) -> tuple[Facts, Decision]:
     """Decide what to publish next. Changes nothing."""
     newest = view.newest if view else None
-    published = Published(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
+    published = PublishedVersion(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
     facts = source.facts(published.version if published else None, table.max_versions_per_publication)
     return facts, decide(str(table.source), published, facts, table.max_versions_per_publication)
 
@@ -121,9 +121,9 @@ def decide_repair(
 ) -> tuple[Facts, Repair | SourceRecreated]:
     if view is None or view.newest is None:
         raise NothingPublished(table=str(table.target))
-    published = Published(view.newest.source_id, view.newest.to_version_inclusive)
+    published = PublishedVersion(view.newest.source_id, view.newest.to_version_inclusive)
     facts = source.facts(published.version, 0)
-    other_table = recreated(str(table.source), published, facts.table_id, facts.latest)
+    other_table = find_recreation(str(table.source), published, facts.table_id, facts.latest)
     return facts, other_table or Repair(published.version, keys)
 
 

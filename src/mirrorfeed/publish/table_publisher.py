@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config.model import Table
 from mirrorfeed.landing.errors import KeysChanged
-from mirrorfeed.landing.log_record import Record, WholeRead
+from mirrorfeed.landing.log_record import FullRead, Record
 from mirrorfeed.landing.names import METADATA, log_folder
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files.staging_job import BadRows, StagingJob
@@ -264,7 +264,7 @@ class _Run:
             columns_then = source.source_columns(version, facts)
             optional = {"selection": selection, "source_columns": columns_then}
         if staged.rows_read is not None:
-            optional["read"] = WholeRead(staged.rows_read, round(seconds, 3))
+            optional["read"] = FullRead(staged.rows_read, round(seconds, 3))
         record = Record(
             number=job.record_number,
             batch=job.batch,

@@ -64,7 +64,7 @@ class Facts:
     """Cache of schemas by version, in Spark's JSON."""
 
     @property
-    def compared(self) -> bool:
+    def is_comparison(self) -> bool:
         """True if two states are compared and no commits are read. Then all versions are one range."""
         return bool(self.commits) and self.commits[0].operation == COMPARISON
 
@@ -76,8 +76,8 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
-    """Facts about the source in the newest record."""
+class PublishedVersion:
+    """Identity and version of the source in the newest record."""
 
     table_id: str
     version: int
@@ -149,12 +149,12 @@ class NothingNew:
 Decision = TakeSnapshot | PublishRanges | NothingNew | Finding
 
 
-def decide(table: str, published: Published | None, facts: Facts, max_versions_per_publication: int) -> Decision:
+def decide(table: str, published: PublishedVersion | None, facts: Facts, max_versions_per_publication: int) -> Decision:
     """Decide the next step for a table."""
     latest = facts.latest
     if published is None:
         return TakeSnapshot(latest) if facts.feed_off_at is None else FeedOff(table=table, version=latest)
-    if finding := recreated(table, published, facts.table_id, latest):
+    if finding := find_recreation(table, published, facts.table_id, latest):
         return finding
     if latest == published.version:
         return NothingNew(published.version)
@@ -177,11 +177,11 @@ def decide(table: str, published: Published | None, facts: Facts, max_versions_p
         if reason == GapReason.FEED_OFF and is_off:
             reason = GapReason.STILL_OFF
         return Gap(table=table, published=published.version, where=obstacle, reason=reason)
-    limit = readable_to - published.version if facts.compared else max_versions_per_publication
+    limit = readable_to - published.version if facts.is_comparison else max_versions_per_publication
     return PublishRanges(tuple(split(published.version, readable_to, facts.breaks, limit)))
 
 
-def recreated(table: str, published: Published, table_id: str, latest: int) -> SourceRecreated | None:
+def find_recreation(table: str, published: PublishedVersion, table_id: str, latest: int) -> SourceRecreated | None:
     """Return a finding if the source is no longer the table that was published, otherwise None."""
     if published.table_id == table_id and published.version <= latest:
         return None

@@ -12,7 +12,7 @@ from fixtures.faults import Crash
 from fixtures.shared_faults import NoRenames
 from fixtures.tables import TableFeed
 from mirrorfeed.cli import main
-from mirrorfeed.landing.log_record import WholeRead
+from mirrorfeed.landing.log_record import FullRead
 from mirrorfeed.publish.table_log import TableLog
 from mirrorfeed.publish.table_log.audit import published
 from mirrorfeed.publish.table_publisher import publish
@@ -35,7 +35,7 @@ def test_compared_publication_reports_number_of_rows_read(tmp_path: Path) -> Non
     view = TableLog(store, FOLDER).read_view()
     assert view is not None
     assert view.newest is not None
-    record = replace(view.newest, from_version_exclusive=0, read=WholeRead(3, 0.5))
+    record = replace(view.newest, from_version_exclusive=0, read=FullRead(3, 0.5))
     assert published(record) == "version 1, 3 rows compared"
 
 

@@ -19,7 +19,7 @@ from fixtures.tables import Table, TableFeed
 from mirrorfeed.config.model import Table as ConfigTable
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.landing.errors import DamagedFile, KeysChanged, RecordTooNew
-from mirrorfeed.landing.log_record import File, Follows, Record
+from mirrorfeed.landing.log_record import File, PreviousRecord, Record
 from mirrorfeed.landing.names import is_start_marker, start_marker_name
 from mirrorfeed.landing.output_format import metadata_content
 from mirrorfeed.landing.schema import Column
@@ -87,7 +87,7 @@ def zone(*records: Record) -> MemoryStore:
     return store
 
 
-FIRST = Follows(1, "0001", "")
+FIRST = PreviousRecord(1, "0001", "")
 
 
 def put(store: MemoryStore, *paths: str) -> None:
@@ -783,7 +783,7 @@ def test_log_with_missing_first_records_publishes_nothing() -> None:
 
 
 def test_record_with_wrong_predecessor_batch_is_refused() -> None:
-    store = zone(a_record(1), a_record(2, follows=Follows(1, "0bad", "another")))
+    store = zone(a_record(1), a_record(2, follows=PreviousRecord(1, "0bad", "another")))
 
     assert not read_view(store, T).follows_on
     with pytest.raises(RecordsMissing):
@@ -791,7 +791,7 @@ def test_record_with_wrong_predecessor_batch_is_refused() -> None:
 
 
 def test_copied_predecessor_with_another_etag_is_accepted() -> None:
-    store = zone(a_record(1), a_record(2, follows=Follows(1, a_record(1).batch, "as it was elsewhere")))
+    store = zone(a_record(1), a_record(2, follows=PreviousRecord(1, a_record(1).batch, "as it was elsewhere")))
 
     assert read_view(store, T).follows_on
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mirrorfeed.landing.log_record import File, Follows, Record, last_renamed
+from mirrorfeed.landing.log_record import File, PreviousRecord, Record, last_renamed
 from mirrorfeed.landing.names import (
     data_number,
     is_ignored,
@@ -75,10 +75,10 @@ class View:
         return self.newest.number if self.newest else 0
 
     @property
-    def reference(self) -> Follows | None:
+    def reference(self) -> PreviousRecord | None:
         """Reference to the newest record, which the next record contains."""
         newest = self.newest
-        return Follows(newest.number, newest.batch, self.records[newest.number]) if newest else None
+        return PreviousRecord(newest.number, newest.batch, self.records[newest.number]) if newest else None
 
     @property
     def next_file_number(self) -> int:
