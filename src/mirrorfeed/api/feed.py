@@ -208,13 +208,13 @@ class Feed:
         from mirrorfeed.orchestration.verify_and_repair import repair_table
 
         config, problems = self._current_config, list[MirrorfeedError]()
-        chosen = config.select([table])
+        selected = config.select([table])
         if source_only and where is None:
             raise ConditionMissing()
         folder = None if source_only else mirrors_folder(config, mirror or self._mirror)
         context = run_context(self._spark(), config, problems, on_step)
         progress.info("%s: reading the rows to publish again", table)
-        rows = tuple(repair_table(context, each, folder, where) for each in chosen)
+        rows = tuple(repair_table(context, each, folder, where) for each in selected)
         return Result(rows, tuple(map(with_code, problems)))
 
     def rebuild(
@@ -332,9 +332,9 @@ class Feed:
         from mirrorfeed.orchestration.publish_run import delta_sources
         from mirrorfeed.source.change_feed import DEFAULT_LINE
 
-        chosen = self._current_config.select(tables)
-        spark = self._spark(*delta_sources(chosen))
-        rows = tuple(_enable_feed(spark, table) for table in chosen)
+        selected = self._current_config.select(tables)
+        spark = self._spark(*delta_sources(selected))
+        rows = tuple(_enable_feed(spark, table) for table in selected)
         return Result(rows, (f"To turn on the feed of all new tables, add to the Spark configuration: {DEFAULT_LINE}",))
 
     def changes(

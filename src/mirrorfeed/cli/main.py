@@ -150,10 +150,12 @@ class _Commands(click.Group):
             sys.exit(1)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        shown = {name: each for name, each in self.commands.items() if not each.hidden}
-        for title, names in (_SECTIONS if ctx.parent is None else {"Commands": sorted(shown)}).items():
+        helps = {
+            name: each.get_short_help_str(_LONGEST_HELP) for name, each in self.commands.items() if not each.hidden
+        }
+        for title, names in (_SECTIONS if ctx.parent is None else {"Commands": sorted(helps)}).items():
             with formatter.section(title):
-                formatter.write_dl([(name, shown[name].get_short_help_str(_LONGEST_HELP)) for name in names])
+                formatter.write_dl([(name, helps[name]) for name in names])
 
 
 def confirmation(yes: bool) -> Callable[..., None]:
@@ -270,8 +272,8 @@ def spark_session(*sources: Source) -> Any:
     return context.meta[_SPARK]
 
 
-def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted:
+def _print_version(context: click.Context, _: click.Parameter, is_set: bool) -> None:
+    if is_set:
         from mirrorfeed.runtime.version import this_build
 
         click.echo(f"mirrorfeed {this_build()}")

@@ -127,13 +127,13 @@ def _select(entry: Sources, found: FoundTable) -> Candidate:
         target = values.fill_target(entry.target, parts_by_name(found.source))
     except BadTarget as error:
         return Candidate(found.source, None, f"cannot be the target {error.text!r}, which {error.reason}")
-    table = Table(source=found.source, target=target, keys=_keys(entry, found))
+    table = Table(source=found.source, target=target, keys=_keys_of(entry, found))
     history = history_below(entry.history, target) if entry.history else None
     options = {name: getattr(entry, name) for name in _COMMON_OPTIONS}
     return Candidate(found.source, table.model_copy(update={**options, "history": history}), f"by {entry.sources}")
 
 
-def _keys(entry: Sources, found: FoundTable) -> tuple[str, ...] | None:
+def _keys_of(entry: Sources, found: FoundTable) -> tuple[str, ...] | None:
     """Return the keys of the entry if the table has these columns. None means the primary key in Unity Catalog."""
     if entry.keys is None:
         return None
