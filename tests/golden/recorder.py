@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import pytest
 from rich.console import Console
 
+from fixtures.results_page import commands
 from mirrorfeed.cli import main
 from mirrorfeed.display import progress, rows, terminal
 from tests.golden.normalize import ROOT, normalize_json, normalize_text
@@ -152,15 +153,7 @@ def _run(
     return int(ended.value.code or 0)
 
 
-def _names(group: Any, before: str = "") -> Iterator[str]:
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from _names(command, f"{before}{name} ")
-        else:
-            yield f"{before}{name}"
-
-
-COMMANDS = sorted(_names(main))
+COMMANDS = sorted(name for name, _ in commands())
 
 
 def _console(*, stderr: bool = False) -> Any:
