@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from mirrorfeed.config.connections import DEFAULT_SCHEMA
 from mirrorfeed.config.model import zone_of
 from mirrorfeed.display.rows import as_json
 from mirrorfeed.errors import wrap_error
@@ -21,7 +22,6 @@ from mirrorfeed.storage.local_folder import FolderStore
 if TYPE_CHECKING:
     from mirrorfeed.config.model import Config, Table
     from mirrorfeed.landing.log_record import Record
-    from mirrorfeed.landing.names import Target
     from mirrorfeed.mirror.fabric.status_and_settings import TableState, TableSync
 
 
@@ -182,7 +182,14 @@ def mirror_reader(
         mirrored = queryable = None
         refresh_failed = False
         try:
-            store, log = _log_of(config, table.target, mirror)
+            log = f"{table.target.schema or DEFAULT_SCHEMA}/{table.target.table}/_delta_log"
+            if mirror:
+                store: Store = FolderStore(str(Path(mirror).resolve()))
+                log = "_delta_log" if store.list("_delta_log") else log
+            elif config.onelake is None or config.onelake[1] is None:
+                raise MirrorNotNamed(landing_zone=config.landing_zone)
+            else:
+                store = zone_of(config, "Tables")
             times = [each.modified for each in store.list(log) if commit_version(each.name) is not None]
             mirrored = max((*times, *([state.synced] if state and state.synced else [])), default=None)
         except Exception as error:
@@ -199,14 +206,3 @@ def mirror_reader(
         return mirror_freshness(mirrored, queryable, unknown, refresh_failed=refresh_failed)
 
     return read_mirror
-
-
-def _log_of(config: Config, target: Target, mirror: str | None) -> tuple[Store, str]:
-    """Return the store and the folder with the Delta log of a mirrored table."""
-    log = f"{target.schema or 'dbo'}/{target.table}/_delta_log"
-    if mirror:
-        folder = Path(mirror).resolve()
-        return FolderStore(str(folder)), "_delta_log" if (folder / "_delta_log").is_dir() else log
-    if config.onelake is None or config.onelake[1] is None:
-        raise MirrorNotNamed(landing_zone=config.landing_zone)
-    return zone_of(config, "Tables"), log

@@ -71,6 +71,8 @@ def required_rights(config: Config) -> Rights:
 
 def check_rights(workspace: Callable[[], WorkspaceClient], rights: Rights) -> Iterator[Finding]:
     """Compare the rights with the effective grants of this identity and its groups, but not of nested groups."""
+    from databricks.sdk.errors.base import DatabricksError
+
     if not rights:
         yield not_checked(_PRIVILEGES, "the configuration names nothing in Unity Catalog")
         return
@@ -78,7 +80,7 @@ def check_rights(workspace: Callable[[], WorkspaceClient], rights: Rights) -> It
         client = workspace()
         me = client.current_user.me()
     except ValueError:
-        securables = ", ".join(_shown(*securable) for securable in rights)
+        securables = ", ".join(f"{kind.lower()} {join_name(parts)}" for kind, parts in rights)
         yield not_checked(_PRIVILEGES, f"no workspace is configured here: {securables}")
         return
     except Exception as error:
@@ -87,46 +89,31 @@ def check_rights(workspace: Callable[[], WorkspaceClient], rights: Rights) -> It
     names = {me.user_name, *(group.display for group in me.groups or ()), _EVERYBODY}
     yield passed("workspace", f"logged in as {me.user_name}")
     for (kind, parts), privileges in rights.items():
-        yield from _check_securable(client, kind, parts, privileges, names, str(me.user_name))
-
-
-def _shown(kind: str, parts: tuple[str, ...]) -> str:
-    return f"{kind.lower()} {join_name(parts)}"
-
-
-def _check_securable(
-    workspace: WorkspaceClient,
-    kind: str,
-    parts: tuple[str, ...],
-    privileges: Sequence[str],
-    names: set[str | None],
-    me: str,
-) -> Iterator[Finding]:
-    from databricks.sdk.errors.base import DatabricksError
-
-    full_name = ".".join(percent_encoded(part, safe="") for part in parts)  # because the client does not escape names
-    try:
-        granted = {
-            given.get("privilege")
-            for assignment in _assignments(workspace, kind, full_name)
-            if assignment.get("principal") in names
-            for given in assignment.get("privileges") or ()
-        }
-        owner = None if kind == "CREDENTIAL" else _get(workspace, f"{kind.lower()}s/{full_name}").get("owner")
-    except (DatabricksError, OSError) as error:  # the client raises OSError if there is no response
-        reason = f"cannot be read: {redact(str(error).splitlines()[0]) if str(error) else type(error).__name__}"
-        yield from (failed(f"{privilege} on {_shown(kind, parts)}", reason) for privilege in privileges)
-        return
-    for privilege in privileges:
-        check = f"{privilege} on {_shown(kind, parts)}"
-        if owner in names:
-            yield passed(check, f"{owner} is the owner")
-        elif privilege in granted or "ALL_PRIVILEGES" in granted:
-            yield passed(check)
-        else:
-            quoted = ".".join(f"`{part.replace('`', '``')}`" for part in parts)
-            grant = f"GRANT {privilege.replace('_', ' ')} ON {kind} {quoted} TO `{me}`"
-            yield failed(check, "not granted to this identity or its groups (nested groups were not checked)", grant)
+        path = ".".join(percent_encoded(part, safe="") for part in parts)  # the client does not escape names
+        problem, owner, granted = "", None, set[str | None]()
+        try:
+            granted = {
+                given.get("privilege")
+                for assignment in _assignments(client, kind, path)
+                if assignment.get("principal") in names
+                for given in assignment.get("privileges") or ()
+            }
+            owner = None if kind == "CREDENTIAL" else _get(client, f"{kind.lower()}s/{path}").get("owner")
+        except (DatabricksError, OSError) as error:  # the client raises OSError if there is no response
+            problem = f"cannot be read: {redact(str(error).splitlines()[0]) if str(error) else type(error).__name__}"
+        for privilege in privileges:
+            check = f"{privilege} on {kind.lower()} {join_name(parts)}"
+            if problem:
+                yield failed(check, problem)
+            elif owner in names:
+                yield passed(check, f"{owner} is the owner")
+            elif privilege in granted or "ALL_PRIVILEGES" in granted:
+                yield passed(check)
+            else:
+                quoted = ".".join(f"`{part.replace('`', '``')}`" for part in parts)
+                grant = f"GRANT {privilege.replace('_', ' ')} ON {kind} {quoted} TO `{me.user_name}`"
+                reason = "not granted to this identity or its groups (nested groups were not checked)"
+                yield failed(check, reason, grant)
 
 
 def _assignments(workspace: WorkspaceClient, kind: str, full_name: str) -> Iterator[dict[str, Any]]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 
 from mirrorfeed.display.rows import Cell, Row, duration, nonzero, row, shown, size, utc_minute
+from mirrorfeed.monitor.freshness import LAG_STEPS, Step
 from mirrorfeed.orchestration.ledger import (
     ARCHIVE,
     ATTENTION_OUTCOMES,
@@ -38,12 +39,10 @@ def _published(days: int) -> str:
 
 _LAST_STATE = f"FILTER (WHERE outcome {_any_of(STATE_OUTCOMES)})"
 _LAST_COMPARISON = f"FILTER (WHERE outcome {_any_of(COMPARISON_OUTCOMES)})"
-_STEPS = ("published", "consumed", "mirrored", "queryable")
 _MINUTES_SINCE_STEPS = ",\n".join(
-    f"       (unix_timestamp({NOW}) - unix_timestamp(max_by({step}_at, time))) / 60 AS {step}_minutes"
-    for step in ("committed", *_STEPS)
+    f"       (unix_timestamp({NOW}) - unix_timestamp(max_by({step}_at, time))) / 60 AS {step}_minutes" for step in Step
 )
-_WAITS = ",\n".join(f"       max_by({step}_lag_seconds, time) / 60 AS {step}_waits" for step in _STEPS)
+_WAITS = ",\n".join(f"       max_by({step}_lag_seconds, time) / 60 AS {step}_waits" for step in LAG_STEPS)
 
 QUERIES = {
     "totals": f"""\
@@ -228,10 +227,10 @@ class TableFreshness(Row):
 
     @property
     def ok(self) -> bool:
-        return not any(getattr(self, f"{step}_waits") for step in _STEPS)
+        return not any(getattr(self, f"{step}_waits") for step in LAG_STEPS)
 
     def cells(self) -> Mapping[str, Cell]:
-        steps = {step.capitalize(): self._age(step) for step in ("committed", *_STEPS)}
+        steps = {step.capitalize(): self._age(step) for step in Step}
         texts = {"Table": self.table, **steps, "Checked at": utc_minute(self.as_of)}
         return {heading: Cell(text, False) for heading, text in texts.items()}
 
