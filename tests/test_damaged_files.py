@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -144,7 +145,7 @@ KINDS = {
             alerts.to_json(
                 (
                     alerts.SentAlert("a", "GAP", NOW, None, {"ops": NOW}),
-                    alerts.SentAlert("b", "OTHER", NOW - Check().remind_after, NOW, {"ops": NOW}),
+                    alerts.SentAlert("b", "OTHER", NOW - timedelta(days=1), NOW, {"ops": NOW}),
                 )
             )
         ],

@@ -10,6 +10,7 @@ import pytest
 
 from mirrorfeed.config.connections import Alerts, MaxLagMinutes
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.monitor.alerts import SentAlert, due_channels
 from mirrorfeed.monitor.doctor import Check, check_of
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Freshness, Step
@@ -74,7 +75,10 @@ def test_paused_table_has_no_problem_and_resolves_none() -> None:
 )
 def test_alert_is_immediate_unless_the_problem_may_pass(table: TableFacts, delay: float) -> None:
     found = check(table)
-    assert [found.delay(each) for each in found.problems] == [delay]
+    (problem,) = found.problems
+    sent = SentAlert(*problem.key, NOW)
+    assert due_channels(sent, found, ["ops"], NOW + timedelta(seconds=delay)) == ["ops"]
+    assert not delay or due_channels(sent, found, ["ops"], NOW + timedelta(seconds=delay - 1)) == []
 
 
 def test_notes_are_not_problems() -> None:

@@ -312,6 +312,6 @@ def test_forged_state_suppresses_an_alert_for_at_most_one_interval() -> None:
     checks.store.create(PATH, json.dumps({"format": 1, "alerts": [forged]}).encode())
     checks.run(ONE)
     assert checks.sent == []
-    checks.now += Check().remind_after
+    checks.now += timedelta(hours=Alerts().remind_after_hours)
     checks.run(ONE)
     assert checks.sent == ["ops GAP", "team GAP"]

@@ -165,13 +165,18 @@ def apply_check(alerts: Iterable[SentAlert], check: Check, now: datetime) -> tup
 
 
 def due_channels(alert: SentAlert, check: Check, channels: Collection[str], now: datetime) -> list[str]:
-    """Return the channels to notify now. Only channels that were notified of a problem are notified of its end."""
+    """Return the channels to notify now. Only channels that were notified of a problem are notified of its end.
+
+    A temporary problem must last as long as changes may wait for their publication.
+    """
     problem, last = check.problem(alert.key), alert.notified
     if alert.over is not None:
         return [name for name in last if name in channels]
-    if problem is None or (now - alert.since).total_seconds() < check.delay(problem):
+    delay = timedelta(minutes=check.alerts.max_lag_minutes.published or 0.0)
+    if problem is None or (problem.is_temporary and now - alert.since < delay):
         return []
-    return [name for name in channels if name not in last or now - last[name] >= check.remind_after]
+    interval = timedelta(hours=check.alerts.remind_after_hours)
+    return [name for name in channels if name not in last or now - last[name] >= interval]
 
 
 def mark_notified(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mirrorfeed.config.connections import Alerts
@@ -100,14 +100,6 @@ class Check:
 
     def problem(self, key: tuple[str, str]) -> Finding | None:
         return next((each for each in self.problems if each.key == key), None)
-
-    def delay(self, problem: Finding) -> float:
-        """Return the seconds that a problem must last before an alert is sent. More than 0 for temporary problems."""
-        return (self.alerts.max_lag_minutes.published or 0.0) * 60 if problem.is_temporary else 0.0
-
-    @property
-    def remind_after(self) -> timedelta:
-        return timedelta(hours=self.alerts.remind_after_hours)
 
 
 _HIDING = frozenset({"MIRRORING_PAUSED", "CapacityPaused"})
