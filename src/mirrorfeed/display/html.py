@@ -206,12 +206,12 @@ def time_ticks(start: datetime, end: datetime) -> list[tuple[datetime, str]]:
     step = next((step for step in steps if span / step <= 7), timedelta(days=math.ceil(span.days / 7)))
     zero = datetime(2024, 1, 1, tzinfo=UTC)  # a Monday
     first = zero + math.ceil((start - zero) / step) * step
-    found: list[tuple[datetime, str]] = []
+    labels: list[tuple[datetime, str]] = []
     for time in (first + n * step for n in range((end - first) // step + 1)):
         is_midnight = time.hour == time.minute == time.second == 0
         clock = f"{time:%H:%M:%S}" if step < timedelta(minutes=1) else f"{time:%H:%M}"
-        found.append((time, f"{time:%b} {time.day}" if is_midnight else clock))
-    return found
+        labels.append((time, f"{time:%b} {time.day}" if is_midnight else clock))
+    return labels
 
 
 def number(value: float) -> str:

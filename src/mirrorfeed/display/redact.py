@@ -109,8 +109,8 @@ def _memory() -> _Memory:
     # Not a global of this module: a task that contains the code of the package also contains its globals, so secrets
     # would be in the plan and in Spark's event log.
     name = "_mirrorfeed_redact"
-    found = sys.modules.get(name) or sys.modules.setdefault(name, _Memory(name))
-    return cast(_Memory, found)
+    memory = sys.modules.get(name) or sys.modules.setdefault(name, _Memory(name))
+    return cast(_Memory, memory)
 
 
 def _pattern(secret: str) -> re.Pattern[str]:
@@ -160,24 +160,24 @@ def filter_logs() -> None:
         if memory.filters_logs:
             return
         memory.filters_logs = True
-    make, formatter = logging.getLogRecordFactory(), logging.Formatter()
+    create, formatter = logging.getLogRecordFactory(), logging.Formatter()
 
-    def record(*given: object, **more: object) -> logging.LogRecord:
-        made = make(*given, **more)
-        if made.name.partition(".")[0] not in _LOGGERS:
-            return made
+    def create_record(*args: object, **kwargs: object) -> logging.LogRecord:
+        record = create(*args, **kwargs)
+        if record.name.partition(".")[0] not in _LOGGERS:
+            return record
         try:
-            message = made.getMessage()
+            message = record.getMessage()
         except (TypeError, ValueError):  # the handler reports the error
-            return made
+            return record
         if (shown := printable(redact(message))) != message:
-            made.msg, made.args = shown, None
-        if made.exc_info and made.exc_info[0]:
-            made.exc_text = printable_block(redact(formatter.formatException(made.exc_info)))
-        return made
+            record.msg, record.args = shown, None
+        if record.exc_info and record.exc_info[0]:
+            record.exc_text = printable_block(redact(formatter.formatException(record.exc_info)))
+        return record
 
     # A filter of a logger does not process the records of child loggers, and handlers belong to the application.
-    logging.setLogRecordFactory(record)
+    logging.setLogRecordFactory(create_record)
 
 
 _ESCAPED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})

@@ -73,13 +73,13 @@ class Row:
 
     def cells(self) -> Mapping[str, Cell]:
         """Return the columns by heading. Empty if the remarks describe the row without a table."""
-        found = {}
+        cells = {}
         for each in fields(self):  # type: ignore[arg-type]
             if column := each.metadata:
                 value = getattr(self, each.name)
                 form = column["form"] if value is not None else None
-                found[column["heading"]] = Cell(form(value) if form else value, column["right"])
-        return found
+                cells[column["heading"]] = Cell(form(value) if form else value, column["right"])
+        return cells
 
     def remarks(self) -> Sequence[str]:
         """Return the lines to show below the table: the error, unless it has a column."""
@@ -223,10 +223,10 @@ def by_marker(rows: Mapping[str, int]) -> str:
     return ", ".join(counted(rows[marker], marker) for marker in MARKERS if rows.get(marker))
 
 
-def first_names(names: Sequence[str], most: int = 3) -> str:
-    """Return a text with the first `most` names and the number of other names."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def first_names(names: Sequence[str], limit: int = 3) -> str:
+    """Return a text with the first `limit` names and the number of other names."""
+    others = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + others
 
 
 def size(count: int) -> str:

@@ -27,10 +27,10 @@ def console(*, stderr: bool = False) -> Console:
     """Return a console for standard output or standard error. In logs and files, no line is folded."""
     from rich.console import Console
 
-    found = Console(highlight=False, force_jupyter=False, stderr=stderr)
-    if not found.is_terminal:
-        found.width = _UNLIMITED
-    return found
+    out = Console(highlight=False, force_jupyter=False, stderr=stderr)
+    if not out.is_terminal:
+        out.width = _UNLIMITED
+    return out
 
 
 def text(*lines: str, style: str = "") -> Text:
@@ -71,14 +71,14 @@ def fit_columns(columns: Sequence[tuple[int, int]], width: int) -> list[int] | N
 
     Columns on the right are widened first.
     """
-    left = width - 1 - sum(least + _BETWEEN for least, _ in columns)
-    if left < 0:
+    free = width - 1 - sum(minimum + _BETWEEN for minimum, _ in columns)
+    if free < 0:
         return None
     widths: list[int] = []
-    for least, most in reversed(columns):
-        more = min(left, most - least)
-        widths.append(least + more)
-        left -= more
+    for minimum, maximum in reversed(columns):
+        more = min(free, maximum - minimum)
+        widths.append(minimum + more)
+        free -= more
     return widths[::-1]
 
 
@@ -86,11 +86,11 @@ def _widths(cells: Sequence[str], *, keep_words_whole: bool) -> tuple[int, int]:
     """Return the minimum and maximum width of a column. Only words of a time, or whole cells, must stay on one line."""
     from rich.cells import cell_len
 
-    most = max(map(cell_len, cells))
+    maximum = max(map(cell_len, cells))
     if keep_words_whole:
-        return most, most
+        return maximum, maximum
     words = (word for cell in cells for word in ([cell] if re.fullmatch(_TIME, cell) else cell.split()))
-    return max(map(cell_len, words), default=0), most
+    return max(map(cell_len, words), default=0), maximum
 
 
 def fold_name(name: str, width: int) -> str:

@@ -40,10 +40,10 @@ _LONGEST_RESPONSE = 200
 
 def channels_of(config: Config) -> dict[str, Send]:
     """Return the configured channels by name."""
-    found: dict[str, Send] = {each.name: partial(post, each) for each in config.alerts.webhooks}
+    channels: dict[str, Send] = {each.name: partial(post, each) for each in config.alerts.webhooks}
     if mail := config.alerts.mail:
-        found[MAIL] = partial(send_mail, mail)
-    return found
+        channels[MAIL] = partial(send_mail, mail)
+    return channels
 
 
 def title(alert: Alert) -> str:

@@ -147,21 +147,21 @@ def notify(store: Store, path: str, check: Check, channels: Mapping[str, Send], 
 
 
 def apply_check(alerts: Iterable[SentAlert], check: Check, now: datetime) -> tuple[SentAlert, ...]:
-    """Return the alerts with the problems that a check found or found resolved.
+    """Return the alerts after a check: problems that it found, and problems that are resolved.
 
     A problem that occurs again before its end was reported counts as continuing.
     """
     problems = {each.key: each for each in check.problems}
-    found = []
+    updated = []
     for alert in alerts:
         if problems.pop(alert.key, None) is not None:
-            found.append(replace(alert, over=None))
+            updated.append(replace(alert, over=None))
         elif alert.over is not None or check.is_unknown(alert.key):
-            found.append(alert)
+            updated.append(alert)
         elif alert.notified:
-            found.append(replace(alert, over=now))
+            updated.append(replace(alert, over=now))
     new = (SentAlert(*each.key, min(each.since or now, now)) for each in problems.values())
-    return (*found, *new)
+    return (*updated, *new)
 
 
 def due_channels(alert: SentAlert, check: Check, channels: Collection[str], now: datetime) -> list[str]:
@@ -189,15 +189,15 @@ def mark_notified(
 
     Removes channels that are no longer configured, and alerts whose end all channels know.
     """
-    found = []
+    updated = []
     for alert in alerts:
         new = {name: now for name in channels if (name, alert.key) in notified}
-        known = {name: at for name, at in alert.notified.items() if name in channels}
+        earlier = {name: at for name, at in alert.notified.items() if name in channels}
         if alert.over is None:
-            found.append(replace(alert, notified=known | new))
-        elif left := {name: at for name, at in known.items() if name not in new}:
-            found.append(replace(alert, notified=left))
-    return tuple(found)
+            updated.append(replace(alert, notified=earlier | new))
+        elif remaining := {name: at for name, at in earlier.items() if name not in new}:
+            updated.append(replace(alert, notified=remaining))
+    return tuple(updated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,13 +288,13 @@ def ledger_rows(config: Config, facts: Sequence[TableFacts]) -> list[ledger.Row]
     from mirrorfeed.orchestration import ledger  # imports Spark
 
     targets = {str(table.target): table.freshness_target_minutes for table in config.tables}
-    found = []
+    rows = []
     for each in facts:
         if freshness := each.freshness:
             times: dict[str, Any] = {f"{step}_at": freshness.times.get(step) for step in Step}
             lags: dict[str, Any] = {f"{step}_lag_seconds": freshness.lag(step, each.at) for step in LAG_STEPS}
             target = targets.get(each.table)
-            found.append(
+            rows.append(
                 ledger.Row(each.at, each.table, ledger.WATCHED, freshness_target_minutes=target, **times, **lags)
             )
-    return found
+    return rows

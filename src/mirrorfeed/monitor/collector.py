@@ -73,11 +73,11 @@ class Collector:
     def collect(self, tables: Sequence[Table]) -> list[TableFacts]:
         """Return the facts about each table, in order. A problem while reading is one of the facts, and not raised."""
         store = zone_of(self.config)
-        found = map_parallel(lambda table: self._without_spark(store, table), tables)
-        if None not in found:
-            return [facts for facts in found if facts]
+        collected = map_parallel(lambda table: self._without_spark(store, table), tables)
+        if None not in collected:
+            return [facts for facts in collected if facts]
         shared = replace(self, workspace=cache(self.workspace))
-        spark, pairs = self.spark(), list(zip(tables, found, strict=True))
+        spark, pairs = self.spark(), list(zip(tables, collected, strict=True))
         return map_parallel(lambda pair: pair[1] or shared._facts(spark, store, pair[0]), pairs)
 
     def _without_spark(self, store: Store, table: Table) -> TableFacts | None:
@@ -94,9 +94,9 @@ class Collector:
 
     def _facts(self, spark: Any, store: Store, table: Table) -> TableFacts:
         """Return the facts about a table. Without a session, a fact that needs a session becomes an error."""
-        most, now = self.config.alerts.max_lag_minutes, self.now()
-        pause, published = table.pause_at(now), table.freshness_target_minutes or most.published
-        minutes = dict(zip(LAG_STEPS, (published, most.consumed, most.mirrored, most.queryable), strict=True))
+        max_lag, now = self.config.alerts.max_lag_minutes, self.now()
+        pause, published = table.pause_at(now), table.freshness_target_minutes or max_lag.published
+        minutes = dict(zip(LAG_STEPS, (published, max_lag.consumed, max_lag.mirrored, max_lag.queryable), strict=True))
         facts = TableFacts(
             table=str(table.target),
             source=table.source.sql,
@@ -147,8 +147,8 @@ class Collector:
         try:
             if newest:
                 before = PublishedVersion(newest.source_id, newest.to_version_inclusive)
-                if found := find_recreation(str(table.source), before, detail.table_id, commits[-1].version):
-                    raise found
+                if finding := find_recreation(str(table.source), before, detail.table_id, commits[-1].version):
+                    raise finding
                 deselected_columns(table, newest)
         except MirrorfeedError as error:
             return replace(facts, source_facts=SourceFacts(feed), errors=(error,))
@@ -283,8 +283,8 @@ def longest_text(spark: SparkSession, source: Source, selection: Selection | Non
         elif isinstance(each.dataType, ArrayType | MapType | StructType):
             lengths[each.name] = F.max(F.octet_length(F.to_json(column)))
     row = frame.agg(*lengths.values()).first() if lengths else None
-    found = [(name, length) for name, length in zip(lengths, row or (), strict=True) if length is not None]
-    return max(found, key=lambda each: each[1], default=None)
+    measured = [(name, length) for name, length in zip(lengths, row or (), strict=True) if length is not None]
+    return max(measured, key=lambda each: each[1], default=None)
 
 
 def longest_local_text(table: DeltaTable, folder: str) -> tuple[str, int] | None:

@@ -237,8 +237,8 @@ def runnable(fix: str) -> str:
     return fix if fix.startswith("mirrorfeed ") and not re.search(r"\bNAME\b|X days", fix) else ""
 
 
-def passed(check: str, found: str = "") -> Finding:
-    return Finding(Severity.OK, "", check, "", found)
+def passed(check: str, result: str = "") -> Finding:
+    return Finding(Severity.OK, "", check, "", result)
 
 
 def not_checked(check: str, reason: str) -> Finding:

@@ -74,8 +74,8 @@ class Freshness:
         """Return the times, the starts of waits and the reasons as JSON values."""
         times: dict[str, Any] = {step.value: self.times.get(step) for step in Step}
         waiting = {step: self.since.get(step) for step in LAG_STEPS}
-        found: dict[str, Any] = as_json({**times, "waiting_since": waiting, "unknown": self.unknown})
-        return found
+        content: dict[str, Any] = as_json({**times, "waiting_since": waiting, "unknown": self.unknown})
+        return content
 
 
 MirrorReader = Callable[["Table", "TableState | None"], Freshness]
@@ -103,7 +103,7 @@ def mirror_freshness(
 
 def freshness_of(
     newest_first: Iterable[Record],
-    left: Sequence[int],
+    file_numbers: Sequence[int],
     committed: datetime | None,
     unpublished: datetime | None,
     *,
@@ -113,14 +113,14 @@ def freshness_of(
 ) -> Freshness:
     """Return the freshness of a table. Reads no more records than necessary.
 
-    `left` has the numbers of the data files in the landing zone, `committed` and `unpublished` the times of the newest
-    version and of the oldest unpublished version. `unfinished` is True if files of the newest record are not renamed.
-    `has_consumed` is True if something other than `left` shows that Fabric has consumed a file.
+    `file_numbers` are the data files in the landing zone. `committed` and `unpublished` are the times of the newest and
+    of the oldest unpublished version. `unfinished` is True if files of the newest record are not renamed yet.
+    `has_consumed` is True if something other than `file_numbers` shows that Fabric has consumed a file.
     """
     unknown, mirrored = dict(mirror.unknown), mirror.times.get(Step.MIRRORED)
     if committed is None:
         unknown |= {Step.COMMITTED: "the commit file cannot be read"}
-    waiting = sorted(left)[1:2]  # the oldest may be the last consumed file, which Fabric leaves
+    waiting = sorted(file_numbers)[1:2]  # the oldest may be the last consumed file, which Fabric leaves
     since: dict[Step, datetime] = {} if unpublished is None else {Step.PUBLISHED: unpublished}
     published = consumed = newer = oldest = None
     for position, record in enumerate(newest_first):
@@ -146,7 +146,7 @@ def freshness_of(
         return Freshness({Step.COMMITTED: committed} if committed else {}, since, unknown)
     if waiting and consumed is None:  # the record was pruned, so the wait is at least this long
         since[Step.CONSUMED] = newer or oldest
-    if not (has_consumed or mirrored or is_consumption_visible(left)):
+    if not (has_consumed or mirrored or is_consumption_visible(file_numbers)):
         consumed = None
         if Step.CONSUMED not in since:
             unknown |= {Step.CONSUMED: FIRST_FILE_LEFT}
@@ -154,9 +154,9 @@ def freshness_of(
     return Freshness({step: at for step, at in times.items() if at}, {**since, **mirror.since}, unknown)
 
 
-def is_consumption_visible(left: Sequence[int]) -> bool:
+def is_consumption_visible(file_numbers: Sequence[int]) -> bool:
     """Return whether the first file of the table is gone: Fabric deletes a file after it consumed a later one."""
-    return 1 not in left
+    return 1 not in file_numbers
 
 
 def read_endpoint(config: Config) -> Sequence[TableSync] | str:

@@ -93,10 +93,10 @@ def check_rights(workspace: Callable[[], WorkspaceClient], rights: Rights) -> It
         problem, owner, granted = "", None, set[str | None]()
         try:
             granted = {
-                given.get("privilege")
+                each.get("privilege")
                 for assignment in _assignments(client, kind, path)
                 if assignment.get("principal") in names
-                for given in assignment.get("privileges") or ()
+                for each in assignment.get("privileges") or ()
             }
             owner = None if kind == "CREDENTIAL" else _get(client, f"{kind.lower()}s/{path}").get("owner")
         except (DatabricksError, OSError) as error:  # the client raises OSError if there is no response
@@ -212,7 +212,7 @@ def _required_packages() -> list[str]:
         lines = importlib.metadata.requires("mirrorfeed") or []
     except importlib.metadata.PackageNotFoundError:
         return []
-    return [found[0] for line in lines if "extra ==" not in line and (found := re.match(r"[\w.-]+", line))]
+    return [match[0] for line in lines if "extra ==" not in line and (match := re.match(r"[\w.-]+", line))]
 
 
 def check_settings(spark: SparkSession) -> Finding:

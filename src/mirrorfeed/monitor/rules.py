@@ -98,13 +98,13 @@ def seconds_left(retention: float, lag: float, before: tuple[float, float] | Non
 
 def _falls_behind(facts: TableFacts) -> Values | None:
     source, lag = facts.source_facts, facts.source_facts.lag_seconds or 0.0
-    least = min((each for each in (source.retention, source.log_retention) if each is not None), default=None)
-    if least is None or not _IGNORED_SHARE * least <= lag <= least:
+    shortest = min((each for each in (source.retention, source.log_retention) if each is not None), default=None)
+    if shortest is None or not _IGNORED_SHARE * shortest <= lag <= shortest:
         return None
-    left = seconds_left(least, lag, source.lag_before)
-    if left is None or left > _SOON_SECONDS:
+    seconds = seconds_left(shortest, lag, source.lag_before)
+    if seconds is None or seconds > _SOON_SECONDS:
         return None
-    return {"lag": lag, "retention": least, "hours": left / 3600}
+    return {"lag": lag, "retention": shortest, "hours": seconds / 3600}
 
 
 def _waits_for_fabric(status: str | None) -> Callable[[TableFacts], Values | None]:
@@ -316,13 +316,15 @@ SAFE = frozenset(rule.name for rule in RULES if rule.is_safe)
 
 def table_findings(facts: TableFacts, rules: Sequence[Rule[TableFacts]] = TABLE_RULES) -> list[Finding]:
     """Return the findings of a table: errors first, then the findings of the rules, in order."""
-    found = [error_finding(facts.table, error) for error in facts.errors]
+    findings = [error_finding(facts.table, error) for error in facts.errors]
     lost = facts.log_facts.lost
     if lost and type(lost) not in map(type, facts.errors):
-        found.append(error_finding(facts.table, lost, Severity.SOON if isinstance(lost, Transient) else Severity.WRONG))
-    return found + [each for rule in rules if (each := rule.find(facts))]
+        findings.append(
+            error_finding(facts.table, lost, Severity.SOON if isinstance(lost, Transient) else Severity.WRONG)
+        )
+    return findings + [each for rule in rules if (each := rule.find(facts))]
 
 
 def database_findings(facts: DatabaseFacts) -> list[Finding]:
-    found = [error_finding("", facts.error)] if facts.error else []
-    return found + [each for rule in DATABASE_RULES if (each := rule.find(facts))]
+    findings = [error_finding("", facts.error)] if facts.error else []
+    return findings + [each for rule in DATABASE_RULES if (each := rule.find(facts))]
