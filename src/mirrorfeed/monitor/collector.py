@@ -15,7 +15,7 @@ from mirrorfeed.errors import MirrorfeedError, wrap_error
 from mirrorfeed.landing.names import LOG as LOGS
 from mirrorfeed.landing.names import LOG_ID, PROCESSED, data_number, is_log_id
 from mirrorfeed.monitor.findings import DatabaseFacts, LogFacts, SourceFacts, TableFacts
-from mirrorfeed.monitor.freshness import LAG_STEPS, NOT_READ, MirrorReader, freshness_of, is_consumption_visible
+from mirrorfeed.monitor.freshness import LAG_STEPS, NOT_READ, freshness_of, is_consumption_visible, read_mirror
 from mirrorfeed.orchestration.scheduler import map_parallel
 from mirrorfeed.publish.errors import FilesLost, RowsRefused
 from mirrorfeed.publish.next_publication import check_decision, decide_next, deselected_columns, with_keys
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from mirrorfeed.landing.log_record import Record
     from mirrorfeed.landing.selection import Selection
-    from mirrorfeed.mirror.fabric.status_and_settings import TableState
+    from mirrorfeed.mirror.fabric.status_and_settings import TableState, TableSync
     from mirrorfeed.publish.table_log.view import View
     from mirrorfeed.source.identifier import Source
     from mirrorfeed.storage import Store
@@ -66,7 +66,10 @@ class Collector:
     """True to check everything that the next publication checks. Reads more of the source."""
     states: Sequence[TableState] | None = None
     """Tables in Fabric, or None if Fabric was not read."""
-    read_mirror: MirrorReader = lambda *_: NOT_READ
+    syncs: Sequence[TableSync] | str | None = None
+    """Result of `read_endpoint`, or None if the mirror is not read."""
+    mirror: str | None = None
+    """Folder of the replicated tables, or None for the mirror in Fabric."""
     workspace: Callable[[], WorkspaceClient] = default_workspace
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
@@ -203,7 +206,9 @@ class Collector:
         """
         if not facts.log_facts.is_read:
             return facts
-        lost = facts.log_facts.lost
+        lost, mirror = facts.log_facts.lost, NOT_READ
+        if self.syncs is not None:
+            mirror = read_mirror(self.config, table, facts.service, self.syncs, self.mirror)
         freshness = freshness_of(
             log.records(view) if view else (),
             [*(view.numbers if view else ()), *(lost.numbers if isinstance(lost, FilesLost) else ())],
@@ -211,7 +216,7 @@ class Collector:
             unpublished,
             unfinished=bool(view and view.unfinished),
             has_consumed=facts.has_consumed,
-            mirror=self.read_mirror(table, facts.service),
+            mirror=mirror,
         )
         return replace(facts, freshness=freshness)
 

@@ -14,7 +14,7 @@ from mirrorfeed.display.rows import counted
 from mirrorfeed.errors import first_line, with_code, wrap_error
 from mirrorfeed.monitor.collector import Collector, database_facts
 from mirrorfeed.monitor.findings import DatabaseFacts, Finding, TableFacts, error_finding
-from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, LAG_STEPS, mirror_reader, read_endpoint
+from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, LAG_STEPS, read_endpoint
 from mirrorfeed.monitor.rules import (
     ALERT_RULES,
     DOCTOR_RULES,
@@ -117,7 +117,7 @@ def check_all(
     database = database_facts(config)
     refreshes = database.states is not None and config.alerts.sql_endpoint == "refresh"
     syncs = read_endpoint(config) if refreshes else ENDPOINT_NOT_READ
-    collector = Collector(config, spark, True, database.states, mirror_reader(config, syncs, mirror), now=now)
+    collector = Collector(config, spark, deep=True, states=database.states, syncs=syncs, mirror=mirror, now=now)
     facts = collector.collect(config.tables)
     return check_of(database, facts, config.alerts), facts
 

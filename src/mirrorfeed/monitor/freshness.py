@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -78,8 +78,6 @@ class Freshness:
         return content
 
 
-MirrorReader = Callable[["Table", "TableState | None"], Freshness]
-"""Function that returns the freshness of the mirror of a table, whose state in Fabric may be known."""
 NOT_READ = Freshness(unknown={Step.MIRRORED: FABRIC_NOT_READ, Step.QUERYABLE: FABRIC_NOT_READ})
 """Freshness of a mirror that was not read."""
 
@@ -169,40 +167,41 @@ def read_endpoint(config: Config) -> Sequence[TableSync] | str:
         return wrap_error("Refreshing the SQL endpoint", error).problem.rstrip(".")
 
 
-def mirror_reader(
-    config: Config, syncs: Sequence[TableSync] | str = ENDPOINT_NOT_READ, mirror: str | None = None
-) -> MirrorReader:
-    """Return a function that reads the Delta log of a mirror, in the folder `mirror` or next to the landing zone.
+def read_mirror(
+    config: Config,
+    table: Table,
+    state: TableState | None = None,
+    syncs: Sequence[TableSync] | str = ENDPOINT_NOT_READ,
+    mirror: str | None = None,
+) -> Freshness:
+    """Return the freshness of the mirror of a table.
 
-    `syncs` is the result of `read_endpoint`.
+    Reads the Delta log of the mirror, in the folder `mirror` or next to the landing zone. `state` is the state of the
+    table in Fabric, if it is known, and `syncs` the result of `read_endpoint`.
     """
-
-    def read_mirror(table: Table, state: TableState | None = None) -> Freshness:
-        unknown: dict[Step, str] = {}
-        mirrored = queryable = None
-        refresh_failed = False
-        try:
-            log = f"{table.target.schema or DEFAULT_SCHEMA}/{table.target.table}/_delta_log"
-            if mirror:
-                store: Store = FolderStore(str(Path(mirror).resolve()))
-                log = "_delta_log" if store.list("_delta_log") else log
-            elif config.onelake is None or config.onelake[1] is None:
-                raise MirrorNotNamed(landing_zone=config.landing_zone)
-            else:
-                store = zone_of(config, "Tables")
-            times = [each.modified for each in store.list(log) if commit_version(each.name) is not None]
-            mirrored = max((*times, *([state.synced] if state and state.synced else [])), default=None)
-        except Exception as error:
-            unknown[Step.MIRRORED] = wrap_error("Reading the mirror", error).problem.rstrip(".")
-        if isinstance(syncs, str):
-            unknown[Step.QUERYABLE] = syncs
+    unknown: dict[Step, str] = {}
+    mirrored = queryable = None
+    refresh_failed = False
+    try:
+        log = f"{table.target.schema or DEFAULT_SCHEMA}/{table.target.table}/_delta_log"
+        if mirror:
+            store: Store = FolderStore(str(Path(mirror).resolve()))
+            log = "_delta_log" if store.list("_delta_log") else log
+        elif config.onelake is None or config.onelake[1] is None:
+            raise MirrorNotNamed(landing_zone=config.landing_zone)
         else:
-            from mirrorfeed.mirror.fabric.status_and_settings import sync_of
+            store = zone_of(config, "Tables")
+        times = [each.modified for each in store.list(log) if commit_version(each.name) is not None]
+        mirrored = max((*times, *([state.synced] if state and state.synced else [])), default=None)
+    except Exception as error:
+        unknown[Step.MIRRORED] = wrap_error("Reading the mirror", error).problem.rstrip(".")
+    if isinstance(syncs, str):
+        unknown[Step.QUERYABLE] = syncs
+    else:
+        from mirrorfeed.mirror.fabric.status_and_settings import sync_of
 
-            if sync := sync_of(syncs, table.target, [each.target for each in config.tables]):
-                queryable, refresh_failed = sync.synced, not sync.ok
-            else:
-                unknown[Step.QUERYABLE] = "no table of the SQL endpoint has exactly this name"
-        return mirror_freshness(mirrored, queryable, unknown, refresh_failed=refresh_failed)
-
-    return read_mirror
+        if sync := sync_of(syncs, table.target, [each.target for each in config.tables]):
+            queryable, refresh_failed = sync.synced, not sync.ok
+        else:
+            unknown[Step.QUERYABLE] = "no table of the SQL endpoint has exactly this name"
+    return mirror_freshness(mirrored, queryable, unknown, refresh_failed=refresh_failed)

@@ -15,7 +15,7 @@ from mirrorfeed.display.rows import Cell, Row, counted, duration, nonzero, row, 
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.monitor.collector import Collector
 from mirrorfeed.monitor.findings import TableFacts
-from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, Freshness, Step, mirror_reader, read_endpoint
+from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, Freshness, Step, read_endpoint
 from mirrorfeed.orchestration.orphans import find_orphans
 
 if TYPE_CHECKING:
@@ -138,13 +138,11 @@ def read_status(
 ) -> tuple[tuple[Status, ...], tuple[str, ...], str]:
     """Return the status of each table (most urgent first), notes and a summary."""
     progress.info("Reading the newest versions")
-    collector = Collector(config, spark)
-    if fabric or mirror:
+    collector = Collector(config, spark, syncs=ENDPOINT_NOT_READ if mirror else None, mirror=mirror)
+    if fabric:
         from mirrorfeed.mirror.fabric import database_of
 
-        states = database_of(config).tables() if fabric else None
-        syncs = read_endpoint(config) if fabric else ENDPOINT_NOT_READ
-        collector = replace(collector, states=states, read_mirror=mirror_reader(config, syncs, mirror))
+        collector = replace(collector, states=database_of(config).tables(), syncs=read_endpoint(config))
     statuses = map(status_of, collector.collect(config.select(names)))
     rows = sorted(statuses, key=lambda each: (STATES.index(each.state), -(each.lag_seconds or 0.0)))
     notes = [
