@@ -22,7 +22,7 @@ from mirrorfeed.history.history_record import (
     stored_columns,
     unreadable_columns,
 )
-from mirrorfeed.history.history_table import HistoryCommit, find_foreign_write
+from mirrorfeed.history.history_table import find_foreign_write
 from tests.history.test_history_record import records
 
 
@@ -162,7 +162,12 @@ def test_range_ends_before_its_columns_change(changed_at: int) -> None:
     assert last_equal(5, 10, lambda version: version < changed_at) == min(changed_at - 1, 10)
 
 
-OURS = HistoryCommit(4, "WRITE", "batch")
+def commit(version: int, operation: str, note: str | None = None, /, **parameters: str) -> dict[str, Any]:
+    found = {"version": version, "operation": operation, "userMetadata": note}
+    return {**found, "operationParameters": parameters or None}
+
+
+OURS = commit(4, "WRITE", "batch")
 
 
 @pytest.mark.parametrize(
@@ -171,22 +176,22 @@ OURS = HistoryCommit(4, "WRITE", "batch")
         ([], None),
         ([OURS], None),
         (
-            [OURS, HistoryCommit(5, "OPTIMIZE"), HistoryCommit(6, "VACUUM END"), HistoryCommit(7, "SET TBLPROPERTIES")],
+            [OURS, commit(5, "OPTIMIZE"), commit(6, "VACUUM END"), commit(7, "SET TBLPROPERTIES")],
             None,
         ),
-        ([OURS, HistoryCommit(5, "WRITE")], 5),
-        ([HistoryCommit(3, "DELETE"), OURS], 3),
-        ([OURS, HistoryCommit(5, "WRITE", "another note"), HistoryCommit(6, "MERGE")], 5),
-        ([OURS, HistoryCommit(5, "DELETE"), HistoryCommit(6, "RESTORE", None, {"version": "4"})], None),
-        ([OURS, HistoryCommit(5, "DELETE"), HistoryCommit(6, "RESTORE", None, {"version": "5"})], 5),
-        ([OURS, HistoryCommit(5, "RESTORE", None, {"version": "1"})], 5),
-        ([OURS, HistoryCommit(5, "RESTORE", None, {"timestamp": "2026-01-01"})], 5),
-        ([OURS, HistoryCommit(5, "CREATE OR REPLACE TABLE AS SELECT")], 5),
+        ([OURS, commit(5, "WRITE")], 5),
+        ([commit(3, "DELETE"), OURS], 3),
+        ([OURS, commit(5, "WRITE", "another note"), commit(6, "MERGE")], 5),
+        ([OURS, commit(5, "DELETE"), commit(6, "RESTORE", version="4")], None),
+        ([OURS, commit(5, "DELETE"), commit(6, "RESTORE", version="5")], 5),
+        ([OURS, commit(5, "RESTORE", version="1")], 5),
+        ([OURS, commit(5, "RESTORE", timestamp="2026-01-01")], 5),
+        ([OURS, commit(5, "CREATE OR REPLACE TABLE AS SELECT")], 5),
     ],
 )
-def test_foreign_write_is_found_unless_it_was_reverted(changes: list[HistoryCommit], found: int | None) -> None:
+def test_foreign_write_is_found_unless_it_was_reverted(changes: list[dict[str, Any]], found: int | None) -> None:
     change = find_foreign_write(changes, "batch")
-    assert (change.version if change else None) == found
+    assert (change["version"] if change else None) == found
 
 
 def test_nested_types_are_compared_without_metadata() -> None:

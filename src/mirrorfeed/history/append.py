@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -190,10 +191,10 @@ class _Append:
         if isinstance(finding, ColumnsIncompatible):
             with suppress(VersionExpired, LogDamaged):  # the version at which the columns changed, if it can be read
                 return replace(self._snapshot(facts, finding.version, view.columns), reason=finding)
-        now, decision = self._decide(None)
+        facts, decision = self._decide(None)
         if not isinstance(decision, TakeSnapshot):
             raise finding
-        return replace(self._snapshot(now, decision.version, view.columns), reason=finding)
+        return replace(self._snapshot(facts, decision.version, view.columns), reason=finding)
 
     def create(self, facts: Facts) -> None:
         try:
@@ -236,12 +237,13 @@ class _Append:
     def _record(self, view: HistoryView, step: _Step, rows: int) -> HistoryRecord:
         number, total = (view.newest.number, view.newest.total) if view.newest else (0, 0)
         what, facts = step.what, step.facts
-        begin: int | None = facts.latest
-        end = facts.latest  # without new versions, the record repeats the previous one
+        begin: int | None = None
         if isinstance(what, Range):
             begin, end = what.from_version_exclusive, what.to_version_inclusive
-        elif what is not None:
-            begin, end = None, what
+        elif what is None:  # the record repeats the newest record
+            begin = end = facts.latest
+        else:
+            end = what
         return HistoryRecord(
             number=number + 1,
             batch=uuid.uuid4().hex,
@@ -283,33 +285,28 @@ class _Append:
         """Return a step with the first versions of a range, as long as their columns are the same."""
         spark, source = self.spark, self.table.source
         first = range_.from_version_exclusive + 1
-        schema_of = partial(read_schema, spark, source, schemas=facts.schemas)
-        schema = schema_of(first)
-        last = last_equal(first, range_.to_version_inclusive, lambda at: have_same_columns(schema_of(at), schema))
+        schema_at = partial(read_schema, spark, source, schemas=facts.schemas)
+        schema = schema_at(first)
+        last = last_equal(first, range_.to_version_inclusive, lambda at: have_same_columns(schema_at(at), schema))
         what = Range(range_.from_version_exclusive, last)
         operation = facts.commits[0].operation
         parameters = operation_parameters(spark, source, first) if operation in (RENAME, DROP) else {}
         history_table.check_names(self.source, schema)
-        new = renamed_columns(operation, parameters)
-        dropped = dropped_columns(operation, parameters)
-        now = next_columns(self.source, first, newest.columns, schema, existing, renamed=new, dropped=dropped)
+        renamed, dropped = renamed_columns(operation, parameters), dropped_columns(operation, parameters)
+        columns = next_columns(self.source, first, newest.columns, schema, existing, renamed=renamed, dropped=dropped)
         commits = [commit for commit in facts.commits if first <= commit.version <= last]
         if len(commits) == what.versions and all(commit.operation in CHANGES_NO_ROWS for commit in commits):
-            return _Step(facts, what, now)  # Delta may not read them: it uses the newest columns
+            return _Step(facts, what, columns)  # Delta may be unable to read the range, because it uses newer columns
         with reader.read_errors(self.source, what):
             archive.check(spark, source, what, facts.properties)
             feed = reader.changes(spark, source, what)
-            if lost := unreadable_columns(now, json.loads(feed.schema.json())):
+            if lost := unreadable_columns(columns, json.loads(feed.schema.json())):
                 raise FeedUnreadable(table=self.source, range=what, version=str(last), read_version=None, lost=lost)
-        return _Step(facts, what, now, feed)
+        return _Step(facts, what, columns, feed)
 
 
 def last_equal(first: int, last: int, is_equal: Callable[[int], bool]) -> int:
-    """Return the last version that equals the first one. Uses bisection, so versions must stay different after a
-    change."""
+    """Return the last version that equals the first one. After a change, all versions must be different."""
     if is_equal(last):
         return last
-    while last - first > 1:
-        middle = (first + last) // 2
-        first, last = (middle, last) if is_equal(middle) else (first, middle)
-    return first
+    return bisect_left(range(last), True, lo=first + 1, key=lambda version: not is_equal(version)) - 1

@@ -112,8 +112,8 @@ def parse_record(text: str, history: str) -> HistoryRecord:
     """Parse a record of a history. Raises `DamagedFile`."""
     try:
         value = parse_json(text)
-        if (found := format_of(value)) != FORMAT:
-            raise ValueError(f"it has format {found}, and this release supports format {FORMAT}")
+        if (version := format_of(value)) != FORMAT:
+            raise ValueError(f"it has format {version}, and this release supports format {FORMAT}")
         return validate(_RECORD, {name: each for name, each in value.items() if name != "format"})
     except ValueError as error:
         raise DamagedFile(address=f"A record in {history}", reason=str(error), kind="history") from error
@@ -185,40 +185,39 @@ def next_columns(
     schema: Mapping[str, Any],
     existing: Mapping[str, str],
     *,
-    renamed: Mapping[str, str] | None = None,
+    renamed: Mapping[str, str] = {},
     dropped: Collection[str] = (),
 ) -> tuple[HistoryColumn, ...]:
     """Return the columns at a version, given the columns before it. `renamed` maps old names to new ones.
 
     Raises `ColumnsIncompatible`.
     """
-    names = renamed or {}
-    known = {fold(names.get(column.name, column.name)): column for column in before if column.name not in dropped}
+    known = {fold(renamed.get(column.name, column.name)): column for column in before if column.name not in dropped}
     fields = _fields(schema)
     now = {fold(field["name"]) for field in fields}
     changes = [f"{column.name!r} is gone" for name, column in known.items() if name not in now]
-    found = []
+    columns = []
     for each in fields:
         type_, old = _type_json(each["type"]), known.get(fold(each["name"]))
         if old is None:
-            found.append(_new_column(each, version, existing))
+            columns.append(_new_column(each, version, existing))
         elif not can_widen(type_, old.type):
             changes.append(f"{old.name!r} was {_short(old.type)} and is {_short(type_)}")
         else:
             is_same = (old.name, old.type) == (each["name"], type_)
             stored_as = old.stored_as if is_same else _stored_as(each["name"], type_, version, existing)
-            found.append(HistoryColumn(each["name"], type_, each["nullable"], stored_as, old.origin))
+            columns.append(HistoryColumn(each["name"], type_, each["nullable"], stored_as, old.origin))
     if changes:
         raise ColumnsIncompatible(table=table, version=version, changes=changes)
-    return tuple(found)
+    return tuple(columns)
 
 
 def unreadable_columns(columns: Sequence[HistoryColumn], schema: Mapping[str, Any]) -> list[str]:
     """Return, in words, the columns that a read with this schema cannot return."""
-    found = {field["name"]: _type_json(field["type"]) for field in schema["fields"]}
-    missing = [f"{each.name!r} is gone" for each in columns if each.name not in found]
-    other = [each for each in columns if not can_widen(found.get(each.name, each.type), each.type)]
-    return missing + [f"{each.name!r} was {_short(each.type)} and is {_short(found[each.name])}" for each in other]
+    types = {field["name"]: _type_json(field["type"]) for field in schema["fields"]}
+    missing = [f"{each.name!r} is gone" for each in columns if each.name not in types]
+    other = [each for each in columns if not can_widen(types.get(each.name, each.type), each.type)]
+    return missing + [f"{each.name!r} was {_short(each.type)} and is {_short(types[each.name])}" for each in other]
 
 
 def can_widen(wide: str, narrow: str) -> bool:
@@ -228,8 +227,8 @@ def can_widen(wide: str, narrow: str) -> bool:
     wide, narrow = json.loads(wide), json.loads(narrow)
     if not (isinstance(wide, str) and isinstance(narrow, str)):
         return False
-    if found := _DECIMAL.fullmatch(wide):
-        digits, scale = int(found[1]), int(found[2])
+    if match_ := _DECIMAL.fullmatch(wide):
+        digits, scale = int(match_[1]), int(match_[2])
         if narrower := _DECIMAL.fullmatch(narrow):
             more = scale - int(narrower[2])
             return more >= 0 and digits - int(narrower[1]) >= more
@@ -239,8 +238,8 @@ def can_widen(wide: str, narrow: str) -> bool:
 
 def may_widen(type_: str) -> bool:
     """Return whether Delta can widen a type, in JSON form, or widen another type to it."""
-    found = json.loads(type_)
-    return isinstance(found, str) and (found in _NUMBERS or _DECIMAL.fullmatch(found) is not None)
+    parsed = json.loads(type_)
+    return isinstance(parsed, str) and (parsed in _NUMBERS or _DECIMAL.fullmatch(parsed) is not None)
 
 
 def renamed_columns(operation: str, parameters: Mapping[str, str]) -> Mapping[str, str]:
@@ -264,15 +263,15 @@ Spans = Sequence[tuple[int, str | None]]
 def stored_columns(segment: Segment, version: int) -> list[tuple[HistoryColumn, Spans]]:
     """Return the source columns at `version`, each with the history columns that have its values up to it."""
     last = find_record(segment, version)
-    found = []
+    columns = []
     for column in last.columns:
         spans = []
         for record in segment[: segment.index(last) + 1]:
             stored_as = next((each.stored_as for each in record.columns if each.origin == column.origin), None)
             spans.append((record.to_version_inclusive, stored_as))
         merged: Spans = [(list(group)[-1][0], name) for name, group in groupby(spans, key=lambda span: span[1])]
-        found.append((column, merged))
-    return found
+        columns.append((column, merged))
+    return columns
 
 
 def have_same_columns(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -296,8 +295,8 @@ def _new_column(field: Mapping[str, Any], version: int, existing: Mapping[str, s
 def _stored_as(name: str, type_: str, version: int, existing: Mapping[str, str]) -> str:
     """Return the column's name or, if the history has a column of that name with another type, a new name."""
     by_name = {fold(other): (other, other_type) for other, other_type in existing.items()}
-    found, found_type = by_name.get(fold(name), (name, type_))
-    return found if found_type == type_ else f"{name}__v{version}"
+    stored, stored_type = by_name.get(fold(name), (name, type_))
+    return stored if stored_type == type_ else f"{name}__v{version}"
 
 
 def _type_json(type_: Any) -> str:
@@ -324,5 +323,5 @@ def _plain_type(type_: Any) -> Any:
 
 
 def _short(type_: str) -> str:
-    found = json.loads(type_)
-    return found if isinstance(found, str) else str(found["type"])
+    parsed = json.loads(type_)
+    return parsed if isinstance(parsed, str) else str(parsed["type"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -33,7 +33,7 @@ from mirrorfeed.source.table_info import TableInfo, count_rows, open_local_table
 from mirrorfeed.source.versions import read_history
 from mirrorfeed.storage.local_folder import arrow_files
 
-_OWN = {
+_OWN_COLUMNS = {
     "_commit_date": "date",
     "_change_type": "string",
     "_commit_version": "bigint",
@@ -44,7 +44,7 @@ _OWN = {
 }
 """Columns of a history in addition to those of its source. Rows have values in the first four, records in the other
 three. Records have no date, so they are in a separate partition and can be read without rows."""
-_RECORD = ["_record_number", "_record"]
+_RECORD_COLUMNS = ["_record_number", "_record"]
 _APP_ID = "mirrorfeed.history"
 """Value of `txnAppId`. Delta accepts each record number once for this id, from any writer."""
 _MAPPING = "delta.columnMapping.mode"
@@ -57,17 +57,6 @@ _CHANGES_ROWS = (
     *("CREATE TABLE AS SELECT", "REPLACE TABLE", "CREATE OR REPLACE TABLE", "RESTORE", "Manual Update"),
     *("RENAME COLUMN", "DROP COLUMNS", "REPLACE COLUMNS"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryCommit:
-    """A commit to the history's Delta table."""
-
-    version: int
-    operation: str
-    metadata: str | None = None
-    """Value of `userMetadata`, into which mirrorfeed writes the batch."""
-    parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -104,15 +93,15 @@ class HistoryTable:
             info = read_table_info(self.spark, self.table)
         except (SourceMissing, NoTableAtPath):
             return None
-        commits = self._commits(_MARGIN)
-        version = commits[-1].version
+        commits = read_history(self.spark, self.table, _MARGIN)
+        version = commits[-1]["version"]
         fields = json.loads(at_version(self.spark, self.table, version).schema.json())["fields"]
         columns = {each["name"]: json.dumps(each["type"], sort_keys=True) for each in fields}
-        if missing := [name for name in _OWN if name not in columns]:
+        if missing := [name for name in _OWN_COLUMNS if name not in columns]:
             raise NotAHistory(table=str(self.table), missing=missing[0])
         archive_days, is_mapped = self._archive_days(info), maps_columns(info)
-        count, found = self._count_and_records(version, archive_days, is_mapped=is_mapped)
-        view = HistoryView(version, found, columns, archive_days, is_mapped)
+        count, appended = self._count_and_records(version, archive_days, is_mapped=is_mapped)
+        view = HistoryView(version, appended, columns, archive_days, is_mapped)
         expected = view.newest.total if view.newest else 0
         if count != expected:
             raise self._changed(f"it has {counted(count, 'row')}, and its records account for {expected:,}")
@@ -122,7 +111,7 @@ class HistoryTable:
 
     def create(self, *, mapped: bool) -> None:
         """Create an empty history if it does not exist."""
-        columns = ", ".join(f"{name} {type_}" for name, type_ in _OWN.items())
+        columns = ", ".join(f"{name} {type_}" for name, type_ in _OWN_COLUMNS.items())
         properties = {"delta.appendOnly": "true", **({_MAPPING: "name"} if mapped else {})}
         listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
         self.spark.sql(
@@ -136,10 +125,10 @@ class HistoryTable:
 
     def read_records(self, view: HistoryView) -> Sequence[HistoryRecord]:
         """Return all records in order. Raises `HistoryChanged`."""
-        found = view.records if view.archive_days is None else self._records(view.version, None)
-        if fault := records.find_disorder(found):
-            raise self._changed(fault)
-        return found
+        all_records = view.records if view.archive_days is None else self._records(view.version, None)
+        if disorder := records.find_disorder(all_records):
+            raise self._changed(disorder)
+        return all_records
 
     def append(self, rows: DataFrame | None, record: HistoryRecord) -> None:
         """Append the rows, in the form of `to_stored_rows`, and the record in one commit.
@@ -216,8 +205,8 @@ class HistoryTable:
 
             with suppress(OSError):  # a file is missing, and Spark will report which one
                 rows = local.to_pyarrow_dataset(filesystem=arrow_files(self.table.path or ""))
-                found = rows.to_table(_RECORD, ds.field("_commit_date").is_null())
-                return count, self._parse(zip(*(found[name].to_pylist() for name in _RECORD), strict=True))
+                texts = rows.to_table(_RECORD_COLUMNS, ds.field("_commit_date").is_null())
+                return count, self._parse(zip(*(texts[name].to_pylist() for name in _RECORD_COLUMNS), strict=True))
         active: tuple[HistoryRecord, ...] = ()
         if archive_days is not None:  # try the active files first
             active = self._records(version, datetime.now(UTC) - timedelta(days=archive_days))
@@ -227,42 +216,35 @@ class HistoryTable:
         rows = at_version(self.spark, self.table, version).where("_commit_date IS NULL")
         if since is not None:
             rows = rows.where(F.col("_record_time") > _timestamp(since))
-        return self._parse(rows.select(_RECORD).collect())
+        return self._parse(rows.select(_RECORD_COLUMNS).collect())
 
     def _parse(self, numbered: Iterable[tuple[int, str]]) -> tuple[HistoryRecord, ...]:
         return tuple(records.parse_record(text, str(self.table)) for _, text in sorted(numbered))
 
-    def _check_commits(self, commits: Sequence[HistoryCommit], version: int, newest: HistoryRecord) -> None:
+    def _check_commits(self, commits: Sequence[Mapping[str, Any]], version: int, newest: HistoryRecord) -> None:
         """Raise `HistoryChanged` if the log shows that somebody else changed rows since the newest record."""
-        if commits[0].version > newest.base + 1:
-            commits = self._commits(version - newest.base + _MARGIN)
-        since = [commit for commit in commits if newest.base < commit.version <= version]
-        if found := find_foreign_write(since, newest.batch):
-            raise self._changed(f"another process committed its version {found.version} ({found.operation})")
-
-    def _commits(self, limit: int) -> list[HistoryCommit]:
-        return [
-            HistoryCommit(row["version"], row["operation"], row["userMetadata"], row["operationParameters"] or {})
-            for row in read_history(self.spark, self.table, limit)
-        ]
+        if commits[0]["version"] > newest.base + 1:
+            commits = read_history(self.spark, self.table, version - newest.base + _MARGIN)
+        since = [commit for commit in commits if newest.base < commit["version"] <= version]
+        if write := find_foreign_write(since, newest.batch):
+            raise self._changed(f"another process committed its version {write['version']} ({write['operation']})")
 
     def _changed(self, reason: str) -> HistoryChanged:
         return HistoryChanged(history=str(self.table), reason=reason)
 
 
-def find_foreign_write(commits: Sequence[HistoryCommit], batch: str) -> HistoryCommit | None:
-    """Return the first commit, in ascending order, that changed rows and is not the append of this batch.
+def find_foreign_write(commits: Sequence[Mapping[str, Any]], batch: str) -> Mapping[str, Any] | None:
+    """Return the first commit that changed rows and is not the append of this batch.
 
-    Commits that a RESTORE reverted do not count. After log cleanup fewer commits are known, so callers also count rows.
+    The commits are rows of DESCRIBE HISTORY in ascending order. An append has its batch in `userMetadata`. Commits that
+    a RESTORE reverted do not count. After log cleanup fewer commits are known, so callers also count rows.
     """
-    foreign: list[HistoryCommit] = []
+    foreign: list[Mapping[str, Any]] = []
     for commit in commits:
-        if commit.operation == "RESTORE" and commit.parameters.get("version", "").isdigit():
-            restored = int(commit.parameters["version"])
-            if restored >= commits[0].version - 1:
-                foreign = [each for each in foreign if each.version <= restored]
-                continue
-        if commit.operation.startswith(_CHANGES_ROWS) and commit.metadata != batch:
+        restored = (commit["operationParameters"] or {}).get("version", "")
+        if commit["operation"] == "RESTORE" and restored.isdigit() and int(restored) >= commits[0]["version"] - 1:
+            foreign = [each for each in foreign if each["version"] <= int(restored)]
+        elif commit["operation"].startswith(_CHANGES_ROWS) and commit["userMetadata"] != batch:
             foreign.append(commit)
     return foreign[0] if foreign else None
 
@@ -291,8 +273,8 @@ def maps_columns(table: TableInfo | Facts) -> bool:
 
 
 def check_names(table: str, schema: Mapping[str, Any]) -> None:
-    """Raise `ReservedHistoryNames` if the source has a column with a name of `_OWN`."""
-    reserved = {fold(name) for name in _OWN}
+    """Raise `ReservedHistoryNames` if the source has a column with a name of `_OWN_COLUMNS`."""
+    reserved = {fold(name) for name in _OWN_COLUMNS}
     if conflicts := [field["name"] for field in schema["fields"] if fold(field["name"]) in reserved]:
         raise ReservedHistoryNames(table=table, columns=conflicts)
 
@@ -314,8 +296,7 @@ def _as_type(value: Column, column: HistoryColumn) -> Column:
 
 def _value(spans: Spans) -> Column:
     """Return the value of a column, which is stored in different columns depending on the row's version."""
-    *earlier, (_, last) = [(to, F.lit(None) if name is None else F.col(quote(name))) for to, name in spans]
-    found = last
-    for to, value in reversed(earlier):
-        found = F.when(F.col("_commit_version") <= to, value).otherwise(found)
-    return found
+    *earlier, (_, value) = [(to, F.lit(None) if name is None else F.col(quote(name))) for to, name in spans]
+    for to, earlier_value in reversed(earlier):
+        value = F.when(F.col("_commit_version") <= to, earlier_value).otherwise(value)
+    return value
