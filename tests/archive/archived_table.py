@@ -75,7 +75,7 @@ class Orders(SparkTable):
 
     def changed_files(self, first: int, last: int) -> list[DataFile]:
         found = read_table_info(self.spark, self.source)
-        return list(guard.needed(self.spark, self.source, found, Range(first - 1, last)))
+        return list(guard.files_to_read(self.spark, self.source, found, Range(first - 1, last)))
 
     def files(self, *of: str) -> list[DataFile]:
         """Files of the newest version, all or only those of these days."""

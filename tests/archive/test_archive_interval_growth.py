@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrorfeed.archive.archive_interval import Frontier, counts_as_archived, property_days
+from mirrorfeed.archive.archive_interval import Frontier, Policy, advance
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 
 
 def test_file_counts_as_archived_exactly_at_the_interval() -> None:
-    assert not counts_as_archived(START, 60, START + 60 * DAY - timedelta(microseconds=1))
-    assert counts_as_archived(START, 60, START + 60 * DAY)
+    assert not Policy(60).counts_as_archived(START, START + 60 * DAY - timedelta(microseconds=1))
+    assert Policy(60).counts_as_archived(START, START + 60 * DAY)
 
 
 @pytest.mark.parametrize(
@@ -33,14 +33,14 @@ def test_file_counts_as_archived_exactly_at_the_interval() -> None:
 )
 def test_property_from_60_to_90_days_grows_daily_or_at_the_end(passed: float, exact: bool, days: int) -> None:
     frontier = Frontier(60, START, 60).under(90, START)
-    assert property_days(frontier, 60, exact, START + passed * DAY) == days
+    assert advance(Policy(60, frontier, exact), START + passed * DAY).days == days
     assert frontier.done_at() == START + 30 * DAY
 
 
 @pytest.mark.parametrize(("shorter", "days"), [(30, 30), (60, 60), (65, 65), (70, 70)])
 def test_shorter_interval_takes_effect_at_once(shorter: int, days: int) -> None:
     now = START + 10 * DAY
-    assert property_days(Frontier(60, START, 90).under(shorter, now), 60, True, now) == days
+    assert advance(Policy(60, Frontier(60, START, 90).under(shorter, now), exact=True), now).days == days
 
 
 def test_shorter_target_during_growth_is_reached_on_the_way() -> None:
@@ -86,13 +86,12 @@ class World:
         self.step()
 
     def step(self) -> None:
-        self.days = property_days(self.frontier, self.days, self.exact, self.now)
+        self.days = advance(Policy(self.days, self.frontier, self.exact), self.now).days
         self.check()
 
     def check(self) -> None:
-        now = self.now
-        hot = [f for f in self.moved if not counts_as_archived(START + timedelta(hours=f), self.days, now)]
-        assert not hot
+        policy, now = Policy(self.days), self.now
+        assert all(policy.counts_as_archived(START + timedelta(hours=file), now) for file in self.moved)
 
 
 ACTIONS = st.lists(

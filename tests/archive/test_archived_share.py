@@ -12,8 +12,8 @@ from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import archive_interval as intervals
 from mirrorfeed.archive.archive_interval import Policy
-from mirrorfeed.archive.archived_files import DataFile, archived_among
-from mirrorfeed.archive.archived_share import Share, ages_of, by_age, files_of, share, share_of
+from mirrorfeed.archive.archived_files import DataFile, select_archived
+from mirrorfeed.archive.archived_share import Share, ages_of, by_age, chart, share, share_of
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.tier_store import Priority
 from tests.archive.archived_table import NOW, POLICY, Orders
@@ -42,7 +42,7 @@ def file(size: int | None, days: float | None) -> DataFile:
 def test_share_is_by_bytes_or_else_by_files(
     files: list[DataFile], interval: Policy | None, expected: Share, archived: float | None, words: str | None
 ) -> None:
-    found = share_of(Source(path="t"), files, archived_among(files, interval, NOW))
+    found = share_of(Source(path="t"), files, select_archived(files, interval, NOW))
     assert (found, found.archived) == (expected, archived)
     assert words is None or found.summary == words
 
@@ -110,7 +110,7 @@ def test_share_is_read_from_the_log_or_from_databricks(spark: SparkSession, tmp_
     assert (seen.restored_files, seen.restored_bytes) == (1, 4)  # every file of this store has four bytes
     assert (seen.active_bytes, seen.cold_bytes) == (seen.bytes - old + 4, old - 4)
     assert seen.summary.endswith("; 1 restored")
-    assert len(files_of(spark, table.source) or []) == 4
+    assert "0-7 d, active" in chart(spark, table.source, NOW).html
 
     engine = RecordingDatabricks(spark, {"SHOW ARCHIVED FILES FOR ": [("file:/t/1",), ("file:/t/2",)]})
     found = share(engine, table.source, NOW)  # type: ignore[arg-type]
@@ -126,6 +126,6 @@ def test_share_is_read_from_the_log_or_from_databricks(spark: SparkSession, tmp_
     engine = RecordingDatabricks(spark, {"SHOW ARCHIVED FILES FOR ": [("file:/t/1",), ("file:/t/2",)]})
     share(engine, table.source, NOW)  # type: ignore[arg-type]
     assert engine.statements == [f"SHOW ARCHIVED FILES FOR {table.source.sql}"]
-    assert files_of(engine, table.source) is None  # type: ignore[arg-type]
+    assert "0-7 d, active" not in chart(engine, table.source, NOW).html  # type: ignore[arg-type]
     none = RecordingDatabricks(spark, {})
     assert share(none, table.source, NOW) == Share(str(table.source), 4, sum(sizes.values()), 0, 0)  # type: ignore[arg-type]

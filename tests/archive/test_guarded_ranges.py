@@ -82,9 +82,9 @@ def test_plan_covers_a_range_that_is_readable_after_the_restore(
     tiers.archive(file.uri for file in plan.files)
     with pytest.raises(ArchivedFilesNeeded):
         check(table, Range(0, 4), tiers, LATER)
-    assert not restore.request(plan, tiers).done
+    assert not restore.request_files(plan, tiers).done
     clock.pass_(1)
-    assert restore.progress(plan, tiers).done
+    assert restore.read_progress(plan, tiers).done
     check(table, Range(0, 4), tiers, LATER)
 
 

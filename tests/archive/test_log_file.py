@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirrorfeed.archive.archived_files import plain, uri_of, vector_file
+from mirrorfeed.archive.archived_files import deletion_vector_uri, normalize_uri, to_uri
 
 
 @pytest.mark.parametrize(
@@ -16,12 +16,12 @@ from mirrorfeed.archive.archived_files import plain, uri_of, vector_file
     ],
 )
 def test_paths_in_the_log_are_decoded_once(path: str, uri: str) -> None:
-    assert uri_of("abfss://c@a.net/t/", path) == uri
+    assert to_uri("abfss://c@a.net/t/", path) == uri
 
 
 @pytest.mark.parametrize("uri", ["file:/tmp/t", "file:///tmp/t"])
 def test_local_uris_are_normalized(uri: str) -> None:
-    assert plain(uri) == "file:/tmp/t"
+    assert normalize_uri(uri) == "file:/tmp/t"
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,4 @@ def test_local_uris_are_normalized(uri: str) -> None:
     ],
 )
 def test_deletion_vector_file_is_resolved(kind: str, text: str, file: str | None) -> None:
-    assert vector_file("file:/t", {"storageType": kind, "pathOrInlineDv": text}) == file
+    assert deletion_vector_uri("file:/t", {"storageType": kind, "pathOrInlineDv": text}) == file

@@ -10,7 +10,7 @@ from deltalake import DeltaTable as OtherReader
 from pyspark.sql import Row, SparkSession
 
 from mirrorfeed.archive import guard
-from mirrorfeed.archive.archived_files import DataFile, uri_of
+from mirrorfeed.archive.archived_files import DataFile, to_uri
 from mirrorfeed.archive.data_skipping import Doubt
 from mirrorfeed.archive.delta_log_reader import Parts, parts_at, require_own_commits
 from mirrorfeed.archive.engines import ClassicEngine
@@ -81,7 +81,7 @@ def test_log_with_commits_in_the_catalog_is_refused_by_feature(feature: str) -> 
     spark, orders = engine("appendOnly", feature), Source.parse("main.sales.orders")
     for what in (3, Range(0, 3)):
         with pytest.raises(CommitsElsewhere) as caught:
-            guard.needed(spark, orders, read_table_info(spark, orders), what)
+            guard.files_to_read(spark, orders, read_table_info(spark, orders), what)
         assert (caught.value.table, caught.value.feature) == ("main.sales.orders", feature)
     with pytest.raises(CommitsElsewhere):
         ClassicEngine(spark).files(orders)
@@ -119,7 +119,7 @@ def files_as_another_reader_has_them(table: Orders, version: int, after: int) ->
     assert any(path.name.startswith(f"{after:020d}.checkpoint.") for path in (table.path / "_delta_log").iterdir())
     found = [*ClassicEngine(table.spark).files(table.source, version).values()]
     assert {file.uri: file.bytes for file in found} == {
-        uri_of(f"file:{table.path}", row["path"]): row["size_bytes"]
+        to_uri(f"file:{table.path}", row["path"]): row["size_bytes"]
         for row in pa.table(OtherReader(str(table.path), version).get_add_actions()).to_pylist()
     }
     with_vector = [file for file in found if file.deletion_vector]

@@ -195,9 +195,9 @@ def _check_condition(
 ) -> None:
     engine, source, question = ClassicEngine(spark), tables[name].source, f"{name}@{version}: {where}"
     arguments = (source, where or None, NOW, version)
-    compare(question, lambda: _needed(tables, [engine.planned(*arguments)]))
+    compare(question, lambda: _needed(tables, [engine.needed_by_plan(*arguments)]))
     with suppress(Doubt):
-        found = engine.compared(*arguments)
+        found = engine.needed_by_log(*arguments)
         compare(question, lambda: _needed(tables, [found]))
 
 

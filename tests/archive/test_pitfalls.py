@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.data_skipping import filtered
+from mirrorfeed.archive.data_skipping import apply_condition
 from mirrorfeed.archive.engines import files_of
 from tests.delta import SparkTable
 
@@ -47,7 +47,7 @@ def held(table: SparkTable) -> dict[str, str]:
 
 def needed(table: SparkTable, held: dict[str, str], predicate: str) -> set[str]:
     """Which of the two files are needed."""
-    return {held[uri] for uri in files_of(filtered(table.spark.table(table.source.sql), "t", predicate))}
+    return {held[uri] for uri in files_of(apply_condition(table.spark.table(table.source.sql), "t", predicate))}
 
 
 @pytest.mark.parametrize(

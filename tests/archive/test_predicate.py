@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.archive.data_skipping import filtered
+from mirrorfeed.archive.data_skipping import apply_condition
 from mirrorfeed.archive.errors import BadPredicate
 
 
@@ -27,9 +27,9 @@ def frame(spark: SparkSession) -> DataFrame:
 def test_condition_on_a_row_is_accepted(frame: DataFrame, predicate: str | None, rows: int | None) -> None:
     if rows is None:
         with pytest.raises(BadPredicate, match="cannot be parsed"):
-            filtered(frame, "t", predicate)
+            apply_condition(frame, "t", predicate)
     else:
-        assert filtered(frame, "t", predicate).count() == rows
+        assert apply_condition(frame, "t", predicate).count() == rows
 
 
 @pytest.mark.parametrize(
@@ -55,11 +55,11 @@ def test_condition_on_a_row_is_accepted(frame: DataFrame, predicate: str | None,
 )
 def test_invalid_predicate_is_refused(frame: DataFrame, predicate: str, reason: str) -> None:
     with pytest.raises(BadPredicate) as caught:
-        filtered(frame, "main.sales.orders", predicate)
+        apply_condition(frame, "main.sales.orders", predicate)
     assert (caught.value.predicate, caught.value.table, caught.value.reason) == (predicate, "main.sales.orders", reason)
 
 
 @pytest.mark.parametrize("given", ["5", "*", "'a'", "id AS x", "explode(array(true))", "sum(id) OVER () > 1"])
 def test_expression_that_is_not_a_row_condition_is_refused(frame: DataFrame, given: str) -> None:
     with pytest.raises(BadPredicate, match=r"is not a condition on a row \([A-Z_.\d]+\)"):
-        filtered(frame, "t", given)
+        apply_condition(frame, "t", given)

@@ -17,7 +17,7 @@ from mirrorfeed.archive.archived_files import ArchivedFilesNeeded, StatementNeed
 from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, NoQuery, TableByTable, UnknownFiles
 from mirrorfeed.archive.guard import Guarded, guarded
 from mirrorfeed.archive.guarded_table import GuardedTable
-from mirrorfeed.archive.restore import TiersOfTables, in_zone
+from mirrorfeed.archive.restore import TiersOfTables, session_time_zone
 from mirrorfeed.display.rows import size
 from mirrorfeed.runtime.spark_session import setting
 from mirrorfeed.storage.tier_store import Priority
@@ -342,19 +342,19 @@ def test_one_plan_restores_files_of_several_tables(
     spark: SparkSession, asking: Guarded, tiers: FolderTiers, clock: Clock, tmp_path: Path
 ) -> None:
     query = "SELECT o.id FROM orders o JOIN returns r USING (id) WHERE o.day = 1 AND r.day = 1 AND o.id < 15"
-    with in_zone(spark, "Europe/Paris"):
+    with session_time_zone(spark, "Europe/Paris"):
         plan = restore_planner.plan_statement(spark, Priority.HIGH, NOW, sql=query)
     assert (len(plan.tables), len(plan.files), plan.zone, plan.sql) == (2, 2, "Europe/Paris", query)
     restore.check_plan(spark, plan)
     both = TiersOfTables(tuple(file.uri for file in plan.files), lambda _: tiers)
-    assert restore.request(plan, both).pending == 2
+    assert restore.request_files(plan, both).pending == 2
     with pytest.raises(ArchivedFilesNeeded):
         restore.run_query(spark, plan, both, NOW)
     with pytest.raises(StatementNeedsArchivedFiles) as caught:
         asking.frame(spark.sql(query))
     assert restore.run_query(spark, caught.value.plan(), both, NOW) is None  # was created only for files
     clock.pass_(1)
-    assert restore.progress(plan, both).done
+    assert restore.read_progress(plan, both).done
     rows = restore.run_query(spark, plan, both, NOW)
     assert rows is not None
     assert rows.count() == 5

@@ -18,8 +18,8 @@ from pyspark.sql import types as T
 
 from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.archive_interval import Policy
-from mirrorfeed.archive.archived_files import archived_among, plain
-from mirrorfeed.archive.data_skipping import Doubt, filtered
+from mirrorfeed.archive.archived_files import normalize_uri, select_archived
+from mirrorfeed.archive.data_skipping import Doubt, apply_condition
 from mirrorfeed.archive.engines import ClassicEngine, files_of
 from mirrorfeed.source.identifier import Source
 
@@ -231,7 +231,7 @@ def test_no_file_with_a_matching_row_is_missing(
     every = files_of(frame)
     known = engine.files(table)
     assert set(known) == set(every)
-    assert len(archived_among([known[uri] for uri in every], Policy(1), LATER)) == len(every)
+    assert len(select_archived([known[uri] for uri in every], Policy(1), LATER)) == len(every)
 
     holding = retained = 0
     for start in range(0, len(conditions), 35):
@@ -239,11 +239,11 @@ def test_no_file_with_a_matching_row_is_missing(
         sets = [F.collect_set(F.when(F.expr(each), F.col("__file__"))).alias(str(i)) for i, each in enumerate(chunk)]
         found = with_files.agg(*sets).collect()[0]
         for i, each in enumerate(chunk):
-            holds = {plain(unquote(uri)) for uri in found[i]}
-            answer = set(files_of(filtered(frame, str(table), each)))
+            holds = {normalize_uri(unquote(uri)) for uri in found[i]}
+            answer = set(files_of(apply_condition(frame, str(table), each)))
             assert holds <= answer, f"{each} misses {holds - answer}, seed {seed}"
             with suppress(Doubt):
-                compared = engine.compared(table, each, LATER)
+                compared = engine.needed_by_log(table, each, LATER)
                 decided += 1
                 assert ({file.uri for file in compared.files}, compared.active) == (answer, 0), f"{each}, seed {seed}"
             holding, retained = holding + len(holds), retained + len(answer)

@@ -48,16 +48,16 @@ class Scene:
 
 def test_files_are_requested_in_batches_of_256(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 600)
-    assert restore.request(scene.plan, scene.tiers) == Restoring(scene.plan.table, 0, 600, 0)
+    assert restore.request_files(scene.plan, scene.tiers) == Restoring(scene.plan.table, 0, 600, 0)
     assert scene.tiers.requests == [256, 256, 88]
 
 
 def test_second_run_requests_no_file_again(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 3)
-    restore.request(scene.plan, scene.tiers)
-    assert restore.request(scene.plan, scene.tiers) == Restoring(scene.plan.table, 0, 3, 0)
+    restore.request_files(scene.plan, scene.tiers)
+    assert restore.request_files(scene.plan, scene.tiers) == Restoring(scene.plan.table, 0, 3, 0)
     scene.clock.pass_(15)
-    assert restore.request(scene.plan, scene.tiers) == Restoring(scene.plan.table, 3, 0, 0)
+    assert restore.request_files(scene.plan, scene.tiers) == Restoring(scene.plan.table, 3, 0, 0)
     assert scene.tiers.requests == [3]
     assert all(path.read_text() == "data" for path in scene.paths)
 
@@ -65,9 +65,9 @@ def test_second_run_requests_no_file_again(tmp_path: Path) -> None:
 def test_interrupted_run_continues_with_the_remaining_files(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 5)
     half = plan_of(scene.plan.files[:2], "HIGH")
-    restore.request(half, scene.tiers)
+    restore.request_files(half, scene.tiers)
     scene.clock.pass_(1)
-    assert restore.request(scene.plan, scene.tiers) == Restoring(scene.plan.table, 2, 3, 0)
+    assert restore.request_files(scene.plan, scene.tiers) == Restoring(scene.plan.table, 2, 3, 0)
     assert scene.tiers.requests == [2, 3]
 
 
@@ -80,24 +80,24 @@ def test_progress_is_followed_until_every_file_is_restored(tmp_path: Path) -> No
         waited.append(seconds)
         scene.clock.pass_(seconds / 3600)
 
-    assert restore.follow(scene.plan, scene.tiers, 1200, report=seen.append, sleep=sleep).done
+    assert restore.request_and_wait(scene.plan, scene.tiers, 1200, report=seen.append, sleep=sleep).done
     assert [(each.ready, each.pending) for each in seen] == [(0, 3), (0, 3), (0, 3), (3, 0)]
     assert waited == [1200, 1200, 1200]
 
 
 def test_file_archived_again_during_the_restore_is_requested_again(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 2, "HIGH")
-    restore.request(scene.plan, scene.tiers)
+    restore.request_files(scene.plan, scene.tiers)
     scene.clock.pass_(1)
-    assert restore.progress(scene.plan, scene.tiers).done
+    assert restore.read_progress(scene.plan, scene.tiers).done
     scene.tiers.archive(scene.uris[:1])
-    assert restore.request(scene.plan, scene.tiers) == Restoring(scene.plan.table, 1, 1, 0)
+    assert restore.request_files(scene.plan, scene.tiers) == Restoring(scene.plan.table, 1, 1, 0)
 
 
 def test_file_refused_by_busy_storage_is_requested_again(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 3)
     scene.tiers.refuse = {scene.uris[1]: "503 ServerBusy"}
-    assert restore.request(scene.plan, scene.tiers).pending == 3
+    assert restore.request_files(scene.plan, scene.tiers).pending == 3
     assert scene.tiers.requests == [3, 1]
 
 
@@ -105,7 +105,7 @@ def test_permanently_refused_files_are_named(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 3)
     scene.tiers.busy = True
     with pytest.raises(RestoreRejected) as caught:
-        restore.request(scene.plan, scene.tiers)
+        restore.request_files(scene.plan, scene.tiers)
     assert list(caught.value.refused.values()) == ["503 ServerBusy"] * 3
     assert (caught.value.table, caught.value.files) == ("t", "3 files")
 
@@ -115,7 +115,7 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
     missing = f"file:{tmp_path}/t/gone"
     plan = plan_of([*scene.plan.files, DataFile(missing, 1)], "HIGH")
     with pytest.raises(FilesGone) as caught:
-        restore.progress(plan, scene.tiers)
+        restore.read_progress(plan, scene.tiers)
     assert (caught.value.table, caught.value.uris) == ("t", [missing])
 
 
@@ -129,30 +129,30 @@ def test_plan_of_another_table_is_refused(table_id: str, newest: int) -> None:
 
 def test_files_are_restored_to_the_requested_tier(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 1)
-    restore.request(scene.plan, scene.tiers, Terms(Tier.COOL))
+    restore.request_files(scene.plan, scene.tiers, Terms(Tier.COOL))
     assert scene.tiers.to is Tier.COOL
 
 
 def test_copies_expire_after_the_requested_days_and_can_be_extended(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 2, "HIGH", copies=True)
     week = Terms(keep_days=7)
-    restore.request(scene.plan, scene.tiers, week, scene.clock())
+    restore.request_files(scene.plan, scene.tiers, week, scene.clock())
     scene.clock.pass_(1)
-    assert restore.request(scene.plan, scene.tiers, Terms(keep_days=5), scene.clock()).done
+    assert restore.request_files(scene.plan, scene.tiers, Terms(keep_days=5), scene.clock()).done
     assert scene.tiers.requests == [2]
     scene.clock.pass_(48)
-    assert restore.request(scene.plan, scene.tiers, week, scene.clock()).done
+    assert restore.request_files(scene.plan, scene.tiers, week, scene.clock()).done
     assert scene.tiers.requests == [2, 2]
     scene.clock.pass_(6 * 24)
-    assert restore.progress(scene.plan, scene.tiers).done
+    assert restore.read_progress(scene.plan, scene.tiers).done
     scene.clock.pass_(24)
-    assert restore.progress(scene.plan, scene.tiers) == Restoring(scene.plan.table, 0, 0, 2)
+    assert restore.read_progress(scene.plan, scene.tiers) == Restoring(scene.plan.table, 0, 0, 2)
 
 
 def test_days_cannot_be_promised_if_a_rule_archives_files_again(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 1)
     with pytest.raises(CannotKeep) as caught:
-        restore.request(scene.plan, scene.tiers, Terms(keep_days=7))
+        restore.request_files(scene.plan, scene.tiers, Terms(keep_days=7))
     assert scene.tiers.requests == []
     assert (caught.value.table, caught.value.days) == ("t", 7)
 
@@ -160,7 +160,7 @@ def test_days_cannot_be_promised_if_a_rule_archives_files_again(tmp_path: Path) 
 def test_restored_copies_have_only_one_tier(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 1, copies=True)
     with pytest.raises(OnlyHot) as caught:
-        restore.request(scene.plan, scene.tiers, Terms(Tier.COOL))
+        restore.request_files(scene.plan, scene.tiers, Terms(Tier.COOL))
     assert caught.value.to is Tier.COOL
 
 
@@ -176,19 +176,19 @@ RATES = Prices.model_validate(
 
 def test_costs_are_estimated_before_any_request(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 2)  # of four bytes each
-    assert restore.costs(scene.plan, scene.tiers, Terms(), None, START) is None
-    assert restore.costs(scene.plan, scene.tiers, Terms(), RATES, START) == (
+    assert restore.describe_restore_costs(scene.plan, scene.tiers, Terms(), None, START) is None
+    assert restore.describe_restore_costs(scene.plan, scene.tiers, Terms(), RATES, START) == (
         "Estimated costs: 8.00 EUR for retrieval, 2.00 EUR for requests, 8.00 EUR for 1 day in hot, 18.00 EUR in total;"
         " without a price: archiving again."
     )
     scene.tiers.copies = True
-    assert restore.costs(scene.plan, scene.tiers, Terms(keep_days=2), RATES, START) == (
+    assert restore.describe_restore_costs(scene.plan, scene.tiers, Terms(keep_days=2), RATES, START) == (
         "Estimated costs: 8.00 EUR for retrieval, 2.00 EUR for requests, 16.00 EUR for 2 days in hot, 26.00 EUR in"
         " total."
     )
     assert scene.tiers.requests == []
     with pytest.raises(OnlyHot):
-        restore.costs(scene.plan, scene.tiers, Terms(Tier.COOL), None, START)
+        restore.describe_restore_costs(scene.plan, scene.tiers, Terms(Tier.COOL), None, START)
 
 
 @pytest.mark.parametrize("copies", [False, True])
@@ -201,7 +201,7 @@ def test_plan_and_restore_estimate_the_same_costs(tmp_path: Path, copies: bool) 
     now = scene.clock()
     planned = estimate(plan, scene.tiers, rates, now)
     assert (planned.files, planned.bytes) == (2, 8)
-    assert restore.costs(plan, scene.tiers, Terms(), rates, now) in planned.remarks()
+    assert restore.describe_restore_costs(plan, scene.tiers, Terms(), rates, now) in planned.remarks()
     assert f"{planned.cost:.2f} EUR in total" in planned.remarks()[0]
     unknown = estimate(plan, None, rates, now)
     assert (unknown.files, unknown.cost) == (3, 8 + 3)
@@ -220,13 +220,13 @@ def test_next_steps_depend_on_the_storage(tmp_path: Path) -> None:
 CARRIED_OUT = """
 import sys
 from mirrorfeed.archive.restore_plan import Plan
-from mirrorfeed.archive.restore import follow
+from mirrorfeed.archive.restore import request_and_wait
 from mirrorfeed.runtime.credentials import Secret, ServicePrincipal
 from mirrorfeed.storage.request_retries import RetryLimits
 from mirrorfeed.storage.azure_and_s3_tiers import AzureTiers
 plan, endpoint, container, root, ca_bundle, tenant, client, secret, authority = sys.argv[1:]
 who = ServicePrincipal(tenant, client, Secret(env=secret), authority)
-follow(Plan.load(plan), AzureTiers(endpoint, container, root, who, ca_bundle, RetryLimits(seconds=5)), 0.02)
+request_and_wait(Plan.load(plan), AzureTiers(endpoint, container, root, who, ca_bundle, RetryLimits(seconds=5)), 0.02)
 """
 
 

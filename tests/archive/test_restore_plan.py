@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mirrorfeed.archive import restore_plan as planning
 from mirrorfeed.archive.archived_files import DataFile, NeededFiles
 from mirrorfeed.archive.errors import BadPlan, PlanExists, PlanNotWritten
-from mirrorfeed.archive.restore_plan import Plan, check_place, estimate
+from mirrorfeed.archive.restore_plan import Plan, check_path, estimate, plan_files
 from mirrorfeed.storage.prices import Prices, RestorePrices
 from mirrorfeed.storage.tier_store import Priority
 
@@ -33,7 +33,7 @@ def needed(table: str, files: Sequence[DataFile]) -> NeededFiles:
 
 
 def make_plan(priority: Priority = Priority.STANDARD, **more: Any) -> Plan:
-    return planning.make([needed("t", FILES)], priority, **more)
+    return replace(plan_files([needed("t", FILES)], priority), **more)
 
 
 def priced(plan: Plan) -> Plan:
@@ -66,11 +66,11 @@ def test_cost_is_bytes_and_requests_at_the_price_of_the_priority() -> None:
     [(Priority.STANDARD, 5 * GIB, 15), (Priority.HIGH, 5 * GIB, 1), (Priority.HIGH, 40 * GIB, 4)],
 )
 def test_duration_depends_on_priority_and_bytes(priority: Priority, size: int, hours: float) -> None:
-    assert planning.make([needed("t", [DataFile("a", size)])], priority).hours == hours
+    assert plan_files([needed("t", [DataFile("a", size)])], priority).hours == hours
 
 
 def test_empty_plan_takes_no_time() -> None:
-    assert planning.make([needed("t", [])]).hours == 0
+    assert plan_files([needed("t", [])], None).hours == 0
 
 
 def test_plan_round_trips_through_its_file(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_plan_with_wrong_values_is_refused_with_the_field(tmp_path: Path, change
 
 def test_statement_plan_has_files_of_all_its_tables(tmp_path: Path) -> None:
     listed = [needed("a", FILES[:1]), needed("b", FILES[1:])]
-    plan = priced(planning.make(listed, Priority.HIGH, sql="SELECT 1", zone="UTC"))
+    plan = priced(replace(plan_files(listed, Priority.HIGH), sql="SELECT 1", zone="UTC"))
     assert [(each.table, each.table_id, each.version) for each in plan.tables] == [("a", "id-a", 7), ("b", "id-b", 7)]
     assert (plan.sql, plan.zone) == ("SELECT 1", "UTC")
     assert (plan.files, plan.cost) == (make_plan().files, priced(make_plan(Priority.HIGH)).cost)
@@ -145,11 +145,11 @@ def test_statement_plan_has_files_of_all_its_tables(tmp_path: Path) -> None:
 def test_unwritable_plan_is_reported_before_planning(tmp_path: Path) -> None:
     path = str(tmp_path / "no" / "plan.json")
     with pytest.raises(PlanNotWritten) as caught:
-        check_place(path)
+        check_path(path)
     assert caught.value.reason == f"the folder {tmp_path / 'no'} does not exist"
     with pytest.raises(PlanNotWritten, match="No such file or directory"):
         make_plan().save(path)
-    check_place(str(tmp_path / "plan"))
+    check_path(str(tmp_path / "plan"))
     make_plan().save(str(tmp_path / "plan"))
     with pytest.raises(PlanExists):
-        check_place(str(tmp_path / "plan"))
+        check_path(str(tmp_path / "plan"))

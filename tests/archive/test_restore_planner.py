@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive.errors import RelativeWord
-from mirrorfeed.archive.restore import in_zone
+from mirrorfeed.archive.restore import session_time_zone
 from mirrorfeed.archive.restore_planner import Moment, fix_relative_times, moment
 
 AT = Moment(1767222000000000, "2026-01-01", "2026-01-01 00:00:00", "Europe/Paris")
@@ -58,6 +58,6 @@ def test_refusal_names_the_relative_time() -> None:
 
 def test_timestamp_is_shown_in_the_session_time_zone(spark: SparkSession) -> None:
     before = spark.conf.get("spark.sql.session.timeZone")
-    with in_zone(spark, "Europe/Paris"):
+    with session_time_zone(spark, "Europe/Paris"):
         assert moment(spark, datetime(2025, 12, 31, 23, tzinfo=UTC)) == AT
     assert spark.conf.get("spark.sql.session.timeZone") == before

@@ -26,14 +26,11 @@ from mirrorfeed.source.errors import BadInterval
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import TableInfo, parse_days, read_table_info
 
-_OURS = "mirrorfeed.archive."
-_MOVED, _SINCE, _RULE, _MODE = (_OURS + name for name in ("movedFrom", "movedFromSince", "rule", "mode"))
-ALL = (PROPERTY, _MOVED, _SINCE, _RULE, _MODE)
+_MOVED, _SINCE, _RULE, _MODE = (
+    f"mirrorfeed.archive.{name}" for name in ("movedFrom", "movedFromSince", "rule", "mode")
+)
+_ALL = (PROPERTY, _MOVED, _SINCE, _RULE, _MODE)
 _ANY_PROPERTY = "spark.databricks.delta.allowArbitraryProperties.enabled"
-
-
-def counts_as_archived(created: datetime, days: int, now: datetime) -> bool:
-    return now - created >= timedelta(days=days)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +64,6 @@ class Frontier:
         return self.since + timedelta(days=max(0, self.rule - self.days))
 
 
-def property_days(frontier: Frontier, current: int, exact: bool, now: datetime) -> int:
-    """Return the value that the property should have now.
-
-    With `exact`, this is the maximum, which changes daily. Otherwise it is the current value until the value of the
-    rule is safe. Until then, some active files count as archived.
-    """
-    safe = frontier.age(now)
-    if exact or safe == frontier.rule:
-        return safe
-    return min(current, safe)
-
-
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Interval of a table as stored in its properties.
@@ -89,11 +74,17 @@ class Policy:
     days: int
     frontier: Frontier | None = None
     exact: bool = False
+    """True if an increase changes the property every day. Otherwise the property changes once, at the end, and some
+    active files count as archived until then."""
 
     @property
     def rule(self) -> int:
         """Number of days in the lifecycle rule."""
         return self.frontier.rule if self.frontier else self.days
+
+    def counts_as_archived(self, created: datetime | None, now: datetime) -> bool:
+        """Return whether a file counts as archived. A file of unknown age does."""
+        return created is None or now - created >= timedelta(days=self.days)
 
 
 @row
@@ -119,12 +110,9 @@ class Interval(Row):
         table, notes = str(source), []
         frontier = policy.frontier if policy.days < policy.rule else None
         if frontier:
-            how = (
-                ("The interval increases every day")
-                if policy.exact
-                else ("The interval increases when the new value is safe")
-            )
-            notes.append(f"{how}. Until then, run `mirrorfeed archive step {shell_argument(table)}` daily.")
+            command = f"mirrorfeed archive step {shell_argument(table)}"
+            time = "every day" if policy.exact else "when the new value is safe"
+            notes.append(f"The interval increases {time}. Until then, run `{command}` daily.")
         if not moved:
             days = counted(policy.rule, "day")
             notes.append(
@@ -140,23 +128,24 @@ class Interval(Row):
 
 def days_of(interval: str | int) -> int:
     """Parse an interval such as "60 days" and return the days."""
-    return parse_days(interval) if isinstance(interval, str) else parse_days(f"{interval} days")
+    return parse_days(interval if isinstance(interval, str) else f"{interval} days")
 
 
-def changed(policy: Policy, to: int, exact: bool, now: datetime) -> Policy:
-    """Return the policy after the lifecycle rule has changed to `to` days.
+def change_rule(policy: Policy, rule: int, exact: bool, now: datetime) -> Policy:
+    """Return the policy after the lifecycle rule has changed to `rule` days.
 
     A shorter interval applies immediately. A longer interval is reached step by step.
     """
     frontier = policy.frontier or Frontier(policy.days, now, policy.days)
-    return stepped(Policy(policy.days, frontier.under(to, now), exact), now)
+    return advance(Policy(policy.days, frontier.under(rule, now), exact), now)
 
 
-def stepped(policy: Policy, now: datetime) -> Policy:
+def advance(policy: Policy, now: datetime) -> Policy:
     """Return the policy that a daily job should set. Skipped days do no harm."""
     if policy.frontier is None:
         return policy
-    return replace(policy, days=property_days(policy.frontier, policy.days, policy.exact, now))
+    safe = policy.frontier.age(now)
+    return replace(policy, days=safe if policy.exact or safe == policy.rule else min(policy.days, safe))
 
 
 def to_properties(policy: Policy) -> dict[str, str]:
@@ -171,26 +160,21 @@ def to_properties(policy: Policy) -> dict[str, str]:
     return listed
 
 
-def from_properties(properties: Mapping[str, str]) -> Policy | None:
-    """Return the policy, or None without an archive."""
+def parse_policy(table: str, properties: Mapping[str, str]) -> Policy | None:
+    """Return the policy in the properties of a table, or None without an interval. Raises `InvalidInterval`."""
     if PROPERTY not in properties:
         return None
-    days = parse_days(properties[PROPERTY])
-    if _MOVED not in properties:
-        return Policy(days)
-    since = datetime.fromisoformat(properties[_SINCE])
-    if since.tzinfo is None:
-        raise ValueError(since)
-    frontier = Frontier(parse_days(properties[_MOVED]), since, parse_days(properties[_RULE]))
-    return Policy(days, frontier, properties[_MODE] == "exact")
-
-
-def parse_policy(table: str, properties: Mapping[str, str]) -> Policy | None:
-    """Return the policy in the properties of a table. Raises `InvalidInterval` for invalid values."""
     try:
-        return from_properties(properties)
+        days = parse_days(properties[PROPERTY])
+        if _MOVED not in properties:
+            return Policy(days)
+        since = datetime.fromisoformat(properties[_SINCE])
+        if since.tzinfo is None:
+            raise ValueError(since)
+        frontier = Frontier(parse_days(properties[_MOVED]), since, parse_days(properties[_RULE]))
+        return Policy(days, frontier, properties[_MODE] == "exact")
     except (BadInterval, KeyError, ValueError) as error:
-        own_properties = {name: properties[name] for name in ALL if name in properties}
+        own_properties = {name: properties[name] for name in _ALL if name in properties}
         raise InvalidInterval(table=table, properties=own_properties) from error
 
 
@@ -207,15 +191,15 @@ def required(spark: SparkSession, source: Source, table: TableInfo | None = None
 def set_first(spark: SparkSession, source: Source, days: int, now: datetime) -> Policy:
     """Set the first interval, or a shorter one. Replaces invalid properties. Raises `LongerInterval`."""
     try:
-        found = read(spark, source)
+        before = read(spark, source)
     except InvalidInterval:
         policy = Policy(days)
         _write(spark, source, policy)
-        _unset(spark, source, ALL[1:])
+        _unset(spark, source, _ALL[1:])
         return policy
-    if found is not None and days > found.days:
-        raise LongerInterval(table=str(source), now=found.days, wanted=days)
-    policy = changed(found, days, exact=True, now=now) if found else Policy(days)
+    if before is not None and days > before.days:
+        raise LongerInterval(table=str(source), now=before.days, wanted=days)
+    policy = change_rule(before, days, exact=True, now=now) if before else Policy(days)
     _write(spark, source, policy)
     return policy
 
@@ -230,15 +214,16 @@ def change_interval(
     before = required(spark, source)
     if days > before.rule and not rule_changed:
         raise RuleFirst(table=str(source), rule=before.rule, wanted=days)
-    policy = changed(before, days, exact, now)
+    policy = change_rule(before, days, exact, now)
     _write(spark, source, policy)
     return Interval.of(source, policy, moved=days >= before.rule)
 
 
 def step(spark: SparkSession, source: Source, now: datetime) -> Policy:
-    found = required(spark, source)
-    policy = stepped(found, now)
-    if policy != found:
+    """Increase the interval as far as is safe now. Raises `NoInterval`."""
+    before = required(spark, source)
+    policy = advance(before, now)
+    if policy != before:
         _write(spark, source, policy)
     return policy
 
@@ -247,7 +232,7 @@ def unset(spark: SparkSession, source: Source) -> None:
     """Remove the interval, so that all files count as active. Only for a table without files in the archive tier."""
     with suppress(InvalidInterval):
         required(spark, source)
-    _unset(spark, source, ALL)
+    _unset(spark, source, _ALL)
 
 
 def _unset(spark: SparkSession, source: Source, names: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import archive_interval
-from mirrorfeed.archive.archive_interval import Policy, counts_as_archived
+from mirrorfeed.archive.archive_interval import Policy
 from mirrorfeed.archive.errors import FileOfNoTable
 from mirrorfeed.display.redact import shell_argument
 from mirrorfeed.display.rows import Row, counted, first_names, row, size
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mirrorfeed.storage.tier_store import Priority, TierStore
 
 
-ELSEWHERE = r"^[A-Za-z][A-Za-z0-9+.-]*:/"
+ABSOLUTE_PATH = r"^[A-Za-z][A-Za-z0-9+.-]*:/"
 """Matches the start of an absolute path in the log, as in a clone whose files are in the folder of its original."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FROM_Z85 = str.maketrans(
@@ -82,17 +82,17 @@ def total(files: Sequence[DataFile], noun: str = "file") -> str:
     return f"{counted(len(files), noun)}{bytes_}"
 
 
-def file_of(location: str, action: Mapping[str, Any], names: Mapping[str, str] | None = None) -> DataFile:
+def to_data_file(location: str, action: Mapping[str, Any], names: Mapping[str, str] | None = None) -> DataFile:
     """Return the file of an action in the log. `names` maps the column names of the log to those of the table."""
     created, vector = action.get("modificationTime"), action.get("deletionVector")
     rows = action["rows"] if "rows" in action else json.loads(action.get("stats") or "{}").get("numRecords")
     deleted = vector["cardinality"] if vector else 0
     return DataFile(
-        uri_of(location, action["path"]),
+        to_uri(location, action["path"]),
         action.get("size"),
         None if rows is None or deleted is None else rows - deleted,
         partition={(names or {}).get(name, name): v for name, v in dict(action.get("partitionValues") or ()).items()},
-        deletion_vector=vector_file(location, vector),
+        deletion_vector=deletion_vector_uri(location, vector),
         created=_EPOCH + timedelta(milliseconds=created) if created is not None else None,
     )
 
@@ -118,29 +118,29 @@ class TableMetadata:
         return {str(f["metadata"].get("delta.columnMapping.physicalName", f["name"])): str(f["name"]) for f in fields}
 
 
-def uri_of(location: str, path: str) -> str:
+def to_uri(location: str, path: str) -> str:
     """Return the URI of a path in the log, which is encoded, and relative to the table unless it has a scheme."""
-    return plain(unquote(path) if re.match(ELSEWHERE, path) else f"{location.rstrip('/')}/{unquote(path)}")
+    return normalize_uri(unquote(path) if re.match(ABSOLUTE_PATH, path) else f"{location.rstrip('/')}/{unquote(path)}")
 
 
-def plain(uri: str) -> str:
+def normalize_uri(uri: str) -> str:
     """Normalize a local URI, which Java writes with one slash or three."""
     return re.sub(r"^file:///*", "file:/", uri)
 
 
-def vector_file(location: str, vector: Mapping[str, Any] | None) -> str | None:
+def deletion_vector_uri(location: str, vector: Mapping[str, Any] | None) -> str | None:
     """Return the file of a deletion vector, or None. Vectors of kind `i` are stored in the log itself."""
     if vector is None or vector["storageType"] == "i":
         return None
     if vector["storageType"] == "p":
-        return plain(unquote(vector["pathOrInlineDv"]))
+        return normalize_uri(unquote(vector["pathOrInlineDv"]))
     prefix, name = vector["pathOrInlineDv"][:-20], vector["pathOrInlineDv"][-20:]
     id_ = uuid.UUID(bytes=b85decode(name.translate(_FROM_Z85)))
-    return plain("/".join(filter(None, (location.rstrip("/"), prefix, f"deletion_vector_{id_}.bin"))))
+    return normalize_uri("/".join(filter(None, (location.rstrip("/"), prefix, f"deletion_vector_{id_}.bin"))))
 
 
 TiersAt = Callable[[str], "TierStore | None"]
-"""Return the tiers of the table in a folder. None means that no archived file of the table counts as restored."""
+"""Return the tier store for the folder of a table. None means that no archived file of the table counts as restored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def table_folder(spark: SparkSession, path: str, known: dict[str, str | None]) -
     `known` has the results of earlier calls. The new result is added.
     """
     folder = hadoop_path(spark, path)
-    name = plain(str(folder.toString()))
+    name = normalize_uri(str(folder.toString()))
     if name not in known and file_system(spark, folder).exists(hadoop_path(spark, folder, "_delta_log")):
         known[name] = name
     elif name not in known:
@@ -183,28 +183,24 @@ def table_folder(spark: SparkSession, path: str, known: dict[str, str | None]) -
     return known[name]
 
 
-def archived_among(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> list[DataFile]:
+def select_archived(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> list[DataFile]:
     """Return the files that count as archived. Returns no files without a policy."""
     return [
         replace(file, age_days=(now - file.created).days if file.created else None)
         for file in files
-        if is_archived(file, policy, now)
+        if policy and policy.counts_as_archived(file.created, now)
     ]
 
 
-def is_archived(file: DataFile, policy: Policy | None, now: datetime) -> bool:
-    return policy is not None and (file.created is None or counts_as_archived(file.created, policy.days, now))
-
-
-def archived_of(
+def find_archived(
     spark: SparkSession, name: str, location: str, files: Iterable[DataFile], policy: Policy | None, now: datetime
 ) -> list[DataFile]:
     """Return the files of a table that count as archived.
 
-    Each file is judged by the interval of the table in whose folder the file is, because lifecycle rules apply to
-    folders. Raises `FileOfNoTable` if that table does not exist.
+    A clone has files in the folders of other tables. The interval of the table in whose folder a file is decides,
+    because lifecycle rules apply to folders. Raises `FileOfNoTable` if that table does not exist.
     """
-    location, known, found = plain(location), dict[str, str | None](), list[DataFile]()
+    location, known, archived = normalize_uri(location), dict[str, str | None](), list[DataFile]()
     policies, start = {location: policy}, f"{location.rstrip('/')}/"
     for file in files:
         folder = location if file.uri.startswith(start) else table_folder(spark, file.uri, known)
@@ -212,36 +208,36 @@ def archived_of(
             raise FileOfNoTable(table=name, uri=file.uri)
         if folder not in policies:
             policies[folder] = archive_interval.read(spark, Source(path=folder))
-        found += [replace(each, folder=folder) for each in archived_among([file], policies[folder], now)]
-    return found
+        archived += [replace(each, folder=folder) for each in select_archived([file], policies[folder], now)]
+    return archived
 
 
-def blocked_among(archived: Sequence[DataFile], tiers: TierStore | None) -> list[DataFile]:
+def select_unreadable(archived: Sequence[DataFile], tiers: TierStore | None) -> list[DataFile]:
     """Return the files that cannot be read now. Returns all files without `tiers`.
 
     Reads the tier of every file and deletion vector, because a sample does not show the tiers of the others.
     """
     if tiers is None or not archived:
         return list(archived)
-    found = tiers.read_tiers(sorted({uri for file in archived for uri in file.uris}))
-    return [file for file in archived if not all(found[uri].is_readable for uri in file.uris)]
+    tiers_by_uri = tiers.read_tiers(sorted({uri for file in archived for uri in file.uris}))
+    return [file for file in archived if not all(tiers_by_uri[uri].is_readable for uri in file.uris)]
 
 
-def blocked_of(need: NeededFiles, tiers_at: TiersAt) -> list[DataFile]:
+def find_unreadable(need: NeededFiles, tiers_at: TiersAt) -> list[DataFile]:
     """Return the files that cannot be read now, by the tiers of the table in whose folder each file is."""
     folders: dict[str, list[DataFile]] = {}
     for file in need.files:
         folders.setdefault(file.folder or need.location, []).append(file)
-    blocked = [file for folder, files in folders.items() for file in blocked_among(files, tiers_at(folder))]
+    blocked = [file for folder, files in folders.items() for file in select_unreadable(files, tiers_at(folder))]
     return sorted(blocked, key=lambda file: file.uri)
 
 
-def refuse(
+def require_readable(
     needed: Sequence[NeededFiles], tiers_at: TiersAt, refusal: Callable[[Sequence[NeededFiles]], ArchivedFilesNeeded]
 ) -> None:
     """Raise `refusal` for the files that cannot be read now, by table and version."""
-    found = [replace(need, files=tuple(blocked_of(need, tiers_at))) for need in needed]
-    if blocked := [need for need in found if need.files]:
+    unreadable = [replace(need, files=tuple(find_unreadable(need, tiers_at))) for need in needed]
+    if blocked := [need for need in unreadable if need.files]:
         raise refusal(blocked)
 
 
@@ -324,9 +320,9 @@ class StatementNeedsArchivedFiles(ArchivedFilesNeeded):
     def plan(self, priority: Priority | None = None) -> Plan:
         """Return a plan that restores all of these files. Without a statement, the plan restores files and shows no
         rows."""
-        from mirrorfeed.archive import restore_plan  # it imports this module
+        from mirrorfeed.archive.restore_plan import plan_files  # this import at the top would be circular
 
-        return restore_plan.make(self.tables, priority, sql=self.statement, files_alone=self.statement is None)
+        return replace(plan_files(self.tables, priority), sql=self.statement, files_alone=self.statement is None)
 
 
 class NotEnoughFiles(Terminal):

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import archive_interval
 from mirrorfeed.archive.archive_interval import Policy
-from mirrorfeed.archive.archived_files import DataFile, archived_among, is_archived
-from mirrorfeed.archive.data_skipping import filtered
+from mirrorfeed.archive.archived_files import DataFile, select_archived
+from mirrorfeed.archive.data_skipping import apply_condition
 from mirrorfeed.archive.engines import ClassicEngine, Engine, all_and_archived
 from mirrorfeed.archive.engines import files_of as files_read_by
 from mirrorfeed.archive.errors import CannotSimulate, NoConditions, NoHistory
@@ -122,18 +122,18 @@ def share(
         table = read_table_info(spark, source, counted=True)
         # The table may have changed between these two statements.
         count = max(table.files, len(archived))
-        found = Share(str(source), count, table.bytes, len(archived), None if archived else 0)
+        measured = Share(str(source), count, table.bytes, len(archived), None if archived else 0)
     else:
         files, archived = all_and_archived(spark, source, table or read_table_info(spark, source), now)
-        found = replace(share_of(source, files, archived), bytes_by_age=ages_of(files, now))
+        measured = replace(share_of(source, files, archived), bytes_by_age=ages_of(files, now))
     if tiers is None:
-        return found
+        return measured
     facts = tiers.facts([file.uri for file in archived]).values()
     restored = [each for each in facts if each.tier.is_readable]
     known = sum(each.bytes or 0 for each in facts)
     return replace(
-        found,
-        archived_bytes=known if found.archived_bytes is None else found.archived_bytes,
+        measured,
+        archived_bytes=known if measured.archived_bytes is None else measured.archived_bytes,
         restored_files=len(restored),
         restored_bytes=sum(each.bytes or 0 for each in restored),
         copies=tiers.restores_copies,
@@ -149,13 +149,6 @@ def _bytes(files: Iterable[DataFile]) -> int:
     return sum(file.bytes or 0 for file in files)
 
 
-def files_of(spark: SparkSession, source: Source) -> list[DataFile] | None:
-    """Return all files of the newest version, or None on Databricks, which returns no ages or sizes."""
-    if is_databricks(spark):
-        return None
-    return list(ClassicEngine(spark).files(source).values())
-
-
 def ages_of(files: Iterable[DataFile], now: datetime) -> dict[str, int]:
     """Return bytes by age, youngest first, with the same age groups for all tables."""
     return {label: int(sum(parts.values())) for label, parts in by_age(files, None, now)}
@@ -165,12 +158,12 @@ def by_age(files: Iterable[DataFile], policy: Policy | None, now: datetime) -> l
     """Return active and archived bytes by age, youngest first. The interval is the limit of an age group."""
     limits = sorted({*_AGES, *([policy.days] if policy else [])})
     labels = [*(f"{first}-{end} d" for first, end in pairwise(limits)), f"{limits[-1]} d on", _UNKNOWN]
-    found = {label: dict.fromkeys(PARTS, 0.0) for label in labels}
+    bytes_by_label = {label: dict.fromkeys(PARTS, 0.0) for label in labels}
     for file in files:
         days = None if file.created is None else max(0, (now - file.created) // timedelta(days=1))
-        part = ARCHIVED if is_archived(file, policy, now) else ACTIVE
-        found[_UNKNOWN if days is None else labels[bisect_right(limits, days) - 1]][part] += file.bytes or 0
-    return [(label, parts) for label, parts in found.items() if label != _UNKNOWN or any(parts.values())]
+        part = ARCHIVED if policy and policy.counts_as_archived(file.created, now) else ACTIVE
+        bytes_by_label[_UNKNOWN if days is None else labels[bisect_right(limits, days) - 1]][part] += file.bytes or 0
+    return [(label, parts) for label, parts in bytes_by_label.items() if label != _UNKNOWN or any(parts.values())]
 
 
 def chart(spark: SparkSession, source: Source, now: datetime) -> Chart:
@@ -178,8 +171,8 @@ def chart(spark: SparkSession, source: Source, now: datetime) -> Chart:
 
     The chart is empty on Databricks, which does not return ages.
     """
-    policy, files = archive_interval.required(spark, source), files_of(spark, source)
-    ages = [] if files is None else by_age(files, policy, now)
+    policy = archive_interval.required(spark, source)
+    ages = [] if is_databricks(spark) else by_age(ClassicEngine(spark).files(source).values(), policy, now)
     return Chart(f"{source}: bytes by age of files", bars(ages, PARTS, "bytes", "age of the files"))
 
 
@@ -257,34 +250,34 @@ def simulate(
     for query in queries:
         try:
             table = reader.at_version(spark, source, version)
-            frame = engine.query(query.text) if query.is_statement else filtered(table, str(source), query.text)
+            frame = engine.query(query.text) if query.is_statement else apply_condition(table, str(source), query.text)
             planned.append((query, files_read_by(frame)))
         except (PySparkException, MirrorfeedError) as error:
             notes.append(f"{' '.join(query.text.split())} cannot be planned: {first_line(str(error))}")
     rows = []
     for days in intervals:
-        archived = {file.uri: file for file in archived_among(known.values(), Policy(days), now)}
+        archived = {file.uri: file for file in select_archived(known.values(), Policy(days), now)}
         failing = tuple(
             FailingQuery(query.text, query.times, len(files), _bytes(files))
             for query, needed in planned
             if (files := [archived[uri] for uri in needed if uri in archived])
         )
-        found = share_of(source, known.values(), archived.values()).priced(rates)
+        measured = share_of(source, known.values(), archived.values()).priced(rates)
         rows.append(
             Simulation(
                 str(source),
                 days,
                 version,
-                found.files,
-                found.bytes,
-                found.archived_files,
-                found.archived_bytes,
+                measured.files,
+                measured.bytes,
+                measured.archived_files,
+                measured.archived_bytes,
                 sum(query.times for query, _ in planned) if queries else None,
                 sum(query.times for query in failing) if queries else None,
                 failing,
-                found.month_cost,
-                found.month_saving,
-                found.currency,
+                measured.month_cost,
+                measured.month_saving,
+                measured.currency,
             )
         )
     return rows, notes

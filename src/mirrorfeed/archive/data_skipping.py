@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.archive.archived_files import TableMetadata
 from mirrorfeed.archive.errors import BadPredicate, NoSuchColumn
-from mirrorfeed.archive.spark_plans import items, kind_of, optimized, session_of
+from mirrorfeed.archive.spark_plans import items, kind_of, optimize, session_of
 from mirrorfeed.runtime.spark_errors import analyze, find_condition, parameter, silence_spark_logs
 from mirrorfeed.source.identifier import Source
 
@@ -81,7 +81,7 @@ def exact_names(what: str, columns: Sequence[str], names: Sequence[str]) -> list
     return [known[name.lower()] for name in names]
 
 
-def filtered(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:
+def apply_condition(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:
     """Return the rows that match a condition. Reads nothing. Raises `BadPredicate`.
 
     Spark validates the condition: a lambda accepts no subquery, and an aggregate no nondeterministic function.
@@ -90,12 +90,12 @@ def filtered(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:
         return frame
     try:
         with silence_spark_logs():
-            found = analyze(frame.where(predicate))
+            filtered_rows = analyze(frame.where(predicate))
             analyze(frame.select(F.exists(F.array(F.lit(1)), lambda _: F.expr(predicate))))
             analyze(frame.agg(F.bool_or(F.expr(predicate))))
     except AnalysisException as error:
         raise BadPredicate(table=table, predicate=predicate, reason=_why_bad(error)) from error
-    return found
+    return filtered_rows
 
 
 def _why_bad(error: AnalysisException) -> str:
@@ -135,7 +135,7 @@ def comparisons_in(frame: DataFrame) -> list[Comparison]:
 
     Raises `Doubt` if the condition is more than comparisons joined by AND.
     """
-    plan = optimized(session_of(frame), frame)
+    plan = optimize(session_of(frame), frame)
     if kind_of(plan) == "LogicalRDD":
         return []
     if kind_of(plan) != "Filter" or kind_of(plan.child()) != "LogicalRDD":

@@ -24,13 +24,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive.archived_files import (
-    ELSEWHERE,
+    ABSOLUTE_PATH,
     DataFile,
     TableMetadata,
-    file_of,
     file_system,
     hadoop_path,
-    plain,
+    normalize_uri,
+    to_data_file,
 )
 from mirrorfeed.archive.data_skipping import Comparison, Doubt, in_one, may_match, rules_of
 from mirrorfeed.archive.errors import CommitsElsewhere
@@ -150,12 +150,12 @@ class ColumnarLog:
         for added, later in self._added_files(partitions):
             files = added.filter(may_match(rules, partial(_partition, added), added["stats"].chunk(0))).combine_chunks()
             files = _without(files, later)
-            if len(files) and pc.any(pc.match_substring_regex(files["path"], ELSEWHERE)).as_py():
+            if len(files) and pc.any(pc.match_substring_regex(files["path"], ABSOLUTE_PATH)).as_py():
                 raise Doubt("files that may lie in another table's folder")
             count += len(files)
             if until is not None:
                 files = files.filter(pc.fill_null(pc.less_equal(files["modificationTime"], until), True))
-            found += [file_of(self.location, each, names) for each in files.to_pylist()]
+            found += [to_data_file(self.location, each, names) for each in files.to_pylist()]
         return count, tuple(found)
 
     def _added_files(self, partitions: Sequence[str]) -> Iterator[tuple[pa.Table, list[pa.Array]]]:
@@ -299,7 +299,7 @@ def columns(spark: SparkSession, source: Source) -> Iterator[ColumnarLog]:
     newest = max((version for name in names if (version := commit_version(name)) is not None), default=-1)
     try:
         with log_files(spark, folder) as local_path:
-            yield ColumnarLog(plain(str(folder.toString())), names, newest, local_path)
+            yield ColumnarLog(normalize_uri(str(folder.toString())), names, newest, local_path)
     except (pa.ArrowException, OSError) as error:
         raise Doubt("a log in an unknown form") from error
 

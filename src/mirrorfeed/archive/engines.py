@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import groupby
+from operator import attrgetter
 from typing import ClassVar
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -15,11 +18,11 @@ from mirrorfeed.archive.archive_interval import Policy, parse_policy
 from mirrorfeed.archive.archived_files import (
     DataFile,
     NeededFiles,
-    archived_among,
-    archived_of,
-    plain,
+    find_archived,
+    normalize_uri,
+    select_archived,
 )
-from mirrorfeed.archive.data_skipping import Doubt, filtered
+from mirrorfeed.archive.data_skipping import Doubt, apply_condition
 from mirrorfeed.archive.errors import (
     ActiveRowsUnavailable,
     BadPredicate,
@@ -30,7 +33,7 @@ from mirrorfeed.archive.errors import (
     OnlyNewestVersion,
     TableByTable,
 )
-from mirrorfeed.archive.spark_plans import Scan, planned
+from mirrorfeed.archive.spark_plans import Scan, plan_frame
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.spark_errors import EXPIRED, LOG_GONE, find_condition, silence_spark_logs
 from mirrorfeed.runtime.spark_session import IGNORE_FILE_SETTINGS, is_databricks
@@ -49,7 +52,7 @@ class Engine:
     """True if the engine itself refuses queries that need archived files, and skips archived files if a LIMIT allows
     it."""
 
-    def judges(self, statement: str) -> bool:
+    def must_check(self, statement: str) -> bool:
         """Return whether the statement is a query to check.
 
         Returns False if the statement reads no rows, or if the engine itself checks queries. Raises `NoQuery` for other
@@ -61,7 +64,7 @@ class Engine:
         """Return the query as a DataFrame, analyzed but not run."""
         raise TableByTable()
 
-    def judge(self, frame: DataFrame, now: datetime) -> tuple[DataFrame, Sequence[NeededFiles]]:
+    def plan_query(self, frame: DataFrame, now: datetime) -> tuple[DataFrame, Sequence[NeededFiles]]:
         """Return the same rows, and the archived files that they need. No files if the engine itself checks queries."""
         return frame, ()
 
@@ -78,14 +81,14 @@ class Engine:
         at = versions.newest_version(self.spark, source)
         if version not in (None, at):
             raise OnlyNewestVersion(table=str(source), version=version or 0, newest=at)
-        filtered(self.spark.table(source.sql), str(source), where)
+        apply_condition(self.spark.table(source.sql), str(source), where)
         rows = []
         if parse_policy(str(source), table.properties) is not None:
             # The line break ends a comment at the end of the condition.
             condition = "" if where is None else f" WHERE ({where}\n)"
             rows = self.spark.sql(f"SHOW ARCHIVED FILES FOR {source.sql}{condition}").collect()
-        files = tuple(DataFile(plain(str(row[0]))) for row in rows)
-        return NeededFiles(str(source), table.table_id, plain(table.location), at, files)
+        files = tuple(DataFile(normalize_uri(str(row[0]))) for row in rows)
+        return NeededFiles(str(source), table.table_id, normalize_uri(table.location), at, files)
 
     def read(self, source: Source, version: int | None) -> tuple[int, DataFrame]:
         """Return a version, by default the newest, and its rows."""
@@ -95,7 +98,7 @@ class Engine:
     def partitions(self, source: Source, version: int | None) -> list[dict[str, str | None]]:
         return [row.asDict() for row in self.spark.sql(f"SHOW PARTITIONS {source.sql}").collect()]
 
-    def without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
+    def rows_without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
         """Return the rows that are not in these files. Raises `ActiveRowsUnavailable`."""
         raise ActiveRowsUnavailable(table=str(source))
 
@@ -106,7 +109,7 @@ class ClassicEngine(Engine):
 
     guards_itself: ClassVar[bool] = False
 
-    def judges(self, statement: str) -> bool:
+    def must_check(self, statement: str) -> bool:
         with silence_spark_logs():
             kind = spark_plans.command_kind(self.spark, statement)
         if kind is not None and not spark_plans.reads_no_rows(kind):
@@ -122,14 +125,14 @@ class ClassicEngine(Engine):
         except AnalysisException as error:
             raise BadStatement(statement=statement, reason=first_line(str(error))) from error
 
-    def judge(self, frame: DataFrame, now: datetime) -> tuple[DataFrame, Sequence[NeededFiles]]:
+    def plan_query(self, frame: DataFrame, now: datetime) -> tuple[DataFrame, Sequence[NeededFiles]]:
         self._check_settings()
-        rows, scans = planned(frame)
+        rows, scans = plan_frame(frame)
         return rows, self._needed_by(scans, now)
 
     def needed_by_change(self, source: Source, statement: str, now: datetime) -> Sequence[NeededFiles]:
         self._check_settings()
-        return self._needed_by([spark_plans.candidates(self.spark, statement, self.newest(source))], now)
+        return self._needed_by([spark_plans.scan_for_change(self.spark, statement, self.newest(source))], now)
 
     def _check_settings(self) -> None:
         """Raise an error if a session setting would skip files that cannot be read.
@@ -145,34 +148,33 @@ class ClassicEngine(Engine):
 
         The interval of the newest version applies to all versions.
         """
-        grouped: dict[tuple[str, int], list[Scan]] = {}
-        for each in scans:
-            grouped.setdefault((each.location, each.version), []).append(each)
-        found = []
-        for _, same in sorted(grouped.items(), key=lambda each: each[0]):
-            newest = spark_plans.scan_all(self.spark.table(Source(path=same[0].location).sql)) or same[0]
-            needed = self._needed_of(same, parse_policy(same[0].name, newest.metadata.properties), now)
-            if needed.files:
-                found.append(needed)
-        return found
+        by_version = attrgetter("location", "version")
+        all_needed = []
+        for _, group in groupby(sorted(scans, key=by_version), by_version):
+            first, *others = group
+            newest = spark_plans.scan_all(self.spark.table(Source(path=first.location).sql)) or first
+            policy = parse_policy(first.name, newest.metadata.properties)
+            all_needed.append(self._needed_of(first, [first, *others], policy, now))
+        return [needed for needed in all_needed if needed.files]
 
-    def _needed_of(self, scans: Sequence[Scan], policy: Policy | None, now: datetime) -> NeededFiles:
-        """Return the archived files that scans of one table at one version need."""
-        first, *others = scans
+    def _needed_of(self, table: Scan, scans: Sequence[Scan], policy: Policy | None, now: datetime) -> NeededFiles:
+        """Return the archived files that scans of one table at one version need. `table` is any scan of this table."""
         until = created_until(policy, now)
         files = {file.uri: file for scan in scans for file in scan.files(until)}
-        archived = archived_of(self.spark, first.name, first.location, files.values(), policy, now)
-        active = None if others else first.count - len(archived)  # several scans may share files
+        archived = find_archived(self.spark, table.name, table.location, files.values(), policy, now)
+        active = None if len(scans) > 1 else sum(scan.count for scan in scans) - len(archived)  # scans may share files
         listed = tuple(sorted(archived, key=lambda file: file.uri))
-        return NeededFiles(first.name, first.metadata.table_id, first.location, first.version, listed, active)
+        return NeededFiles(table.name, table.metadata.table_id, table.location, table.version, listed, active)
 
     def needed(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
         try:
-            return self.compared(source, where, now, version)
+            return self.needed_by_log(source, where, now, version)
         except Doubt:
-            return self.planned(source, where, now, version)
+            return self.needed_by_plan(source, where, now, version)
 
-    def compared(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
+    def needed_by_log(
+        self, source: Source, where: str | None, now: datetime, version: int | None = None
+    ) -> NeededFiles:
         """Find needed archived files in the columns of the log, for conditions that contain only comparisons.
 
         Raises `Doubt` if Delta might plan other files.
@@ -184,52 +186,49 @@ class ClassicEngine(Engine):
             if where is not None:
                 try:
                     rows = data_skipping.frame_of_schema(self.spark, table.schema)
-                    comparisons = data_skipping.comparisons_in(filtered(rows, str(source), where))
+                    comparisons = data_skipping.comparisons_in(apply_condition(rows, str(source), where))
                 except (BadPredicate, PySparkException) as error:
                     raise Doubt("a condition that only Delta may accept") from error
             count, files = log.files(comparisons, created_until(policy, now))
-        archived = archived_among(sorted(files, key=lambda file: file.uri), policy, now)
+        archived = select_archived(sorted(files, key=lambda file: file.uri), policy, now)
         return NeededFiles(
             str(source), table.table_id, log.location, log.version, tuple(archived), count - len(archived)
         )
 
-    def planned(self, source: Source, where: str | None, now: datetime, version: int | None = None) -> NeededFiles:
+    def needed_by_plan(
+        self, source: Source, where: str | None, now: datetime, version: int | None = None
+    ) -> NeededFiles:
         """Find needed archived files in Delta's plan."""
         policy = parse_policy(str(source), self.newest(source).metadata.properties)
         all_files = self.scan_all(source, version)
         scans: Sequence[Scan] = [all_files]
         if where is not None:
-            _, scans = planned(filtered(self.read(source, all_files.version)[1], str(source), where))
-        if not scans:
-            return NeededFiles(str(source), all_files.metadata.table_id, all_files.location, all_files.version, (), 0)
-        return replace(self._needed_of(scans, policy, now), table=str(source))
+            _, scans = plan_frame(apply_condition(self.read(source, all_files.version)[1], str(source), where))
+        return replace(self._needed_of(all_files, scans, policy, now), table=str(source))
 
     def scan_all(self, source: Source, version: int | None = None) -> Scan:
         """Return a scan of all files of a version. The default version is the newest."""
         newest = self.newest(source)
         if version is None or version == newest.version:
             return newest
-        found = spark_plans.scan_all(self.read(source, version)[1])
-        assert found is not None, "the newest version was read in the same way"
-        return found
+        scan = spark_plans.scan_all(self.read(source, version)[1])
+        assert scan is not None, "the newest version was read in the same way"
+        return scan
 
     def newest(self, source: Source) -> Scan:
-        try:
-            found = spark_plans.scan_all(self.spark.table(source.sql))
-        except AnalysisException:
-            found = None
-        if found is None:
-            what = read_table_info(self.spark, source)  # raises an error that names what is there instead
-            raise NotDelta(table=str(source), found=f"a table at {what.location} whose log cannot be found")
-        return found
+        with suppress(AnalysisException):
+            if scan := spark_plans.scan_all(self.spark.table(source.sql)):
+                return scan
+        table = read_table_info(self.spark, source)  # raises a more specific error, for example for a view
+        raise NotDelta(table=str(source), found=f"a table at {table.location} whose log cannot be found")
 
     def partitions(self, source: Source, version: int | None) -> list[dict[str, str | None]]:
         return sorted(self.scan_all(source, version).partitions(), key=str)
 
-    def without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
+    def rows_without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
         if left_out:
-            return self.scan_all(source, version).without(left_out)
-        return planned(reader.at_version(self.spark, source, version))[0]
+            return self.scan_all(source, version).rows_without(left_out)
+        return plan_frame(reader.at_version(self.spark, source, version))[0]
 
     def files(self, source: Source, version: int | None = None, table: TableInfo | None = None) -> dict[str, DataFile]:
         """Return all files of a version by URI. The default version is the newest."""
@@ -237,10 +236,10 @@ class ClassicEngine(Engine):
         delta_log_reader.require_own_commits(str(source), table.features)
         try:
             with delta_log_reader.columns(self.spark, source) as log:
-                found: Sequence[DataFile] = log.at(version).files()[1]
+                files: Sequence[DataFile] = log.at(version).files()[1]
         except Doubt:
-            found = self.scan_all(source, version).files()
-        return {file.uri: file for file in found}
+            files = self.scan_all(source, version).files()
+        return {file.uri: file for file in files}
 
     def read(self, source: Source, version: int | None) -> tuple[int, DataFrame]:
         at = self.newest(source).version if version is None else version
@@ -266,12 +265,12 @@ def all_and_archived(
     """Return all files of the newest version, and the archived ones."""
     files = list(ClassicEngine(spark).files(source, table=table).values())
     policy = parse_policy(str(source), table.properties)
-    return files, archived_of(spark, str(source), table.location, files, policy, now)
+    return files, find_archived(spark, str(source), table.location, files, policy, now)
 
 
 def files_of(frame: DataFrame) -> list[str]:
     """Return the data files that a query reads, after Delta has skipped files by partition and statistics."""
-    _, scans = planned(frame)
+    _, scans = plan_frame(frame)
     return sorted({file.uri for scan in scans for file in scan.files()})
 
 

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,11 @@ from mirrorfeed.archive.archived_files import (
     NeededFiles,
     StatementNeedsArchivedFiles,
     TiersAt,
-    archived_of,
-    blocked_among,
-    file_of,
+    find_archived,
     hadoop_path,
-    refuse,
+    require_readable,
+    select_unreadable,
+    to_data_file,
 )
 from mirrorfeed.archive.data_skipping import Doubt
 from mirrorfeed.archive.delta_log_reader import log_files, require_own_commits
@@ -48,8 +49,8 @@ Refusal = Callable[[Sequence[NeededFiles]], ArchivedFilesNeeded]
 def guarded_rows(spark: SparkSession, frame: DataFrame, tiers: TiersAt, now: datetime, refusal: Refusal) -> DataFrame:
     """Return the rows of a query, read with the plan that was checked. Raises `refusal` for files that cannot be
     read."""
-    rows, needed = engine_of(spark).judge(frame, now)
-    refuse(needed, tiers, refusal)
+    rows, needed = engine_of(spark).plan_query(frame, now)
+    require_readable(needed, tiers, refusal)
     return rows
 
 
@@ -70,9 +71,9 @@ class Guarded:
         Raises `ArchivedFilesNeeded`, whose `plan()` restores the missing files, before anything is read. Statements
         that read no table run as usual. Statements that change tables are refused: use `ArchiveAwareTable`.
         """
-        judges = engine_of(self.spark).judges(statement)
-        found = self.spark.sql(statement) if args is None else self.spark.sql(statement, args)
-        return self.frame(found, statement) if judges else found
+        must_check = engine_of(self.spark).must_check(statement)
+        frame = self.spark.sql(statement) if args is None else self.spark.sql(statement, args)
+        return self.frame(frame, statement) if must_check else frame
 
     def table(self, name: str) -> DataFrame:
         """Return the rows of a table or view by its name, or of a table by its path."""
@@ -80,16 +81,13 @@ class Guarded:
 
     def frame(self, frame: DataFrame, statement: str | None = None) -> DataFrame:
         """Return the rows of a query that was built with DataFrames."""
-
-        def refusal(blocked: Sequence[NeededFiles]) -> ArchivedFilesNeeded:
-            return StatementNeedsArchivedFiles.of(blocked, statement)
-
+        refusal = partial(StatementNeedsArchivedFiles.of, statement=statement)
         return guarded_rows(self.spark, frame, self.tiers, self.now(), refusal)
 
     def needed(self, statement: str) -> list[NeededFiles]:
         """Return the archived files that a query needs, including restored files."""
         engine = engine_of(self.spark)
-        return list(engine.judge(engine.query(statement), self.now())[1])
+        return list(engine.plan_query(engine.query(statement), self.now())[1])
 
 
 def check(
@@ -108,11 +106,11 @@ def check(
     interval = parse_policy(str(source), properties)
     if interval is None or is_databricks(spark):
         return
-    found = read_table_info(spark, source)
-    tiers = tiers or tiers_at(found.location)
-    files = needed(spark, source, found, what)
+    table = read_table_info(spark, source)
+    tiers = tiers or tiers_at(table.location)
+    files = files_to_read(spark, source, table, what)
     last = what if isinstance(what, int) else what.to_version_inclusive
-    archived = archived_of(spark, str(source), found.location, files, interval, now or datetime.now(UTC))
+    archived = find_archived(spark, str(source), table.location, files, interval, now or datetime.now(UTC))
     if missing := missing_among([file for file in files if tiers or file not in archived], tiers):
         if isinstance(what, int):
             raise SnapshotGone(table=str(source), version=what, uris=missing)
@@ -122,7 +120,7 @@ def check(
             where=what,
             reason=f"files are gone, {first_names(missing)}",
         )
-    if blocked := blocked_among(archived, tiers):
+    if blocked := select_unreadable(archived, tiers):
         operation = operation or ("A snapshot" if isinstance(what, int) else f"The change data feed ({what})")
         first = None if isinstance(what, int) else what.from_version_exclusive + 1
         raise ArchivedFilesNeeded(
@@ -130,17 +128,18 @@ def check(
         )
 
 
-def needed(spark: SparkSession, source: Source, found: TableInfo, what: Range | int) -> Sequence[DataFile]:
+def files_to_read(spark: SparkSession, source: Source, table: TableInfo, what: Range | int) -> Sequence[DataFile]:
+    """Return all files that a range of the change data feed, or the snapshot of a version, reads. Raises `Gap`."""
     engine = ClassicEngine(spark)
     if isinstance(what, int):
         return list(engine.files(source, what).values())
-    require_own_commits(str(source), found.features)
+    require_own_commits(str(source), table.features)
     try:
         before = engine.files(source, what.from_version_exclusive) if what.from_version_exclusive >= 0 else {}
     except (NoSuchVersion, VersionExpired):
         before = {}
     try:
-        return changed_files(spark, found.location, what, before)
+        return changed_files(spark, table.location, what, before)
     except (OSError, json.JSONDecodeError, Doubt) as error:
         after = what.from_version_exclusive
         raise Gap(table=str(source), published=after, where=what, reason=GapReason.LOG_HOLE) from error
@@ -164,14 +163,14 @@ def changed_files(spark: SparkSession, location: str, what: Range, before: Mappi
             time = next((each.get("inCommitTimestamp") or each.get("timestamp") for each in commit), None)
             changes = [each | {"modificationTime": time} for each in changes]
             read += changes or [each for each in added + removed if each["dataChange"]]
-            first_added = {file.uri: file for file in (file_of(location, each) for each in added)} | first_added
+            first_added = {file.uri: file for file in (to_data_file(location, each) for each in added)} | first_added
     known = {**before, **first_added}
-    found: dict[str, DataFile] = {}
-    for file in (file_of(location, each) for each in read):
+    files: dict[Sequence[str], DataFile] = {}
+    for file in (to_data_file(location, each) for each in read):
         if file.uri in known:
             file = replace(known[file.uri], deletion_vector=file.deletion_vector)
-        found["".join(file.uris)] = file
-    return list(found.values())
+        files[file.uris] = file
+    return list(files.values())
 
 
 def missing_among(files: Sequence[DataFile], tiers: TierStore | None) -> list[str]:

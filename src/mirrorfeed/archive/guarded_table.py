@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -27,12 +27,12 @@ from mirrorfeed.archive.archived_files import (
     NeededFiles,
     NotEnoughFiles,
     StatementNeedsArchivedFiles,
-    blocked_of,
-    plain,
-    refuse,
+    find_unreadable,
+    normalize_uri,
+    require_readable,
     total,
 )
-from mirrorfeed.archive.data_skipping import check_columns, exact_names, filtered
+from mirrorfeed.archive.data_skipping import apply_condition, check_columns, exact_names
 from mirrorfeed.archive.engines import Engine, engine_of
 from mirrorfeed.archive.errors import BadNumber, SubqueryInStatement
 from mirrorfeed.archive.guard import Guarded, Refusal, guarded_rows
@@ -46,7 +46,7 @@ from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.tier_store import TierStore, tiers_at
 
 Session = SparkSession | Callable[[], SparkSession]
-_WHOLE = (ByteType, ShortType, IntegerType, LongType)
+_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 
 
 @dataclass(frozen=True)
@@ -82,15 +82,15 @@ class GuardedTable:
         """Return the rows that match a SQL condition, with all or some columns. The default version is the newest."""
         check_columns(self._spark, self.source, columns or ())
 
-        def question(rows: DataFrame) -> DataFrame:
-            found = filtered(rows, str(self.source), where)
-            return found if columns is None else found.select(*map(quote, columns))
+        def select(rows: DataFrame) -> DataFrame:
+            selected = apply_condition(rows, str(self.source), where)
+            return selected if columns is None else selected.select(*map(quote, columns))
 
         if self._engine.guards_itself:
             needed = self._needed(where, version)
             version = needed.version
-            refuse([needed], self._tiers_at, self._refusal("A query", where, version))
-        return self._guard("A query", question, version, where)
+            require_readable([needed], self._tiers_at, self._refusal("A query", where, version))
+        return self._guard("A query", select, version, where)
 
     def count(self, version: int | None = None) -> int:
         """Return the number of rows, from the log if it contains the number."""
@@ -116,12 +116,11 @@ class GuardedTable:
         if n < 0:
             raise BadNumber(table=str(self.source), argument="LIMIT", value=n)
         partitions = read_table_info(self._spark, self.source).partition_columns
-        names = self._spark.table(self.source.sql).select(*map(quote, partitions))
-        filtered(names, f"the partitions of {self.source}", where)
+        apply_condition(self._rows.select(*map(quote, partitions)), f"the partitions of {self.source}", where)
         if self._engine.guards_itself:
-            return filtered(self._spark.table(self.source.sql), str(self.source), where).limit(n)
+            return apply_condition(self._rows, str(self.source), where).limit(n)
         active, blocked = self._active(self._needed(where))
-        rows = filtered(active, str(self.source), where).limit(n)
+        rows = apply_condition(active, str(self.source), where).limit(n)
         if blocked and (found := rows.count()) < n:
             raise NotEnoughFiles(table=str(self.source), limit=n, found=found, files=tuple(blocked))
         return rows
@@ -141,7 +140,9 @@ class GuardedTable:
         # Only the files that exist now are guarded, because files that are added later are new.
         if starting_version is None:
             needed = self._needed()
-            refuse([needed], self._tiers_at, self._refusal("A stream of the whole table", None, needed.version))
+            require_readable(
+                [needed], self._tiers_at, self._refusal("A stream of the whole table", None, needed.version)
+            )
         else:
             reader = reader.option("startingVersion", starting_version)
             if not self._engine.guards_itself:
@@ -154,8 +155,8 @@ class GuardedTable:
 
     def _guard(
         self,
-        what: str,
-        question: Callable[[DataFrame], DataFrame],
+        operation: str,
+        select: Callable[[DataFrame], DataFrame],
         version: int | None = None,
         where: str | None = None,
     ) -> DataFrame:
@@ -164,17 +165,18 @@ class GuardedTable:
         The check includes archived files of all tables. If Delta answers from the log, the plan has no files.
         """
         at, rows = self._engine.read(self.source, version)
-        return guarded_rows(self._spark, question(rows), self._tiers_at, self._now(), self._refusal(what, where, at))
+        refusal = self._refusal(operation, where, at)
+        return guarded_rows(self._spark, select(rows), self._tiers_at, self._now(), refusal)
 
-    def _refusal(self, what: str, where: str | None, version: int) -> Refusal:
-        """Return a function that makes the error: for this table at a version, or otherwise for several tables."""
+    def _refusal(self, operation: str, where: str | None, version: int) -> Refusal:
+        """Return a function that creates the error: for this table at this version, or otherwise for all tables."""
 
         def refusal(blocked: Sequence[NeededFiles]) -> ArchivedFilesNeeded:
             first, *others = blocked
             if others or (first.location, first.version) != (self._location, version):
                 return StatementNeedsArchivedFiles.of(blocked)
             return ArchivedFilesNeeded(
-                operation=what, table=str(self.source), version=version, where=where, files=first.files
+                operation=operation, table=str(self.source), version=version, where=where, files=first.files
             )
 
         return refusal
@@ -185,7 +187,7 @@ class GuardedTable:
 
     def delete(self, where: str) -> None:
         """Delete the rows that match a SQL condition. Changes nothing if the statement needs an archived file."""
-        filtered(self._rows, str(self.source), where)
+        apply_condition(self._rows, str(self.source), where)
         self._change("The DELETE", f"DELETE FROM {self.source.sql} WHERE {_closed(where)}")
 
     def update(self, assignments: Mapping[str, str], where: str | None = None) -> None:
@@ -193,13 +195,13 @@ class GuardedTable:
 
         Changes nothing if the statement needs an archived file.
         """
-        found = filtered(self._rows, str(self.source), where)
+        matching = apply_condition(self._rows, str(self.source), where)
         for value in assignments.values():
-            if "SUBQUERY" in _refusal(found, value):
+            if _has_subquery(matching, value):
                 raise SubqueryInStatement(kind="UPDATE", table=str(self.source), text=value)
-        spelled = ", ".join(f"{quote(name)} = {value}" for name, value in assignments.items())
+        values = ", ".join(f"{quote(name)} = {value}" for name, value in assignments.items())
         condition = "" if where is None else f" WHERE {_closed(where)}"
-        self._change("The UPDATE", f"UPDATE {self.source.sql} SET {spelled}{condition}")
+        self._change("The UPDATE", f"UPDATE {self.source.sql} SET {values}{condition}")
 
     def merge(self, rows: DataFrame, keys: Sequence[str], clauses: str, target_condition: str | None = None) -> None:
         """Merge rows `s` into the table `t`. Rows match if all keys are equal and `target_condition` is true.
@@ -212,7 +214,7 @@ class GuardedTable:
         view = f"mirrorfeed_merge_{id(rows)}"
         equal = [f"t.{quote(key)} = s.{quote(key)}" for key in keys]
         conditions = [f"({target_condition}\n)"] if target_condition else []
-        filtered(self._rows.alias("t"), str(self.source), target_condition)
+        apply_condition(self._rows.alias("t"), str(self.source), target_condition)
         if not self._engine.guards_itself:
             if merge_has_subqueries(self._spark, self._merge(view, [*equal, *conditions], clauses)):
                 raise SubqueryInStatement(kind="MERGE", table=str(self.source), text=clauses)
@@ -243,19 +245,15 @@ class GuardedTable:
         """Return conditions that follow from equal keys, for types with the same order on both sides of the join."""
         schema = self._rows.schema
         source_names = dict(zip(keys, exact_names("The source", rows.columns, keys), strict=True))
-        plain = [key for key in keys if _in_one_order(schema[key].dataType, rows.schema[source_names[key]].dataType)]
-        if not plain:
+        keys = [key for key in keys if _have_same_order(schema[key].dataType, rows.schema[source_names[key]].dataType)]
+        if not keys:
             return []
-        ends = [end(quote(key)).alias(f"{end.__name__}{i}") for i, key in enumerate(plain) for end in (F.min, F.max)]
-        row = rows.agg(*ends).collect()[0]
-        if None in tuple(row):  # a key is NULL in all rows, or there are no rows
+        ends = [end(quote(key)).alias(f"{end.__name__}{i}") for i, key in enumerate(keys) for end in (F.min, F.max)]
+        values = tuple(rows.agg(*ends).collect()[0])
+        if None in values:  # a key is NULL in all rows, or there are no rows
             return ["false"]
-        found = []
-        for i, key in enumerate(plain):
-            low, high = _literal(row[2 * i]), _literal(row[2 * i + 1])
-            if low is not None and high is not None:
-                found.append(f"t.{quote(key)} >= {low} AND t.{quote(key)} <= {high}")
-        return found
+        bounds = zip(keys, map(_literal, values[::2]), map(_literal, values[1::2]), strict=True)
+        return [f"t.{quote(key)} >= {low} AND t.{quote(key)} <= {high}" for key, low, high in bounds if low and high]
 
     @property
     def _rows(self) -> DataFrame:
@@ -265,13 +263,13 @@ class GuardedTable:
         """Return the rows of any other query, guarded."""
         return Guarded(self._spark, self._tiers_at, self._now).frame(frame)
 
-    def _change(self, what: str, statement: str) -> None:
+    def _change(self, operation: str, statement: str) -> None:
         """Run a DELETE, UPDATE or MERGE of this table, after checking that it searches no archived file for rows.
 
         Statements are atomic: a concurrent change after the check can only make a statement fail.
         """
         needed = self._engine.needed_by_change(self.source, statement, self._now())
-        refuse(needed, self._tiers_at, lambda blocked: StatementNeedsArchivedFiles.of(blocked, operation=what))
+        require_readable(needed, self._tiers_at, partial(StatementNeedsArchivedFiles.of, operation=operation))
         self._spark.sql(statement)
 
     def _tiers_at(self, location: str) -> TierStore | None:
@@ -279,8 +277,8 @@ class GuardedTable:
 
     def _active(self, needed: NeededFiles) -> tuple[DataFrame, list[DataFile]]:
         """Return the rows in files that can be read, and the other files."""
-        blocked = blocked_of(needed, self._tiers_at)
-        return self._engine.without(self.source, {file.uri for file in blocked}, needed.version), blocked
+        blocked = find_unreadable(needed, self._tiers_at)
+        return self._engine.rows_without(self.source, {file.uri for file in blocked}, needed.version), blocked
 
     @cached_property
     def _spark(self) -> SparkSession:
@@ -296,27 +294,26 @@ class GuardedTable:
 
     @cached_property
     def _location(self) -> str:
-        return plain(read_table_info(self._spark, self.source).location)
+        return normalize_uri(read_table_info(self._spark, self.source).location)
 
 
 def session_of(session: Session) -> SparkSession:
     return session() if callable(session) else session
 
 
-def _refusal(rows: DataFrame, value: str) -> str:
-    """Return the error condition of an expression, or an empty string. Checks for subqueries, which a lambda does not
-    accept."""
+def _has_subquery(rows: DataFrame, expression: str) -> bool:
+    """Return whether Spark refuses an expression in a lambda because of a subquery."""
     try:
         with silence_spark_logs():
-            analyze(rows.select(F.transform(F.array(F.lit(1)), lambda _: F.expr(value))))
+            analyze(rows.select(F.transform(F.array(F.lit(1)), lambda _: F.expr(expression))))
     except AnalysisException as error:
-        return error.getCondition() or ""
-    return ""
+        return "SUBQUERY" in (error.getCondition() or "")
+    return False
 
 
-def _in_one_order(type_: DataType, source_type: DataType) -> bool:
-    if isinstance(type_, _WHOLE):
-        return isinstance(source_type, _WHOLE)
+def _have_same_order(type_: DataType, source_type: DataType) -> bool:
+    if isinstance(type_, _INTEGERS):
+        return isinstance(source_type, _INTEGERS)
     return type_ == source_type and isinstance(type_, (DateType, StringType))
 
 

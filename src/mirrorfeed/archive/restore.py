@@ -34,7 +34,7 @@ from mirrorfeed.archive.restore_plan import (
     Plan,
     RestorePlan,
     Terms,
-    check_place,
+    check_path,
     cost_of_restore,
     describe_costs,
     estimate,
@@ -101,23 +101,23 @@ def tiers_of(plan: Plan) -> TierStore | None:
 
 def plan_restore(
     session: Session,
-    make: Callable[[SparkSession, Priority, datetime], Plan],
+    make_plan: Callable[[SparkSession, Priority, datetime], Plan],
     priority: str,
     rates: Prices | None,
     save_as: str | None,
 ) -> RestorePlan:
-    """Return the plan that `make` returns, with its costs. Save it in the new file `save_as`, whose path is checked
-    before Spark starts."""
-    check_place(save_as)
+    """Return the plan that `make_plan` returns, with its costs. Save it in the new file `save_as`, whose path is
+    checked before Spark starts."""
+    check_path(save_as)
     now = datetime.now(UTC)
-    plan = make(session_of(session), Priority[priority.upper()], now)
-    found = estimate(plan, tiers_of(plan), rates, now)
-    return found.save(save_as) if save_as else found
+    plan = make_plan(session_of(session), Priority[priority.upper()], now)
+    estimated = estimate(plan, tiers_of(plan), rates, now)
+    return estimated.save(save_as) if save_as else estimated
 
 
 def restore(
     session: Session,
-    plan: RestorePlan | str,
+    restore_plan: RestorePlan | str,
     terms: Terms,
     rates: Prices | None = None,
     poll_seconds: float | None = None,
@@ -129,52 +129,55 @@ def restore(
 
     Then copy the rows of the plan's query into the new table `into`, or return the first `rows` rows.
     """
-    made = Plan.load(plan) if isinstance(plan, str) else plan._plan
+    plan = Plan.load(restore_plan) if isinstance(restore_plan, str) else restore_plan._plan
     target = None if into is None else Source.parse_argument(into)
-    if target and not made.has_rows:
-        raise OnlyRows(table=made.table)
+    if target and not plan.has_rows:
+        raise OnlyRows(table=plan.table)
     spark = session_of(session)
-    check_plan(spark, made)
-    if target and is_copied(spark, made, target):
+    check_plan(spark, plan)
+    if target and is_copied(spark, plan, target):
         note = f"{target} already contains the rows of the plan."
-        return Restoring(made.table, None, None, None, str(target), notes=(note,))
-    tiers = tiers_of(made)
+        return Restoring(plan.table, None, None, None, str(target), notes=(note,))
+    tiers = tiers_of(plan)
     if tiers is None:
-        raise NoTiers(table=made.table)
-    if paid := costs(made, tiers, terms, rates, datetime.now(UTC)):
-        on_step(paid)
+        raise NoTiers(table=plan.table)
+    if costs := describe_restore_costs(plan, tiers, terms, rates, datetime.now(UTC)):
+        on_step(costs)
 
-    def report(found: Restoring) -> None:
-        on_step(f"{found.ready:,} restored, {found.pending:,} pending, {found.archived:,} archived")
+    def report(state: Restoring) -> None:
+        on_step(f"{state.ready:,} restored, {state.pending:,} pending, {state.archived:,} archived")
 
-    found = request(made, tiers, terms) if poll_seconds is None else follow(made, tiers, poll_seconds, terms, report)
-    found = replace(found, notes=(next_steps(made.table, tiers, terms),))
-    if not found.done or (rows is None and target is None):
-        return found
-    with in_zone(spark, made.zone):
-        frame = run_query(spark, made, tiers, datetime.now(UTC))
+    if poll_seconds is None:
+        state = request_files(plan, tiers, terms)
+    else:
+        state = request_and_wait(plan, tiers, poll_seconds, terms, report)
+    state = replace(state, notes=(next_steps(plan.table, tiers, terms),))
+    if not state.done or (rows is None and target is None):
+        return state
+    with session_time_zone(spark, plan.zone):
+        frame = run_query(spark, plan, tiers, datetime.now(UTC))
         if frame is None:
-            first = made.feed_from
-            changes = "" if first is None else f" for the changes from version {first} to {made.version}"
-            return replace(found, notes=(f"All planned files{changes} can be read.", *found.notes))
+            first = plan.feed_from
+            changes = "" if first is None else f" for the changes from version {first} to {plan.version}"
+            return replace(state, notes=(f"All planned files{changes} can be read.", *state.notes))
         if target is None:
-            return replace(found, rows=to_json_rows(frame.limit(rows or 0)))
-        if not is_copied(spark, made, target):  # by another run meanwhile
-            frame.writeTo(target.sql).using("delta").tableProperty(_COPY_OF, _fingerprint(made)).create()
-        return replace(found, into=str(target), notes=(f"Copied the rows into {target}.",))
+            return replace(state, rows=to_json_rows(frame.limit(rows or 0)))
+        if not is_copied(spark, plan, target):  # another run may have copied the rows meanwhile
+            frame.writeTo(target.sql).using("delta").tableProperty(_COPY_OF, _fingerprint(plan)).create()
+        return replace(state, into=str(target), notes=(f"Copied the rows into {target}.",))
 
 
-def progress(plan: Plan, tiers: TierStore) -> Restoring:
+def read_progress(plan: Plan, tiers: TierStore) -> Restoring:
     """Return the progress. Reads the tier of every file, because a sample does not show the tiers of the others."""
-    found = tiers.read_tiers([file.uri for file in plan.files])
-    if missing := [uri for uri, tier in found.items() if tier is Tier.MISSING]:
+    tier_by_uri = tiers.read_tiers([file.uri for file in plan.files])
+    if missing := [uri for uri, tier in tier_by_uri.items() if tier is Tier.MISSING]:
         raise FilesGone(table=plan.table, uris=missing)
-    count = Counter(found.values())
-    ready = sum(number for tier, number in count.items() if tier.is_readable)
-    return Restoring(plan.table, ready, count[Tier.PENDING], count[Tier.ARCHIVE])
+    counts = Counter(tier_by_uri.values())
+    ready = sum(count for tier, count in counts.items() if tier.is_readable)
+    return Restoring(plan.table, ready, counts[Tier.PENDING], counts[Tier.ARCHIVE])
 
 
-def request(plan: Plan, tiers: TierStore, terms: Terms = DEFAULT_TERMS, now: datetime | None = None) -> Restoring:
+def request_files(plan: Plan, tiers: TierStore, terms: Terms = DEFAULT_TERMS, now: datetime | None = None) -> Restoring:
     """Request the files that are archived and not pending, and copies that would expire too early.
 
     Rejected files are requested again a few times. Raises `RestoreRejected`, `CannotKeep` or `OnlyHot`.
@@ -183,21 +186,21 @@ def request(plan: Plan, tiers: TierStore, terms: Terms = DEFAULT_TERMS, now: dat
 
     check_terms(plan.table, tiers, terms)
     end = (now or datetime.now(UTC)) + timedelta(days=terms.keep_days or 0)
-    refused: dict[str, str] = {}
+    rejected: dict[str, str] = {}
     for _ in range(_ROUNDS_WITHOUT_PROGRESS):
-        found = tiers.facts([file.uri for file in plan.files])
-        left = [
+        facts_by_uri = tiers.facts([file.uri for file in plan.files])
+        remaining = [
             uri
-            for uri, facts in found.items()
+            for uri, facts in facts_by_uri.items()
             if facts.tier is Tier.ARCHIVE or (facts.tier.is_readable and facts.until is not None and facts.until < end)
         ]
-        refused = {}
-        for start in range(0, len(left), BATCH_SIZE):
-            batch = left[start : start + BATCH_SIZE]
-            refused |= tiers.restore(batch, Priority[plan.priority], terms.to, terms.keep_days)
-        if not refused:
-            return progress(plan, tiers)
-    raise RestoreRejected(table=plan.table, refused=refused)
+        rejected = {}
+        for start in range(0, len(remaining), BATCH_SIZE):
+            batch = remaining[start : start + BATCH_SIZE]
+            rejected |= tiers.restore(batch, Priority[plan.priority], terms.to, terms.keep_days)
+        if not rejected:
+            return read_progress(plan, tiers)
+    raise RestoreRejected(table=plan.table, refused=rejected)
 
 
 def check_terms(table: str, tiers: TierStore, terms: Terms) -> None:
@@ -207,7 +210,7 @@ def check_terms(table: str, tiers: TierStore, terms: Terms) -> None:
         raise OnlyHot(table=table, to=terms.to)
 
 
-def follow(
+def request_and_wait(
     plan: Plan,
     tiers: TierStore,
     poll_seconds: float,
@@ -219,21 +222,23 @@ def follow(
     again."""
     started = datetime.now(UTC)
     while True:
-        found = request(plan, tiers, terms, started)
-        report(found)
-        if found.done:
-            return found
+        state = request_files(plan, tiers, terms, started)
+        report(state)
+        if state.done:
+            return state
         sleep(poll_seconds)
 
 
-def costs(plan: Plan, tiers: TierStore, terms: Terms, rates: Prices | None, now: datetime) -> str | None:
+def describe_restore_costs(
+    plan: Plan, tiers: TierStore, terms: Terms, rates: Prices | None, now: datetime
+) -> str | None:
     """Return the costs of the restore in words, or None without prices."""
     check_terms(plan.table, tiers, terms)
     if rates is None:
         return None
     files = tiers.facts([file.uri for file in plan.files]).values()
-    found = cost_of_restore(files, rates, Priority[plan.priority], terms, tiers.restores_copies, now)
-    return describe_costs(found, rates.currency)
+    costs = cost_of_restore(files, rates, Priority[plan.priority], terms, tiers.restores_copies, now)
+    return describe_costs(costs, rates.currency)
 
 
 def next_steps(table: str, tiers: TierStore, terms: Terms) -> str:
@@ -255,12 +260,12 @@ def is_copied(spark: SparkSession, plan: Plan, into: Source) -> bool:
 def is_existing_copy(spark: SparkSession, into: Source, property_: str, value: str, expected: str) -> bool:
     """Return whether the table exists and a property has this value. Raises `TargetExists` for another value."""
     try:
-        found = read_table_info(spark, into)
+        table = read_table_info(spark, into)
     except (SourceMissing, NoTableAtPath):
         return False
     except NotDelta as error:
         raise TargetExists(table=str(into), expected=expected) from error
-    if found.properties.get(property_) != value:
+    if table.properties.get(property_) != value:
         raise TargetExists(table=str(into), expected=expected)
     return True
 
@@ -271,8 +276,8 @@ def _fingerprint(plan: Plan) -> str:
     return hashlib.sha256(repr((tables, plan.where, plan.sql, plan.zone)).encode()).hexdigest()[:32]
 
 
-def in_zone(spark: SparkSession, zone: str | None) -> AbstractContextManager[None]:
-    """Set the session to the time zone in which a plan was created."""
+def session_time_zone(spark: SparkSession, zone: str | None) -> AbstractContextManager[None]:
+    """Set the session to the time zone in which a plan was created, within the context."""
     return nullcontext() if zone is None else setting(spark, _ZONE, zone)
 
 

@@ -118,8 +118,8 @@ class Plan:
     def load(cls, path: str) -> Plan:
         try:
             value = parse_json(Path(path).read_bytes())
-            if (found := format_of(value)) != FORMAT:
-                raise ValueError(f"its format is {found}, and this version reads {FORMAT}")
+            if (version := format_of(value)) != FORMAT:
+                raise ValueError(f"its format is {version}, and this version reads {FORMAT}")
             return validate(_PLAN, value)
         except (OSError, ValueError) as error:
             raise BadPlan(path=path, reason=getattr(error, "strerror", None) or str(error)) from error
@@ -170,7 +170,7 @@ class RestorePlan(Row):
         return (*([self._costs] if self._costs else []), *([how] if self.path else []))
 
 
-def check_place(path: str | None) -> None:
+def check_path(path: str | None) -> None:
     """Raise an error if a plan cannot be saved to this path. Call it before the plan is created."""
     if path and Path(path).exists():
         raise PlanExists(path=path)
@@ -178,17 +178,8 @@ def check_place(path: str | None) -> None:
         raise PlanNotWritten(path=path, reason=f"the folder {Path(path).parent} does not exist")
 
 
-def make(
-    needed: Sequence[NeededFiles],
-    priority: Priority | None = None,
-    *,
-    where: str | None = None,
-    feed_from: int | None = None,
-    sql: str | None = None,
-    files_alone: bool = False,
-    zone: str | None = None,
-) -> Plan:
-    """Create a plan for the archived files that a query needs of one or more tables."""
+def plan_files(needed: Sequence[NeededFiles], priority: Priority | None) -> Plan:
+    """Return a plan for files of one or more tables, without the query that needs the files."""
     tables = tuple(
         replace(
             each,
@@ -197,8 +188,7 @@ def make(
         )
         for each in needed
     )
-    priority_name: Literal["STANDARD", "HIGH"] = "HIGH" if priority is Priority.HIGH else "STANDARD"
-    return Plan(tables, priority_name, where, feed_from, sql, files_alone, zone)
+    return Plan(tables, "HIGH" if priority is Priority.HIGH else "STANDARD")
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,23 +237,23 @@ def cost_of_restore(
     price, to = rates.restore_prices(priority.name), terms.to
     gib = _gib(archived)
     month, archive = rates.per_month(to.name), rates.per_month(Tier.ARCHIVE.name)
-    found: dict[str, float | None] = {
+    costs: dict[str, float | None] = {
         "retrieval": gib * price.per_gib,
         "requests": len(archived) / 10_000 * price.per_10k_files,
         f"{counted(days, 'day')} in {to.value}": _stored(gib * days, month),
     }
     if copies:
-        return found
+        return costs
     early = [
         _gib([file]) * max(0.0, _ARCHIVE_DAYS - (0.0 if file.since is None else (now - file.since) / timedelta(days=1)))
         for file in archived
     ]
     unknown = ", at most" if any(file.since is None for file in archived) else ""
-    found[f"leaving the archive before {_ARCHIVE_DAYS} days{unknown}"] = _stored(sum(early), archive)
+    costs[f"leaving the archive before {_ARCHIVE_DAYS} days{unknown}"] = _stored(sum(early), archive)
     if (left := _MINIMUM_DAYS[to] - days) > 0:
-        found[f"leaving {to.value} before {_MINIMUM_DAYS[to]} days"] = _stored(gib * left, month)
-    found["archiving again"] = None if rates.archiving is None else len(archived) / 10_000 * rates.archiving
-    return found
+        costs[f"leaving {to.value} before {_MINIMUM_DAYS[to]} days"] = _stored(gib * left, month)
+    costs["archiving again"] = None if rates.archiving is None else len(archived) / 10_000 * rates.archiving
+    return costs
 
 
 def _stored(gib_days: float, month: float | None) -> float | None:

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import archive_interval, guard
-from mirrorfeed.archive.archived_files import NeededFiles, archived_of
+from mirrorfeed.archive.archived_files import NeededFiles, find_archived
 from mirrorfeed.archive.engines import engine_of
 from mirrorfeed.archive.errors import FeedOnDatabricks, NoSuchRange, NothingToRestore, RelativeWord
 from mirrorfeed.archive.guard import Guarded
-from mirrorfeed.archive.restore_plan import Plan, make
+from mirrorfeed.archive.restore_plan import Plan, plan_files
 from mirrorfeed.runtime.spark_session import is_databricks
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.errors import Gap
@@ -32,7 +33,7 @@ def plan_statement(spark: SparkSession, priority: Priority, now: datetime, *, sq
     at = moment(spark, now)
     statement = fix_relative_times(sql, at)
     if needed := Guarded(spark, now=lambda: now).needed(statement):
-        return make(needed, priority, sql=statement, zone=at.zone)
+        return replace(plan_files(needed, priority), sql=statement, zone=at.zone)
     raise NothingToRestore(statement=sql)
 
 
@@ -43,7 +44,8 @@ def plan_query(
     at = moment(spark, now)
     archive_interval.required(spark, source)
     where = where and fix_relative_times(where, at, spark.table(source.sql).columns)
-    return make([engine_of(spark).needed(source, where, now)], priority, where=where, zone=at.zone)
+    needed = engine_of(spark).needed(source, where, now)
+    return replace(plan_files([needed], priority), where=where, zone=at.zone)
 
 
 def plan_feed(
@@ -60,13 +62,13 @@ def plan_feed(
         raise NoSuchRange(table=str(source), first=first, last=last, newest=newest)
     range_ = Range(first - 1, end)
     try:
-        changed = guard.needed(spark, source, table, range_)
+        changed = guard.files_to_read(spark, source, table, range_)
     except Gap as error:
         raise NoSuchRange(table=str(source), first=first, last=end, newest=newest) from error
     check_readable(spark, source, range_)
-    files = archived_of(spark, str(source), table.location, changed, policy, now)
+    files = find_archived(spark, str(source), table.location, changed, policy, now)
     needed = NeededFiles(str(source), table.table_id, table.location, end, tuple(files))
-    return make([needed], priority, feed_from=first)
+    return replace(plan_files([needed], priority), feed_from=first)
 
 
 def check_readable(spark: SparkSession, source: Source, range_: Range) -> None:
@@ -102,8 +104,9 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_SPECIAL = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s+\S+)?\s*", re.IGNORECASE)
-_BARE = ("current_date", "current_timestamp", "localtimestamp", "current_time")
+_ARGUMENTS = re.compile(r"\s*\(")
+_RELATIVE_TEXT = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s+\S+)?\s*", re.IGNORECASE)
+_WITHOUT_PARENTHESES = ("current_date", "current_timestamp", "localtimestamp", "current_time")
 """Functions that Spark also accepts without parentheses, unless a column has the same name."""
 
 
@@ -121,19 +124,21 @@ def fix_relative_times(text: str, at: Moment, columns: Collection[str] = ()) -> 
         "current_timezone": f"'{at.zone}'",
     }
     column_names = {name.lower() for name in columns}
-    found, done = [], 0
+    parts, done = [], 0
     while token := _TOKEN.search(text, done):
-        found.append(text[done : token.start()])
+        parts.append(text[done : token.start()])
         end = _end_of_comment(text, token.end()) if token["block"] else token.end()
-        word, is_call = (token["word"] or "").lower(), token["call"] is not None
-        if token["text"] and _SPECIAL.fullmatch(token["text"].lstrip("rR")[1:-1]):
+        word = (token["word"] or "").lower()
+        is_column = word in column_names
+        if token["text"] and _RELATIVE_TEXT.fullmatch(token["text"].lstrip("rR")[1:-1]):
             raise RelativeWord(text=text, word=token["text"])
-        meant = is_call or (word in _BARE and word not in column_names and not text[end:].lstrip().startswith("("))
-        if word == "current_time" and (meant or text[end:].lstrip().startswith("(")) and word not in column_names:
+        has_arguments = _ARGUMENTS.match(text, end) is not None
+        is_call = token["call"] is not None or (word in _WITHOUT_PARENTHESES and not is_column and not has_arguments)
+        if word == "current_time" and (is_call or has_arguments) and not is_column:
             raise RelativeWord(text=text, word=token["word"])
-        found.append(literals[word] if meant and word in literals else text[token.start() : end])
+        parts.append(literals[word] if is_call and word in literals else text[token.start() : end])
         done = end
-    return "".join([*found, text[done:]])
+    return "".join([*parts, text[done:]])
 
 
 def _end_of_comment(text: str, start: int) -> int:

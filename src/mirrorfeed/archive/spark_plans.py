@@ -21,7 +21,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.archive.archived_files import ELSEWHERE, DataFile, TableMetadata, file_of, plain, table_folder, uri_of
+from mirrorfeed.archive.archived_files import (
+    ABSOLUTE_PATH,
+    DataFile,
+    TableMetadata,
+    normalize_uri,
+    table_folder,
+    to_data_file,
+    to_uri,
+)
 from mirrorfeed.archive.errors import CannotBePlanned, NoPlan, UnknownFiles
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.spark_errors import silence_spark_logs
@@ -48,17 +56,17 @@ def session_of(frame: DataFrame) -> SparkSession:
     return frame.sparkSession
 
 
-def optimized(spark: SparkSession, frame: DataFrame) -> Any:
+def optimize(spark: SparkSession, frame: DataFrame) -> Any:
     """Return the optimized plan, made in a copy of the session with settings under which a plan shows all files."""
     session = spark._jsparkSession.cloneSession()
     for name, value in _SETTINGS.items():
         session.conf().set(name, value)
-    with active(spark, session):
+    with active_session(spark, session):
         return session.sessionState().optimizer().execute(frame._jdf.queryExecution().analyzed())
 
 
 @contextmanager
-def active(spark: SparkSession, session: Any) -> Iterator[None]:
+def active_session(spark: SparkSession, session: Any) -> Iterator[None]:
     """Make this the active session of the thread within the context."""
     sessions = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
     before = sessions.getActiveSession()
@@ -72,7 +80,7 @@ def active(spark: SparkSession, session: Any) -> Iterator[None]:
             sessions.clearActiveSession()
 
 
-def parsed(spark: SparkSession, statement: str) -> Any:
+def parse(spark: SparkSession, statement: str) -> Any:
     return spark._jsparkSession.sessionState().sqlParser().parsePlan(statement)
 
 
@@ -116,7 +124,7 @@ class Scan:
 
     @cached_property
     def location(self) -> str:
-        return plain(str(self.snapshot.deltaLog().dataPath().toString()))
+        return normalize_uri(str(self.snapshot.deltaLog().dataPath().toString()))
 
     @cached_property
     def metadata(self) -> TableMetadata:
@@ -131,35 +139,37 @@ class Scan:
 
         Returns all files without a time. Only the returned files are collected.
         """
-        found = self._every()
+        entries = self._every()
         if self._files is not None:
-            found = DataFrame(self._spark._jsparkSession.createDataset(self._files, self._encoder).toDF(), self._spark)
+            entries = DataFrame(
+                self._spark._jsparkSession.createDataset(self._files, self._encoder).toDF(), self._spark
+            )
         if until is not None:
-            found = found.where((F.col("modificationTime") <= until) | F.col("path").rlike(ELSEWHERE))
+            entries = entries.where((F.col("modificationTime") <= until) | F.col("path").rlike(ABSOLUTE_PATH))
         if self._files is not None:  # a plan has no statistics
-            if found.isEmpty():  # mostly: the log is not read
+            if entries.isEmpty():  # mostly: the log is not read
                 return []
-            found = found.drop("stats").join(self._every().select("path", "stats"), "path", "left")
+            entries = entries.drop("stats").join(self._every().select("path", "stats"), "path", "left")
         rows = F.get_json_object("stats", "$.numRecords").cast("bigint").alias("rows")
         # Arrow rejects a NULL whose fields cannot be NULL, as in Delta's own type.
         vector = F.when(F.col("deletionVector").isNotNull(), F.struct("deletionVector.*")).alias("deletionVector")
-        actions = found.select("path", "partitionValues", "size", "modificationTime", vector, rows)
+        actions = entries.select("path", "partitionValues", "size", "modificationTime", vector, rows)
         names = self.metadata.names
-        return [file_of(self.location, action, names) for action in actions.toArrow().to_pylist()]
+        return [to_data_file(self.location, action, names) for action in actions.toArrow().to_pylist()]
 
-    def without(self, left_out: Collection[str]) -> DataFrame:
+    def rows_without(self, left_out: Collection[str]) -> DataFrame:
         """Return the rows of the version that are not in these files."""
         entries, java = self._every(), self._spark._jvm
         paths = entries.select("path").toArrow()["path"].to_pylist()
         removed = self._spark.createDataFrame(
-            [(each,) for each in paths if uri_of(self.location, each) in left_out], "path string"
+            [(each,) for each in paths if to_uri(self.location, each) in left_out], "path string"
         )
         remaining = getattr(entries.join(removed, "path", "left_anti")._jdf, "as")(self._encoder).collectAsList()
         files = java.PythonUtils.toSeq(remaining)  # type: ignore[union-attr]
         log = self.snapshot.deltaLog()
-        with active(self._spark, self._spark._jsparkSession):
-            found = log.createDataFrame(self.snapshot, files, False, getattr(log, "createDataFrame$default$4")())
-        return DataFrame(found, self._spark)
+        with active_session(self._spark, self._spark._jsparkSession):
+            rows = log.createDataFrame(self.snapshot, files, False, getattr(log, "createDataFrame$default$4")())
+        return DataFrame(rows, self._spark)
 
     def partitions(self) -> list[dict[str, str | None]]:
         """Return the values of the partition columns in the version, as in the log."""
@@ -200,25 +210,25 @@ def name_of(leaf: Any) -> str:
         parts = [str(part.get()) for part in (identifier.catalog(), identifier.database()) if part.isDefined()]
         if parts and parts[-1] != "delta":  # which is how a path is spelled
             return str(Source(parts=(*parts, str(identifier.table()))))
-    return plain(str(leaf.relation().location().path().toString())).removeprefix("file:")
+    return normalize_uri(str(leaf.relation().location().path().toString())).removeprefix("file:")
 
 
 _PREPARED = f"{DELTA}stats.PreparedDeltaFileIndex"
 _FIXED = f"{DELTA}files.TahoeBatchFileIndex"
-"""Class of the file index of `Scan.without`."""
+"""Class of the file index of `Scan.rows_without`."""
 _FILE_TABLE = "org.apache.spark.sql.execution.datasources.v2.FileTable"
 _ROWS_OF_THEIR_OWN = ("ParallelCollectionRDD", "ReliableCheckpointRDD", "LocalCheckpointRDD", "EmptyRDD")
 """RDDs that read no file, at which a lineage may end."""
 
 
-def planned(frame: DataFrame) -> tuple[DataFrame, tuple[Scan, ...]]:
+def plan_frame(frame: DataFrame) -> tuple[DataFrame, tuple[Scan, ...]]:
     """Return the planned DataFrame and its scans. Raises `UnknownFiles`."""
     spark = session_of(frame)
     if frame.isStreaming:
         raise UnknownFiles(reads="a stream")
     try:
         with silence_spark_logs():
-            plan = optimized(spark, frame)
+            plan = optimize(spark, frame)
     except PySparkException as error:
         raise CannotBePlanned(reason=first_line(str(error))) from error
     scans = tuple(_scans(spark, plan))
@@ -265,7 +275,7 @@ def _scan(spark: SparkSession, leaf: Any) -> Iterator[Scan]:
 def _refuse_tables(spark: SparkSession, index: Any) -> None:
     """Raise an error if directly read files belong to a Delta table, because some may be archived."""
     known: dict[str, str | None] = {}
-    for path in (plain(str(root.toString())) for root in items(index.rootPaths())):
+    for path in (normalize_uri(str(root.toString())) for root in items(index.rootPaths())):
         if "_delta_log" not in path.split("/") and (table := table_folder(spark, path, known)) is not None:
             raise UnknownFiles(reads=f"files of the Delta table {table} directly, not as a table")
 
@@ -274,11 +284,11 @@ def _refuse_files(rdd: Any) -> None:
     """Raise an error unless the RDD contains its own rows, because an RDD shows no plan."""
     left = [rdd]
     while left:
-        found = left.pop()
-        if found.isCheckpointed():
+        ancestor = left.pop()
+        if ancestor.isCheckpointed():
             continue
-        parents = [each.rdd() for each in items(found.dependencies())]
-        if not parents and not class_of(found).endswith(_ROWS_OF_THEIR_OWN):
+        parents = [each.rdd() for each in items(ancestor.dependencies())]
+        if not parents and not class_of(ancestor).endswith(_ROWS_OF_THEIR_OWN):
             raise UnknownFiles(reads="rows of an RDD, whose files it does not show")
         left += parents
 
@@ -296,7 +306,7 @@ _RUNS = re.compile(r"(Statement|Command)$|ExecuteImmediate|Compound")
 
 def command_kind(spark: SparkSession, statement: str) -> str | None:
     """Return the kind of a statement, or None for a query."""
-    root = parsed(spark, statement)
+    root = parse(spark, statement)
     return next((kind_of(node) for node in nodes(root) if is_a(node, *_COMMANDS) or _RUNS.search(kind_of(node))), None)
 
 
@@ -307,21 +317,21 @@ def reads_no_rows(kind: str) -> bool:
 
 def merge_has_subqueries(spark: SparkSession, statement: str) -> bool:
     """Return whether a MERGE contains subqueries, according to Spark's parser."""
-    root = parsed(spark, statement)
+    root = parse(spark, statement)
     kinds = (root.matchedActions(), root.notMatchedActions(), root.notMatchedBySourceActions())
     trees = [root.mergeCondition(), *(each for actions in kinds for each in items(actions))]
     return any(is_a(node, _SUBQUERY) for tree in trees for node in nodes(tree))
 
 
-def candidates(spark: SparkSession, statement: str, table: Scan) -> Scan:
+def scan_for_change(spark: SparkSession, statement: str, table: Scan) -> Scan:
     """Return the files of a table in which a DELETE, UPDATE or MERGE searches for rows.
 
     Uses only the statement's own conditions, like the statement itself. A query would also use derived conditions.
     """
     session = spark._jsparkSession
     not_run = spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()  # type: ignore[union-attr]
-    with silence_spark_logs(), active(spark, session):
-        command = session.sessionState().executePlan(parsed(spark, statement), not_run).optimizedPlan()
+    with silence_spark_logs(), active_session(spark, session):
+        command = session.sessionState().executePlan(parse(spark, statement), not_run).optimizedPlan()
         if class_of(command) == f"{DELTA}commands.MergeIntoCommand":
             if not command.notMatchedBySourceClauses().isEmpty():
                 return table
